@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Lets apt on a node know of package repositories, each with the key that it must be signed with."""
+"""Configures apt repositories on a node, each with its verified signing key."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ from ansible.module_utils.urls import open_url
 
 KEY_SECONDS = 30
 
-# The keys are public ones.
+# The keys are public.
 TEXT = {"type": "str", "default": "", "no_log": False}
 SEVERAL = {"type": "list", "elements": "str", "default": [], "no_log": False}
 REPOSITORY = {

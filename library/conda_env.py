@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacks, switches and looks at an environment of conda packages on a node."""
+"""Unpacks, verifies and switches an environment of conda packages on a node."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Has a container engine give GPUs to its containers."""
+"""Configures a container engine for GPU containers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ SPEC = {
 
 
 FILES = {"docker": (domain.DAEMON,), "containerd": (domain.CONTAINERD, domain.DROP_IN), "podman": ()}
-# It takes less than one.
+# docker reloads in less than one second.
 SECONDS_TO_RELOAD = 5
 
 
@@ -110,17 +110,17 @@ def look(engine: str) -> domain.ContainerEngineState:
 def look_at_docker() -> dict[str, Any]:
     if Path("/snap/docker/current").exists():
         return {"programs": frozenset([domain.PROGRAMS["docker"]]), "snap": True}
-    # Asked, docker would be started by its socket, and a look starts nothing.
+    # A request would start docker through its socket, but an inspection must not start anything.
     state = unit("docker.service", "ActiveState").get("ActiveState", "")
     if state != "active":
-        return {"why": f"docker.service is {state or 'not known to systemd'}"}
+        return {"why": f"docker.service is {state or 'unknown to systemd'}"}
     info = run("docker", "info", "--format", "{{json .}}")
     said: dict[str, Any] = {}
     with contextlib.suppress(ValueError):
         said = json.loads(info.text)
-    # Without its daemon the client still speaks of itself, and says among that what went wrong.
+    # Without the daemon the client reports its own data, and the error in ServerErrors.
     if info.why or not said.get("Runtimes"):
-        errors = said.get("ServerErrors") or [info.why or "it says nothing of its runtimes"]
+        errors = said.get("ServerErrors") or [info.why or "docker info reports no runtimes"]
         return {"why": str(errors[0]).strip()[:200]}
     return {
         "answers": True,
@@ -134,21 +134,21 @@ def look_at_containerd(files: list[str]) -> dict[str, Any]:
     state = unit(
         *("containerd.service", "ActiveState", "KillMode", "ExecMainStartTimestampMonotonic", "RequiredBy", "BoundBy")
     )
-    # Older packages of docker have its daemon, and all that runs in it, end with containerd.
+    # With older docker packages, the docker daemon and its containers stop together with containerd.
     takes_along = "docker.service" in (state.get("RequiredBy", "") + " " + state.get("BoundBy", "")).split()
     micros = int(state.get("ExecMainStartTimestampMonotonic") or 0)
     started = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC) + micros / 1e6
     shims = []
     for pid in process.ids():
-        # Another user's is called as it likes, and may have whoever reads its command line wait for ever.
+        # Only root's processes: other users choose the name, and reading the command line may block forever.
         if process.read(pid, "comm").startswith("containerd-shim") and process.user_id(pid) == 0:
             argv = process.words(pid)
-            # A process may end at any moment.
+            # The process may end at any time.
             with contextlib.suppress(ValueError, IndexError):
                 shims.append(argv[argv.index("-id") + 1][:12])
     return {
         "answers": state.get("ActiveState") == "active",
-        # The shims, and with them the containers, are in the unit's control group.
+        # The shims and the containers are in the unit's control group.
         "survive": state.get("KillMode") == "process" and not takes_along,
         "containers": tuple(sorted(shims)),
         "behind": bool(micros) and any(Path(path).stat().st_ctime > started for path in files),
@@ -159,11 +159,11 @@ def act(plan: domain.ContainerEnginePlan) -> None:
     for step in plan.steps:
         done = run(*step.argv, seconds=120)
         if done.why:
-            raise RefusedError(f"{step.name} did not work: {done.why}. By hand: sudo {' '.join(step.argv)}")
+            raise RefusedError(f"{step.name} failed: {done.why}. Run manually: sudo {' '.join(step.argv)}")
 
 
 def wait_for_the_runtime(engine: str) -> str:
-    """Wait until docker has taken over what its file says; return what the user has to do when it does not."""
+    """Wait until docker has applied its configuration file. Return what the user must do if it does not."""
     deadline = time.monotonic() + SECONDS_TO_RELOAD
     while True:
         sentence: str = domain.after_reload(look(engine))
@@ -183,7 +183,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
         again = domain.make_plan(look(engine))
         if unheard or again.steps:
             done = "; ".join(" ".join(step.argv) for step in plan.steps)
-            raise RefusedError(unheard or f"{'; '.join(again.differences)}, although this was done: {done}")
+            raise RefusedError(unheard or f"{'; '.join(again.differences)}, even after: {done}")
     warn(module, plan.notes)
     commands = [" ".join(step.argv) for step in plan.steps]
     return {

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Looks which CUDA toolkits a node has, and changes nothing."""
+"""Checks the CUDA toolkits of a node, without changes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     warn(module, plan.notes)
     refuse(plan.problems, plan.differences if verifies else (), given["fix"])
     return {
-        # In a real run the tasks that follow do it, and say so.
+        # In a normal run the following tasks make and report the change.
         "changed": module.check_mode and bool(plan.default),
         "diff": diff(domain.ROOT, *(f"{link}\n" if plan.default else "" for link in (seen.target, plan.default))),
         "packages": plan.packages,

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at an environment that somebody else has made on a node."""
+"""Inspects an environment on a node that was not built by Muster."""
 
 from __future__ import annotations
 

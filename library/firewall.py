@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps a node's firewall: peers, ssh and what the user lists come in, and nothing else."""
+"""Manages a node's firewall: allows cluster nodes, SSH and listed ports, and denies everything else."""
 
 from __future__ import annotations
 

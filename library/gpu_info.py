@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Tells what GPUs a node has, and changes nothing."""
+"""Gathers facts about the GPUs of a node, without changes."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     if module.params["seconds"] <= 0:
-        module.fail_json(msg="seconds is the time that nvidia-smi is given, and must be more than 0")
+        module.fail_json(msg="seconds (the time limit of nvidia-smi) must be greater than 0")
     module.exit_json(changed=False, facts=facts(gpu.look(module.params["seconds"])))
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps on a node what of the GPU stack is installed there."""
+"""Records the installed GPU stack on a node."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return what the file holds; nothing where it is missing or damaged, since it is made anew from the node."""
+    """Return the content of the file, or {} if it is missing or invalid, because it is then written again."""
     try:
         there = json.loads(files.read(str(path)))
     except (OSError, ValueError):

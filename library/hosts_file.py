@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps the nodes' names in the hosts file of a node, and cloud-init from taking them out again."""
+"""Manages the names of all nodes in a node's hosts file, and prevents cloud-init from removing them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Keeps the .deb files of packages that are installed, so that they can be installed again."""
+"""Keeps the .deb files of installed packages, so that they can be installed again."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def main() -> None:
     )
     result = keep(module.params)
     if missing := result.pop("missing"):
-        where = f"{module.params['node']}: neither apt's cache nor a repository has {', '.join(missing)} any more"
-        module.fail_json(msg=f"{where}, with which the node would go back. Its driver was not touched.")
+        where = f"{module.params['node']}: {', '.join(missing)} is no longer in apt's cache or in a repository"
+        module.fail_json(msg=f"{where}, but is needed for a rollback. The driver was not changed.")
     module.exit_json(**result)
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Has people launch as themselves on a node."""
+"""Configures accounts of a node for user launches."""
 
 from __future__ import annotations
 

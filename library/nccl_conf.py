@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps in /etc/nccl.conf what the node's interfaces call for, and no more."""
+"""Manages /etc/nccl.conf: writes only the settings that the node's interfaces require."""
 
 from __future__ import annotations
 
@@ -111,19 +111,19 @@ SPEC = {
 
 DEVICES = "/sys/class/infiniband"
 BUS = "/sys/bus/pci/devices"
-FIX = f"To change it, run {playbook('site.yml', tags='gpu_stack', nccl_mode='manage')}"
+FIX = f"To apply the changes, run {playbook('site.yml', tags='gpu_stack', nccl_mode='manage')}"
 
 
 def look_at_interfaces() -> list[dict[str, Any]]:
     answer = run("ip", "-json", "addr")
     if answer.why:
-        raise RefusedError(f"its interfaces cannot be looked at: {answer.why}")
+        raise RefusedError(f"the network interfaces could not be read: {answer.why}")
     found: list[dict[str, Any]] = json.loads(answer.text)
     return [each for each in found if each.get("ifname")]
 
 
 def carrier(interfaces: list[dict[str, Any]], address: str) -> str:
-    """Return the interface that has the address; empty for a name, and for an address of another machine."""
+    """Return the interface with the address. Return "" for names and addresses of other machines."""
     try:
         wanted = ipaddress.ip_address(address)
     except ValueError:
@@ -158,7 +158,7 @@ def look_at_ports() -> list[nccl_ib.RdmaPort]:
 
 
 def has_halves() -> bool:
-    """Whether a GPU of the machine is one in whose machines a cable is two adapters."""
+    """Return whether the machine has a GPU model whose machines have two adapters per cable."""
     return any(
         f"{read(f'{BUS}/{slot}/vendor').text.strip()[2:]}:{read(f'{BUS}/{slot}/device').text.strip()[2:]}"
         in nccl_ib.OF_HALVES
@@ -171,7 +171,7 @@ def look(interface: str, address: str) -> domain.NcclNodeFacts:
     ports = look_at_ports()
     return domain.NcclNodeFacts(
         interfaces=tuple(
-            # LOWER_UP is what programs know as IFF_RUNNING.
+            # LOWER_UP corresponds to IFF_RUNNING.
             domain.NcclInterface(each["ifname"], {"UP", "LOWER_UP"} <= {*each["flags"]} and bool(each.get("addr_info")))
             for each in interfaces
         ),
@@ -182,7 +182,7 @@ def look(interface: str, address: str) -> domain.NcclNodeFacts:
 
 
 def read_conf() -> str | None:
-    """Return the file with every byte of it, and None where there is none."""
+    """Return the file with all bytes preserved, or None if it is missing."""
     path = Path(domain.PATH)
     try:
         content: bytes = files.read(str(path), links=True)
@@ -195,8 +195,8 @@ def write_conf(text: str) -> None:
     path = Path(domain.PATH)
     if path.is_symlink():
         raise RefusedError(
-            f"{path} is a link to {path.readlink()}, so another tool writes it. Replace the link by a file, or let "
-            'that tool write the lines and set nccl_conf to "off"'
+            f"{path} is a link to {path.readlink()}, so another tool manages it. Replace the link with a file, or "
+            'configure the settings in that tool and set nccl_conf to "off"'
         )
     if not text:
         files.remove(str(path))

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Says whether a node would run a job of NCCL or Gloo, and why not."""
+"""Checks whether a node can run an NCCL or Gloo job."""
 
 from __future__ import annotations
 
@@ -149,12 +149,12 @@ from ansible.module_utils.muster.launch.unit import unit_properties
 from ansible.module_utils.muster_node.looks.health import OPTIONS, look
 from ansible.module_utils.muster_node.tools.transfer import encode
 
-# Nothing in these units needs to be asked twice to end.
+# The processes in these units end on the first signal.
 STOP_TIMEOUT = 5
 
 
 def main() -> None:
-    """Look; plugins/action/nccl_health.py judges what comes back, and returns what is documented above."""
+    """Gather the data. plugins/action/nccl_health.py evaluates it and returns the documented result."""
     module = AnsibleModule(OPTIONS, supports_check_mode=True)
     looks = look(module.params, unit_properties(module.params["user"], "/", STOP_TIMEOUT))
     module.exit_json(changed=False, looks=encode(looks))

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Builds nccl-tests from their source, without any rights but those of the training user."""
+"""Builds nccl-tests from source with only the privileges of the training user."""
 
 from __future__ import annotations
 
@@ -113,27 +113,27 @@ SPEC = {
 
 
 LINES_SHOWN = 8
-MOST_SHOWN = 64_000  # bytes of the log that these are taken from
-SECONDS = 3600  # that unpacking and compiling may take, each
-MARGIN = 30  # seconds behind which a command is given up whose own limit, a process of the same user, does not end it
+MOST_SHOWN = 64_000  # bytes of the log that these lines are taken from
+SECONDS = 3600  # time limit of unpacking and of compiling
+MARGIN = 30  # seconds after which a command is abandoned if timeout, a process of the same user, does not end it
 
 
 class Builder:
-    """Does everything below the folder of a build as its user."""
+    """Runs all steps in the folder of a build as its user."""
 
     def __init__(self, user: str, lock: int | None = None) -> None:
         try:
             entry = pwd.getpwnam(user)
         except KeyError:
             fix = f"Run the baseline first: {playbook('site.yml', tags='baseline')}"
-            raise RefusedError(f"there is no user {user}. {fix}") from None
+            raise RefusedError(f"the user {user} does not exist. {fix}") from None
         self.uid, self.gid = entry.pw_uid, entry.pw_gid
         self.ids: dict[str, Any] = {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": [entry.pw_gid]}
         self.lock = lock
 
     def run(self, *argv: str, cwd: Path, log: IO[bytes] | None = None, seconds: int = 60) -> int | str:
-        """Return how the command ended, or why it did not."""
-        # None of the module's own environment goes to what was unpacked. timeout ends what a command has started, too.
+        """Return the exit code of the command, or the error."""
+        # The unpacked code does not get the module's environment. timeout also ends child processes.
         try:
             ended = subprocess.run(
                 ["timeout", "--kill-after=10", str(seconds), *argv],
@@ -151,13 +151,13 @@ class Builder:
         except OSError as error:
             return str(error.strerror)
         except subprocess.TimeoutExpired:
-            return f"nothing within {seconds} s"
-        return f"nothing within {seconds} s" if ended in (124, 137) else ended
+            return f"no result within {seconds} s"
+        return f"no result within {seconds} s" if ended in (124, 137) else ended
 
     def starts(self, folder: Path) -> int | str:
-        """Return 0 when the program starts: -h shows its usage, for which no GPU is needed, only its libraries."""
+        """Return 0 if the program starts with -h, which needs its libraries but no GPU."""
         if not (folder / "build" / domain.PROGRAM).is_file():
-            return "it is not there"
+            return "not built"
         return self.run(f"build/{domain.PROGRAM}", "-h", cwd=folder)
 
 
@@ -171,7 +171,7 @@ def digest(path: Path) -> str:
 
 def compile_in(half: Path, builder: Builder, given: dict[str, Any], home: str) -> None:
     """Unpack and compile in this folder."""
-    # Of root, and outside what the user can write.
+    # Owned by root, and not in a folder that the user can write to.
     log = half.with_suffix(".log")
     with log.open("wb") as stream:
         steps = [
@@ -183,7 +183,7 @@ def compile_in(half: Path, builder: Builder, given: dict[str, Any], home: str) -
             if ended != 0:
                 last = log.read_text(errors="replace").splitlines()[-LINES_SHOWN:]
                 raise RefusedError(
-                    f"{step[0]} ended with {ended} over nccl-tests; all of it is in {log}: {' | '.join(last)}"
+                    f"{step[0]} failed for nccl-tests ({ended}); complete log in {log}: {' | '.join(last)}"
                 )
 
 
@@ -193,15 +193,15 @@ def build(given: dict[str, Any], wanted: domain.NcclTestsBuild) -> None:
     if found != given["sha256"].lower():
         archive.unlink()
         raise RefusedError(
-            f"the source of nccl-tests has the SHA-256 {found}, and nccl_tests_sha256 is {given['sha256']}: it is "
-            "another file. Nothing was unpacked"
+            f"the source of nccl-tests has the SHA-256 {found}, but nccl_tests_sha256 is {given['sha256']}. Nothing "
+            "was unpacked. Check the download and nccl_tests_sha256"
         )
     home = f"/usr/local/cuda-{wanted.cuda}"
     if not Path(home, "bin/nvcc").exists():
-        raise RefusedError(f"{home}/bin/nvcc is not there, which compiles nccl-tests. Set cuda_toolkit_mode to manage")
+        raise RefusedError(f"{home}/bin/nvcc, which compiles nccl-tests, is missing. Set cuda_toolkit_mode to manage")
     lock = os.open(root, os.O_RDONLY)
     try:
-        # The compiler inherits the lock: when its run is killed, the next one waits for it.
+        # The compiler inherits the lock, so that the next run waits for it after this run was killed.
         fcntl.flock(lock, fcntl.LOCK_EX)
         builder = Builder(given["user"], lock)
         half = root / f"{wanted.name}.half"
@@ -213,7 +213,7 @@ def build(given: dict[str, Any], wanted: domain.NcclTestsBuild) -> None:
         ended = builder.starts(half)
         if ended != 0:
             raise RefusedError(
-                f"{domain.PROGRAM} was built, and does not start ({ended}). See: ldd {half}/build/*_perf"
+                f"{domain.PROGRAM} was built, but does not start ({ended}). Check: ldd {half}/build/*_perf"
             )
         final = root / wanted.name
         if final.exists():
@@ -228,11 +228,11 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     wanted = domain.build_of(given["version"], given["sha256"], given["toolkits"], given["default"], given["packages"])
     folder = Path(given["root"]) / wanted.name
     builds = bool(given["archive"]) and given["mode"] == "manage" and not module.check_mode
-    # Where nothing of it is there, the user may not be there either yet (check mode on a bare node).
-    ended = Builder(given["user"]).starts(folder) if folder.exists() else "it is not there"
+    # Without the folder, the user may not exist yet either (check mode on a bare node).
+    ended = Builder(given["user"]).starts(folder) if folder.exists() else "not built"
     needed = ended != 0
     if needed and given["mode"] == "verify":
-        raise RefusedError(f"nccl-tests {given['version']} do not start in {folder} ({ended})")
+        raise RefusedError(f"nccl-tests {given['version']} does not start in {folder} ({ended})")
     if needed and builds:
         build(given, wanted)
     return {

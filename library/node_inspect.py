@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Looks at a node and changes nothing."""
+"""Inspects a node, without changes."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def main() -> None:
     )
     wanted = module.params
     if {"users", "environments"} & set(wanted["only"] or SUBJECTS) and not wanted["user"]:
-        module.fail_json(msg="user is required where users or environments is looked at")
+        module.fail_json(msg="user is required for the subjects users and environments")
     module.exit_json(changed=False, facts=facts(look_at(wanted)))
 
 

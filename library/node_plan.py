@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at a node and says what must change for it to be as described. It changes nothing."""
+"""Computes the changes that a node requires, without making them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Installs NVIDIA's driver, every part of it at one version, after apt was asked what it would do."""
+"""Installs all packages of NVIDIA's driver at one version, after a simulation with apt."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ APT = (
     *("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold"),
 )
 APT_CACHE_SECONDS = 60
-# needrestart would restart services that use what was replaced, launches among them.
+# needrestart would restart services that use replaced files, including launches.
 ENVIRONMENT = {"DEBIAN_FRONTEND": "noninteractive", "NEEDRESTART_SUSPEND": "1", "LC_ALL": "C.UTF-8"}
 
 
@@ -142,7 +142,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         again=given["reinstall"],
     )
     if unmet(need) and not given["exact"]:
-        # Distributions' archives keep only the newest version of a branch.
+        # Distribution archives contain only the newest version of a branch.
         need = replace(need, keep="")
     need = need if need.keep else replace(need, keep=newest_common(need))
     if unmet(need):
@@ -159,8 +159,8 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         if done.code:
             said = complaints(done.text + done.aside)
             module.fail_json(
-                msg=f"{given['node']}: apt-get ended with {done.code} while it installed the driver. "
-                f"{fix_with(said)}. It said:\n{said}"
+                msg=f"{given['node']}: apt-get failed with exit code {done.code} while installing the driver. "
+                f"{fix_with(said)}. Output:\n{said}"
             )
     before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}
     return {

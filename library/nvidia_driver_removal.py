@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Takes NVIDIA's driver off a node that leaves, after apt was asked what else that would take along."""
+"""Removes NVIDIA's driver from a node that leaves the cluster, after a simulation with apt."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def run(module: AnsibleModule) -> dict[str, Any]:
     names = parts(there)
     wrong = refusals(simulated(names)) if names else []
     if wrong:
-        module.fail_json(msg=f"{node}: the driver stays: {'. '.join(wrong)}. Nothing of it was changed.")
+        module.fail_json(msg=f"{node}: the driver was not removed: {'. '.join(wrong)}. Nothing was changed.")
     if names and not module.check_mode:
         done = apt_get(*PURGE, "--", *names)
         if done.returncode:
             said = complaints(done.stdout + done.stderr)
-            module.fail_json(msg=f"{node}: apt-get ended with {done.returncode}. {fix_with(said)}. It said:\n{said}")
+            module.fail_json(msg=f"{node}: apt-get failed ({done.returncode}). {fix_with(said)}. Output:\n{said}")
     runfile = [path for path in INSTALLER if Path(path).exists()]
     said = remark(runfile, loaded=bool(names) and Path("/sys/module/nvidia").exists())
     before = "".join(f"{name} {there[name]['version']}\n" for name in names)

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Mirrors, proxies, certificates and the offline folder of a node."""
+"""Configures mirrors, proxies, certificates and the offline folder of a node."""
 
 from __future__ import annotations
 

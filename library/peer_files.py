@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches files from a peer over the ssh mesh."""
+"""Fetches files from other nodes over the SSH mesh."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Builds, switches and looks at the PyTorch environment of a node."""
+"""Builds, verifies and switches the PyTorch environment of a node."""
 
 from __future__ import annotations
 
@@ -370,9 +370,9 @@ SPEC = {
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
     params = module.params
-    # Every user of the node may read the environment, whatever umask root has.
+    # All users of the node must be able to read the environment, regardless of root's umask.
     os.umask(0o022)
-    # pip goes by them, and so does whatever it starts.
+    # Environment variables for pip and its child processes.
     os.environ.update(params["environment"])
     with one_sentence(module, params["root"], (EnvironmentRequestError, LockError, WheelError)):
         root = PytorchRoot(params["root"], LookedAs.choose(params["user"]), params["package"], params["root_option"])

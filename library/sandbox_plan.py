@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Look at this machine, and plan the steps to the sandbox that the inventory describes."""
+"""Inspect this machine, and plan the steps to the sandbox in the inventory."""
 
 from __future__ import annotations
 
@@ -104,45 +104,44 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.muster.sandbox import plan as sandbox
 
 _LIMITS = {"nofile": resource.RLIMIT_NOFILE, "nproc": resource.RLIMIT_NPROC}
-# By which a node mounts what other nodes export, and mounts it when it is used.
+# Devices with which a node mounts file systems of other nodes, and mounts them on first use.
 _DEVICES = ("/dev/fuse", "/dev/autofs")
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
 
 
 class Host:
-    """This machine, as its own tools show it."""
+    """This machine, inspected with its own tools."""
 
     def __init__(self, module: AnsibleModule) -> None:
-        """Remember the module, which runs the tools."""
         self.module = module
 
     def output(self, *command: str) -> str:
-        """Output of a command that must succeed."""
+        """Return the output of a command. A failed command fails the module."""
         out: str = self.module.run_command(list(command), check_rc=True)[1]
         return out
 
     def json(self, *command: str) -> list[dict[str, Any]]:
-        """Output of a command that prints a list as JSON."""
+        """Return the list that a command prints as JSON."""
         found: list[dict[str, Any]] = json.loads(self.output(*command) or "[]") or []
         return found
 
     def ulimits(self) -> list[str]:
-        """Limits that podman may set for a node without more rights than its caller has."""
+        """Return the limits that podman may set for a node without more privileges than its caller."""
         found: list[str] = sandbox.ulimits({name: resource.getrlimit(which)[1] for name, which in _LIMITS.items()})
         return found
 
     def apt_settings(self) -> str:
-        """Settings of apt that say how packages are reached, if this machine has apt."""
+        """Return apt's settings for reaching package sources, if this machine has apt."""
         found: str = sandbox.apt_settings(self.output("apt-config", "dump")) if shutil.which("apt-config") else ""
         return found
 
     def pip_settings(self) -> dict[str, str]:
-        """Settings of pip for this controller."""
+        """Return pip's settings on this controller."""
         found: dict[str, str] = sandbox.pip_settings(self.output(sys.executable, "-m", "pip", "config", "list"))
         return found
 
     def found(self, image: str) -> sandbox.SandboxFacts:
-        """Everything that the plan depends on."""
+        """Return all facts that the plan depends on."""
         containers = self.json("podman", "ps", "--all", "--format", "json")
         networks = self.json("podman", "network", "ls", "--format", "json")
         owners = {sandbox.labels(thing).get(sandbox.LABEL_CHECKOUT, "") for thing in [*containers, *networks]}
@@ -158,7 +157,7 @@ class Host:
 
 
 def digest(parts: list[str | bytes]) -> str:
-    """Short name of everything that an image is made from."""
+    """Return a short digest of everything that an image is built from."""
     whole = hashlib.sha256()
     for part in parts:
         content = part.encode() if isinstance(part, str) else part
@@ -167,7 +166,7 @@ def digest(parts: list[str | bytes]) -> str:
 
 
 def present(module: AnsibleModule, host: Host) -> tuple[sandbox.SandboxPlan, dict[str, Any]]:
-    """Plan a sandbox, and say what its parts are made from."""
+    """Return the plan of the sandbox, and the parts that it is built from."""
     given = module.params
     pip = host.pip_settings()
     variables, folders = sandbox.node_pip_variables(pip, given["node_ca"])
@@ -205,15 +204,15 @@ def present(module: AnsibleModule, host: Host) -> tuple[sandbox.SandboxPlan, dic
 
 
 def lacking() -> str:
-    """Say what of this machine a sandbox cannot do without; empty where nothing is missing."""
+    """Return what this machine lacks for a sandbox, or an empty string."""
     if os.geteuid() != 0:
-        return "The sandbox's machines have an init, a firewall and addresses of their own: run this as root."
+        return "The sandbox requires root: run the command as root."
     missing = [tool for tool in ("podman", "runc", "ip") if not shutil.which(tool)]
-    return f"The sandbox needs {' and '.join(missing)}: run script/setup sandbox, or install it." if missing else ""
+    return f"The sandbox requires {' and '.join(missing)}: run script/setup sandbox, or install it." if missing else ""
 
 
 def wait_for(folder: Path) -> None:
-    """Wait until nobody holds the lock of the folder any more."""
+    """Wait until the lock of the folder is released."""
     if folder.is_dir():
         handle = os.open(folder, os.O_RDONLY)
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -221,7 +220,6 @@ def wait_for(folder: Path) -> None:
 
 
 def main() -> None:
-    """Read the arguments, look, and answer."""
     module = AnsibleModule(
         argument_spec={
             "name": {"type": "str", "required": True},

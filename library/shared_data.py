@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Has folders of a file server mounted on a node."""
+"""Mounts folders of a file server on a node."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Gets the packages that apt is about to install, each from the internet once for all nodes."""
+"""Downloads the packages that apt will install, each only once for all nodes."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def main() -> None:
         work = debs.look if module.params["step"] == "look" else debs.get
         module.exit_json(**work(module.params))
     except (PeerFilesError, OSError) as problem:
-        # Sharing saves time and bytes. What is missing, apt downloads.
+        # Sharing is only an optimization. apt downloads missing files.
         module.exit_json(changed=False, fetched=[], downloaded=[], tried=[], debs=[], why=str(problem))
 
 

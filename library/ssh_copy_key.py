@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Adds a public key to the authorized_keys of whoever logs in. What the file becomes is decided in muster/network."""
+"""Adds a public key to authorized_keys of the login user. muster/network decides the new content."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ from ansible.module_utils.muster_node.tools import files
 
 
 def read(path: str) -> str:
-    """Return what the file holds; bytes that are no text survive."""
+    """Return the file's content. Bytes that are not UTF-8 are preserved."""
     try:
         text: str = files.read(path, links=True).decode("utf-8", "surrogateescape")
     except FileNotFoundError:

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the training user's ssh files on a node. What they hold is decided in muster/network/ssh_mesh.py."""
+"""Writes the training user's SSH files on a node. muster/network/ssh_mesh.py decides their content."""
 
 from __future__ import annotations
 
@@ -102,11 +102,11 @@ def main() -> None:
         try:
             result = keep(module.params, check=module.check_mode)
         except OSError as problem:
-            raise RefusedError(f"{problem.filename}: {problem.strerror}, as {module.params['user']}") from None
+            raise RefusedError(f"{problem.filename}: {problem.strerror} (as {module.params['user']})") from None
     if result["strangers"]:
         module.warn(
-            f"{', '.join(result['strangers'])} took no part in this run, and the other nodes do not know its key yet:"
-            f" run {playbook('playbooks/network.yml')} again when it answers, without --limit."
+            f"{', '.join(result['strangers'])} was not part of this run, and the other nodes do not know its key yet."
+            f" Once it is reachable, run {playbook('playbooks/network.yml')} without --limit."
         )
     module.exit_json(**result)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at what a node's peers must know of it, and makes the training user's key where there is none."""
+"""Returns the SSH data of a node that its peers need, and creates the training user's key if it is missing."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ SPEC = {
 
 def main() -> None:
     module = AnsibleModule(argument_spec=SPEC, supports_check_mode=True)
-    # ssh-keygen makes the key 0600 whatever this is; the folders may be entered by everybody.
+    # ssh-keygen creates the key with mode 0600 in any case. The folders are accessible to all users.
     os.umask(0o022)
     with one_sentence(module):
         result = provide(module.params, check=module.check_mode)

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Logs in on the peers as the training user."""
+"""Tests logins on the peers as the training user."""
 
 from __future__ import annotations
 
@@ -84,20 +84,20 @@ from ansible.module_utils.muster_node.network import mesh_logins
 def prove(params: dict[str, Any]) -> dict[str, Any]:
     members = {given["name"]: ssh_mesh.member_of(given) for given in params["members"]}
     not_tried = {
-        name: f"it took no part in this run: run {playbook('playbooks/network.yml')} with it"
+        name: f"not part of this run: run {playbook('playbooks/network.yml')} with this node"
         for name, member in members.items()
         if not member.seen
     }
     there = [name for name, member in members.items() if member.seen]
     sample = ssh_mesh.sample(there, params["node"])
     not_tried |= {
-        name: f"a sample of {len(sample)} peers was tried"
+        name: f"only a sample of {len(sample)} peers was tested"
         for name in there
         if name not in sample and name != params["node"]
     }
     known = mesh_logins.remembered(params["memory"]) if params["memory"] else {}
     chosen = sample if params["full"] else ssh_mesh.to_prove(sample, known, params["ways"])
-    not_tried |= {name: "nothing has changed since it was logged in on" for name in sample if name not in chosen}
+    not_tried |= {name: "unchanged since the last successful login" for name in sample if name not in chosen}
     attempts = mesh_logins.log_in_on(pwd.getpwnam(params["user"]), [members[name] for name in chosen])
     failed = [one.peer.name for one in attempts if ssh_mesh.refusals(params["user"], [one])]
     if params["memory"]:
@@ -107,7 +107,7 @@ def prove(params: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {"changed": False, "tried": chosen, "not_tried": not_tried}
     refusals = ssh_mesh.refusals(params["user"], attempts)
     if refusals:
-        lines = [f"{params['node']}: {params['user']} cannot log in from here on", *(f"- {text}" for text in refusals)]
+        lines = [f"{params['node']}: {params['user']} cannot log in from here to", *(f"- {text}" for text in refusals)]
         result.update(failed=True, msg="\n".join(lines))
     return result
 
@@ -126,7 +126,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     if module.check_mode:
-        module.exit_json(changed=False, skipped=True, msg="Logins are not tried in check mode.", tried=[], not_tried={})
+        module.exit_json(changed=False, skipped=True, msg="No login is tested in check mode.", tried=[], not_tried={})
     result = prove(module.params)
     if result.get("failed"):
         module.fail_json(**result)

@@ -38,7 +38,7 @@ options:
     type: int
     default: -1
   run_as:
-    description: Whose launch it is, as C(launch_as) of the role C(launch) has it. The role's default is V(auto).
+    description: User of the launch, like C(launch_as) of the role C(launch), whose default is V(auto).
     type: str
     choices: [auto, self, cluster_user]
     default: cluster_user

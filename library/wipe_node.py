@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Takes Muster's own things off a node."""
+"""Removes Muster's files and settings from a node."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def run_module(module: AnsibleModule) -> dict[str, Any]:
     if plan.needed and not module.check_mode:
         act(plan, module.params)
         refuse(list(still_there(make_plan(request, observe(module.params, request)))))
-    shown = diff(f"{module.params['node']}: what Muster has there", lines(plan.shown), "")
+    shown = diff(f"{module.params['node']}: files and settings of Muster", lines(plan.shown), "")
     said = [f"{module.params['node']}: {sentence}." for sentence in plan.left]
     return {
         "changed": plan.needed,

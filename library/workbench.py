@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Has launch users run notebooks on a node."""
+"""Configures a node for notebooks of launch users."""
 
 from __future__ import annotations
 

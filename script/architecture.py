@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write docs/architecture.svg: the rooms of the code and the arrows between them, from the imports themselves.
+"""Write docs/architecture.svg: the rooms of the code and the imports between them.
 
-Run it with .venv-dev/bin/python after a change there; a test holds the file equal to what this prints with --show, and
-fails when two rooms import each other. An arrow points from a room to one that it imports. It is left out where a
-longer way says the same, to `verdict`, which every room may import, and from the upper part of the picture to the
-rooms below, of which any module or plugin may import what it needs.
+Run it with .venv-dev/bin/python after a change of rooms or imports. A test compares the file with the output of --show,
+and fails on circular imports between rooms. An arrow points from a room to one that it imports. Arrows are left out if
+a longer path implies them, if they point to `verdict`, which every room may import, and from the upper part of the
+picture to the rooms below, which any module or plugin may import.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parents[1]
 TARGET = ROOT / "docs/architecture.svg"
-# Where Python finds the project's own packages.
+# Packages of the project, with their folders.
 PACKAGES = {
     "muster": "plugins/module_utils/muster",
     "muster_node": "plugins/module_utils/muster_node",
@@ -30,13 +30,13 @@ Graph = dict[str, set[str]]
 
 
 def room_of(module: str) -> str:
-    """Return the room of a module: the first two parts of its name, or the folder of a module or plugin of Ansible."""
+    """Return the room of a module: the first two parts of its name, or the folder of an Ansible module or plugin."""
     package, *inner = module.split(".")
     return f"{package}.{inner[0]}" if package in PACKAGES and inner else package
 
 
 def sources() -> dict[str, Path]:
-    """Return every Python file of the project that is no test, by the name it is imported by."""
+    """Return the Python files of the project without tests, by import name."""
     found = {}
     for package, folder in PACKAGES.items():
         for path in sorted((ROOT / folder).rglob("*.py")):
@@ -49,7 +49,7 @@ def sources() -> dict[str, Path]:
 
 
 def imports() -> Graph:
-    """Return the modules that each module imports, of the project's own."""
+    """Return the project modules that each module imports."""
     modules = sources()
     graph: Graph = {name: set() for name in modules}
     for name, path in modules.items():
@@ -67,7 +67,7 @@ def imports() -> Graph:
 
 
 def rooms(graph: Graph) -> Graph:
-    """Return the rooms that each room imports, without itself."""
+    """Return the rooms that each room imports, without the room itself."""
     found: Graph = defaultdict(set)
     for name, targets in graph.items():
         found[room_of(name)] |= {room_of(target) for target in targets}
@@ -75,12 +75,12 @@ def rooms(graph: Graph) -> Graph:
 
 
 def layers(graph: Graph) -> dict[str, int]:
-    """Return how many arrows lie below each room at most. Raises ValueError where rooms import each other."""
+    """Return the longest path of arrows below each room. Raises ValueError for circular imports between rooms."""
     depth: dict[str, int] = {}
 
     def visit(room: str, way: tuple[str, ...]) -> int:
         if room in way:
-            raise ValueError(f"a circle of imports: {' -> '.join((*way[way.index(room) :], room))}")
+            raise ValueError(f"circular imports: {' -> '.join((*way[way.index(room) :], room))}")
         if room not in depth:
             depth[room] = 1 + max((visit(each, (*way, room)) for each in graph.get(room, ())), default=-1)
         return depth[room]
@@ -91,7 +91,7 @@ def layers(graph: Graph) -> dict[str, int]:
 
 
 def reduced(graph: Graph) -> Graph:
-    """Return the graph without the arrows that a longer way implies."""
+    """Return the graph without arrows that are implied by a longer path."""
 
     def reach(room: str) -> set[str]:
         return {far for near in graph.get(room, ()) for far in ({near} | reach(near))}
@@ -105,11 +105,11 @@ def reduced(graph: Graph) -> Graph:
 # --- The picture ---
 
 WIDTH, BOX, HIGH, GAP, BETWEEN = 1320, 128, 36, 16, 34
-MOST = 9  # boxes beside each other
+MOST = 9  # boxes in a row
 BANDS = (
-    ("muster_controller: asks, orders and keeps", "muster_controller.", "for the plugins, on the controller alone"),
-    ("muster: decides, without input or output", "muster.", "every room may import verdict, which imports nothing"),
-    ("muster_node: looks and acts on a node", "muster_node.", "standard library alone, Python 3.10 and newer"),
+    ("muster_controller: coordinates nodes", "muster_controller.", "used by plugins, only on the controller"),
+    ("muster: decisions without input or output", "muster.", "every room may import verdict, which imports nothing"),
+    ("muster_node: inspects and changes a node", "muster_node.", "standard library only, Python 3.10 and newer"),
 )
 MARKER = (
     '<defs><marker id="a" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -142,7 +142,7 @@ def _row(names: list[str], y: float) -> list[Box]:
 
 
 def _ordered(names: list[str], above: list[Box], graph: Graph) -> list[str]:
-    """Each room as near as can be under those that import it."""
+    """Return the names, each room as close as possible to the rooms above that import it."""
     place = {box.name: box.x for box in above}
 
     def wanted(name: str) -> float:
@@ -176,7 +176,7 @@ def _band(title: str, note: str, y: float, height: float) -> str:
 
 
 def _inside(prefix: str, graph: Graph, top: float) -> tuple[list[Box], float]:
-    """Boxes of one band, the highest layer first, and where they end."""
+    """Return the boxes of one band, the highest layer first, and their lower end."""
     own = _within(prefix, graph)
     depth = layers(own)
     boxes: list[Box] = []
@@ -193,24 +193,24 @@ def _inside(prefix: str, graph: Graph, top: float) -> tuple[list[Box], float]:
 
 
 def _within(prefix: str, graph: Graph) -> Graph:
-    """Return the part of the graph that one band draws."""
+    """Return the part of the graph that a band shows."""
     rooms_of_it = {room for room in graph if room.startswith(prefix)}
     return {room: (graph[room] & rooms_of_it) - {EVERYWHERE} for room in sorted(rooms_of_it)}
 
 
 def _upper_part() -> list[str]:
-    """Draw what orders the work and what Ansible loads by its name."""
+    """Draw playbooks, roles, modules and plugins, which Ansible loads by name."""
     rows = (["playbooks"], ["roles"], ["library", "action", "callback"])
     boxes = [box for number, names in enumerate(rows) for box in _row(names, 44 + number * (HIGH + BETWEEN))]
     place = {box.name: box for box in boxes}
     ways = [("playbooks", "roles"), ("roles", "library"), ("roles", "action")]
-    note = "playbooks order, roles hold data and plain tasks; modules run on nodes, plugins on the controller"
-    band = _band("what Ansible loads", note, 10, boxes[-1].y + HIGH + 4)
+    note = "playbooks run roles, roles contain data and simple tasks; modules run on nodes, plugins on the controller"
+    band = _band("loaded by Ansible", note, 10, boxes[-1].y + HIGH + 4)
     return [band, *(_arrow(place[start], place[end]) for start, end in ways), *map(_drawn, boxes)]
 
 
 def picture() -> str:
-    """Return the text of the file. Raises ValueError where rooms import each other in a circle."""
+    """Return the text of the file. Raises ValueError for circular imports between rooms."""
     graph = rooms(imports())
     layers(graph)
     parts = _upper_part()

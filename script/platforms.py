@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Write the table of systems in docs/dev/proof.md from what script/test platforms has recorded.
+"""Write the table of platforms in docs/dev/proof.md from the records of script/test platforms.
 
-Run it with .venv-dev/bin/python after a row. A row that was not run here keeps what the page says of it.
+Run it with .venv-dev/bin/python after a platform test. Rows that were not run here keep their content.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ RECORDS = ROOT / "artifacts/platforms"
 ROWS = ("ubuntu22.04", "ubuntu24.04", "ubuntu26.04", "debian12", "debian13")
 BEGIN, END = "<!-- script/platforms.py -->", "<!-- end of it -->"
 HEAD = (
-    "| base | date | system, kernel | Python, systemd | PyTorch | first, s | again, s | what came of it |\n"
+    "| base | date | system, kernel | Python, systemd | PyTorch | first, s | again, s | result |\n"
     "|---|---|---|---|---|---|---|---|\n"
 )
 
 
 def cells(record: dict[str, Any]) -> list[str]:
-    """Return what the table says of a row that was run."""
+    """Return the cells of a row that was run."""
     versions, seconds, changed = record["versions"], record["seconds"], record["changed"]
     if not versions:
-        return [record["date"], "", "", "", "", "", f"not seen: {record['why']}".replace("|", "/")]
+        return [record["date"], "", "", "", "", "", f"not tested: {record['why']}".replace("|", "/")]
     outcome = "HEALTHY, then no change" if record["passed"] else f"FAILED: {record['why']}"
     return [
         record["date"],
@@ -40,7 +40,7 @@ def cells(record: dict[str, Any]) -> list[str]:
 
 
 def table(before: str) -> str:
-    """Return the table, with the lines of rows that were not run as they were before."""
+    """Return the table. Rows that were not run keep their previous content."""
     lines = []
     for row in ROWS:
         record = RECORDS / f"{row}.json"
@@ -53,7 +53,6 @@ def table(before: str) -> str:
 
 
 def main() -> None:
-    """Replace the table in the page."""
     text = PAGE.read_text()
     start, end = text.index(BEGIN) + len(BEGIN), text.index(END)
     PAGE.write_text(f"{text[:start]}\n\n{table(text[start:end])}\n{text[end:]}")

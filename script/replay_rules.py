@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Read a site's rules for diagnoses, and say what they change in launches that were kept.
+"""Read a site's diagnosis rules, and show how they change the diagnosis of kept launches.
 
     .venv/bin/python script/replay_rules.py examples/diagnosis_rules.yml artifacts/lab/<launch>/evidence.json ...
 
-With no launch behind it, only the file of rules is read. It ends with 1 where something is wrong with the file.
+Without a launch, only the rules file is read. The exit code is 1 if the file is invalid.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(file: str, kept: list[str]) -> int:
         try:
             before, after = site_rules.replayed(rules, json.loads(Path(path).read_text(encoding="utf-8")))
         except (OSError, ValueError, KeyError, TypeError) as exc:
-            print(f"{path}: is no evidence of a launch ({type(exc).__name__})")
+            print(f"{path}: not the evidence of a launch ({type(exc).__name__})")
             continue
         same = summary(before) == summary(after)
         print(f"{path}: {summary(after)}" if same else f"{path}: was {summary(before)}; is {summary(after)}")

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Write roles/pytorch/files/locks/: every wheel of the default release with its hash, for whoever has no lock yet.
+"""Write roles/pytorch/files/locks/: all wheels of the default release with their hashes, for inventories without a
+lock.
 
-Run it with .venv-dev/bin/python after a change of cluster_torch_version or pytorch_packages, and read what is different
-before it is committed: that is the review. The package index is asked for its own build alone, the variant cuda. Builds
-of PyTorch's own index (cpu, cu126 and so on) are not in it.
+Run it with .venv-dev/bin/python after a change of cluster_torch_version or pytorch_packages, and review the differences
+before committing. Only the package index's own build, the variant cuda, is queried. Builds of PyTorch's own index (cpu,
+cu126 and so on) are not included.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ requests = importlib.import_module("muster.pytorch.request")
 
 PYTHONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 MACHINES = ("x86_64", "aarch64")
-GLIBC = 35  # 2.35, of Ubuntu 22.04, is the oldest of any node
+GLIBC = 35  # 2.35 of Ubuntu 22.04 is the oldest supported version
 HEAD = "# Wheels of PyTorch {version} for whoever has no lock of their own yet. Written by script/reviewed_locks.py.\n"
-# pip chooses wheels for another machine when it is asked to, but reads markers for the machine that it runs on.
+# pip can select wheels for another machine, but evaluates markers for the machine on which it runs.
 PIP = """
 import json, sys
 from pip._vendor.packaging import markers
@@ -46,7 +47,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 def resolve(request: EnvironmentRequest, machine: str) -> WheelSection:
-    """Ask pip, without downloading, which wheels a node with this machine gets."""
+    """Return the wheels that pip selects for a node with this machine, without downloading them."""
     python = request.python
     there = {"python_version": python, "python_full_version": f"{python}.0", "platform_machine": machine}
     linux = {"sys_platform": "linux", "platform_system": "Linux", "os_name": "posix"}
@@ -68,7 +69,7 @@ def resolve(request: EnvironmentRequest, machine: str) -> WheelSection:
 
 
 def wheel_of(found: dict[str, Any]) -> Wheel:
-    """Return one wheel of pip's report (PEP 610: download_info)."""
+    """Return a wheel of pip's report (PEP 610: download_info)."""
     file = unquote(urlsplit(found["download_info"]["url"]).path.rpartition("/")[2])
     digest = found["download_info"]["archive_info"]["hashes"]["sha256"]
     return lock.Wheel(found["metadata"]["name"], found["metadata"]["version"], digest, file)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Write the table of steps into README.md, from muster/road/steps.py.
 
-Run it with .venv-dev/bin/python after a change there; a test holds README.md equal to what this prints with --show.
+Run it with .venv-dev/bin/python after a change of steps. A test compares README.md with the output of --show.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ HEAD = "| step | does |\n|---|---|\n"
 
 
 def readme() -> str:
-    """Return the text of README.md with the table of today's steps. Raises ValueError where it has no such table."""
+    """Return README.md with the current table of steps. Raises ValueError if README.md contains no such table."""
     sys.path.insert(0, str(ROOT / "plugins/module_utils"))
     steps = importlib.import_module("muster.road.steps").STEPS
     rows = "".join(f"| `{step.tag}` | {step.does} |\n" for step in steps if step.does)
     before, head, after = TARGET.read_text().partition(HEAD)
     if not head:
-        raise ValueError(f"{TARGET.name} has no table that begins with {HEAD.splitlines()[0]}")
+        raise ValueError(f"{TARGET.name} contains no table that begins with {HEAD.splitlines()[0]}")
     return before + head + rows + re.sub(r"\A(\|.*\n)*", "", after)
 
 

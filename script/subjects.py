@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Write plugins/module_utils/muster_node/looks/subjects.py: the looks that a node's health is judged from.
+"""Write plugins/module_utils/muster_node/looks/subjects.py: the inspections needed for a node's health.
 
-They come from the LOOKS of the files in muster/health. Ansible brings to a node only what is imported by name: hence a
-list. Run it by .venv-dev/bin/python after a change there; a test holds the file equal to what this prints with --show.
+They come from LOOKS in the files of muster/health. Ansible copies only modules that are imported by name to a node, so
+the list is generated. Run it with .venv-dev/bin/python after a change of LOOKS. A test compares the file with the
+output of --show.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 UTILS = ROOT / "plugins/module_utils"
 TARGET = UTILS / "muster_node/looks/subjects.py"
 TEXT = '''\
-"""The looks that a node's health is judged from. Written by script/subjects.py from what the judges read."""
+"""The data collectors of node health. Written by script/subjects.py from the LOOKS in muster/health."""
 
 from __future__ import annotations
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Bring PyTorch's rows of roles/gpu_stack/files/versions.yml up to date, from the metadata of the wheels themselves.
+"""Update PyTorch's rows in roles/gpu_stack/files/versions.yml from the metadata of the wheels.
 
-.venv/bin/python script/torch_rows.py           write what changed, and name it
-.venv/bin/python script/torch_rows.py --show    name it, and write nothing
+.venv/bin/python script/torch_rows.py           write and print changes
+.venv/bin/python script/torch_rows.py --show    only print changes
 
-For every release that the package index has, the newest wheel for Linux is asked which CUDA, NCCL and cuDNN it brings.
-Of half a gigabyte some ten kilobytes are read. What other indexes have (cu126 and so on) is not read, and is kept.
-What is derived from the table (script/known.py) is written with it.
+For every release in the package index, the newest Linux wheel is checked for its CUDA, NCCL and cuDNN versions. Only a
+few ten kilobytes of each wheel are read. Builds of other indexes (cu126 and so on) are not read and are kept. Files
+generated from the table (script/known.py) are written as well.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from urllib.parse import urljoin
 import known
 import yaml
 from ansible.module_utils.urls import open_url
-from pip._internal.models.index import PyPI  # pip knows the index that it asks unasked
+from pip._internal.models.index import PyPI  # pip's default index
 
 OLDEST = (2, 4)
 WHEEL = re.compile(r"torch-(\d+\.\d+\.\d+)-cp3(\d+)-cp3\d+-manylinux\w*_x86_64\.whl$")
@@ -32,7 +32,7 @@ TIMEOUT = 60
 
 
 class RemoteFile(io.RawIOBase):
-    """A file behind an address, of which only what is asked for is fetched."""
+    """A remote file that fetches only the requested ranges."""
 
     def __init__(self, url: str) -> None:
         self._url, self._at = url, 0
@@ -65,7 +65,7 @@ class RemoteFile(io.RawIOBase):
 
 
 class Links(HTMLParser):
-    """The addresses of a page of the index."""
+    """Collects the links of an index page."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,7 +78,7 @@ class Links(HTMLParser):
 
 
 def wheels() -> dict[str, dict[int, str]]:
-    """Return the wheels for Linux on x86_64: by release and Python's minor version, the address."""
+    """Return the URLs of Linux wheels for x86_64, by release and Python minor version."""
     index = os.environ.get("PIP_INDEX_URL", PyPI.simple_url).rstrip("/")
     page = f"{index}/torch/"
     links = Links()
@@ -99,7 +99,7 @@ def metadata(url: str) -> str:
 
 
 def row(release: str, pythons: dict[int, str], kept: dict[str, Any], patches: list[str]) -> dict[str, Any]:
-    """Return the release's row: what its wheel says of the default build, and what was known of the others."""
+    """Return the row of a release: the default build from its wheel, and the known other builds."""
     text = metadata(pythons[max(pythons)])
 
     def pinned(pattern: str) -> str:
@@ -108,7 +108,7 @@ def row(release: str, pythons: dict[int, str], kept: dict[str, Any], patches: li
 
     cuda = pinned(r"cuda-toolkit\[[^]]*\]") or pinned(r"nvidia-cuda-runtime-cu\d+")
     if not cuda:
-        message = f"the wheel of torch {release} does not say its CUDA version"
+        message = f"the wheel of torch {release} does not contain its CUDA version"
         raise SystemExit(message)
     variant = "cu" + "".join(cuda.split(".")[:2])
     builds = {**kept.get("variants", {}), variant: [pinned(r"nvidia-nccl-cu\d+"), pinned(r"nvidia-cudnn-cu\d+")]}
@@ -123,7 +123,7 @@ def row(release: str, pythons: dict[int, str], kept: dict[str, Any], patches: li
 
 
 def as_text(release: str, about: dict[str, Any]) -> str:
-    """Return a row as the table holds it."""
+    """Return a row in the format of the table."""
     builds = ", ".join(f'{name}: ["{nccl}", "{cudnn}"]' for name, (nccl, cudnn) in about["variants"].items())
     oldest, newest = about["python"]
     patches = f"patches: [{', '.join(about['patches'])}], " if "patches" in about else ""
@@ -137,7 +137,7 @@ def main() -> None:
     text = known.TABLE.read_text()
     there = yaml.safe_load(text)["torch"]
     found = wheels()
-    # Patches of one release have one row, the newest.
+    # All patches of a release share one row, named after the newest.
     minors: dict[tuple[int, ...], list[str]] = {}
     for release in sorted(found, key=_numbers):
         minors.setdefault(_numbers(release)[:2], []).append(release)
@@ -163,7 +163,7 @@ def _numbers(release: str) -> tuple[int, ...]:
 
 
 def _nearest(there: dict[str, Any], release: str) -> dict[str, Any]:
-    """Return the row of another patch of the same release, whose other builds are taken over."""
+    """Return the row of another patch of the same release, from which other builds are kept."""
     minor = _numbers(release)[:2]
     return next((about for name, about in there.items() if _numbers(name)[:2] == minor), {})
 

@@ -1,4 +1,4 @@
-"""Has the module apt_repositories fetch keys through the proxies of the inventory; see library/apt_repositories.py."""
+"""Pass the inventory's proxies to the module apt_repositories, which fetches keys; see library/apt_repositories.py."""
 
 from __future__ import annotations
 

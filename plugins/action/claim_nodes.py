@@ -1,12 +1,12 @@
 """Claims the nodes of a play for this run.
 
-Claims all nodes of the play for this run, those that it has not claimed yet, and goes on only when it has them all.
-When another administrator's run has one, it says which, whose it is and since when; nothing is changed then. The
-claims end with ansible-playbook, however that ends. Where the controller itself is gone, they end after a minute in
-which they were not renewed. A node that does not answer is left to the tasks that come behind. Who takes and frees a
-claim is in the node's journal, journalctl -t muster.
+Claims all nodes of the play that this run has not claimed yet. The task succeeds only if all of them are claimed. If
+another administrator's run holds a claim, the task reports the node, the holder and the time, and changes nothing.
+Claims are released when ansible-playbook ends, also after an error. If the controller is lost, claims expire one
+minute after the last renewal. A node that does not respond is left to the following tasks. The node's journal records
+who claims and releases the node (journalctl -t muster).
 
-claimed: The nodes that were asked.
+claimed: The nodes that were claimed by this task.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from muster_controller.playbook.command_line import doing
 
 class ActionModule(ControllerAction):
     OPTIONS: ClassVar[Options] = {
-        # Takes over claims of another run.
+        # Takes over the claims of another run.
         "take_over": {"type": "bool", "default": False},
     }
 
     def work(self) -> dict[str, Any]:
         names = self.task_vars["ansible_play_hosts"]
         if not CLAIMS.token:
-            return {"warnings": ["The nodes are not claimed for this run: the callback report is not enabled."]}
+            return {"warnings": ["The nodes are not claimed for this run (callback plugin report disabled)."]}
         if self._task.check_mode:
             connections = [connect(self, name, self.task_vars) for name in names]
             holders = holders_in(ask_all(connections, "look", {}))

@@ -1,16 +1,16 @@
-"""The state of a cluster on one screen.
+"""Shows the state of a cluster on one screen.
 
-Looks at every node, all side by side, by one program in one round trip, and shows which are ready, their ranks, who
-has which GPUs (a launch and its user, or a process or notebook outside of launches), versions and where they differ,
-who is quarantined and why. Beside it, of what earlier runs kept, the last smoke against the accepted state, the last
-health and the last drift. A node that does not answer is a row like the others, and is waited for no longer than
-wait. Logs in as the inventory says and needs no root. Where a launch runs on a node with GPUs on which nobody
-computes, only root sees whether it has them; it is asked then, and by nobody who launches for themselves (role
-launch_users). What was not checked is reported as unknown. The same as JSON is kept in
+Inspects all nodes in parallel, with one program and one round trip per node. Shows which nodes are ready, their ranks,
+who uses which GPUs (a launch and its user, or a process or notebook outside of launches), versions and version
+differences, and quarantined nodes with the reason. Adds results of earlier runs: the last smoke test compared with the
+accepted state, the last health check and the last drift check. A node that does not respond gets a row as well, and
+delays the screen by at most wait seconds. Connects as configured in the inventory and needs no root. Exception: if a
+launch runs on a node with idle GPUs, only root sees whether the launch holds the GPUs. Root is then used, but not for
+launch users (role launch_users). Items that were not checked are reported as unknown. The same data is kept as JSON in
 artifacts/<cluster>/status.json.
 
-status: What the screen says, as docs/living_with_it.md has it.
-closing: The last line in text, and in status what colours it.
+status: The content of the screen, as described in docs/living_with_it.md.
+closing: The last line of the output (text), and the status that decides its color.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
     from muster.status.judge import ClusterStatus
 
-MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer
+MOST_VERBOSE = 2  # at higher levels, Ansible's ssh prints the nodes' responses
 READ = (
     *("cluster_name", "cluster_artifacts_dir", "cluster_gpus", "cluster_nproc_per_node", "cluster_quarantined"),
     *("cluster_launch_nodes", "cluster_torch_version", "cluster_torchrun", "cluster_run_root"),
 )
-KEPT = "status.json"  # beside the runs of its cluster: it is of none of them
+KEPT = "status.json"  # in the cluster's folder, because it belongs to no run
 STANDARD_OUTPUT = "-"
 SHORTEST = 1.0  # seconds between two screens
 
@@ -69,9 +69,7 @@ class ActionModule(ControllerAction):
         known = list(self.task_vars["groups"].get("gpu_nodes", []))
         names = [name for name in known if name in self.task_vars["ansible_play_hosts_all"]]
         if not names:
-            raise AnsibleActionFail(
-                "There is no node to look at: gpu_nodes is empty, or --limit leaves all of them out."
-            )
+            raise AnsibleActionFail("No nodes to check: gpu_nodes is empty, or --limit excludes all nodes.")
         roles = load_roles(self._loader, "cluster", "pytorch")
         values = {name: read_values(self.task_vars, self._templar, roles, name, READ) for name in known}
         first = values[known[0]]
@@ -88,7 +86,7 @@ class ActionModule(ControllerAction):
             looks.close()
         return self.result(seen)
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ inspection
 
     def once(self, looks: Looks, give_up: Callable[[], bool]) -> ClusterStatus:
         done = looks.round(give_up)
@@ -110,7 +108,7 @@ class ActionModule(ControllerAction):
         return seen
 
     def watched(self, looks: Looks) -> ClusterStatus:
-        """Again and again, until somebody interrupts."""
+        """Refresh the screen until interrupted."""
         screens = Screens(Display(), again=True)
         pause = max(SHORTEST, self.options["seconds"])
         with (interruption := Interruption()):
@@ -129,7 +127,7 @@ class ActionModule(ControllerAction):
                     screens.end()
                     return seen
 
-    # ------------------------------------------------------------ what is said
+    # ------------------------------------------------------------ messages
 
     def show(self, seen: ClusterStatus, screens: Screens) -> None:
         if self.options["json"] == STANDARD_OUTPUT:
@@ -141,7 +139,7 @@ class ActionModule(ControllerAction):
         screens.show(screen(seen, width, height - 1 if screens.redraws else 0))
 
     def keep(self, seen: ClusterStatus) -> None:
-        """Trouble of the controller's disk is no reason to show nothing."""
+        """Write the JSON files; a disk error on the controller is a warning, so that the screen is still shown."""
         given = self.options["json"]
         paths = [self.folder / KEPT]
         if given not in ("", STANDARD_OUTPUT):
@@ -150,7 +148,7 @@ class ActionModule(ControllerAction):
             try:
                 write_json(path, as_dict(seen))
             except OSError as error:
-                Display().warning(f"The state is not in {path}: {error.strerror}")
+                Display().warning(f"Cannot write the cluster status to {path}: {error.strerror}")
 
     def result(self, seen: ClusterStatus) -> dict[str, Any]:
         gated = self.options["gate"] and not seen.all_ready
@@ -164,7 +162,7 @@ class ActionModule(ControllerAction):
 
 
 def nodes_of(values: dict[str, dict[str, Any]]) -> dict[str, StatusNode]:
-    """All nodes of the inventory: --limit changes no rank."""
+    """Return all nodes of the inventory. --limit does not change ranks."""
     out = {name: quarantine(own["cluster_quarantined"]) for name, own in values.items()}
     chosen = next(iter(values.values()))["cluster_launch_nodes"]
     ranks = ranks_of(

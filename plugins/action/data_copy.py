@@ -1,14 +1,15 @@
-"""Copies a folder of data to all nodes.
+"""Copies a data folder to all nodes.
 
-Compares the folder with what each node has, by the sha256 of each file. What nobody has is sent to one node; the
-others get it from there, in lines along which each gives on what it has got. Each file is compared before it gets its
-name, and is root's, for everybody to read. Files that are whole are not sent again, so that a run that was cut off
-goes on. What lies in the folder besides is never removed. Digests are remembered, on the controller and on nodes, for
-as long as the kernel says that a file is the same. Contacts all nodes of the play at once, so run it once.
+Compares the folder with the content of each node by the sha256 of each file. Files that no node has are sent to one
+node. The other nodes receive them in chains, in which each node forwards what it has received. Each file is verified
+before it gets its final name, is owned by root and is readable by all users. Complete files are not sent again, so a
+repeated run resumes an interrupted copy. Other files in the target folder are never removed. Digests are cached on the
+controller and on the nodes until the kernel reports that a file changed. Contacts all nodes of the play at once; use it
+with run_once.
 
-msg: How much was copied, how fast, and what was not.
-nodes: By node that lacked anything, bytes and came, whom it got them from.
-wrong: By node, what is not what it is at the source.
+msg: Copied size, rate, and what was not copied.
+nodes: For each node with missing files, bytes and the nodes that sent them (came).
+wrong: For each node, the differences from the source.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
     from muster_controller.shared_data.data_source import DataListing
 
 VARIABLES = ("cluster_name", "cluster_artifacts_dir", "cluster_address", "firewall_launch_ports")
-FOLDER = "data"  # among the artifacts of a cluster: what is remembered of folders of the controller
-UNREACHED = "it was not reached"
+FOLDER = "data"  # in the artifacts of a cluster: cached digests of folders on the controller
+UNREACHED = "not reachable"
 
 
 class ActionModule(ControllerAction):
@@ -55,7 +56,7 @@ class ActionModule(ControllerAction):
         alive = [name for name in names if name in self.task_vars["ansible_play_hosts"]]
         asked, problems = copying.asked(self.options["src"], self.options["dest"], names)
         if asked.node and not problems and asked.node not in alive:
-            problems.append(f"{asked.node}, which is to give it, was not reached.")
+            problems.append(f"{asked.node}, the source node, is not reachable.")
         if problems or not alive:
             raise AnsibleActionFail("\n".join(problems) or NOBODY_REACHED)
         roles = load_roles(self._loader, "cluster", "firewall")
@@ -100,11 +101,11 @@ class ActionModule(ControllerAction):
         if against := task.against(listed):
             raise AnsibleActionFail("\n".join(self._lines(against)))
         if not lacking:
-            return {"msg": f"{task.target}: {all_of_it}, were on {few([*task.lacks])}; nothing was copied."}
+            return {"msg": f"{task.target}: {all_of_it}, already present on {few([*task.lacks])}; nothing was copied."}
         bytes_of = {name: sum(listed.sizes[at] for at in lack.files) for name, lack in lacking.items()}
         if self._task.check_mode:
-            copied = f"{gigabytes(sum(bytes_of.values()))} are copied to {task.target} on {few([*lacking])}"
-            return {"changed": True, "outcome": copied, "msg": f"Without --check, {copied}."}
+            copied = f"{gigabytes(sum(bytes_of.values()))} would be copied to {task.target} on {few([*lacking])}"
+            return {"changed": True, "outcome": copied, "msg": f"Check mode: {copied}."}
         began = time.monotonic()
         task.copy(listed)
         took = time.monotonic() - began
@@ -114,7 +115,7 @@ class ActionModule(ControllerAction):
             rate = copying.rate(bytes_of[name], took)
             self._shown(f"{name}: {gigabytes(bytes_of[name])} from {sources}, {rate}")
         total = sum(bytes_of[name] for name in done)
-        msg = f"{task.target}: {all_of_it}, are on {few([*task.lacks]) or 'no node'}; {gigabytes(total)} were copied"
+        msg = f"{task.target}: {all_of_it}, present on {few([*task.lacks]) or 'no node'}; {gigabytes(total)} copied"
         nodes = {name: {"bytes": bytes_of[name], "came": [*task.came.get(name, {})]} for name in done}
         return {"changed": bool(done), "nodes": nodes, "msg": f"{msg} in {took:.1f} s, {copying.rate(total, took)}."}
 
@@ -130,15 +131,13 @@ class ActionModule(ControllerAction):
         for line in (line for name, each in lines.items() if name not in wrong for line in each):
             self._shown(line)
         good = [name for name in task.lacks if name not in wrong]
-        found = (
-            f"{task.target}: all of {plural(len(listed.files), 'file')} were read on {plural(len(task.lacks), 'node')}"
-        )
+        found = f"{task.target}: {plural(len(listed.files), 'file')} checked on {plural(len(task.lacks), 'node')}"
         if not wrong:
-            return {"msg": f"{found}; each is what it is at the source.", "wrong": {}}
+            return {"msg": f"{found}; all files match the source.", "wrong": {}}
         text = "\n".join(line for name in wrong for line in (*lines[name], *self._lines({name: blocked[name]})))
-        again = "The same line without data_copy_verify copies these files again."
-        others = f" {few(good)} {'have' if len(good) > 1 else 'has'} all of it." if good else ""
-        said = f"{found}; on {few(wrong)} it is not what it is at the source.{others} {again}"
+        again = "To copy these files again, run the same command without data_copy_verify."
+        others = f" {few(good)} {'match' if len(good) > 1 else 'matches'} the source." if good else ""
+        said = f"{found}; {few(wrong)} {'differ' if len(wrong) > 1 else 'differs'} from the source.{others} {again}"
         return {"failed": True, "msg": f"{text}\n{said}", "wrong": {name: lines[name] for name in wrong}}
 
     def _result(self, task: DataCopy, said: dict[str, Any], unreached: Sequence[str]) -> dict[str, Any]:
@@ -147,7 +146,7 @@ class ActionModule(ControllerAction):
             if not said.get("failed"):
                 self._shown(said["msg"])
             return {"outcome": said["msg"].rstrip("."), **said}
-        text = "\n".join([*self._lines(failures), said["msg"], "Run the same line again: what is whole stays."])
+        text = "\n".join([*self._lines(failures), said["msg"], "Run the same command again; complete files are kept."])
         return {**said, "failed": True, "msg": text}
 
     @staticmethod

@@ -1,13 +1,13 @@
-"""Judge a smoke launch on the controller.
+"""Evaluates a smoke launch on the controller.
 
-Compares the reports of all ranks with the plan of the launch. World size and layout of the ranks, an exact integer
-all-reduce, parameters bitwise equal on all ranks, a falling loss, and nodes that are separate machines. A rank that
-did not report is a failure. Compares what was measured with the accepted state of the cluster, acceptance.json beside
-its runs, which the first healthy run begins. Writes smoke.json and verdict.json into the folder of the launch.
+Compares the reports of all ranks with the plan of the launch: world size and layout of the ranks, an exact integer
+all-reduce, parameters bitwise equal on all ranks, a falling loss, and nodes that are separate machines. A rank without
+a report is a failure. Compares the measurements with the accepted state of the cluster: acceptance.json in the
+cluster's folder, created by the first healthy run. Writes smoke.json and verdict.json into the folder of the launch.
 Contacts no node.
 
 verdict: The verdict of the launch and of its result: status, summary, findings, coverage.
-smoke: What was measured, as in smoke.json.
+smoke: The measurements, as in smoke.json.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from muster.report.run_verdict import ended_with
 from muster_controller.artifacts.runs import add_verdict, read_json, write_json
 from muster_controller.playbook.action import ControllerAction, Options
 
-ACCEPTED = "acceptance.json"  # beside the runs of its cluster, none of which it goes with
+ACCEPTED = "acceptance.json"  # in the cluster's folder, because it belongs to no run
 
 
 def stage_names(payload: Path, mode: str, stages: list[str]) -> tuple[str, ...]:
-    """What the payload was to do, from its own table."""
+    """Return the stages that the payload was requested to run, from the payload's own table."""
     table = runpy.run_path(str(payload / "payload" / "stages.py"))
     return tuple(stage.name for stage in table["chosen"](mode, ",".join(stages)))
 
 
 def rail_rates(cluster: Path) -> tuple[float, ...]:
-    """What the newest trial of the RDMA adapters measured, in Gbit/s; nothing where there was none."""
+    """Return the rates in Gbit/s of the newest test of the RDMA adapters, or nothing if there was no test."""
     kept = [folder / "rails.json" for folder in cluster.iterdir() if not folder.is_symlink()]
     found = sorted((path for path in kept if path.is_file()), key=lambda path: path.parent.name)
     if not found:
@@ -47,20 +47,18 @@ def rail_rates(cluster: Path) -> tuple[float, ...]:
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     ROLE = "ddp_smoke"
     OPTIONS: ClassVar[Options] = {
         # Registered result of torchrun_launch.
         "launch": {"type": "dict", "required": True},
-        # Folder of the payload on the controller, with the table of the stages.
+        # Folder of the payload on the controller, which contains the table of stages.
         "payload": {"type": "path", "required": True},
     }
 
     def work(self) -> dict[str, Any]:
         launch = self.options["launch"]
         if "verdict" not in launch:
-            return {"skipped": True, "msg": "Nothing was launched."}
+            return {"skipped": True, "msg": "No program was launched."}
         plan, events, mode = LaunchPlan.read(launch["plan"]), launch["events"], self.options["mode"]
         folder, payload = Path(launch["artifacts"]), Path(self.options["payload"])
         bounds = reports.Bounds(

@@ -1,15 +1,15 @@
-"""Why a launch failed or hangs.
+"""Explains why a launch failed or hangs.
 
-Puts together what is known of a launch, looks at its nodes once more where that can tell more, and says in five lines
-what happened, where, why and on what evidence, what was ruled out, and what to type. A cause that is not proved is
-not said as one. What nobody could look at is named, with what would tell more. Changes nothing on a node, ends
-nothing there, and renews no lease. A diagnosis that says unknown is a diagnosis, and no failure of this module.
-Contacts every node by the connection that the inventory gives it; use it with run_once.
+Collects the known facts of a launch and inspects its nodes again if that can add information. Reports in five lines
+what happened, where, the cause with its evidence, what was ruled out, and how to fix it. A cause is only named if it is
+confirmed. Items that could not be checked are listed, with the source that would give more information. Changes nothing
+on a node, ends no process and renews no lease. The diagnosis unknown is a valid result and does not fail the task.
+Contacts every node by the connection in the inventory; use it with run_once.
 
-diagnosis: As in diagnosis.json: word (confirmed, likely or unknown), lines for people, causes with their proofs,
-    candidates, also_seen, what was ruled out (ruled_out), symptoms, and why nodes were not checked (not_looked).
+diagnosis: As in diagnosis.json: word (confirmed, likely or unknown), lines for people, causes with evidence,
+    candidates, also_seen, ruled out causes (ruled_out), symptoms, and the reasons for nodes not checked (not_looked).
 artifacts: Folder on the controller with diagnosis.json and evidence.json.
-said: Why there is nothing to diagnose.
+said: The reason if there is nothing to diagnose.
 """
 
 from __future__ import annotations
@@ -52,12 +52,10 @@ if TYPE_CHECKING:
     from muster_controller.nodes.messages import Messages
 
 
-MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes, and that is logs
+MOST_VERBOSE = 2  # at higher levels, Ansible's ssh prints the nodes' raw responses, which are logs
 
 
 class ActionModule(ControllerAction):
-    """Changes nothing on a node, and ends nothing there."""
-
     ROLE = "diagnose"
     OPTIONS: ClassVar[Options] = {}
 
@@ -70,28 +68,30 @@ class ActionModule(ControllerAction):
         cluster = node_variables(self.task_vars, self._templar, self._loader, self.nodes[0])
         self.site = site_rules(self.task_vars, self._templar, self._loader, self.nodes[0])
         for problem in self.site.problems:
-            Display().warning(f"The rules of the site are left out: {problem}")
+            Display().warning(f"The site's diagnosis rules are ignored: {problem}")
         kept = Path(cluster["cluster_artifacts_dir"], cluster["cluster_name"])
         try:
             if self.options["log"]:
                 known = [Known(name, spec.address) for name, spec in self.specs().items()]
                 logs = read_logs(self.options["log"])
                 for sentence in logs.left_out:
-                    Display().warning(f"Left out of the logs: {sentence}.")
+                    Display().warning(f"Not read from the logs: {sentence}.")
                 return self.decided(case_of_logs(logs.texts, known), run_folder(kept))
             if self.options["launch"]:
                 return self.known(self.options["launch"], kept, cluster)
             found = self.running(kept, cluster)
             if found is None and self.options["live"]:
-                silent = "".join(f" {name} was not looked at: {why}." for name, why in self.silent.items())
-                return self.nothing(f"No torchrun runs on any node that answers: there is nothing to diagnose.{silent}")
+                silent = "".join(f" {name} was not checked: {why}." for name, why in self.silent.items())
+                return self.nothing(f"Nothing to diagnose: no torchrun is running on the nodes that responded.{silent}")
             return found or self.known(newest(kept), kept, cluster)
         except PlanError as exc:
             raise AnsibleActionFail(" ".join(exc.problems)) from exc
 
     def running(self, kept: Path, cluster: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What runs on the nodes now: a launch of Muster's, or one that somebody has typed; None for neither, or where
-        somebody has to say which one is meant."""
+        """Diagnose what is running on the nodes: a launch of Muster, or a torchrun that a user started directly.
+
+        Return None if nothing is running, or if the user must choose.
+        """
         messages = opened({name: connect(self, name, self.task_vars) for name in self.nodes}, AGENTS)
         with (interruption := Interruption()):
             there = RunningElsewhere(messages, self.nodes)
@@ -109,7 +109,7 @@ class ActionModule(ControllerAction):
         if chosen.remark:
             Display().display(f"  {typed(chosen.remark)}")
         if seen is not None:
-            Display().display(f"  What is diagnosed is a torchrun that {chosen.user} has begun without Muster")
+            Display().display(f"  Diagnosing a torchrun that {chosen.user} started without Muster")
             return self.decided(seen, run_folder(kept))
         return self.known(chosen.launch, kept, cluster) if chosen.launch else None
 
@@ -120,17 +120,17 @@ class ActionModule(ControllerAction):
         }
 
     def known(self, launch_id: str, kept: Path, cluster: Mapping[str, Any]) -> dict[str, Any]:
-        """A launch of Muster's, running or over. Raises PlanError."""
+        """Diagnose a running or finished launch of Muster. Raises PlanError."""
         if not launch_id:
-            return self.nothing("No launch was begun from here, and none is named: give one with -e launch=ID")
+            return self.nothing("No launch was started from this controller: set a launch ID with -e launch=ID")
         if not is_launch_id(launch_id):
-            raise AnsibleActionFail(f"{launch_id!r} is no launch ID: one is such as 20261127-093142-1df3")
+            raise AnsibleActionFail(f"{launch_id!r} is not a launch ID (example: 20261127-093142-1df3)")
         folder = kept / launch_id
         verdict = read_json(folder / "verdict.json")
         kept_one = kept_case(folder)
         seen = kept_one.seen if kept_one else None
         if seen is None and verdict.get("status") in ("healthy", "degraded"):
-            return self.nothing(f"Launch {launch_id} ended well ({verdict['summary']}): there is nothing to diagnose")
+            return self.nothing(f"Nothing to diagnose: launch {launch_id} succeeded ({verdict['summary']})")
         if seen is None:
             messages = opened({name: connect(self, name, self.task_vars) for name in self.nodes})
             with (interruption := Interruption()):
@@ -147,7 +147,7 @@ class ActionModule(ControllerAction):
         silent: Mapping[str, str],
         give_up: Callable[[], bool],
     ) -> CaseShape:
-        """What is known, with what the site's own commands say, where it allows them."""
+        """Return the case, with the output of the site's own commands if the site's rules allow them."""
         if not self.site.commands or not self.site.rules.commands:
             return case.seen
         case = self.site.rules.of(case.seen)
@@ -171,6 +171,6 @@ class ActionModule(ControllerAction):
 
 
 def accounts_of(cluster: Mapping[str, Any]) -> list[str]:
-    """Of those who launch here."""
+    """Return the names of the accounts that launch on this cluster."""
     people = cluster.get("launch_users") or []
     return [str(cluster["cluster_user"]), *(str(one["name"] if isinstance(one, dict) else one) for one in people)]

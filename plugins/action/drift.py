@@ -1,14 +1,14 @@
-"""What drifted, and on request its repair.
+"""Reports drift, and repairs it on request.
 
-Compares each node with what the inventory wants (the steps of site.yml in check mode) and with what was last
-installed there (installed_record). Says since when and by whom, as far as dpkg's log, apt's history, the journal, the
-times of files and sudo's log tell. Where two fit equally or none does, nobody is named. Fails where something
-drifted, or where a node could not be looked at. A node that is down stops nothing. Contacts every node by the
-connection that the inventory gives it; use it with run_once.
+Compares each node with the inventory (the steps of site.yml in check mode) and with the record of what was last
+installed (installed_record). Reports the time and the user of each difference if dpkg's log, apt's history, the
+journal, file times or sudo's log contain them. If two users fit equally or none fits, no user is named. Fails if
+something drifted, or if a node could not be checked. An unreachable node does not stop the others. Contacts every node
+by the connection in the inventory; use it with run_once.
 
 drift: As in drift.json: nodes, differences (node, id, status, what, observed, expected, step, since, by, how and
-    source), and what was done about them (repairs).
-verdict: What was found, of every node.
+    source), and the repairs that were made (repairs).
+verdict: The findings of all nodes.
 msg: The table, or JSON.
 """
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from muster.drift.judge import Drifted
 
-# A repair is no leave for what no step puts back: of what was last installed it changes environments alone.
+# A repair accepts no difference that no step restores: of the installed record it updates only environments.
 TAKES_OVER = {"installed_parts": ["environment", "named"]}
 
 
@@ -73,7 +73,7 @@ class ActionModule(ControllerAction):
             look = look.accepted(accepted)
         return {**self.said(look, done, nodes, folder), "changed": changed}
 
-    # ------------------------------------------------------------ what is said
+    # ------------------------------------------------------------ messages
 
     def said(self, look: DriftReport, done: list[str], nodes: Sequence[str], folder: Path) -> dict[str, Any]:
         said = collect(judge.findings(look.drifted, look.nodes))
@@ -109,10 +109,10 @@ class ActionModule(ControllerAction):
             "failed": verdict["status"] in ("failed", "unknown"),
         }
 
-    # ------------------------------------------------------------ what is done
+    # ------------------------------------------------------------ repair
 
     def repair(self, look: DriftReport, folder: Path) -> tuple[list[str], list[str]]:
-        """The nodes on which steps were run, and what came of it."""
+        """Return the nodes on which steps were run, and the result of each repair."""
         failed = [one.difference for one in look.drifted if judge.finding(one).status == "fail"]
         reached = [node for node, one in look.nodes.items() if not one.down]
         plan = repair.plan(failed, self.busy(reached) if failed else {}, TAGS, reached)
@@ -121,7 +121,7 @@ class ActionModule(ControllerAction):
         for one in plan.repairs:
             command = f"{playbook('site.yml')} --tags {','.join(one.tags)} --limit {','.join(one.nodes)}"
             if self._task.check_mode:
-                done.append(f"{', '.join(one.nodes)}: not repaired by a check; without it, with {typed(command)}")
+                done.append(f"{', '.join(one.nodes)}: not repaired in check mode; to repair, run {typed(command)}")
                 continue
             if "pytorch" in one.tags:
                 self.condemn(repair.condemned(failed, one.nodes))
@@ -130,7 +130,7 @@ class ActionModule(ControllerAction):
                 self, one.tags, ",".join(one.nodes), check=False, log=folder / "repair.log", variables=TAKES_OVER
             )
             repaired += one.nodes
-            how = "repaired with" if ended.code == 0 else f"not all was repaired ({ended.why}) with"
+            how = "repaired with" if ended.code == 0 else f"partly repaired ({ended.why}) with"
             done.append(f"{', '.join(one.nodes)}: {how} {typed(command)}")
         return [node for node in look.nodes if node in repaired], done
 
@@ -139,14 +139,14 @@ class ActionModule(ControllerAction):
         asks = {node: {**asked[node], "parts": names} for node, names in parts.items()}
         for node, answer in ask_all(self, "condemn", asks).items():
             if answer.error:
-                Display().warning(f"{node}: its environments cannot be built anew: {answer.error}")
+                Display().warning(f"{node}: the environments cannot be rebuilt: {answer.error}")
 
     def busy(self, nodes: Sequence[str]) -> dict[str, list[str]]:
-        """The launches that run on each node; one that does not say is taken for a node that has some."""
+        """Return the launches that run on each node. A node that does not respond counts as busy."""
         messages = opened({name: connect(self, name, self.task_vars) for name in nodes})
         heard = ask(messages, list(nodes), "jobs", {**roots(self.cluster), "ended": 0, "lines": 0})
         messages.close()
-        found: dict[str, list[str]] = {name: ["what it did not say"] for name in heard.silent}
+        found: dict[str, list[str]] = {name: ["launches that could not be listed"] for name in heard.silent}
         for job in merge(heard.said):
             for node, here in job.here.items():
                 if here.get("over") is not True:
@@ -154,17 +154,17 @@ class ActionModule(ControllerAction):
         return found
 
     def accept(self, nodes: Sequence[str]) -> tuple[list[str], list[str]]:
-        """The nodes that have written down what is there now, and what is said of each."""
+        """Return the nodes that recorded their current state, and a line for each node."""
         if self._task.check_mode:
-            return [], ["what is there would be taken as what is installed"]
+            return [], ["the current state would be recorded as installed"]
         about = {"by": operator(), "run": run_id(), "parts": []}
         asked = requests(self.task_vars, self._templar, self._loader, nodes)
         asked = {node: {**one, **about} for node, one in asked.items()}
         answers = ask_all(self, "keep", asked)
         told = [node for node, answer in answers.items() if not answer.error]
-        said = {True: "what is there is taken as what is installed", False: "it was written down like this before"}
+        said = {True: "the current state was recorded as installed", False: "the current state is already recorded"}
         return told, [
-            f"{node}: it could not be accepted: {answer.error}"
+            f"{node}: the current state could not be recorded: {answer.error}"
             if answer.error
             else f"{node}: {said[bool(answer.data.get('written'))]}"
             for node, answer in answers.items()
@@ -172,7 +172,7 @@ class ActionModule(ControllerAction):
 
 
 def joined(first: DriftReport, again: DriftReport, repaired: Sequence[str], nodes: Sequence[str]) -> DriftReport:
-    """The later look of the nodes that were looked at again."""
+    """Return the first report with the newer results of the nodes that were checked again."""
     kept: list[Drifted] = [one for one in first.drifted if one.difference.node not in repaired]
     drifted = sorted([*kept, *again.drifted], key=lambda one: nodes.index(one.difference.node))
     return DriftReport(drifted, {**first.nodes, **again.nodes}, {**first.records, **again.records})

@@ -1,4 +1,4 @@
-"""The controller's side of a node's firewall; documented in library/firewall.py."""
+"""Controller side of a node's firewall; documented in library/firewall.py."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from muster.firewall.plan import FirewallPlan
     from muster.verdict.finding import FindingShape
 
-FIX = "Compare the rules of others on the node (docs/ports.md) and run again."
+FIX = "Check the node for firewall rules that Muster does not manage (docs/ports.md) and run the command again."
 
 
 class ActionModule(ControllerAction):
@@ -69,7 +69,7 @@ class ActionModule(ControllerAction):
             return self.verify(request, look)
         settled = False
         if look.guarded and not self._task.check_mode:
-            # A change that nobody confirmed: what is in force now would be undone under the feet of this run.
+            # An unconfirmed change is in force. Its timer would undo it during this run.
             settled = Guard(self, request.node, task_vars, WHAT).settle()
             look = look_at(node)
         plan = firewall_plan.make_plan(request, look)
@@ -80,7 +80,7 @@ class ActionModule(ControllerAction):
             lines = [*as_lines(blocked), f"{request.node}: nothing was changed."]
             return {"changed": settled, "failed": True, "msg": "\n".join(lines), "findings": as_dicts(blocked)}
         if request.leaves:
-            findings = []  # who else comes in, and to what, is no longer ours to say
+            findings = []  # the ports that others may reach are no longer managed by Muster
         elif plan.steps or plan.packages:
             findings += judge.judge_cut_off(request, look, planned)
         notes = as_lines([finding for finding in findings if finding.status != "pass"])
@@ -96,14 +96,14 @@ class ActionModule(ControllerAction):
             result["diff"] = {
                 "before": "".join(f"{line}\n" for line in plan.before),
                 "after": "".join(f"{line}\n" for line in plan.after),
-                "before_header": f"{request.node}: what may come in",
-                "after_header": f"{request.node}: what may come in",
+                "before_header": f"{request.node}: allowed incoming traffic",
+                "after_header": f"{request.node}: allowed incoming traffic",
             }
         if plan.packages and not self._task.check_mode:
-            # The role installs them and asks again.
+            # The role installs the packages and runs this action again.
             return {**result, "changed": settled}
         for note in notes:
-            # At once: whoever watches sees what is cut off while there is time to stop it.
+            # Immediately, so that a user sees what is cut off while there is time to interrupt the run.
             Display().warning(typed(note))
         if plan.steps and not self._task.check_mode:
             self.carry_out(plan, request, node, Guard(self, request.node, task_vars, WHAT, options["confirm_seconds"]))
@@ -126,7 +126,7 @@ class ActionModule(ControllerAction):
         if after.steps:
             step = after.steps[0]
             what = step.get("write") or step.get("remove") or " ".join(step["run"])
-            raise FirewallError(f"the firewall was changed, but is not yet as it shall be: next is {what}. Run again.")
+            raise FirewallError(f"the firewall was changed, but steps are still missing (next: {what}). Run again.")
 
 
 def as_dicts(findings: list[Finding]) -> list[FindingShape]:

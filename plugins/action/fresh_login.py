@@ -1,7 +1,7 @@
-"""Proves that a node can be logged in on.
+"""Checks that a new login to a node works.
 
-Logs in as the inventory says, by a connection that shares nothing with those that are open, becomes root there, and
-runs a program. Fails where that does not work.
+Logs in as configured in the inventory, over a new connection that is not shared with open ones, becomes root and runs a
+program. Fails if one of these steps fails.
 
 msg: The result.
 """
@@ -21,4 +21,4 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         node = self.task_vars["inventory_hostname"]
         MEMBERS.call(connect(self, node, self.task_vars, fresh=True), "look", {}, privileged=True)
-        return {"msg": f"{node}: a new login works, and root can be had there."}
+        return {"msg": f"{node}: a new login works, and becoming root works."}

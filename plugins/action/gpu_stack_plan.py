@@ -1,17 +1,17 @@
 """Resolves the GPU stack of all nodes.
 
-Reads the requests of the inventory (gpu_stack_*, cluster_torch_version, pytorch_variant), and of every node
-cluster_gpus and cluster_gpu_model, or what a look at it saw. Gives one stack for all nodes, with one line of reason
-for each choice; or every reason why there is none, and the nearest that there is. Contacts no node; use it with
-run_once. The table of what fits what is roles/gpu_stack/files/versions.yml.
+Reads the requests of the inventory (gpu_stack_*, cluster_torch_version, pytorch_variant). For every node reads
+cluster_gpus and cluster_gpu_model, or the result of an inspection. Returns one stack for all nodes with a one-line
+reason for each choice, or all reasons why no stack fits and the closest supported alternative. Contacts no node; use it
+with run_once. The compatibility table is roles/gpu_stack/files/versions.yml.
 
-msg: The stack, with its reasons, or the refusals, for people.
+msg: The stack with its reasons, or the reasons why no stack fits, for people.
 stack: The same for programs. torch, variant, index, cuda, nccl, cudnn, branch, driver, warnings, and under nodes each
-    node's source, modules, build and its lists of packages.
-parts: The roles that have something to do or to judge on each node, in their order.
-rdma: What each node is given for its RDMA adapter. source (the distribution, DOCA, or kept), packages, modules, load,
-    and why; refusals where it cannot be had.
-repositories: The package repositories that each node needs, as apt_repositories takes them.
+    node's source, modules, build and package lists.
+parts: The roles that install or check something on each node, in the order in which they run.
+rdma: The RDMA software of each node. source (the distribution, DOCA, or kept), packages, modules, load, and why;
+    refusals if no RDMA software fits.
+repositories: The package repositories that each node needs, as the module apt_repositories takes them.
 """
 
 from __future__ import annotations
@@ -63,8 +63,6 @@ OF_A_NODE = (
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     OPTIONS: ClassVar[Options] = {
         # Name of the variable with the registered node_inspect result of each node.
         "looks": {"type": "str", "default": ""},
@@ -115,7 +113,7 @@ class ActionModule(ControllerAction):
         return result
 
     def _nodes(self, task_vars: Mapping[str, Any], looks: str) -> tuple[list[StackNodeFacts], dict[str, Any]]:
-        """Return what is known of every node that can be reckoned with, and what the inventory says of the cluster."""
+        """Return the facts of every node that can be planned, and the cluster's values from the inventory."""
         roles = load_roles(self._loader)
         nodes = []
         self._values: dict[str, dict[str, Any]] = {}
@@ -125,7 +123,7 @@ class ActionModule(ControllerAction):
             self._values[name] = values
             self._facts[name] = registered(task_vars, name, looks).get("facts")
             node = seen(name, values, self._facts[name])
-            # One that was left out, or did not answer, says nothing of its GPUs unless the inventory does.
+            # The GPUs of an excluded or unreachable node are unknown, unless the inventory declares them.
             if node.looked or node.model or not looks:
                 nodes.append(node)
         return nodes, values
@@ -140,7 +138,7 @@ class ActionModule(ControllerAction):
     def _repositories(
         self, node: StackNodeFacts, names: list[str], places: mirrors.Sources, keys: Mapping[str, str]
     ) -> list[StackRepository]:
-        """Return the repositories of these names for a node; none where a folder stands for all of them."""
+        """Return the repositories with these names for a node, or none if a local folder replaces all of them."""
         rows = self._loader.load_from_file(str(project_root() / REPOSITORIES))
         upstream = mirrors.resolve(mirrors_table(self._loader), mirrors.MirrorsRequest(), node.system, node.machine)
         return [
@@ -156,28 +154,28 @@ class ActionModule(ControllerAction):
         ]
 
     def _keys(self, paths: Mapping[str, str]) -> dict[str, str]:
-        """Return the texts of the keys that are trusted instead of NVIDIA's."""
+        """Return the repository keys that are trusted instead of NVIDIA's keys."""
         keys, wrong = {}, []
         for name, path in paths.items():
             place = Path(self._loader.path_dwim(path))
             if name not in MIRRORED:
-                wrong.append(f"there is no repository {name}. Write {' or '.join(MIRRORED)}.")
+                wrong.append(f"unknown repository {name}. Use {' or '.join(MIRRORED)}.")
                 continue
             try:
                 keys[name] = place.read_text(encoding="utf-8")
                 if not fingerprints(keys[name].encode()):
-                    wrong.append(f"{place} holds no key. Export it with gpg --armor --export.")
+                    wrong.append(f"{place} contains no key. Export the key with gpg --armor --export.")
             except OSError as error:
                 wrong.append(f"{place} cannot be read: {error.strerror}.")
             except ValueError:
-                wrong.append(f"{place} is no armoured key. Export it with gpg --armor --export.")
+                wrong.append(f"{place} is not an ASCII-armored key. Export the key with gpg --armor --export.")
         if wrong:
             raise AnsibleActionFail("\n".join(f"gpu_stack_repository_keys: {sentence}" for sentence in wrong))
         return keys
 
 
 def request_of(values: Mapping[str, Any]) -> StackRequest:
-    """Return what the inventory asks for."""
+    """Return the request of the inventory."""
     # 2.13.0+cu126 names the build as well.
     torch, _, build = values["cluster_torch_version"].partition("+")
     return StackRequest(
@@ -195,7 +193,7 @@ def request_of(values: Mapping[str, Any]) -> StackRequest:
 
 
 def seen(name: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None) -> StackNodeFacts:
-    """Return what is known of a node: what a look saw, or what the inventory declares."""
+    """Return the facts of a node, from an inspection or as declared in the inventory."""
     managed = values["nvidia_driver_mode"] == "manage"
     if not facts:
         return StackNodeFacts(

@@ -1,18 +1,18 @@
-"""Reads what the inventory says of the nodes, once for all of them.
+"""Reads the launch settings of all nodes from the inventory, once for all nodes.
 
-Which nodes take part in a launch, which is the head node, and over what addresses, port and backend they meet.
+Determines which nodes take part in a launch, the head node, and the addresses, port and backend of the rendezvous.
 Contacts no node; use it with run_once.
 
-requests: The training address, interface and port of each node, and what its firewall is to let in, in the order of
-    the inventory.
-sources: What the inventory says of where each node takes packages from.
-quarantined: Names of the nodes that are left out of every launch.
+requests: The training address, interface and port of each node, and the traffic that its firewall must allow, in the
+    order of the inventory.
+sources: The package sources of each node, as set in the inventory.
+quarantined: Names of the nodes that are excluded from every launch.
 participants: Names of the nodes of a launch, in the order of their node ranks.
 head: Name of the node with node rank 0.
 backend: gloo or nccl.
 port: Port of the rendezvous on the head node.
-launch_ports: Range of ports that the firewall lets nodes reach each other on for launches.
-folder: Folder on the controller that has the cluster's artifacts.
+launch_ports: Range of ports that the firewalls open between nodes for launches.
+folder: Folder on the controller with the cluster's artifacts.
 """
 
 from __future__ import annotations
@@ -39,10 +39,8 @@ REQUESTED = (
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     OPTIONS: ClassVar[Options] = {
-        # Nodes to check, as if no other node took part in a launch.
+        # Nodes to check, as if a launch used only these nodes.
         "nodes": {"type": "list", "elements": "str", "default": []},
     }
 

@@ -1,12 +1,13 @@
-"""Quarantines the node that has a hard fault of its own.
+"""Quarantines a node with a hardware fault.
 
-Acts on a fail from a short list of faults of hardware, with the reasons in muster/members/by_itself.py, and on
-nothing else. What is unknown, a warning, or between two nodes never acts. Quarantines one node, and no second one
-until a person has confirmed the first with playbooks/quarantine.yml, or ended its quarantine with
-playbooks/release.yml. It never takes the last node that takes part in launches. Writes the inventory as
-quarantine_nodes does; of one that is not Muster's to edit the lines are printed. Use it with run_once.
+Reacts only to failed checks from a short list of hardware faults, listed with the reasons in
+muster/health/by_itself.py. Unknown results, warnings and faults between two nodes never cause a quarantine. Quarantines
+one node only. A second node is quarantined only after an administrator has confirmed the first quarantine with
+playbooks/quarantine.yml or ended it with playbooks/release.yml. The last node that takes part in launches is never
+quarantined. Writes the inventory like quarantine_nodes. If Muster cannot edit the inventory, the lines to add are
+printed. Use it with run_once.
 
-quarantined: The node, or nothing.
+quarantined: The quarantined node, or an empty string.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class ActionModule(ControllerAction):
         check = bool(self._task.check_mode)
         written = inventory_file.set_variables(cluster.sources, {decision.node: {OPTION: entry}}, check=check)
         if written.by_hand:
-            lines = "\n".join([f"{decision.node} has to be quarantined, in an inventory of yours:", *written.by_hand])
+            lines = "\n".join([f"Muster cannot edit this inventory; quarantine {decision.node}:", *written.by_hand])
             return {"quarantined": "", "warnings": [*decision.notes, lines]}
         answer = cluster.ask("keep", {decision.node: {"check": check, "quarantine": entry}})[decision.node]
-        notes = [f"{decision.node} did not answer: {answer.error}."] if answer.error else []
-        done = f"{decision.node} is quarantined by itself{words(entry)}. Once a person has looked at it:"
+        notes = [f"{decision.node} did not respond: {answer.error}."] if answer.error else []
+        done = f"{decision.node} was quarantined automatically{words(entry)}. After an inspection of the node, run"
         confirm = playbook("playbooks/quarantine.yml", node=decision.node, reason="...")
         release = playbook("playbooks/release.yml", node=decision.node)
         return {

@@ -1,15 +1,16 @@
-"""Adds up the health of the cluster and keeps it.
+"""Combines the health results of the cluster and keeps them.
 
-Puts together the looks of nccl_health, the links of net_probe, the rails of rdma_rails and what must be the same on
-every node, where the majority is right and the odd node is named. Without a majority, as with two nodes, all are
-shown. Keeps health/<node>.json, network.json, rails.json where there are rails, and the run's verdict.json on the
-controller. Never fails. What blocks a launch is returned in refusal. Contacts no node; use it with run_once.
+Combines the results of nccl_health (nodes), net_probe (links) and rdma_rails (rails), and compares the values that must
+be equal on all nodes. The value of the majority counts as correct, and deviating nodes are named. Without a majority,
+for example with two nodes, all values are shown. Writes health/<node>.json, network.json, rails.json if there are
+rails, and the run's verdict.json on the controller. Never fails; refusal contains what blocks a launch. Contacts no
+node; use it with run_once.
 
-msg: What was found, the worst first, and what could not be looked at.
+msg: The findings, the worst first, and the checks that could not be made.
 verdict: The verdict of the run so far.
-refusal: One sentence for each cause that blocks a launch, with what fixes it; empty when none does.
-metrics: What node_exporter's textfile collector may be given, by node.
-artifacts: Folder on the controller that has what was found.
+refusal: One sentence with the fix for each cause that blocks a launch, or an empty string.
+metrics: Metrics for node_exporter's textfile collector, by node.
+artifacts: Folder on the controller with the results.
 """
 
 from __future__ import annotations
@@ -29,12 +30,10 @@ from muster_controller.playbook.variables import registered
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LOST = "it could not be reached, or an earlier step failed on it"
+LOST = "not reachable, or an earlier step failed"
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     ROLE = "health"
     OPTIONS: ClassVar[Options] = {
         # Registered result of health_plan.
@@ -49,7 +48,7 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         nodes = self._nodes(self.options, self.task_vars)
-        # In check mode the steps before this one have fixed nothing, so nothing is held against what they would fix.
+        # In check mode the earlier steps have fixed nothing, so faults that they would fix must not block the run.
         health = cluster.judge(nodes, "warn" if self._task.check_mode else self.options["gate"])
         network = nodes.network.get("network", {})
         verdict = add_up(health.findings, skipped=health.skipped, ran=health.ran)

@@ -1,12 +1,12 @@
 """First contact with many nodes: compare and pin their host keys.
 
-Asks every node of the group gpu_nodes in the play for its ssh host key, all at once, over the way that ssh itself
-would take (address, port, jump host, name of the key), and logs in on none. Shows a table of fingerprints, asks once
-for all that are new, and pins them in known_hosts. A key that is the one in the node's cluster_host_key needs no
-question. One that is another is refused. A key that differs from the one that was known is refused, and nothing of
-that node is pinned. Runs on the controller. Nodes that do not answer do not stop the others.
+Queries the SSH host key of every node of the group gpu_nodes in the play in parallel, with the address, port, jump host
+and host key alias that ssh uses, and logs in on no node. Shows a table of fingerprints, prompts once for all new keys,
+and pins them in known_hosts. A key that matches the node's cluster_host_key is pinned without a prompt. A key that
+differs from cluster_host_key or from a pinned key is rejected, and no key of that node is pinned. Runs on the
+controller. Nodes that do not respond do not stop the others.
 
-nodes: What was seen of each node, and what it means.
+nodes: The key of each node, and the decision.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ TRUST = playbook("playbooks/trust.yml")
 
 
 class ActionModule(ControllerAction):
-    """Asks every node for its host key, and logs in on none."""
-
     OPTIONS: ClassVar[Options] = {
         # known_hosts file of the inventory.
         "known_hosts": {"type": "path", "required": True},
@@ -48,11 +46,11 @@ class ActionModule(ControllerAction):
         replace = self.options["replace"]
         strangers = [name for name in replace if name not in names]
         if strangers:
-            raise AnsibleActionFail(f"trust_replace names {', '.join(strangers)}, which is not in gpu_nodes.")
+            raise AnsibleActionFail(f"trust_replace contains {', '.join(strangers)}, which is not in gpu_nodes.")
         again = playbook("playbooks/trust.yml", trust_confirmed="true")
         if replace:
             again += f" -e trust_replace={','.join(replace)}"
-        if boolean(self.task_vars.get("trust_copy_key", False)):  # what comes behind the pins was requested as well
+        if boolean(self.task_vars.get("trust_copy_key", False)):  # copying the key was requested as well
             again += " -e trust_copy_key=true"
         if context.CLIARGS.get("ask_pass"):
             again += " --ask-pass"
@@ -69,9 +67,9 @@ class ActionModule(ControllerAction):
             result.update(failed=True, msg="\n".join(refused))
         elif silent and len(silent) == len(rows):
             result.update(
-                failed=True, msg="No node answered:\n" + "\n".join(f"{row.node}: {row.why}" for row in silent)
+                failed=True, msg="No node responded.\n" + "\n".join(f"{row.node}: {row.why}" for row in silent)
             )
         elif silent:
             names = ", ".join(row.node for row in silent)
-            result["warnings"] = [f"{names} did not answer: run {TRUST} again when it does."]
+            result["warnings"] = [f"{names} did not respond. Once reachable, run {TRUST} again."]
         return {**result, "outcome": trust.outcome(rows)}

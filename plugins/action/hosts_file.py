@@ -1,4 +1,4 @@
-"""Gives the module hosts_file the nodes, which only the inventory knows; documented in library/hosts_file.py."""
+"""Pass the nodes of the inventory to the module hosts_file; documented in library/hosts_file.py."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from muster_controller.playbook.variables import value_of_nodes
 
 class ActionModule(FilledIn):
     def from_inventory(self) -> dict[str, Any]:
-        # From the inventory, and never from what was gathered: a node that is down has its line all the same.
+        # From the inventory, not from gathered facts, so that an unreachable node gets its line too.
         nodes = value_of_nodes(self.task_vars, self._templar, self._loader, "cluster_address")
         return {"nodes": nodes, "own": self.node}

@@ -1,11 +1,10 @@
-"""Writing a new inventory from a list of nodes.
+"""Writes a new inventory from a list of nodes.
 
-Takes the nodes from one of node, nodes, nodes_file and ssh_config, and looks their addresses up where only names are
-given. Writes inventory/NAME/hosts.yml, and copies the options of inventory/lab beside it. What is there already is
-never written over. Says all that is wrong with the list at once, and what is to be done next. Runs on the controller,
-and contacts no node.
+Takes the nodes from one of node, nodes, nodes_file and ssh_config, and resolves names without an address. Writes
+inventory/NAME/hosts.yml and copies the options of inventory/lab into the same folder. Never overwrites existing files.
+Reports all problems of the list at once, or the next steps. Runs on the controller and contacts no node.
 
-outcome: The result, in a sentence.
+outcome: The result in one sentence.
 """
 
 from __future__ import annotations
@@ -38,8 +37,6 @@ SAMPLE = "inventory/lab/group_vars"
 
 
 class ActionModule(ControllerAction):
-    """Reads files and names on the controller, and contacts no node."""
-
     ROLE = "onboard"
     OPTIONS: ClassVar[Options] = {
         # Name of the new inventory, a folder in inventory/.
@@ -61,9 +58,7 @@ class ActionModule(ControllerAction):
         before = {file: read(str(folder / file)) for file in texts}
         changed = before != texts
         if changed and os.path.lexists(folder):
-            raise refused(
-                [f"{short(str(folder))} is there already, and is not written over. Name another one with -e import_to."]
-            )
+            raise refused([f"{short(str(folder))} already exists. Set another name with -e import_to."])
         check = bool(self._task.check_mode)
         if changed and not check:
             write(folder, texts)
@@ -78,7 +73,7 @@ class ActionModule(ControllerAction):
                 if before[file] != texts[file]
             ],
             "msg": imported.report(shown, nodes, *commands, check=check),
-            "outcome": f"{shown} has {plural(len(nodes), 'node')}; look at its hosts.yml, and then pin their host keys",
+            "outcome": f"{shown} has {plural(len(nodes), 'node')}; check its hosts.yml, and then pin the host keys",
         }
 
     def _nodes(self) -> tuple[Sequence[Mapping[str, Any]], list[str]]:
@@ -88,7 +83,7 @@ class ActionModule(ControllerAction):
         return nodes, [*problems, *more, *imported.node_problems(nodes)]
 
     def _source(self) -> str:
-        """What the nodes were read from, for the file's first line."""
+        """Return the source of the nodes, for the first line of the file."""
         for way in ("ssh_config", "nodes_file"):
             if self.options[way]:
                 return " ".join(str(self.options[way]).split())
@@ -97,17 +92,17 @@ class ActionModule(ControllerAction):
 
 def refused(problems: Sequence[str]) -> AnsibleActionFail:
     said = "\n".join(f"- {problem}" for problem in problems)
-    return AnsibleActionFail(f"Nothing was written, and no node was contacted.\n{said}")
+    return AnsibleActionFail(f"Nothing was written and no node was contacted.\n{said}")
 
 
 def sample() -> dict[str, str]:
-    """The options beside the sample inventory, which a new one begins with."""
+    """Return the option files of the sample inventory, which are copied into a new inventory."""
     folder = project_root() / SAMPLE
     return {f"group_vars/{path.name}": path.read_text(encoding="utf-8") for path in sorted(folder.glob("*.yml"))}
 
 
 def write(folder: Path, texts: Mapping[str, str]) -> None:
-    """All of it or nothing: it is written beside its place, and put there by one step that writes over nothing."""
+    """Create the folder atomically: write a temporary folder next to it and rename it. Never overwrites a folder."""
     beside = Path(tempfile.mkdtemp(prefix=".import.", dir=folder.parent))
     try:
         (beside / "group_vars").mkdir()

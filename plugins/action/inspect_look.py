@@ -1,10 +1,11 @@
-"""Looks at all nodes in one round trip.
+"""Inspects all nodes in one round trip.
 
-Looks at all nodes of the play side by side. On the road it takes the looks of the steps to come along, as role_looks
-does, and keeps them in the folder of the run. A node that gave no answer is not in Rnodes; node_inspect then asks it
-alone, and says why. Its result is to be registered under the same name with _alone behind it.
+Inspects all nodes of the play in parallel. In a run of site.yml the inspections for the following steps are made in the
+same round trip, as role_looks does, and kept in the folder of the run. A node that did not respond is missing in nodes.
+node_inspect then inspects the node separately and reports the error; its result must be registered under the same name
+with the suffix _alone.
 
-nodes: Of each node that answered, its facts, as node_inspect returns them.
+nodes: For each node that responded, its facts, as returned by node_inspect.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class ActionModule(ControllerAction):
             return {"nodes": {}}
         cluster = node_variables(self.task_vars, self._templar, self._loader, names[0])
         kept = KeptLooks()
-        # A look for some subjects alone goes by the whole one of this run.
+        # An inspection of selected subjects uses the full inspection of this run.
         seen = {} if not self.options["only"] else {name: kept.of(STEP, name) or {} for name in names}
         missing = [name for name in names if STEP not in seen.get(name, {})]
         if missing:

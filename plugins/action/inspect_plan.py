@@ -1,12 +1,12 @@
-"""Reads what the inventory says of the nodes, once for all of them.
+"""Reads the inventory values that an inspection needs, once for all nodes.
 
-Every node is asked for its way to every other. Read on each node's behalf, the addresses of 200 nodes would be worked
-out 40000 times. Contacts no node; use it with run_once.
+Every node is inspected for its route to every other node. If each node's addresses were read separately, 200 nodes
+would require 40,000 template evaluations. Contacts no node; use it with run_once.
 
-requests: The variables of each node that a look is judged by, defaults applied.
+requests: The variables of each node that an inspection is compared with, with defaults.
 peers: The training addresses of all nodes.
-writes: The folders under which Muster writes, by node.
-prefixes: The environments that the inventory names by their paths, by node.
+writes: The folders that Muster writes to, by node.
+prefixes: The environments that the inventory names by path, by node.
 platforms: The supported versions of each distribution.
 """
 
@@ -30,8 +30,6 @@ WRITES = ("pytorch_root", "cluster_run_root")
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     OPTIONS: ClassVar[Options] = {}
 
     def work(self) -> dict[str, Any]:

@@ -1,15 +1,15 @@
-"""Judges the looks at all nodes and shows them.
+"""Evaluates the inspections of all nodes and shows them.
 
-Lays what node_inspect saw on each node beside what the inventory says of it, and beside the other nodes. Writes
-inspect.json into the cluster's folder of artifacts, which only its owner may read. Never fails. Which nodes must not
-go on is returned in Rrefusals. Contacts no node; use it with run_once.
+Compares the result of node_inspect on each node with the inventory and with the other nodes. Writes inspect.json into
+the cluster's artifacts folder, readable only by its owner. Never fails; refusals contains the nodes that must not
+continue. Contacts no node; use it with run_once.
 
-msg: The table, what was found, and what could not be looked at.
-refusals: For each node on which nothing may be changed, the sentences that say why and how to fix it.
-findings: Every finding.
-status: What the findings add up to. healthy, degraded, unknown or failed.
-reminder: What the end of the run says once more - GPUs that the inventory does not name.
-artifacts: Folder on the controller that has inspect.json.
+msg: The table, the findings, and the checks that could not be made.
+refusals: For each node that must not be changed, sentences with the reasons and fixes.
+findings: All findings.
+status: The combined status of the findings. healthy, degraded, unknown or failed.
+reminder: A note that is repeated at the end of the run - GPUs that are missing in the inventory.
+artifacts: Folder on the controller with inspect.json.
 """
 
 from __future__ import annotations
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     OPTIONS: ClassVar[Options] = {
         # Registered result of inspect_plan.
         "plan": {"type": "dict", "required": True},
@@ -48,7 +46,7 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         plan = self.options["plan"]
         nodes = [self._node(self.task_vars, plan, name, self.options["looks"]) for name in plan["requests"]]
-        # Nodes that --limit leaves out were not asked, so nothing is known and nothing is said of them.
+        # Nodes excluded by --limit were not inspected and are not reported.
         nodes = [node for node in nodes if node.facts is not None or node.why]
         findings = [finding for node in nodes for finding in inspect_node.judge(node)]
         findings += cluster.judge(nodes)
@@ -73,7 +71,7 @@ class ActionModule(ControllerAction):
         }
 
     def _rdma(self, nodes: list[InspectedNode]) -> dict[str, str]:
-        """Return a line for each node that has an RDMA adapter: what is there, and what the step gpu_stack does."""
+        """Return a line for each node with an RDMA adapter: the present state, and what the step gpu_stack does."""
         names = rdma_table(self._loader)
         lines = {}
         for node in nodes:

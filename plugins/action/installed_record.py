@@ -1,11 +1,11 @@
-"""Has each node write down what is installed there.
+"""Records on each node what is installed.
 
-Writes down on each node of the play what is there now - kernel, boot, driver, GPUs, firmware, the versions of
-Muster's packages and the files of the environment - so that drift can say later what has changed since. No step
-decides by it. It is written only where it says something else, and is no change of the node's state. Contacts every
-node by the connection that the inventory gives it; use it with run_once. A node that cannot be asked is a warning.
+Records the current state of each node of the play: kernel, boot, driver, GPUs, firmware, the versions of Muster's
+packages and the files of the environment. drift compares later states with this record. No step makes decisions from
+the record. A record is only written if it differs from the previous one, and is not reported as a change. Contacts
+every node by the connection in the inventory; use it with run_once. An unreachable node is a warning.
 
-written: The nodes on which it says something else than before.
+written: The nodes whose record changed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ActionModule(ControllerAction):
         asked = requests(self.task_vars, self._templar, self._loader, played)
         answers = ask_all(self, "keep", {node: {**one, **about} for node, one in asked.items()})
         warnings = [
-            f"{node}: what is installed was not written down, so that drift cannot say later what has changed: {why}"
+            f"{node}: the installed state was not recorded, so drift cannot report later changes: {why}"
             for node, said in answers.items()
             if (why := said.error)
         ]

@@ -1,12 +1,12 @@
-"""Compare launches of the same training on the controller.
+"""Compares launches of the same training on the controller.
 
-Reads what rank 0 of each launch reported at its end - a line @muster with a JSON object whose event is summary, with
-samples_per_second and global_batch, and, where the script knows them, seconds, accuracy, loss and memory_mb. Shows
-them as a table with speed-up and efficiency, and writes comparison.json into the folder of the run. Fails when
-launches cannot be compared, since one reported nothing or their global batches differ. Contacts no node.
+Reads the report that rank 0 of each launch printed at its end: a line @muster with a JSON object whose event is
+summary, with samples_per_second and global_batch, and optionally seconds, accuracy, loss and memory_mb. Shows the
+reports as a table with speed-up and efficiency, and writes comparison.json into the folder of the run. Fails if the
+launches cannot be compared because a report is missing or the global batches differ. Contacts no node.
 
 msg: The table.
-comparison: What was measured, as in comparison.json.
+comparison: The measurements, as in comparison.json.
 verdict: The verdict of the launch on all nodes, with the comparison as its summary.
 """
 
@@ -27,8 +27,6 @@ TITLES = {"one_process": "one process", "one_node": "one node"}
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     OPTIONS: ClassVar[Options] = {
         # Registered result of torchrun_launch on all nodes.
         "all_nodes": {"type": "dict", "required": True},
@@ -41,15 +39,15 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         whole = self.options["all_nodes"]
         if "verdict" not in whole:
-            return {"skipped": True, "msg": "Nothing was launched."}
+            return {"skipped": True, "msg": "No program was launched."}
         smaller = {name: self.options[name] for name in TITLES}
         launches = [launch_of(launch) for launch in smaller.values() if "verdict" in launch] + [launch_of(whole)]
-        why = f"that is the launch on {'all nodes' if whole['plan']['world_size'] == 1 else 'the first node'} already"
+        why = f"same as the launch on {'all nodes' if whole['plan']['world_size'] == 1 else 'the first node'}"
         skipped = [{"name": TITLES[name], "why": why} for name, launch in smaller.items() if "verdict" not in launch]
         measured = comparison.compare(launches, skipped)
         folder = Path(whole["artifacts"])
         write_json(folder / "comparison.json", measured)
-        open_run(folder)  # that of the later launches is not the run's
+        open_run(folder)  # the folders of the other launches are not the folder of the run
         result: dict[str, Any] = {"comparison": measured, "artifacts": str(folder), "msg": comparison.table(measured)}
         if measured["wrong"]:
             said = comparison.sentence(measured)

@@ -1,15 +1,15 @@
-"""The launches of a cluster, as its nodes know them.
+"""Lists the launches of a cluster, as known to its nodes.
 
-Asks every node which launches it has, in the system's manager of units and in users' own ones. So it does not matter
-from which controller they were begun. Shows of each its id, its state, whose it is and who began it from where, its
-nodes, how busy its GPUs are, since when, and the last lines of what the head node's ranks wrote. Who logs in as an
-administrator sees all of them. A launch user sees their own, and of others that they are there. A node that does not
-answer is named, and hides nothing of the others. Nothing is changed, and no lease renewed. Contacts every node by the
-connection that the inventory gives it; use it with run_once.
+Queries the launches of every node from systemd's system manager and from users' managers, so launches from any
+controller are shown. Shows for each launch its id, state, user, the user and controller that started it, nodes, GPU
+utilization, start time, and the last output lines of the head node's ranks. An administrator sees all launches. A
+launch user sees their own launches with details, and only the existence of other launches. A node that does not respond
+is named and does not hide other nodes' launches. Changes nothing and renews no lease. Contacts every node by the
+connection in the inventory; use it with run_once.
 
-jobs: Of each launch id, state in words, user, own (whether it is that user's own), and the nodes that know it.
-silent: By node that did not say, why.
-over: Whether the launch was over when its output had been shown.
+jobs: For each launch id, state in words, user, own (whether it is a user launch), and the nodes that know it.
+silent: For each node that did not respond, the reason.
+over: Whether the launch had finished when its output had been shown.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from muster_controller.playbook.interruption import Interruption
 from muster_controller.playbook.progress import Progress
 from muster_controller.playbook.variables import node_variables
 
-MOST_VERBOSE = 2  # with more, Ansible's ssh shows what nodes answer as it comes, and that is logs
+MOST_VERBOSE = 2  # at higher levels, Ansible's ssh prints the nodes' raw responses, which are logs
 
 
 class ActionModule(ControllerAction):
@@ -53,7 +53,7 @@ class ActionModule(ControllerAction):
                 following = Following(found.plan, messages, progress.say, self.options["rank"])
                 over = following.follow(lambda: interruption.came)
             progress.finish()
-            state = "is over" if over else "still runs"
+            state = "has finished" if over else "is still running"
             return {"over": over, "outcome": f"{self.options['logs']} {state}"}
         request = {
             **roots(cluster),
@@ -66,7 +66,7 @@ class ActionModule(ControllerAction):
             progress.say(line)
         progress.finish()
         if not heard.said:
-            raise AnsibleActionFail("No node said which launches it has. " + " ".join(silent(heard)))
+            raise AnsibleActionFail("No node reported its launches. " + " ".join(silent(heard)))
         shown = [
             {"id": job.launch_id, "state": job.state, "user": job.user, "own": job.own, "nodes": list(job.here)}
             for job in jobs
@@ -75,4 +75,4 @@ class ActionModule(ControllerAction):
 
 
 def silent(heard: Heard) -> list[str]:
-    return [f"{name} did not say which launches it has: {why}" for name, why in heard.silent.items()]
+    return [f"{name} did not report its launches: {why}" for name, why in heard.silent.items()]

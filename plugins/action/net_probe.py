@@ -1,4 +1,4 @@
-"""Has all nodes call each other, and judges what came of it; documented in library/net_probe.py."""
+"""Lets all nodes connect to each other and evaluates the results; documented in library/net_probe.py."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ if TYPE_CHECKING:
     from muster_controller.nodes.messages import NodeReply
 
 LISTENER = NodeProgram("probe_listener")
-# Without a call for so long, a node ends its part of the probe: the controller is gone.
+# A node that gets no message for this long ends its part of the probe, because the controller is gone.
 IDLE = 10.0
 IDLE_PER_NODE = 0.2
-SERVE_TIMEOUT = 30.0  # and as long as that, where another probe is waited for
-# A node looks at 32 links at a time, each for up to 15 s when everything about it is wrong.
+SERVE_TIMEOUT = 30.0  # plus the same time if another probe must end first
+# A node probes 32 links at a time. A link takes up to 15 s if all of its checks time out.
 PROBE_TIMEOUT = 30.0
 PROBE_TIMEOUT_PER_NODE = 0.5
 END_TIMEOUT = 5.0
 SAMPLES = 3  # ephemeral ports: the first, the last, and one in between
-PACKETS = 200  # per link; of many nodes so many that a node sends no more than this in all
+PACKETS = 200  # per link; fewer with many nodes, so that a node sends at most PACKETS_IN_ALL
 PACKETS_IN_ALL = 6000
 FEWEST_PACKETS = 60
 
 
 class ActionModule(ControllerAction):
-    """Contacts every node at once, each by the connection that the inventory gives it."""
+    """Contacts all nodes at once, each by the connection in the inventory."""
 
     def work(self) -> dict[str, Any]:
         plan = self.options["plan"]
@@ -45,7 +45,7 @@ class ActionModule(ControllerAction):
         probe = Probe(
             plan,
             {name: request for name, request in plan["requests"].items() if name in in_play},
-            {name: "an earlier step could not reach it, or failed on it" for name in in_play if name not in alive},
+            {name: "not reachable, or an earlier step failed" for name in in_play if name not in alive},
         )
         probe.begin({name: connect(self, name, self.task_vars) for name in probe.asked})
         try:
@@ -59,7 +59,7 @@ class ActionModule(ControllerAction):
 
 
 class Probe:
-    """One probe of the network: the messages to all nodes, and what they answered."""
+    """One probe of the network: the messages to all nodes, and their responses."""
 
     def __init__(
         self, plan: Mapping[str, Any], requests: Mapping[str, Mapping[str, Any]], left_out: dict[str, str]
@@ -84,13 +84,13 @@ class Probe:
         self.served = self.gather("serve", self.asked, SERVE_TIMEOUT + idle)
 
     def gather(self, verb: str, nodes: list[str], timeout: float) -> dict[str, dict[str, Any]]:
-        """The answers to one verb; who gave none is remembered with the reason."""
+        """Return the responses to one verb. For a node without a response, remember the reason."""
         answers = self.messages.gather(verb, nodes, timeout, lambda _: None)
         found = {}
         for name in nodes:
             answer: NodeReply | None = answers.get(name)
             if answer is None:
-                self.why.setdefault(name, f"it did not answer within {timeout:.0f} s")
+                self.why.setdefault(name, f"no response within {timeout:.0f} s")
             elif answer.data is None:
                 self.why.setdefault(name, answer.error)
             else:
@@ -98,7 +98,7 @@ class Probe:
         return found
 
     def call(self) -> None:
-        """Every node calls every other; those that could not be asked are called all the same."""
+        """Let every node connect to every other node, including nodes that did not respond."""
         peers = [self.peer(name) for name in self.requests]
         packets = max(FEWEST_PACKETS, min(PACKETS, PACKETS_IN_ALL // max(1, len(peers) - 1)))
         for name in self.served:

@@ -1,13 +1,13 @@
-"""Somebody's notebook on a node.
+"""A user's notebook on a node.
 
-Starts JupyterLab as a unit of that person's own user manager, on a node that the role workbench has prepared, and
-waits until it answers nobody without its token, and whoever has it. Prints the line of ssh that leads there, with the
-bastions of the inventory, and where the token lies. The token itself is in a file of that person's alone, in no
-output and in no argument list. Who logs in as an administrator does it for any launch user, and a launch user for
-themselves, without root. Contacts the node by the connection that the inventory gives it; use it with run_once.
+Starts JupyterLab as a unit of the user's systemd manager, on a node prepared by the role workbench. Waits until
+JupyterLab rejects requests without the token and accepts requests with it. Prints the ssh command of a tunnel to the
+notebook, with the jump hosts of the inventory, and the path of the token. The token is in a file readable only by the
+user, and in no output and no argument list. An administrator manages the notebook of any launch user. A launch user
+manages their own notebook, without root. Contacts the node by the connection in the inventory; use it with run_once.
 
-notebook: Whether it is running, at_boot, whose it is (user), its socket and its token_file.
-ssh: The line that leads there.
+notebook: Whether it is running, at_boot, its user, its socket and its token_file.
+ssh: The ssh command of the tunnel.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ VERBS = {"started": "start", "stopped": "stop", "looked_at": "look"}
 class ActionModule(ControllerAction):
     ROLE = "notebook"
     OPTIONS: ClassVar[Options] = {
-        # The node on which it is.
+        # Node of the notebook.
         "on_node": {"type": "str", "default": ""},
         # Nodes on which notebooks are allowed.
         "nodes": {"type": "list", "elements": "str", "default": []},
@@ -81,8 +81,10 @@ class ActionModule(ControllerAction):
 
 
 def way_to(node: NodeConnection, *, own: bool) -> SshAccess | None:
-    """The way that the inventory describes; None where that is not ssh. own: whoever logs in is whose notebook it is,
-    and so the key is theirs as well."""
+    """Return the ssh access from the inventory, or None for other connections.
+
+    own: Whether the login user owns the notebook. Only then the private key is part of the access.
+    """
     connection = node.connection
     if connection.transport != "ssh":
         return None

@@ -1,12 +1,14 @@
-"""Decides what NVIDIA's driver on a node needs.
+"""Plans the changes of the NVIDIA driver on a node.
 
-Compares what node_inspect saw with what gpu_stack_plan resolved, and says what is to be done. A node whose driver is
-not ours to install is judged, by whether the driver works. Fails the node, with sentences, when nothing may be done
-(a GPU is in use, a runfile's driver is there), or when what should be done by now is not. Contacts no node.
+Compares the result of node_inspect with the result of gpu_stack_plan and returns the required changes. On a node whose
+driver is not managed by Muster, checks whether the driver works. Fails the node if no change is allowed (a GPU is in
+use, a driver from a runfile is installed), or if changes are missing that should be done at this stage. Contacts no
+node.
 
-needed: Whether anything is to be done.
-differences: What differs, one sentence each.
-plan: What is to be done. provide says whether anything but a reboot is, and reboot gives the reasons for one.
+needed: Whether changes are required.
+differences: The differences, one sentence each.
+plan: The required changes. provide tells whether there are changes other than a reboot, and reboot gives the reasons
+    for a reboot.
 """
 
 from __future__ import annotations
@@ -30,8 +32,6 @@ PACKAGES = ("pins", "driver", "fabric", "headers")
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node: what was seen of it is given."""
-
     OPTIONS: ClassVar[Options] = {
         # State of the node: look (before all changes), settle (packages installed), installed (only a reboot is
         # missing), done.
@@ -86,7 +86,7 @@ class ActionModule(ControllerAction):
 
     @staticmethod
     def _diff(plan: DriverPlan) -> list[dict[str, str]]:
-        """Show what is one line each together, and every file for itself."""
+        """Show one-line differences in one diff, and every file in a separate diff."""
         paths = {file.path for file in plan.files}
         short = [each for each in plan.differences if each.what and each.what not in paths]
         before, after = (
@@ -125,5 +125,5 @@ class ActionModule(ControllerAction):
         )
 
     def _is_controller(self, facts: Mapping[str, Any]) -> bool:
-        """Whether the node is the machine on which this runs, by whichever way it is reached."""
+        """Return whether the node is the machine on which this program runs, for any type of connection."""
         return self._connection.transport == "local" or is_own_machine(facts["identity"]["machine"])

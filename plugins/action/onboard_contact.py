@@ -1,14 +1,14 @@
-"""First contact with the nodes that are to be onboarded.
+"""First contact with the nodes that are onboarded.
 
-Asks all of them side by side for their host keys, shows the table of fingerprints, asks once, and pins what is new;
-see host_keys. Then logs in on each, through a shell, and looks whether its Python is new enough and root can be had.
-It changes nothing there. What keeps one of them out is one sentence, and does not stop the others. It fails when none
-is left.
+Queries the host keys of all nodes in parallel, shows the table of fingerprints, prompts once, and pins the new keys;
+see host_keys. Then logs in on each node through a shell, and checks that its Python is new enough and that becoming
+root works. Changes nothing on the nodes. A node that cannot be onboarded is reported in one sentence and does not stop
+the others. Fails if no node is left.
 
-met: Those that can be taken on. looked_at is false where check mode kept it out, and by_password says how it was
-    logged in to.
-nodes: What was made of the host keys; see host_keys.
-onboarding: Why others cannot be taken on.
+met: Nodes that can be onboarded. looked_at is false if check mode prevented the login. by_password tells whether the
+    login used a password.
+nodes: The decisions on the host keys; see host_keys.
+onboarding: The reasons for the other nodes.
 """
 
 from __future__ import annotations
@@ -31,13 +31,11 @@ if TYPE_CHECKING:
     from muster_controller.nodes.connection import NodeConnection
 
 UNKNOWN_KEY = (
-    "its host key is not pinned yet, so that nobody logs in there with --check: what would change on it is not known"
+    "not inspected: the host key is not pinned yet, so --check does not log in. The changes on this node are unknown"
 )
 
 
 class ActionModule(ControllerAction):
-    """Asks all of them side by side."""
-
     OPTIONS: ClassVar[Options] = {
         # New nodes with their names and inventory variables.
         "nodes": {"type": "list", "elements": "dict", "required": True},
@@ -53,7 +51,7 @@ class ActionModule(ControllerAction):
         names = list(nodes)
         if not nodes:
             return {"met": [], "onboarding": {}}
-        # Whoever is in the inventory already is there with what it says, and with what was given now.
+        # A node that is already in the inventory has the variables from there, overridden by the new ones.
         task_vars = newcomers.counted_in(self.task_vars, list(nodes.values()))
         project = str(Path(self.options["known_hosts"] or f"{place['inventory_dir']}/known_hosts").resolve())
         confirmed = self.options["confirmed"]
@@ -91,9 +89,9 @@ def has_password(node: NodeConnection) -> bool:
 
 
 def sentence(row: trust.HostKeyDecision, project: str, node: Mapping[str, Any]) -> str:
-    """Why the host key keeps this node out; "" where it does not."""
+    """Return why the host key keeps this node out, or an empty string."""
     if row.state == "no answer":
-        return f"it does not answer: {row.why}"
+        return f"no response: {row.why}"
     if row.action != "refuse":
         return ""
     why = trust.sentences([row], project)[0].removeprefix(f"{row.node}: ").rstrip(".")

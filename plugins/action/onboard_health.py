@@ -1,9 +1,9 @@
-"""Whether a new node is healthy by itself.
+"""Checks whether a new node is healthy.
 
-Takes what nccl_health saw on the node, and what net_probe found of its links. A clock that is not the others' counts
-against it, which a launch would put up with. Fails when a launch on it would.
+Evaluates the result of nccl_health on the node and of net_probe on its links. A clock offset counts as a failure, which
+is only a warning before a launch. Fails if the result would block a launch on the node.
 
-findings: What was found.
+findings: The findings.
 """
 
 from __future__ import annotations
@@ -22,14 +22,12 @@ from muster_controller.playbook.variables import registered
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LOST = "it could not be looked at"
-# What a launch puts up with, and a new node is not to bring along.
+LOST = "not reachable, or an earlier step failed"
+# Warnings before a launch that are failures for a new node.
 STRICT = ("net.clock.offset",)
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node: it judges what was seen there."""
-
     OPTIONS: ClassVar[Options] = {
         # Result of health_plan.
         "plan": {"type": "dict", "required": True},
@@ -61,7 +59,7 @@ class ActionModule(ControllerAction):
 
 
 def about(network: Mapping[str, Any], node: str) -> dict[str, Any]:
-    """What the probe found of the node's own links."""
+    """Return the probe's findings about links of this node."""
     findings = [
         {**one, "status": "fail" if one["id"] in STRICT and one["status"] == "warn" else one["status"]}
         for one in network.get("findings", [])

@@ -1,10 +1,10 @@
-"""What the inventory's files say of nodes that are being onboarded.
+"""Writes nodes that are being onboarded into the inventory.
 
-Lists new nodes at the end of gpu_nodes, quarantined, in the YAML files of the inventory, and keeps comments and
-order. Lifts the quarantine of those that were accepted, and looks up which node rank they have then. Where the
-inventory is of another kind, the lines to write are shown.
+Adds new nodes at the end of gpu_nodes, quarantined, in the YAML files of the inventory, and keeps comments and order.
+Lifts the quarantine of accepted nodes, and looks up their node ranks. For other types of inventories, shows the lines
+to write.
 
-onboarding: Of each node, whether it is written, and its node rank.
+onboarding: For each node, whether it is written, and its node rank.
 """
 
 from __future__ import annotations
@@ -22,8 +22,6 @@ from muster_controller.playbook.action import ControllerAction, Options
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     OPTIONS: ClassVar[Options] = {
         # New nodes with their names and inventory variables.
         "nodes": {"type": "list", "elements": "dict", "default": []},
@@ -53,5 +51,5 @@ class ActionModule(ControllerAction):
 
 
 def written(variables: dict[str, Any]) -> dict[str, Any]:
-    """What of a node's variables goes into its line: not what Ansible knows by where the line is."""
+    """Return the variables of the node's entry, without those that Ansible derives from its place."""
     return {key: value for key, value in variables.items() if key not in newcomers.PLACES}

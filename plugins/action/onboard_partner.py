@@ -1,13 +1,13 @@
-"""An idle member for each new node.
+"""Finds an idle member for each new node.
 
-Asks all members side by side who holds what a launch needs there, and who computes on their GPUs. A member that
-cannot be asked, or of which that is not known, is not idle.
+Queries on all members in parallel who holds the resources of a launch, and who uses the GPUs. A member that does not
+respond, or whose state is unknown, is not idle.
 
-pairs: By new node, the nodes of a launch of both.
-witness: A member that answers.
+pairs: For each new node, the nodes of a launch on both.
+witness: A member that responds.
 idle: All idle members.
-busy: Why others are not idle.
-onboarding: What was left out.
+busy: The reasons why the other members are not idle.
+onboarding: The checks that were skipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muster_controller.playbook.variables import node_variables
 
 
 class ActionModule(ControllerAction):
-    """Looks at the members, all of them side by side, and changes nothing."""
+    """Inspects the members in parallel, and changes nothing."""
 
     OPTIONS: ClassVar[Options] = {
         # New nodes.

@@ -1,12 +1,11 @@
-"""Which nodes are to be onboarded, judged before any of them is touched.
+"""Determines and validates the nodes to onboard before any of them is changed.
 
-Takes the nodes from one of node, nodes, nodes_file and ssh_config, and looks their addresses up where only names are
-given. Says all that is wrong at once - with the request, and with the inventory as it would be with these nodes. A
-node that is a member already is no mistake, and is left out. One whose onboarding was not finished goes on. Runs on
-the controller, and contacts no node.
+Takes the nodes from one of node, nodes, nodes_file and ssh_config, and resolves names without an address. Reports all
+problems at once: of the request, and of the inventory as it would be with these nodes. A node that is already a member
+is not an error and is skipped. An unfinished onboarding is continued. Runs on the controller and contacts no node.
 
-nodes: Those that are no members yet, each with its name and the variables that the inventory is to have.
-onboarding: How far each of them has come, for the end of the run.
+nodes: The nodes that are not yet members, with their names and the variables to write into the inventory.
+onboarding: The progress of each node, for the end of the run.
 """
 
 from __future__ import annotations
@@ -25,8 +24,6 @@ if TYPE_CHECKING:
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     ROLE = "onboard"
     OPTIONS: ClassVar[Options] = {}
 
@@ -41,7 +38,7 @@ class ActionModule(ControllerAction):
             problems = self._of_inventory(nodes, known)
         if problems:
             count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-            lines = [f"What is to be onboarded has {count}, and no node was contacted."]
+            lines = [f"The onboarding request has {count}; no node was contacted."]
             return {"failed": True, "msg": "\n".join([*lines, *(f"- {problem}" for problem in problems)])}
         stands = {node["name"]: standing.standing(known.get(node["name"])) for node in nodes}
         return {
@@ -50,7 +47,7 @@ class ActionModule(ControllerAction):
         }
 
     def _looked_up(self, asked: Sequence[NewNode], known: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-        """Where a name leads: of one that the inventory has, what it says there counts."""
+        """Resolve the names of the nodes. For a node in the inventory, use the address from there."""
         places = {one.name: one.address or one.name for one in asked}
         ours = {
             name: [known[name]["address"]]
@@ -60,12 +57,12 @@ class ActionModule(ControllerAction):
         return {**newcomers.looked_up(place for place in places.values() if not ip(place)), **ours}
 
     def _others(self) -> dict[str, str]:
-        """Names of the inventory, and a group of each."""
+        """Return the names in the inventory with one of the groups of each."""
         groups = self.task_vars["groups"]
         return {name: group for group, names in groups.items() if group != "all" for name in names}
 
     def _of_inventory(self, nodes: Sequence[Mapping[str, Any]], known: Mapping[str, Any]) -> list[str]:
-        """What would be wrong with the inventory once it had these nodes."""
+        """Return the problems that the inventory would have with these nodes."""
         place = newcomers.place(self.task_vars)
         fresh = [{**node, "variables": {**place, **node["variables"]}} for node in nodes if node["name"] not in known]
         task = self._task.copy()

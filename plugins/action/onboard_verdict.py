@@ -1,8 +1,8 @@
-"""Fails when a node was not accepted.
+"""Fails if a node was not accepted.
 
-So that the run ends with an error when one of several nodes is no member in the end.
+Makes the run fail if one of several nodes did not become a member.
 
-msg: Which nodes are members and which are not.
+msg: The nodes that are members, and the nodes that are not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster_controller.playbook.action import ControllerAction, Options
 
 
 class ActionModule(ControllerAction):
-    """The callbacks say the same in the end, also of a run that does not come here."""
+    """The callbacks report the same at the end of the run, also if this action is not reached."""
 
     OPTIONS: ClassVar[Options] = {}
 

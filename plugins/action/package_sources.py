@@ -1,4 +1,4 @@
-"""Gives the module package_sources what only the controller knows; documented in library/package_sources.py."""
+"""Pass values of the controller to the module package_sources; documented in library/package_sources.py."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class ActionModule(FilledIn):
             return []
         text = controller_file(name)
         if text is None:
-            raise AnsibleActionFail(f"{node}: cluster_extra_ca is {name}, which cannot be read on the controller.")
+            raise AnsibleActionFail(f"{node}: cannot read cluster_extra_ca {name} on the controller.")
         try:
             return certificates(text)
         except CertificateError as error:
-            raise AnsibleActionFail(f"{node}: cluster_extra_ca is {name}, which {error}.") from error
+            raise AnsibleActionFail(f"{node}: cluster_extra_ca {name} {error}.") from error

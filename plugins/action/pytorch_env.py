@@ -1,4 +1,4 @@
-"""The environments of the nodes, one step for all of them; documented in library/pytorch_env.py."""
+"""Builds the environments of the nodes, one step for all environments; documented in library/pytorch_env.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Kind = type[CondaSteps] | type[NamedSteps] | type[ExistingSteps]
 
 
 def kinds_of(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Kind]:
-    """Who takes the steps of each environment; nobody does for one that is provided in its own place."""
+    """Return the class that builds each environment. Environments provided by others at their own path have none."""
     found: dict[str, Kind] = dict.fromkeys(environments.built(declared), NamedSteps)
     for name, entry in declared.items():
         if environments.existing(entry):
@@ -44,10 +44,10 @@ def kinds_of(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Kind]:
 
 
 def together(result: dict[str, Any], named: Mapping[str, dict[str, Any]], step: str) -> dict[str, Any]:
-    """One result, with those of environments that have a name under `named`.
+    """Return one result, with the results of named environments under `named`.
 
-    Wheels that could not be had of one of these are asked for once more on another node, and the rest is provided. So
-    the failure is the last thing.
+    Failures are reported at the end. Exception: with step fetch, wheels that could not be downloaded for a named
+    environment are tried again on another node, and the rest is provided.
     """
     diffs = [part for part in (result.get("diff"), *(one.pop("diff", None) for one in named.values())) if part]
     found = {**result, "named": dict(named)}
@@ -70,5 +70,5 @@ def together(result: dict[str, Any], named: Mapping[str, dict[str, Any]], step: 
 
 
 def reasons_of(result: Mapping[str, Any]) -> list[str]:
-    """Why there is something to do, as a look found it."""
+    """Return the reasons for changes that an inspection found."""
     return list(result.get("plan", {}).get("reasons", ()))

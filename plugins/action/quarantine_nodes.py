@@ -1,13 +1,13 @@
-"""Leaves nodes out of launches, or lets them take part again.
+"""Excludes nodes from launches, or includes them again.
 
-Writes cluster_quarantined with reason, date and name into the inventory, or takes it out. A YAML inventory keeps its
-comments, order and style; of another one the lines are printed that somebody has to write. The inventory decides. A
-node that answers is given a copy, by which a launch is refused that follows an inventory which says nothing of it,
-such as an older copy of it. A launch that runs on a node is named, and left alone. Use it with run_once. Nodes are
-contacted by the connections that the inventory gives them.
+Adds cluster_quarantined with reason, date and user name to the inventory, or removes it. A YAML inventory keeps its
+comments, order and style. For other types of inventories the lines to write are printed. The inventory is
+authoritative. A reachable node also gets a copy of the quarantine. If the inventory of a launch does not contain the
+quarantine, for example because it is outdated, the copy blocks the launch. A launch that runs on a node is reported and
+not changed. Contacts the nodes by the connections in the inventory; use it with run_once.
 
-outcome: The result, in one sentence.
-silent: By node that did not answer, why.
+outcome: The result in one sentence.
+silent: For each node that did not respond, the reason.
 running: Sentences on launches that run on these nodes.
 """
 
@@ -49,31 +49,31 @@ class ActionModule(ControllerAction):
         wanted = {name: self.wanted(cluster.nodes[name][OPTION]) for name in names}
         written = self.write(cluster, wanted)
         if written.by_hand:
-            again = "Then type the same command again, so that the nodes know it too."
-            raise AnsibleActionFail("\n".join(["The inventory is not Muster's to edit.", *written.by_hand, again]))
+            again = "Then run the same command again to inform the nodes."
+            raise AnsibleActionFail("\n".join(["Muster cannot edit this inventory.", *written.by_hand, again]))
         running, silent, changed = self.nodes(cluster, wanted)
         return {
             "changed": written.changed or changed,
             "diff": written.diffs,
             "running": running,
             "silent": silent,
-            "warnings": [f"{one}, and is left alone." for one in running] + self.unheard(silent),
+            "warnings": [f"{one}; the launch is not stopped." for one in running] + self.unheard(silent),
             "outcome": self.outcome(cluster, names, wanted),
         }
 
     def refuse_what_a_group_says(self, cluster: Members, names: list[str]) -> None:
-        """A node that is quarantined with others, by a group, is not released alone."""
+        """Reject the release of a node whose quarantine comes from a group."""
         quarantined = [name for name in names if self.release and cluster.nodes[name][OPTION]]
         alone = {
             name: inventory_file.unset_variables(cluster.sources, {name: [OPTION]}, check=True) for name in quarantined
         }
         of_groups = [name for name, one in alone.items() if not one.changed and not one.by_hand]
         if of_groups:
-            what = f"{few(of_groups)}: {OPTION} comes from a group (group_vars, or vars in the inventory)."
-            raise AnsibleActionFail(f"Nothing was changed. {what} Take it away there.")
+            what = f"{few(of_groups)}: {OPTION} is set in a group (group_vars, or vars in the inventory)."
+            raise AnsibleActionFail(f"Nothing was changed. {what} Remove it there.")
 
     def wanted(self, now: bool | dict[str, Any]) -> dict[str, Any]:
-        """What the inventory says of a node afterwards."""
+        """Return the quarantine entry of a node in the new inventory."""
         fresh = quarantine_entry(self.reason)
         return dict(now) if isinstance(now, dict) and quarantine.keeps(now, fresh) else fresh
 
@@ -85,7 +85,7 @@ class ActionModule(ControllerAction):
         return inventory_file.set_variables(cluster.sources, fresh, check=check)
 
     def nodes(self, cluster: Members, wanted: dict[str, dict[str, Any]]) -> tuple[list[str], dict[str, str], bool]:
-        """Have each node keep its copy, or forget it: launches that run there, who did not answer, whether anything
+        """Store or remove the copy on each node. Return running launches, nodes without a response, and whether a copy
         changed."""
         check = bool(self._task.check_mode)
         requests = {name: {"check": check, "quarantine": one} for name, one in wanted.items()}
@@ -97,10 +97,10 @@ class ActionModule(ControllerAction):
 
     def unheard(self, silent: dict[str, str]) -> list[str]:
         if self.release:
-            late = "its own copy still refuses launches by name, until this is typed again when it answers"
+            late = "the copy on the node still blocks launches; run this command again when the node is reachable"
         else:
-            late = "the inventory alone says so, which is what counts"
-        return [f"{name} did not answer ({why}): {late}." for name, why in silent.items()]
+            late = "the node has no copy; the quarantine in the inventory is effective"
+        return [f"{name} did not respond ({why}): {late}." for name, why in silent.items()]
 
     def outcome(self, cluster: Members, names: list[str], wanted: dict[str, dict[str, Any]]) -> str:
         if self.release:

@@ -1,17 +1,17 @@
-"""Tries RDMA between all nodes, and evaluates the results.
+"""Tests RDMA between all nodes and evaluates the results.
 
-Has the adapters that NCCL would use (NCCL_IB_HCA) talk to those of the same rail on other nodes with verbs, under the
-GID, partition and traffic class that NCCL would use, as the training user. First ibv_rc_pingpong, which compares what
-arrives; then ib_write_bw and ib_write_lat of perftest. In rounds in which no node meets two others, so that no
-adapter is used twice at once. Of many nodes, each meets eight others. No round begins later than two minutes after
-the first. For each other's set-up the tools listen on ports of firewall_launch_ports, at the training addresses, over
-TCP. Names the adapter that most of its counterparts do not reach, the rail on which no pair works, or else the pair.
-Contacts nobody where fewer than two nodes have such adapters, and leaves out nodes on which a job runs, each with the
-reason. Use it with run_once. A sick rail is a finding, and never fails the task.
+Connects the adapters that NCCL would use (NCCL_IB_HCA) to the adapters of the same rail on other nodes with verbs, with
+the GID, partition and traffic class that NCCL would use, as the training user. Runs ibv_rc_pingpong, which compares the
+received data, then ib_write_bw and ib_write_lat of perftest. In each round a node meets at most one other node, so no
+adapter is used twice at once. In large clusters each node meets eight others. No round starts later than two minutes
+after the first. The tools set up their connections over TCP, on ports of firewall_launch_ports at the training
+addresses. Names the adapter that most of its counterparts cannot reach, the rail on which no pair works, or otherwise
+the pair. Contacts no node if fewer than two nodes have such adapters. Skips nodes on which a job runs, with the reason.
+Use it with run_once. A faulty rail is a finding and never fails the task.
 
-rails: One entry for every trial, as it is kept in rails.json; null is not measured.
-findings: Every finding.
-verdict: What the findings add up to, and under coverage what could not be looked at, and why.
+rails: One entry for every test, as kept in rails.json. null means not measured.
+findings: All findings.
+verdict: The combined verdict. coverage lists the checks that could not be made, with the reasons.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RAILS = NodeProgram("rails")
-# Of each step at the calling end; the listening end outlives all of them. RDMA itself gives up after some seconds.
+# Time limit of each step at the calling end. The listening end waits longer. RDMA itself times out after seconds.
 STEP = 12.0
 ROUND = STEP * len(plan.STEPS) + 10.0
-# No round begins later than this; each takes two round trips and some seconds where all is well.
+# No round starts later than this. A round without errors takes two round trips and a few seconds.
 LATEST = 120.0
 
 
 class ActionModule(ControllerAction):
-    """Contacts the nodes that have adapters, at once; nobody where fewer than two have."""
+    """Contacts all nodes with adapters at once, or no node if fewer than two nodes have adapters."""
 
     OPTIONS: ClassVar[Options] = {
         # Registered result of health_plan.
@@ -53,7 +53,7 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         if not self.options["tried"]:
-            return judge.result([], {}, "it was not asked for (health_rails)")
+            return judge.result([], {}, "disabled (health_rails)")
         in_play, alive = self.task_vars["ansible_play_hosts_all"], self.task_vars["ansible_play_hosts"]
         looks = {
             name: registered(self.task_vars, name, self.options["looks"])
@@ -73,8 +73,6 @@ class ActionModule(ControllerAction):
 
 
 class Trials:
-    """All rounds, one after the other."""
-
     messages: Messages
 
     def __init__(self, options: Mapping[str, Any], adapters: dict[str, list[plan.Hca]]) -> None:
@@ -92,7 +90,7 @@ class Trials:
         for meetings in plan.meetings(self.adapters):
             met = [each for each in meetings if not {each.caller, each.called} & self.failed.keys()]
             if time.monotonic() > until:
-                self.untried |= {each.caller: f"not all pairs were tried: {LATEST:.0f} s were over" for each in met}
+                self.untried |= {each.caller: f"not all pairs were tested within {LATEST:.0f} s" for each in met}
                 break
             found += self.round(met)
         return found
@@ -113,7 +111,7 @@ class Trials:
                 listening = served[each.called]["rails"][number]
                 answers = [
                     *called[each.caller]["rails"][number],
-                    # A tool that the listening end lacks was not called.
+                    # A tool that is missing at the listening end was not called.
                     *(
                         {"text": "", "aside": "", "why": end["why"], "missing": True}
                         for end in listening
@@ -125,7 +123,7 @@ class Trials:
         return found
 
     def end(self, meetings: list[plan.RailMeeting], served: Mapping[str, Any], called: Mapping[str, Any]) -> None:
-        """End the listening ends that nobody has called, because a step before failed."""
+        """End listening processes that were not called because an earlier step failed."""
         messages = {}
         for each in meetings:
             rails = called.get(each.caller, {"rails": [[] for _ in each.pairs]})["rails"]
@@ -140,7 +138,7 @@ class Trials:
         self.gather("end", messages)
 
     def calls(self, meeting: plan.RailMeeting, served: list[list[dict[str, Any]]]) -> list[list[list[str]]]:
-        """Return what the calling end runs: each step for which somebody listens, up to the first without."""
+        """Return the commands of the calling end: the steps up to the first one without a listening process."""
         address = self.addresses[meeting.called]
         every = []
         for (mine, _), ends in zip(meeting.pairs, served, strict=True):
@@ -153,7 +151,7 @@ class Trials:
         return every
 
     def gather(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Send each node its message; who gives no answer takes part no more."""
+        """Send each node its message. A node without a response takes part in no further round."""
         for name, message in messages.items():
             self.messages.ask(name, verb, {**message, "user": self.user}, privileged=True)
         answers = self.messages.gather(verb, list(messages), ROUND, lambda _: None)
@@ -161,7 +159,7 @@ class Trials:
         for name in messages:
             answer = answers.get(name)
             if answer is None or answer.data is None:
-                self.failed[name] = answer.error if answer else f"it did not answer within {ROUND:.0f} s"
+                self.failed[name] = answer.error if answer else f"no response within {ROUND:.0f} s"
             else:
                 found[name] = answer.data
         return found

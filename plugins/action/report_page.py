@@ -1,9 +1,9 @@
-"""Write the report of a run again.
+"""Writes the report of a run again.
 
-Reads what a run left in artifacts/<cluster>/<run>/ and writes report.html there. A run writes its own page when it
-ends. This is for one that was interrupted. Runs on the controller and contacts no node.
+Reads the artifacts of a run in artifacts/<cluster>/<run>/ and writes report.html into the same folder. A run writes its
+report when it ends. This action is for interrupted runs. Runs on the controller and contacts no node.
 
-page: Where the page is, on the controller.
+page: Path of the report on the controller.
 """
 
 from __future__ import annotations
@@ -21,8 +21,6 @@ from muster_controller.report.page import rewrite_page
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     ROLE = "report"
     OPTIONS: ClassVar[Options] = {}
 
@@ -33,6 +31,6 @@ class ActionModule(ControllerAction):
         asked = [folder for folder in kept if folder.name == self.options["run"] or not self.options["run"]]
         if not asked:
             known = ", ".join(folder.name for folder in kept[:3]) or "none"
-            raise AnsibleActionFail(f"There is no run {self.options['run']} of this cluster; the newest are {known}.")
+            raise AnsibleActionFail(f"This cluster has no run {self.options['run']}; the newest runs are {known}.")
         page = str(rewrite_page(asked[0]))
-        return {"page": page, "outcome": f"the page of {asked[0].name} is written anew: {short(page)}"}
+        return {"page": page, "outcome": f"the report of {asked[0].name} was written again: {short(page)}"}

@@ -1,14 +1,14 @@
-"""Takes nodes out of the cluster's inventory.
+"""Removes nodes from the cluster's inventory.
 
-Takes nodes out of the inventory and out of the pinned host keys beside it. A YAML inventory keeps its comments, order
-and style; of another one the lines are printed that somebody has to change, and nothing is done. Refuses while a
-launch with one of them runs, as all nodes say that answer. The nodes themselves need not answer. A node that is in
-the inventory no more is no error, so that a run that was cut off is finished by running again. What the other nodes
-know of it is forgotten by the roles cluster_hosts, ssh_mesh and firewall. Use it with run_once.
+Removes nodes from the inventory and from the known_hosts file next to it. A YAML inventory keeps its comments, order
+and style. For other types of inventories the lines to change are printed, and nothing is done. Fails while a launch
+with one of the nodes is running, according to all reachable nodes. The removed nodes need not be reachable. A node that
+is no longer in the inventory is not an error, so an interrupted run can be repeated. The roles cluster_hosts, ssh_mesh
+and firewall remove the node's data from the other nodes. Use it with run_once.
 
-outcome: The result, in one sentence.
-unfinished: What holds for the other nodes until they have forgotten it, and the command for that.
-silent: By node that did not say which launches it has, why.
+outcome: The result in one sentence.
+unfinished: The remaining access until the other nodes are updated, and the command for the update.
+silent: For each node that did not report its launches, the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from muster_node.tools import files
 
 
 class ActionModule(ControllerAction):
-    """The host keys go last: while a node is in the inventory, whoever runs this again has them to reach it."""
+    """Host keys are removed last: while a node is in the inventory, a repeated run needs its key to connect."""
 
     OPTIONS: ClassVar[Options] = {
         # look checks whether the nodes can leave and which nodes do not respond. leave removes them.
@@ -55,11 +55,11 @@ class ActionModule(ControllerAction):
         nodes = list(cluster.nodes)
         wiping = {name: self.options[name] for name in ("wipe", "wipe_driver")}
         self.refuse(leaving.problems(names, nodes, cluster.chosen, **wiping))
-        # Before anybody is asked, which takes long where somebody is dead.
+        # Before any node is contacted, because unreachable nodes cause a long wait.
         written = inventory_file.remove_nodes(cluster.sources, names, check=True)
         if written.by_hand:
-            again = "Then type the same command again, for the other nodes to forget it."
-            self.refuse(["The inventory is not Muster's to edit.", *written.by_hand, again])
+            again = "Then run the same command again to remove the node from the other nodes."
+            self.refuse(["Muster cannot edit this inventory.", *written.by_hand, again])
         running, heard = cluster.launches(nodes, names)
         peers = [name for name in nodes if name not in names]
         self.refuse(leaving.in_the_way(running, peers, heard.silent))

@@ -1,15 +1,16 @@
-"""Looks once at all nodes, for all roles of a step and of those to come.
+"""Inspects all nodes once, for all roles of a step and of the following steps.
 
-Takes the first look of each role of the step on all nodes of the play, in one round trip, and judges it as the roles
-do. On the road it looks for the steps behind this one as well, and keeps that in the folder of the run. A role is
-excused from a node where nothing differs. Where the look came to nothing, or cannot be taken so, the role comes and
-looks by itself. A node to which a role comes is checked again before the next step. With cluster_full every role
-comes to every node, whatever was seen, and what was remembered is compared.
+Runs the inspection of each role of the step on all nodes of the play, in one round trip, and evaluates it as the roles
+do. In a run of site.yml the same round trip inspects for the following steps as well, and keeps the results in the
+folder of the run. A role is skipped on a node without differences. If an inspection failed or cannot be made remotely,
+the role runs and inspects the node itself. A node on which a role runs is inspected again before the next step. With
+cluster_full every role runs on every node, and cached results are compared with the inspection.
 
-content: The nodes to which no role of the step comes.
-needed: Of each role of the step, the nodes to which it comes. installed_record, at the end of pytorch, counts as one.
-why: Of each role, and of each node to which it comes, what differs there.
-looked_at: The nodes that were asked for it.
+content: The nodes on which no role of the step runs.
+needed: For each role of the step, the nodes on which it runs. installed_record, at the end of pytorch, counts as a
+    role.
+why: For each role and each node on which it runs, the differences.
+looked_at: The nodes that were inspected by this task.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""Writing the folder that people launch with.
+"""Writes the folder from which other users launch.
 
-Writes hosts.yml, known_hosts and README.md into a folder that works as the inventory of somebody else, on their own
-machine and from their own checkout of Muster. It holds the nodes, how they are reached, their pinned host keys, and
-the values that a launch needs, worked out. Names, keys and passwords of the administrator are not in it, nor is
-anything else of the inventory. Addresses, ports and jump hosts are those that the administrator's ssh comes to, so
-its own settings are not needed. Runs on the controller and contacts no node. A node without a pinned host key is
-refused.
+Writes hosts.yml, known_hosts and README.md into a folder. Other users use the folder as their inventory, on their own
+machine and with their own checkout of Muster. The folder contains the nodes, their connection settings, their pinned
+host keys, and the evaluated values that a launch needs. It contains no user names, keys or passwords of the
+administrator, and no other values of the inventory. Addresses, ports and jump hosts are the values that the
+administrator's ssh uses, so the administrator's ssh configuration is not needed. Runs on the controller and contacts no
+node. Fails if a node has no pinned host key.
 
-folder: Where it is, on the controller.
+folder: Path of the folder on the controller.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ OTHERS = ("workbench_nodes",)
 
 
 class ActionModule(ControllerAction):
-    """Reads the inventory and the administrator's ssh settings, and contacts no node."""
+    """Reads the inventory and the administrator's SSH configuration, and contacts no node."""
 
     OPTIONS: ClassVar[Options] = {
         # Target folder.
@@ -44,7 +44,7 @@ class ActionModule(ControllerAction):
 
     def work(self) -> dict[str, Any]:
         if not self.options["folder"].strip():
-            raise AnsibleActionFail("No folder was named: add -e share_to=FOLDER.")
+            raise AnsibleActionFail("No folder was set: add -e share_to=FOLDER.")
         named = project_root() / Path(self.options["folder"]).expanduser()
         folder = named.resolve()
         nodes = [self._node(name) for name in self.task_vars["groups"]["gpu_nodes"]]
@@ -60,8 +60,8 @@ class ActionModule(ControllerAction):
             **self._written(folder, texts),
             "folder": str(folder),
             "warnings": warnings(nodes),
-            "outcome": f"{short(str(folder))} has {plural(len(nodes), 'node')} and no secret; its README.md says how"
-            " people launch with it",
+            "outcome": f"{short(str(folder))} contains {plural(len(nodes), 'node')} and no secrets; its README.md"
+            " explains how to launch with it",
         }
 
     def _node(self, name: str) -> SharedNode:
@@ -90,5 +90,5 @@ class ActionModule(ControllerAction):
 
 
 def hosts_text(nodes: list[SharedNode]) -> str:
-    plain = json.loads(json.dumps(inventory(nodes)))  # without what Ansible notes on values
+    plain = json.loads(json.dumps(inventory(nodes)))  # without the tags that Ansible adds to values
     return HEAD + str(yaml.safe_dump(plain, sort_keys=False, allow_unicode=True, width=120))

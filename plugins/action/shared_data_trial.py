@@ -1,13 +1,13 @@
-"""Tries shared folders from every node at once.
+"""Tests shared folders from all nodes at once.
 
-In each folder every node writes a file as the training user, looks for the files of all others, and reads one of
-them. So it is known whether it is the same folder everywhere, how soon a node sees what another wrote, whose a file
-is there, and how fast all nodes together write and read. The files have names that nobody uses, and are removed.
-Contacts all nodes of the play at once, so run it once.
+In each folder every node writes a file as the training user, looks for the files of all other nodes, and reads one of
+them. The test shows whether all nodes see the same folder, how soon a node sees the files of others, the owner of
+files, and the total write and read rate of all nodes. The files have random names and are removed. Contacts all nodes
+of the play at once; use it with run_once.
 
-msg: The figures as a table, and the verdict in a sentence.
-shared_data: The figures, as in shared_data.json of the run.
-verdict: The findings added up.
+msg: The results as a table, and a sentence with the verdict.
+shared_data: The results, as in shared_data.json of the run.
+verdict: The combined verdict of the findings.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 PROGRAM = NodeProgram("shared_files")
-SLOWEST = 5.0  # MB/s of all nodes together: what takes longer than that counts as silent
-BESIDES = 20.0  # seconds for everything else about a message
+SLOWEST = 5.0  # MB/s of all nodes together; a slower node counts as not responding
+BESIDES = 20.0  # seconds of a message in addition to the transfer
 LONGEST = 900.0
 
 
@@ -56,15 +56,15 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(NOBODY_REACHED)
         cluster = node_variables(self.task_vars, self._templar, self._loader, nodes[0])
         if self._task.check_mode:
-            return {"msg": f"{', '.join(self.options['paths']) or 'No folder'}: nothing is written in check mode."}
+            return {"msg": f"{', '.join(self.options['paths']) or 'No folder'}: not tested in check mode."}
         self.user = cluster["cluster_user"]
-        silent = {name: "it was not reached" for name in names if name not in nodes}
+        silent = {name: "not reachable" for name in names if name not in nodes}
         trials = [self.tried(path, nodes, silent) for path in self.options["paths"]]
         return self.said(trials, Path(cluster["cluster_artifacts_dir"]) / cluster["cluster_name"])
 
     def tried(self, path: str, nodes: list[str], silent: Mapping[str, str]) -> domain.FolderTrial:
         megabytes = self.options["megabytes"]
-        # A name that nobody has looked for yet: no node remembers that it is not there.
+        # A new name, so that no node has cached that the file does not exist.
         token = secrets.token_hex(8)
         names = {name: f".muster-{token}-{place}" for place, name in enumerate(nodes)}
         trial = domain.FolderTrial(path, names, megabytes, silent=dict(silent))
@@ -80,7 +80,7 @@ class ActionModule(ControllerAction):
                 if set(there) - {name}
             }
             trial.saw = self.ask("see", looks, trial)
-            # Each reads what the one before it wrote, which it has not in its own memory.
+            # Each node reads the file of the previous node, which is not in its own page cache.
             writers = [name for name in there if not domain.said(trial.saw.get(name, {"error": "alone"}))]
             reads = {name: {**common, "name": names[writers[place - 1]]} for place, name in enumerate(writers)}
             trial.read = self.ask("read", reads, trial) if len(writers) > 1 else {}
@@ -91,7 +91,7 @@ class ActionModule(ControllerAction):
         return trial
 
     def ask(self, verb: str, requests: Mapping[str, Json], trial: domain.FolderTrial) -> dict[str, Json]:
-        """All nodes at once; one that does not answer takes no further part."""
+        """Send a request to all nodes at once. A node that does not respond is excluded from the following steps."""
         timeout = max((request["seconds"] for request in requests.values()), default=0.0) + BESIDES
         said = ask_nodes(self, PROGRAM, verb, requests, timeout)
         for name, one in said.items():

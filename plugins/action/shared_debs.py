@@ -1,6 +1,6 @@
-"""Decides which node downloads what; documented in library/shared_debs.py.
+"""Decides which node downloads which files; documented in library/shared_debs.py.
 
-Every use is an ordinary task, and Ansible ends one task on all nodes before it begins the next. So nobody waits here.
+Each step is an ordinary task, and Ansible finishes a task on all nodes before the next one. So no step has to wait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster_controller.playbook.variables import registered
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# Nodes that may have the files from an earlier day. One that does not answer costs ten seconds.
+# Number of other nodes that may have the files from an earlier run. An unreachable node costs ten seconds.
 OF_OLD = 2
 
 
@@ -30,17 +30,17 @@ class ActionModule(OwnAction):
         step = self.arguments.pop("step", "look")
         looks = self.arguments.pop("looks", "")
         if self._task.check_mode or len(self.vars["groups"].get("gpu_nodes", [])) < 2:
-            nothing = {"skipped": True, "skip_reason": "there is nobody to share with, or this is a check"}
+            nothing = {"skipped": True, "skip_reason": "no other node to share with, or check mode"}
             return {**result, **nothing}
         if step == "look":
             return {**result, **self._ask("look")}
         needed = self._needed(looks)
         mine = share(needed).get(self.node, DebShare())
         done = self._download(mine, needed) if step == "download" else self._get(mine, needed)
-        return {**result, **(done or {"skipped": True, "skip_reason": "the node has, or gets, its files otherwise"})}
+        return {**result, **(done or {"skipped": True, "skip_reason": "no files to share for this node"})}
 
     def _needed(self, looks: str) -> dict[str, list[Deb]]:
-        """What each node of the play needs that has looked."""
+        """Return the required packages of each node in the play that was inspected."""
         answers = {name: registered(self.vars, name, looks) for name in self.vars["ansible_play_batch"]}
         return {name: [Deb(**deb) for deb in answer["debs"]] for name, answer in answers.items() if answer.get("debs")}
 
@@ -48,7 +48,7 @@ class ActionModule(OwnAction):
         if not mine.own:
             return {}
         old = self._of_old(needed)
-        # Where nobody else downloads anything for it, the node is done with this.
+        # If no other node downloads files for this node, this is its last step.
         return self._ask("download" if mine.others else "get", files=mine.own, peers=old)
 
     def _get(self, mine: DebShare, needed: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Copies the controller's public key to a node, and proves that it lets in; documented in library/ssh_copy_key.py."""
+"""Copies the controller's public key to a node and checks the login with it; documented in library/ssh_copy_key.py."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from muster_controller.playbook.action import FilledIn
 from muster_controller.playbook.node_error import NodeError, one_line
 
 NOT_TAKEN = (
-    "the key is in authorized_keys, and sshd does not take it: PubkeyAuthentication may be off, or others may write to"
-    " the home directory. What sshd says of it: journalctl -u ssh -n 20"
+    "the key is in authorized_keys, but sshd does not accept it: PubkeyAuthentication may be off, or other users may"
+    " have write permission for the home directory. Check the log on the node: journalctl -u ssh -n 20"
 )
 NO_WAY_IN = (
-    "it takes neither your key nor the password. Add --ask-pass to the command, or keep the password in the inventory"
+    "the node accepts neither your key nor the password. Add --ask-pass to the command, or set it in the inventory"
     f" as ansible_password, encrypted with: {vault()}"
 )
 
 
 class ActionModule(FilledIn):
-    """The first half runs on the node, over the connection that Ansible has."""
+    """The first half runs on the node, over Ansible's connection."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         if self._connection.transport != "ssh":
-            return {"changed": False, "msg": "It is reached without ssh."}
+            return {"changed": False, "msg": "The connection of this node is not SSH."}
         try:
             result = super().run(tmp, task_vars)
         except AnsibleConnectionFailure as problem:
@@ -46,7 +46,7 @@ class ActionModule(FilledIn):
         there = [path.name for path in folder.glob("id_*")]
         name = public_key_file(str(Path(private).expanduser()) if private else "", str(folder), there)
         if not name:
-            raise AnsibleActionFail(f"{self.node}: there is no key in {folder} that could be copied: {MAKE_ONE}")
+            raise AnsibleActionFail(f"{self.node}: no public key found in {folder}: {MAKE_ONE}")
         try:
             return {"key": key_line(Path(name).read_text(encoding="utf-8"))}
         except (OSError, ValueError) as problem:
@@ -54,7 +54,7 @@ class ActionModule(FilledIn):
             raise AnsibleActionFail(f"{self.node}: {name} cannot be copied: {why}.") from problem
 
     def _prove(self) -> None:
-        """Log in anew, without a password and over no connection that is open already."""
+        """Log in over a new connection, without a password."""
         node = connect(self, self.node, self.task_vars, fresh=True)
         node.connection.set_option("password", None)
         node.connection._play_context.password = None

@@ -1,11 +1,11 @@
-"""Puts together what every node shall know of every other.
+"""Combines the SSH data of all nodes.
 
-Takes what ssh_mesh_key found on each node of the group gpu_nodes in this run, and the nodes' addresses from the
-inventory. Done once on the controller, because a template over 200 nodes would be worked out 200 times. Runs on the
+Combines the results of ssh_mesh_key on each node of the group gpu_nodes in this run with the nodes' addresses from the
+inventory. Done once on the controller, because a template over 200 nodes would be evaluated 200 times. Runs on the
 controller and contacts no node.
 
 members: Every node, with its address, its keys, and whether it was checked in this run.
-refusals: Nodes whose key is another node's as well, with what is wrong and what to type.
+refusals: Nodes with the same key as another node, with the problem and the fix.
 """
 
 from __future__ import annotations
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     OPTIONS: ClassVar[Options] = {
         # Name of the variable with the registered ssh_mesh_key results.
         "looks": {"type": "str", "required": True},

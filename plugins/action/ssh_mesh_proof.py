@@ -1,4 +1,4 @@
-"""Gives the module ssh_mesh_proof what logins go by at their other ends; documented in library/ssh_mesh_proof.py."""
+"""Pass the nodes' login methods to the module ssh_mesh_proof; documented in library/ssh_mesh_proof.py."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""Settings of sshd under the guard of a new connection.
+"""Changes sshd settings, guarded by a test of a new connection.
 
-Writes a file of settings for sshd, lets sshd judge it, and reloads sshd. Connections that are open stay. A timer on
-the node puts back what was before, unless a new connection from the controller succeeds. First undoes what an
+Writes a settings file for sshd, validates it with sshd, and reloads sshd. Open connections stay open. A timer on the
+node restores the previous settings, unless a new connection from the controller succeeds. First undoes changes that an
 interrupted run left unconfirmed.
 
-changed: Whether sshd has got other settings.
+changed: Whether the settings of sshd changed.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 
+from muster.verdict.commands import playbook
 from muster_controller.network.guard import Guard, GuardError, UndoCommand
 from muster_controller.nodes.connection import NodeConnection, connect
 from muster_controller.nodes.program import NodeProgram
@@ -25,8 +26,9 @@ if TYPE_CHECKING:
 PROGRAM = NodeProgram("sshd")
 WHAT = "sshd"
 FIX = (
-    "A controller that knows the node by its ecdsa key alone cannot come back, because sshd would not show it any more:"
-    ' playbooks/trust.yml pins the ed25519 one. Without these settings: ssh_mesh_sshd: "off".'
+    "If the controller has pinned only the node's ecdsa key, it can no longer connect, because sshd would not offer"
+    ' that key. Disable these settings with ssh_mesh_sshd: "off", or pin the ed25519 key:'
+    f" {playbook('playbooks/trust.yml')}"
 )
 
 

@@ -1,4 +1,4 @@
-"""The controller's side of a launch; documented in library/torchrun_launch.py."""
+"""Controller side of a launch; documented in library/torchrun_launch.py."""
 
 from __future__ import annotations
 
@@ -55,16 +55,16 @@ if TYPE_CHECKING:
     from muster_controller.launch.settings import Settings
     from muster_controller.nodes.connection import NodeConnection
 
-DIAGNOSED = {check.id for check in CHECKS}  # what the lines of a diagnosis say
-# How often -v counts here: with one more, Ansible's ssh shows what nodes answer as it comes, and that is logs.
+DIAGNOSED = {check.id for check in CHECKS}  # findings that the lines of a diagnosis already contain
+# Highest verbosity used here. At higher levels, Ansible's ssh prints the nodes' raw responses, which are logs.
 MOST_VERBOSE = 2
-ATTEMPTS = "attempts.json"  # beside the first one's plan: how each of them ended
+ATTEMPTS = "attempts.json"  # next to the plan of the first attempt; the outcome of each attempt
 
 
 class ActionModule(ControllerAction):
-    """asked: the options as given. own_plan: the plan of the launch as this user's own, once the request has been read.
-    as_root: whether somebody's own launch is dealt with as root. project: what is sent of it. image: that it runs in.
-    last: of a launch with several attempts."""
+    """asked: the options as given. own_plan: builds the plan as a user launch, once the request has been read. as_root:
+    whether a user launch is managed as root. project: the project files to copy. image: the container image. last: the
+    newest attempt of a launch with several attempts."""
 
     ROLE = "launch"
     asked: LaunchOptions
@@ -77,7 +77,7 @@ class ActionModule(ControllerAction):
     last: tuple[Supervisor, LaunchRecord] | None = None
 
     def work(self) -> dict[str, Any]:
-        # For this process alone, which Ansible has made for this task.
+        # Only affects this process, which Ansible forked for this task.
         Display().verbosity = min(Display().verbosity, MOST_VERBOSE)
         self.asked = LaunchOptions(**plain(self.options)).with_local_script()
         try:
@@ -85,11 +85,11 @@ class ActionModule(ControllerAction):
             self.redaction = given.redaction
             plan = self.plan(given)
         except PlanError as exc:
-            raise AnsibleActionFail("No launch. " + " ".join(exc.problems)) from None
+            raise AnsibleActionFail("Launch rejected. " + " ".join(exc.problems)) from None
         brought = launchers.warnings_of(self.asked.command, len(plan.nodes))
         left_out = self.project.warnings if self.project else ()
         self.site = site_rules(self.task_vars, self._templar, self._loader, plan.head.node)
-        brought += [f"The rules of the site for diagnoses are left out: {one}" for one in self.site.problems]
+        brought += [f"The site's diagnosis rules are ignored: {one}" for one in self.site.problems]
         for warning in (*warnings, *given.warnings(plan), *brought, *left_out):
             Display().warning(warning)
         if self._task.check_mode:
@@ -101,7 +101,7 @@ class ActionModule(ControllerAction):
         return self.launch(plan)
 
     def plan(self, given: Given) -> LaunchPlan:
-        """The plan; for the cluster, the head node's reading of its variables counts. Raises PlanError."""
+        """Return the plan. Cluster-wide variables are read from the head node. Raises PlanError."""
         names = list(self.task_vars["groups"].get("gpu_nodes", []))
         if not names:
             raise PlanError([NO_NODES])
@@ -126,13 +126,13 @@ class ActionModule(ControllerAction):
         return plan
 
     def planned(self, request: LaunchRequest, inventory: Sequence[NodeSpec]) -> LaunchPlan:
-        """The plan, and what makes of it that of an own launch. Raises PlanError."""
+        """Return the plan, and set own_plan for a user launch. Raises PlanError."""
         nodes = list(inventory)
         self.own_plan = lambda user: build_plan(as_own(request, user), nodes)
         return build_plan(request, nodes)
 
     def known_plan(self, name: str, nodes: list[str], cluster: Mapping[str, Any]) -> LaunchPlan:
-        """The plan of a launch that was begun from here, or that its nodes have kept. Raises PlanError."""
+        """Return the plan of a launch started from this controller, or the plan kept by its nodes. Raises PlanError."""
         folder = cluster_folder(self.cluster)
         if (folder / name / "plan.json").is_file() or self._task.check_mode:
             return plan_begun_here(folder, name, nodes)
@@ -142,7 +142,7 @@ class ActionModule(ControllerAction):
         return found.plan
 
     def launch(self, plan: LaunchPlan) -> dict[str, Any]:
-        """One attempt, or as many as help."""
+        """Run one attempt, or the configured number of attempts."""
         asked = self.asked
         if (asked.known and plan.watched) or (not asked.known and asked.restarts and asked.detached):
             return self.watched(plan)
@@ -178,7 +178,7 @@ class ActionModule(ControllerAction):
     def keep_whole(
         self, folder: Path, verdict: Verdict, history: Sequence[Mapping[str, Any]], keeping: Keeping
     ) -> None:
-        """In the folder of the first attempt: what came of all of them."""
+        """Write the result of all attempts into the folder of the first attempt."""
         keep_verdict(folder, verdict, keeping)
         path = folder / ATTEMPTS
         if history:
@@ -192,8 +192,8 @@ class ActionModule(ControllerAction):
         earlier: tuple[str, ...] = (),
         whole: Attempts | None = None,
     ) -> tuple[dict[str, Any], LaunchRecord]:
-        """earlier: the ids of those before this one. whole: what it is an attempt of; what it left is then fetched once
-        the last one is over."""
+        """Run one attempt. earlier: the ids of earlier attempts. whole: the launch with all attempts. If set, files are
+        fetched after the last attempt."""
         folder = cluster_folder(self.cluster) / plan.launch_id
         progress = self.progress()
         keeping = Keeping(progress.say)
@@ -203,7 +203,7 @@ class ActionModule(ControllerAction):
         lost = logs.keep_plan(plan)
         if lost and options.detached and not options.attach and not options.stop:
             raise AnsibleActionFail(
-                f"No launch. Without its plan in {folder} a detached launch cannot be found again: {lost}"
+                f"Launch rejected. A detached launch needs its plan, which cannot be written to {folder}: {lost}"
             )
         epoch = time.time() - time.monotonic()
         progress.say(headline(plan))
@@ -236,13 +236,13 @@ class ActionModule(ControllerAction):
             diagnosing = Diagnosing(supervisor, self.redaction, progress.say, self.site)
             diagnosed = diagnosing.diagnose(record, verdict, folder, None if logs.others else keeping)
         verdict = diagnosed.verdict if diagnosed else verdict
-        if fetches and failed(record):  # behind the diagnosis, since it may take minutes
+        if fetches and failed(record):  # after the diagnosis, because fetching may take minutes
             record.fetched = supervisor.fetch(record, folder, keeping)
             verdict = self.redaction.shape(outcome.with_fetched(verdict, record))
         if supervisor.messages.own and not supervisor.messages.by_root:
             verdict = Terminal(is_somebodys=True).shapes(verdict)
         logs.close()
-        if not logs.others:  # whoever keeps the logs there keeps the verdict, too: it knows more of the end
+        if not logs.others:  # otherwise the process that keeps the logs writes a more complete verdict
             keep_verdict(folder, verdict, keeping)
         progress.finish()
         if not whole:
@@ -264,7 +264,7 @@ class ActionModule(ControllerAction):
     # ------------------------------------------------------------ with a watcher on the head node
 
     def watched(self, plan: LaunchPlan) -> dict[str, Any]:
-        """A detached launch with restarts: begun, attached to, or ended."""
+        """Start, attach to, or stop a detached launch with restarts."""
         launches = cluster_folder(self.cluster)
         folder = launches / (plan.watched["launch_id"] if plan.watched else plan.launch_id)
         progress = self.progress()
@@ -312,7 +312,7 @@ class ActionModule(ControllerAction):
         return result if well else {**result, "msg": failure_text(verdict)}
 
     def without_watcher(self, came: WatchedOutcome, launch: WatchedLaunch) -> Verdict:
-        """The watcher is gone, and with it nobody begins an attempt: end the newest one, or see how it ended."""
+        """Without a watcher no further attempt is started: stop the newest attempt, or determine its outcome."""
         if not self.asked.stop:
             launch.wait_for_leases(came.plan)
         asked = self.asked
@@ -325,7 +325,7 @@ class ActionModule(ControllerAction):
     def brought_home(
         self, came: WatchedOutcome, verdict: Verdict, folder: Path, settings: Settings, keeping: Keeping
     ) -> Verdict:
-        """The watcher's verdict, with the logs of all attempts brought here, and what the last one left fetched."""
+        """Copy the logs of all attempts to the controller, fetch the files of the last one, and return the verdict."""
         for plan in came.plans:
             place = folder.parent / plan.launch_id
             keeping.surely(place, partial(open_run, place))
@@ -352,26 +352,26 @@ class ActionModule(ControllerAction):
 
 
 def lines_of(result: Mapping[str, Any]) -> list[str]:
-    """What people read of the diagnosis."""
+    """Return the lines of the diagnosis for people."""
     return list(result["diagnosis"]["lines"]) if "diagnosis" in result else []
 
 
 def as_requested(record: LaunchRecord, options: LaunchOptions) -> bool:
-    """Whether it was left running, or ended everywhere by the user's own word."""
+    """Return whether the launch was left running, or stopped on all nodes, as requested."""
     if record.decision is None:
-        return False  # refused
+        return False  # rejected
     if options.stop:
         return not record.leftovers and not record.unseen
     return record.decision is not None and record.decision.ending is Ending.DETACHED
 
 
 def plan_begun_here(folder: Path, name: str, nodes: list[str]) -> LaunchPlan:
-    """The plan of a launch that was begun from here. Raises PlanError."""
+    """Return the plan of a launch that was started from this controller. Raises PlanError."""
     plan = kept_plan(folder / name)
     if plan is None:
         known = sorted(path.parent.name for path in folder.glob("2*/plan.json"))[-3:]
-        raise PlanError([f"No launch {name!r} was begun from here; the newest are {', '.join(known) or 'none'}."])
+        raise PlanError([f"Launch {name!r} was not started from here; the newest are {', '.join(known) or 'none'}."])
     missing = [one for one in plan.names if one not in nodes]
     if missing:
-        raise PlanError([f"{', '.join(missing)} took part in {name}, and is not in gpu_nodes any more."])
+        raise PlanError([f"{', '.join(missing)} took part in {name}, but is no longer in gpu_nodes."])
     return plan

@@ -1,13 +1,13 @@
-"""The controller's side of the training interface's MTU.
+"""Changes the MTU of the training interface.
 
-In three steps, for every node has to be set before a packet of that size can go from one to another. With step=set
-the MTU is set, and written for the next start; a timer on the node then undoes it. With step=try packets of full
-size, which nobody may divide, are sent to other nodes. With step=settle the change stays where all of them arrived
-and a new connection can be made; else the node gets back what it had, and the task fails with the reason.
+Works in three steps, because all nodes must have the MTU before full-size packets can pass between them. step=set sets
+the MTU now and for the next boot; a timer on the node reverts it. step=try sends full-size packets that must not be
+fragmented to other nodes. step=settle keeps the change if all packets arrived and a new connection works; otherwise the
+node gets its previous MTU, and the task fails with the reason.
 
 interface: The training interface.
-before: The MTU that it had.
-paths: For each peer that was tried, whether a small packet and one of full size came back.
+before: The previous MTU.
+paths: For each tested peer, whether a small packet and a full-size packet were returned.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PROGRAM = NodeProgram("mtu")
 WHAT = "mtu"
-FIX = "Look at the switch ports and the interfaces between the nodes (docs/mtu.md)."
+FIX = "Check the MTU of the switch ports and interfaces between the nodes (docs/mtu.md)."
 
 
 class ActionModule(ControllerAction):
@@ -64,15 +64,15 @@ class ActionModule(ControllerAction):
         look = self.look_at(node)
         settled = False
         if look["guarded"] and not verifies and not self._task.check_mode:
-            # What is in force now would be undone under the feet of this run.
+            # An unconfirmed change is in force. Its timer would undo it during this run.
             settled = Guard(self, self.node, self.task_vars, WHAT).settle()
             look = self.look_at(node)
         seen = domain.read(look)
         if isinstance(seen, str):
-            raise AnsibleActionFail(f"{self.node}: {seen}. Set cluster_interface to the one that carries the training.")
+            raise AnsibleActionFail(f"{self.node}: {seen}. Set cluster_interface to the training interface.")
         plan = domain.plan(self.mtu, seen)
         if verifies and plan.differences:
-            fix = "To change it, set mtu_mode to manage"
+            fix = "To apply the changes, set mtu_mode to manage"
             raise AnsibleActionFail(f"{self.node}: {'; '.join(plan.differences)}. {fix}.")
         if plan.refusal and not verifies:
             raise AnsibleActionFail(f"{self.node}: {plan.refusal}.")
@@ -85,7 +85,7 @@ class ActionModule(ControllerAction):
         if plan.steps:
             header = f"{self.node}: MTU of {seen.interface}"
             before, after = (
-                f"{now} now, {kept or 'as the system has it'} after the next start\n"
+                f"{now} now, {kept or 'system default'} after the next boot\n"
                 for now, kept in ((seen.mtu, seen.kept), (self.mtu, self.mtu))
             )
             result["diff"] = {"before": before, "after": after, "before_header": header, "after_header": header}
@@ -113,7 +113,7 @@ class ActionModule(ControllerAction):
         try:
             came = PROGRAM.call(connect(self, self.node, self.task_vars), "ping", asked, privileged=True)["came"]
         except NodeError as exc:
-            # Another task settles it, and the node's own timer where it cannot.
+            # The step settle handles the error. If the node stays unreachable, its timer reverts the change.
             return {"paths": {}, "why": str(exc)}
         return {"paths": {peer: {**seen, "address": peers[peer]} for peer, seen in came.items()}, "why": ""}
 
@@ -130,9 +130,9 @@ class ActionModule(ControllerAction):
         judged = domain.judge(paths, self.mtu)
         own = registered(self.task_vars, self.node, self.options["changes"])
         reasons = [*domain.ended(self.node, judged, interface=own["interface"], changed=bool(own["token"]))]
-        # Nobody keeps what another one may not have.
+        # No node keeps the change if another node may not have it.
         if own["token"]:
-            reasons += [f"{name} could not be asked for its paths ({why})" for name, why in whys.items() if why]
+            reasons += [f"the paths from {name} could not be tested ({why})" for name, why in whys.items() if why]
         guard = Guard(self, self.node, self.task_vars, WHAT, self.options["confirm_seconds"])
         if own["token"]:
             change = GuardedChange(own["token"], own["began"])
@@ -144,7 +144,7 @@ class ActionModule(ControllerAction):
         silent = judged.silent.get(self.node, ())
         if not silent:
             return {}
-        note = f"{self.node}: {few(silent)} did not answer at all, so nothing is known of the MTU on the way there."
+        note = f"{self.node}: {few(silent)} did not respond, so the MTU of the path is unknown."
         return {"warnings": [note]}
 
     def look_at(self, node: NodeConnection) -> dict[str, Any]:

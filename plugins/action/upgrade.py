@@ -1,17 +1,17 @@
-"""The controller's side of an upgrade.
+"""Controller side of an upgrade.
 
-Used once for each step, with run_once. Contacts all nodes at once, each by the connection that the inventory gives
-it, and only looks at them - who is at work there, which environment of PyTorch is in use, and which kernels there
-are. What is changed on a node is the work of the roles that are included between the steps.
+Used once for each step, with run_once. Contacts all nodes at once, by the connections in the inventory. Only reads
+their state: running work, the active PyTorch environment, and the installed kernels. Roles that are included between
+the steps change the nodes.
 
-msg: What it comes to, for people.
-kind: What becomes another one, pytorch, driver or kernel.
-nodes: What each node gets, by name.
-torch: The release of PyTorch that nodes are to have.
-batches: Nodes in the order in which they change.
-go: Nodes of the batch that nobody works on.
-left: Why each other node of the batch is left for later.
-red: Why nothing more is changed.
+msg: The result of the step, for people.
+kind: The upgraded component, pytorch, driver or kernel.
+nodes: The target of each node, by name.
+torch: The target PyTorch version.
+batches: Nodes in the order of their upgrade.
+go: Idle nodes of the batch.
+left: The reason why each other node of the batch is postponed.
+red: The reason why no further node is changed.
 launches: The nodes of each launch.
 """
 
@@ -27,7 +27,7 @@ from muster_controller.upgrade.upgrading import UpgradeError, Upgrading
 
 
 class ActionModule(ControllerAction):
-    """Contacts all nodes from the controller, and looks at them alone."""
+    """Contacts all nodes from the controller, and only reads their state."""
 
     OPTIONS: ClassVar[Options] = {
         # look inspects all nodes and determines the request. kernels queries apt on each node for kernel security fixes

@@ -1,11 +1,11 @@
-"""Judge the inventory on the controller. The rules are in module_utils/muster/inventory.
+"""Validates the inventory on the controller. The rules are in module_utils/muster/inventory.
 
-Reads what the inventory says of the nodes in the group gpu_nodes, with the defaults of the role cluster applied, and
-fails with every problem at once, each with its place and how to fix it. Judges what was given with -e or in a job
-file, too. There, every name that begins as those of Muster do must be an option; what is nearest to another one is
-named. Runs on the controller and contacts no node.
+Reads the variables of the nodes in the group gpu_nodes, with the defaults of the role cluster. Fails with all problems
+at once, each with its location and fix. Also validates variables given with -e or in a job file. Such a variable with
+the prefix of a Muster option must be an option; the most similar option is suggested. Runs on the controller and
+contacts no node.
 
-msg: Every problem, one sentence each.
+msg: All problems, one sentence each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ansible.release import __version__ as ansible_version
 
 from muster.inventory import CLUSTER_NAME, Inventory, InventoryNode, controller, job, problems, warnings
 from muster_controller.diagnosis.rule_files import COMMANDS, FILES, read_rules
-from muster_controller.inventory.origin import clear_secrets
+from muster_controller.inventory.origin import clear_secrets, written_at
 from muster_controller.launch.job import open_secrets, places_of, read_run, unassigned, unusable_files
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import chosen_tags, sentence, without_selection
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from muster_controller.playbook.variables import Roles
 
 CONNECTION = ("ansible_host", "ansible_port", "ansible_connection")
-# Rules put these beside options that are always there, so their defaults count.
+# Rules compare these with options that always have a value, so their defaults are needed.
 BESIDE = ("firewall_tight", "firewall_ephemeral_range", "firewall_launch_ports")
-# Variables of this repository's own plays and of its sandbox, which no role declares.
+# Variables of this repository's own plays and of its sandbox, that no role declares.
 NOT_OURS = (
     *("node", "reason"),
     "cluster_validated",
@@ -53,7 +53,7 @@ NOT_OURS = (
     "sandbox_dir",
     "sandbox_name",
     "sandbox_prefix",
-    # Of playbooks/status.yml, which has no role.
+    # Variables of playbooks/status.yml, which has no role.
     *("watch", "watch_seconds", "status_json", "status_gate", "status_wait"),
 )
 
@@ -62,8 +62,6 @@ VERSIONS = (tuple(int(number) for number in ansible_version.split(".")[:2]), sys
 
 
 class ActionModule(ControllerAction):
-    """Contacts no node."""
-
     OPTIONS: ClassVar[Options] = {
         # Whether the play connects to the nodes.
         "connects": {"type": "bool", "default": True},
@@ -76,7 +74,7 @@ class ActionModule(ControllerAction):
     }
 
     def work(self) -> dict[str, Any]:
-        # An older Ansible reads inventories otherwise: what would be judged is not what it is going to use.
+        # An older Ansible reads inventories differently, so the validation would not match the values in use.
         if refused := unknown_tags([tag for tags in chosen_tags() for tag in tags]) or self._only_a_part():
             return {"failed": True, "msg": refused}
         found = list(controller.is_recent(*VERSIONS))
@@ -92,16 +90,16 @@ class ActionModule(ControllerAction):
             result.update(cluster_of(inventory))
             result["warnings"] = [*warnings(inventory), *open_secrets(run)]
         if found:
-            lines = [f"{subject}, and no node was contacted."]
+            lines = [f"{subject}; no node was contacted."]
             lines += [f"- {problem}" for problem in found]
             result.update(failed=True, msg="\n".join(lines))
             if VERSIONS[0] < controller.OLDEST_ANSIBLE:
-                # Nor can the project's own output plugin show a result there.
+                # The project's output plugin cannot show results with an older Ansible.
                 self._display.error(result["msg"], wrap_text=False)
         return result
 
     def _only_a_part(self) -> str:
-        """Why this run, which was given a --limit or tags, is refused."""
+        """Return why a run with --limit or tags is rejected, or an empty string."""
         tags, skipped = chosen_tags()
         words = [f"--{name} {','.join(given)}" for name, given in (("tags", tags), ("skip-tags", skipped)) if given]
         names, played = self.task_vars["groups"].get("gpu_nodes", []), self.task_vars["ansible_play_hosts_all"]
@@ -115,23 +113,23 @@ class ActionModule(ControllerAction):
         )
 
     def _folder(self) -> str:
-        """The inventory's, as the nodes' variables have it."""
+        """Return the folder of the inventory, from the nodes' variables."""
         names = self.task_vars["groups"].get("gpu_nodes", [])
         of_first = self.task_vars["hostvars"].raw_get(names[0]) if names else {}
         return str(of_first.get("inventory_dir") or project_root())
 
 
 def subject_of(found: int, of_run: int) -> str:
-    """What has so many problems. of_run: how many of them are of what was given to the run."""
+    """Return the subject of the message. of_run: number of problems in variables given to the run."""
     count = "1 problem" if found == 1 else f"{found} problems"
     if not of_run:
         return f"The inventory has {count}"
-    subject = "What was given with -e" if found == of_run else "The inventory and what was given with -e"
+    subject = "The input given with -e" if found == of_run else "The inventory and the input given with -e"
     return f"{subject} {'has' if found == of_run else 'have'} {count}"
 
 
 def of_this_run(inventory: Inventory, run: Mapping[str, Any], folder: str, *, launches: bool) -> Inventory:
-    """The inventory with what was given to this run beside it. folder: that the inventory lies in."""
+    """Return the inventory with the variables given to this run. folder: the folder of the inventory."""
     first = inventory.nodes[0].variables if inventory.nodes else {}
     return replace(
         inventory,
@@ -146,18 +144,18 @@ def of_this_run(inventory: Inventory, run: Mapping[str, Any], folder: str, *, la
 
 
 def rules_of_site(values: Mapping[str, Any]) -> list[Problem]:
-    """What is wrong with the site's own rules for diagnoses."""
+    """Return the problems in the site's diagnosis rules."""
     _, found = read_rules(values.get(FILES) or (), commands=values.get(COMMANDS) is True)
     return found
 
 
 def environments(values: Mapping[str, Any], folder: str) -> list[Problem]:
-    """What is wrong with the environments that have a name."""
+    """Return the problems in the named environments."""
     return list(problems_of(values.get("cluster_environments", {}), folder))
 
 
 def cluster_of(inventory: Inventory) -> dict[str, Any]:
-    """Which cluster this is, and where its artifacts are kept; nothing where that is among the problems."""
+    """Return the cluster's name and artifacts folder, or nothing if they are invalid."""
     for node in inventory.nodes[:1]:
         name, kept = node.text("cluster_name"), node.text("cluster_artifacts_dir")
         if kept and re.fullmatch(CLUSTER_NAME, name):
@@ -170,7 +168,6 @@ def cluster_of(inventory: Inventory) -> dict[str, Any]:
 
 
 def read_inventory(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, connects: bool) -> Inventory:
-    """Return all that can be read without contacting a node."""
     roles = load_roles(loader)
     always = (*load_roles(loader, "cluster").options, *BESIDE, *CONNECTION)
     nodes = tuple(_node(task_vars, templar, roles, name, always) for name in task_vars["groups"].get("gpu_nodes", []))
@@ -193,11 +190,12 @@ def _node(
     own = (option for option in roles.options if option in given)
     reading = read_node(task_vars, templar, roles, name, (*always, *own))
     unknown = (variable for variable in given if variable not in roles.options and variable not in NOT_OURS)
-    return InventoryNode(name, reading.values, reading.errors, tuple(unknown))
+    places = {variable: written_at(variable) for variable in given}
+    return InventoryNode(name, reading.values, reading.errors, tuple(unknown), places)
 
 
 def _secrets(task_vars: Mapping[str, Any]) -> Iterator[Secret]:
-    """Look at every host of the inventory: the way in through another machine may have its password there too."""
+    """Return secrets in clear text, for all hosts of the inventory, because a jump host may have its password there."""
     sources = [Path(source).absolute() for source in context.CLIARGS.get("inventory") or () if "," not in source]
     folders = tuple(source if source.is_dir() else source.parent for source in sources)
     for host in task_vars["groups"]["all"]:

@@ -1,4 +1,4 @@
-"""Which environments get a kernel; documented in library/workbench.py."""
+"""Pass the environments that get a Jupyter kernel to the module workbench; documented in library/workbench.py."""
 
 from __future__ import annotations
 

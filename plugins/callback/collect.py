@@ -1,4 +1,4 @@
-"""Writes down what tasks would change or have changed, for the run that started this one; see DOCUMENTATION."""
+"""Records the changes that tasks made or would make, for the run that started this run; see DOCUMENTATION."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tells the reporter what happens; see DOCUMENTATION."""
+"""Passes events of the run to the reporter; see DOCUMENTATION."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DOCUMENTATION = """
 """
 
 
-REASONS = ("msg", "stderr", "results")  # of what a module on a node returns, all that says why it failed
+REASONS = ("msg", "stderr", "results")  # the parts of a module's result that tell why it failed
 
 
 class CallbackModule(CallbackBase):
@@ -51,14 +51,14 @@ class CallbackModule(CallbackBase):
         self._works = True
 
     def _pass_on(self, report: Callable[[], Any]) -> None:
-        """Whatever goes wrong here, the run goes on."""
+        """Errors in the report never stop the run."""
         if not self._works:
             return
         try:
             report()
         except Exception as error:
             self._works = False
-            self._display.warning(f"No report is written of this run: {type(error).__name__}: {error}")
+            self._display.warning(f"The report of this run was not written: {type(error).__name__}: {error}")
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
         refuse_code(playbook._loader)
@@ -83,7 +83,7 @@ class CallbackModule(CallbackBase):
             self._pass_on(lambda: REPORTER.took(result.result))
         if result.task.action == "validate_inventory":
             self._pass_on(lambda: REPORTER.judged(result.result))
-        # Whatever comes from a node is no word on who is a member.
+        # Results of modules on nodes must not decide which nodes are members.
         if result.task.action.rpartition(".")[2].startswith("onboard_"):
             self._pass_on(lambda: ONBOARDING.took(result.result))
 

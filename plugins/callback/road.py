@@ -1,4 +1,4 @@
-"""Ansible's default output, made pleasant for a long road; see DOCUMENTATION."""
+"""Extends Ansible's default output for long runs; see DOCUMENTATION."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ DOCUMENTATION = """
       - set as stdout in configuration
 """
 
-LONG = 5.0  # seconds from which a task's duration is worth a line
-SIGN_OF_LIFE = 20.0  # seconds between two lines that say a task is still at work
-BANNER_AFTER = 0.7  # a task that may be skipped gets its title when it has been at work for this long
+LONG = 5.0  # seconds from which the duration of a task is shown
+SIGN_OF_LIFE = 20.0  # seconds between two lines that show a running task
+BANNER_AFTER = 0.7  # seconds until the title of a task with a condition is shown
 QUIET_ACTIONS = ("ansible.builtin.validate_argument_spec", "validate_argument_spec")
-# Actions whose message is written for people: it is shown as it is, and says all that Ansible would add.
+# Actions with a message for people. Only the message is shown.
 SPEAKING_ACTIONS = (
     "ansible.builtin.fail",
     "inspect_verdict",
@@ -82,7 +82,7 @@ SPEAKING_ACTIONS = (
     "retire_nodes",
     "wipe_node",
 )
-# What they say is what they were asked for: it is shown when all is well too.
+# Actions whose message is the requested result, so it is also shown on success.
 ANSWERS = (
     "inspect_verdict",
     "gpu_stack_plan",
@@ -94,14 +94,14 @@ ANSWERS = (
     "fresh_login",
     "import_inventory",
 )
-# A launch and a screen show their own progress, and a question waits for its answer.
+# Actions that show their own progress or wait for input.
 OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status", "onboard_contact")
 TRUE = ("true", "yes", "on", "1")
-# Playbooks that show one screen, and nothing around it but its last line.
+# Playbooks that only show a screen and the last line.
 SCREENS = ("status",)
-# Parts of a result that say in our own words what to do.
+# Parts of a result that contain instructions written by Muster.
 SAID = ("msg", "fix", "fail_msg", "success_msg")
-# Parts of a result that are for programs, or that the message says already.
+# Parts of a result that are for programs, or that repeat the message.
 FOR_PROGRAMS = (
     "verdict",
     "plan",
@@ -173,13 +173,13 @@ class CallbackModule(DefaultCallback):
         self._after(BANNER_AFTER, self._wait_with, task)
 
     def _watches(self) -> bool:
-        """Whether the run shows something until somebody interrupts it."""
+        """Return whether the run shows a screen until it is interrupted."""
         return self._is_screen and str(self._play.get_variable_manager().extra_vars.get("watch")).lower() in TRUE
 
     def _print_task_banner(self, task: Any) -> None:
         if self._is_screen:
             return
-        # The timer's thread and the one that handles results may both come here for one task.
+        # The timer's thread and the thread that handles results may both print the title of a task.
         with self._banner_lock:
             if self._last_task_banner == task._uuid:
                 return
@@ -194,7 +194,7 @@ class CallbackModule(DefaultCallback):
         self._timer.start()
 
     def _wait_with(self, task: Any) -> None:
-        """In a thread of its own: give a slow task its title, then say every now and then that it is at work."""
+        """Runs in the timer's thread: show the title of a slow task, then its running time at intervals."""
         if self._at_work is not task:
             return
         self._print_task_banner(task)
@@ -204,7 +204,7 @@ class CallbackModule(DefaultCallback):
         self._after(SIGN_OF_LIFE, self._wait_with, task)
 
     def _end_of_task(self) -> None:
-        """Say how long the task took that has just ended, if that was long."""
+        """Show the duration of the finished task if it was long."""
         self._at_work = None
         if self._timer is not None:
             self._timer.cancel()
@@ -245,9 +245,9 @@ class CallbackModule(DefaultCallback):
         if not ignore_errors:
             self._note_failure(result)
         if self._closing and self._is_screen:
-            return  # its screen says it
+            return  # the screen already shows the failure
         message = _message(result.result)
-        # A message that says what to type is for people, too, and YAML would break the command in two.
+        # A message with a command is for people as well, and YAML output would break the command into lines.
         speaks = result.task.action in SPEAKING_ACTIONS or COMMAND.search(str(result.result.get("msg")))
         if speaks and message and self._display.verbosity < 1:
             self._print_task_banner(result.task)
@@ -313,7 +313,7 @@ class CallbackModule(DefaultCallback):
     def _handle_warnings(self, res: dict[str, Any]) -> None:
         warnings = [str(warning) for warning in res.get("warnings") or ()]
         if any(typed(warning) != warning for warning in warnings):
-            # Ansible would show them as they came from the worker.
+            # Ansible would show the warnings without adapting their commands.
             res.pop("warnings")
             for warning in warnings:
                 self._display.warning(typed(warning))
@@ -322,7 +322,7 @@ class CallbackModule(DefaultCallback):
     def _handle_exception(self, result: dict[str, Any], use_stderr: bool = False) -> None:
         message = str(result.get("msg", ""))
         if typed(message, result) != message:
-            # Ansible's own words for it hold the message as it came from the node; it follows as it is to be read.
+            # Ansible's own text contains the unchanged message. The adapted message is shown after it.
             result.pop("exception", None)
         super()._handle_exception(result, use_stderr)
 
@@ -333,14 +333,14 @@ class CallbackModule(DefaultCallback):
         if not self._is_screen:
             with way_out.own_colors():
                 super().v2_playbook_on_stats(stats)
-        # A failure that a rescue dealt with is none in the end.
+        # Failures that were rescued do not count.
         ended = {**stats.failures, **stats.dark}
         self._failures = {host: why for host, why in self._failures.items() if host in ended}
         try:
             page = REPORTER.end(ended.keys())
         except Exception as error:
             page = None
-            self._display.warning(f"No report is written of this run: {type(error).__name__}: {error}")
+            self._display.warning(f"The report of this run was not written: {type(error).__name__}: {error}")
         aside = bool(self._closing.get("aside"))
         if pruned := REPORTER.tell_pruned():
             self._display.display(f"\n{pruned}", stderr=aside)
@@ -349,16 +349,16 @@ class CallbackModule(DefaultCallback):
         )
         JSON_OUTPUT.end(self._status, line, short(str(page)) if page else "", self._failures)
         if line:
-            # Where a program reads what is shown, the last line is for whoever sees the rest.
+            # If a program reads standard output, the last line goes to standard error.
             self._display.display(f"\n{line}", color=color, stderr=aside)
 
     def _of_onboarding(self, page: str) -> tuple[str, str] | None:
-        """The last line of a run that onboards nodes; what is said of each of them comes before it."""
+        """Return the last line of a run that onboards nodes. Shows the lines about each node first."""
         try:
             end = ONBOARDING.end(check=bool(context.CLIARGS.get("check")))
         except Exception as error:
             self._display.warning(
-                f"The inventory does not say why nodes were not accepted: {type(error).__name__}: {error}"
+                f"The reasons for rejected nodes are not in the inventory: {type(error).__name__}: {error}"
             )
             return None
         if end is None:
@@ -369,7 +369,7 @@ class CallbackModule(DefaultCallback):
         return f"{typed(end.last)}{where}", constants.COLOR_ERROR if end.red else constants.COLOR_OK
 
     def _last_line(self, stats: Any, page: str) -> tuple[str, str]:
-        """One sentence that a person understands, and its colour; ('', '') when there is nothing to say."""
+        """Return the last line and its color, or ('', '') if there is nothing to report."""
         where = page or (f"{self._artifacts}/verdict.json" if self._artifacts and self._verdict else "")
         known = REPORTER.of_a_cluster
         verdict = self._verdict
@@ -398,7 +398,7 @@ class CallbackModule(DefaultCallback):
 
 
 def _note(result: Any) -> None:
-    """What a module on a node wrote is noted before anything of it is shown."""
+    """Mark text from a node's module as foreign before any of it is shown."""
     if is_foreign(result.task):
         foreign(result.result)
 

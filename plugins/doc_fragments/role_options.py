@@ -1,4 +1,4 @@
-"""Options of roles in the documentation of the modules that have the same: `role_options.launch`."""
+"""Options of roles as fragments for the documentation of modules with the same options: `role_options.launch`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ROLES = Path(__file__).resolve().parents[2] / "roles"
 
 
 def fragment(role: str, *only: str, **renamed: str) -> str:
-    """Return what the role declares, as a module's documentation has it.
+    """Return the options that a role declares, in the format of module documentation.
 
-    only: names of options; all without any. renamed: options that have another name in the module.
+    only: names of the options; without names, all options. renamed: options that have another name in the module.
     """
     specs = yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text(encoding="utf-8"))
     declared: dict[str, dict[str, Any]] = specs["argument_specs"]["main"]["options"]

@@ -109,7 +109,7 @@ FAULTS = (
         "dpkg-query -W -f '${Version}' python3-venv",
         BY_HAND,
         "drift.version",
-        "the package python3-venv has another version",
+        "the package python3-venv has a different version",
         "dpkg --install /tmp/byhand.deb",
         repaired=False,
     ),

@@ -100,27 +100,27 @@ def of_network() -> list[Fault]:
     hosts, mesh, rules = (("network", role) for role in ("cluster_hosts", "ssh_mesh", "firewall"))
     made = f"ssh-keygen -q -t ed25519 -N '' -f {IDENTITY}; rm {IDENTITY}.pub"
     private = f"rm {IDENTITY}; {made}; chown muster: {IDENTITY}"
-    way = "is another than when it was proved"
+    way = "have changed since the last test"
     return [
         of_file(*hosts, "/etc/hosts", "sed -i '/node2/d' {path}", "node2", "no line of a peer"),
         of_file(*hosts, "/etc/hosts", "sed -i '1i 127.0.1.1 node1' {path}", "127.0.1.1", "own name on loopback"),
         of_file(*hosts, "/etc/nsswitch.conf", "sed -i 's/^hosts:.*/hosts: dns/' {path}", "node2", "hosts file off"),
         # These two come first in their role, because restoring other faults writes new files, which end the proof.
         Fault("wrong public key", *mesh, way, f"echo x >{IDENTITY}.pub", f"rm {IDENTITY}.pub"),
-        of_file(*mesh, "/etc/pam.d/sshd", "echo '# new' >>{path}", "something differs on a peer", "PAM"),
+        of_file(*mesh, "/etc/pam.d/sshd", "echo '# new' >>{path}", "a peer differs", "PAM"),
         of_file(*mesh, f"{SSH}/authorized_keys", "sed -i '/node2$/d' {path}", "authorized_keys of muster differs"),
         of_file(*mesh, f"{SSH}/config", "sed -i '/IdentitiesOnly/d' {path}", "config of muster differs"),
         of_file(
             *mesh, f"{SSH}/muster_known_hosts", "sed -i '/node2$/d' {path}", "muster_known_hosts of muster differs"
         ),
         of_file(*mesh, IDENTITY, private, "authorized_keys of muster differs", "new private key"),
-        of_file(*mesh, IDENTITY, "chmod 0644 {path}", "the key of muster is not as it shall be"),
+        of_file(*mesh, IDENTITY, "chmod 0644 {path}", "the SSH key of muster is missing or incorrect"),
         of_file(*mesh, "/etc/ssh/ssh_host_ed25519_key.pub", "sed -i s/AAAAI/AAAAX/ {path}", "muster_known_hosts"),
         of_file(
             *mesh,
             "/etc/ssh/sshd_config.d/90-muster.conf",
             "echo '#' >>{path}",
-            "what sshd offers",
+            "sshd is not configured as required",
             "sshd settings changed",
         ),
         of_file(*mesh, "/etc/passwd", "sed -i '/^muster:/s,/bin/bash,/usr/sbin/nologin,' {path}", "nologin"),
@@ -128,19 +128,19 @@ def of_network() -> list[Fault]:
             *rules,
             "/etc/ufw/user.rules",
             "sed -i '0,/^-A ufw-user-input/{{//d}}' {path}",
-            "its rules differ",
+            "the rules differ",
             "rule missing in the file",
         ),
         of_file(
             *rules,
             "/etc/default/ufw",
             "sed -i s/INPUT_POLICY=.*/INPUT_POLICY=ACCEPT/ {path}",
-            "its rules differ",
+            "the rules differ",
             "input policy changed",
         ),
         # This fault is last, because SSH is checked early and the controller must reconnect.
-        Fault("active rule missing", *rules, "its rules differ", f"set -e; {LAST_RULE}", "ufw reload"),
-        Fault("disabled at boot", *rules, "its rules differ", "systemctl disable ufw", "systemctl enable ufw"),
+        Fault("active rule missing", *rules, "the rules differ", f"set -e; {LAST_RULE}", "ufw reload"),
+        Fault("disabled at boot", *rules, "the rules differ", "systemctl disable ufw", "systemctl enable ufw"),
     ]
 
 
@@ -148,7 +148,7 @@ def of_pytorch() -> list[Fault]:
     env = ("pytorch", "pytorch")
     link = "/opt/muster/pytorch/current"
     record = ("pytorch", "installed_record")
-    written = ("/var/lib/muster/installed.json", "written down as installed")
+    written = ("/var/lib/muster/installed.json", "record of the installation is outdated")
     away = "set -e; cd {site}/{where}; mv {what} /var/tmp/one-fault"
     back = "cd {site}/{where}; mv /var/tmp/one-fault {what}"
     module, dist_info = ({"site": SITE, "where": where, "what": what} for where, what in MOVED)
@@ -160,7 +160,7 @@ def of_pytorch() -> list[Fault]:
         of_file(*record, written[0], "rm {path}", written[1]),
         of_file(*record, written[0], 'sed -i \'s/"kernel": "/&x/\' {path}', written[1], "other kernel ran"),
         of_file(*record, f"{SITE}/torch/version.py", "echo '# longer' >>{path}", written[1], "torch changed later"),
-        Fault("link missing", *env, "there is no environment yet", f"mv {link} {link}.was", f"mv {link}.was {link}"),
+        Fault("link missing", *env, "no environment exists yet", f"mv {link} {link}.was", f"mv {link}.was {link}"),
     ]
 
 

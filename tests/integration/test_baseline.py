@@ -129,7 +129,7 @@ def test_unapplied_settings_are_applied_by_the_next_run(nodes: list[Machine], on
 
     planned = on_first(check=True)
     assert planned.rc == 0, planned.stdout
-    assert "-systemd-logind.service: goes by RemoveIPC=yes and not no" in planned.stdout
+    assert "-systemd-logind.service: uses RemoveIPC=yes instead of no" in planned.stdout
     assert removes_ipc(first)
 
     result = on_first()
@@ -216,11 +216,11 @@ def test_holder_of_the_dpkg_lock_is_reported(nodes: list[Machine], on_first: Cal
             holder.communicate()
     assert result.rc != 0
     message = result.results(LOOK)["node1"]["msg"]
-    assert "which holds /var/lib/dpkg/lock-frontend is still at work after 2 s" in message
+    assert "which holds /var/lib/dpkg/lock-frontend is still running after 2 s" in message
     assert message.startswith("node1: python3 (pid ")
 
 
 def test_uid_of_another_account_is_refused(on_first: Callable[..., Result]) -> None:
     result = on_first(cluster_user="trainer", node_baseline_user_uid="1000")
     assert result.rc != 0
-    assert "the uid 1000 of trainer belongs to admin already" in result.stdout
+    assert "admin already has the uid 1000 for trainer" in result.stdout

@@ -132,8 +132,8 @@ def test_verify_reports_differences_and_changes_nothing(first: Machine, names: N
     write(first, "/etc/hosts", "127.0.0.1 localhost\n127.0.1.1 node1\n")
     result = names(limit="node1", cluster_hosts_mode="verify")
     assert result.rc != 0
-    assert "node1 leads to 127.0.1.1" in result.stdout
-    assert "node2 is not known there" in result.stdout
+    assert "node1 resolves to 127.0.1.1" in result.stdout
+    assert "node2 does not resolve" in result.stdout
     assert "cluster_hosts_mode=manage" in result.stdout
     assert read(first) == "127.0.0.1 localhost\n127.0.1.1 node1\n"
 

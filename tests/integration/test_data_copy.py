@@ -131,7 +131,7 @@ def test_flipped_byte_is_reported_and_repaired_from_another_node(
     assert wrong.rc == 2
     assert f"node2: {TARGET}/train/a.bin was changed" in message(wrong)
     assert "node1: " not in message(wrong)
-    assert f"node3: {TARGET}/mine is additional, and stays" in wrong.stdout
+    assert f"node3: {TARGET}/mine is additional (kept)" in wrong.stdout
 
     result = copy()
     assert result.rc == 0, result.stdout
@@ -187,7 +187,7 @@ def test_data_of_a_node_is_copied_to_others(nodes: list[Machine], copy: Callable
     giver.inside("sh", "-c", f"chown root: {TARGET}/train/b.bin")
     refused = copy(f"node2:{TARGET}")
     assert refused.rc == 2
-    assert f"node2: {TARGET}: 'train/b.bin': it belongs to root, and the folder to muster" in message(refused)
+    assert f"node2: {TARGET}: 'train/b.bin': it belongs to root, but the folder to muster" in message(refused)
 
 
 def test_impossible_copy_is_reported_before_anything_is_copied(
@@ -207,5 +207,5 @@ def test_impossible_copy_is_reported_before_anything_is_copied(
 
     (source / "shadow").symlink_to("/etc/shadow")
     wrong = copy(data_copy_dest="/etc/muster-data")
-    assert "/etc/muster-data belongs to the system" in message(wrong)
-    assert "'shadow': it is a link to '/etc/shadow'" in message(copy())
+    assert "/etc/muster-data is a system folder" in message(wrong)
+    assert "'shadow': link to '/etc/shadow'" in message(copy())

@@ -135,14 +135,14 @@ def test_user_launch_skips_checks_that_need_root(drill: Drill) -> None:
 def test_unknown_and_successful_launches_are_reported(
     drill: Drill, nodes: list[Machine], by_hand: Callable[..., Result]
 ) -> None:
-    assert "No launch was begun from here" in by_hand().stdout
+    assert "No launch was started from this controller" in by_hand().stdout
     drill.begin("--steps=3").end()
     done = by_hand()
     assert done.rc == 0
-    assert "ended well" in done.stdout
+    assert "Nothing to diagnose: launch " in done.stdout
     missing = by_hand(launch="20200101-000000-abcd")
     assert missing.rc != 0
-    assert "20200101-000000-abcd is not known here" in missing.stdout
+    assert "Launch 20200101-000000-abcd is not known on this controller" in missing.stdout
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def test_steps_repair_their_own_drift_and_the_rest_is_accepted(story: Story) -> 
     assert story.still == [], "repair did not change these"
     assert [one for one in story.repaired["differences"] if one["status"] == "fail"] == []
     done = "\n".join(story.repaired["repairs"])
-    assert "node1: no step puts this back: the package python3-venv has another version" in done
+    assert "node1: no step restores this: the package python3-venv has a different version" in done
     # All nodes know the keys of all nodes.
     for names, tag in (("node1", "baseline"), (",".join(NODES), "network"), ("node1,node2", "pytorch")):
         assert f"--tags {tag} --limit {names}\n" in f"{done}\n"
@@ -141,4 +141,4 @@ def test_admin_rights_are_found_while_another_node_is_down(story: Story) -> None
     assert (one["by"], RIGHTS.how in one["how"]) == ("admin", True)
     assert kept["nodes"]["node2"]["reached"] is False
     assert kept["nodes"]["node1"]["reached"] is True
-    assert "not all was looked at on" in result.stdout
+    assert "not fully checked: " in result.stdout

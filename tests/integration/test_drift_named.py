@@ -54,7 +54,7 @@ FAULTS = {
     ("node2", "bio"): (
         f"echo X = 1 | sudo tee {BIO}/{SITE}/somebodys.py",
         "drift.content",
-        "somebodys is new in the environment bio",
+        "somebodys was added to the environment bio",
         f"tee {BIO}/{SITE}/somebodys.py",
     ),
 }

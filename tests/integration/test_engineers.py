@@ -1,4 +1,4 @@
-"""Two users without sudo, from a shared folder to results of their own launches on three nodes."""
+"""Two users without sudo, from a shared folder to results of their user launches on three nodes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_user_launches_from_the_shared_folder_and_fetches_results(
     run = anna.run(*LAUNCH, "-e", '{"launch_fetch": ["result-*.txt"]}')
     assert run.returncode == 0, run.stdout + run.stderr
     assert "rank 0 as uid 2001 knows the sum 3" in run.stdout
-    assert "anna's own launch, without root" in run.stdout
+    assert "User launch by anna, without root" in run.stdout
     assert verdict(anna)["status"] == "healthy"
     plan = json.loads((newest(anna) / "plan.json").read_text())
     assert (plan["manager"], plan["user"]) == ("user", "anna")
@@ -124,7 +124,7 @@ def test_second_launch_is_refused_or_waits(nodes: list[Machine], engineers: tupl
     shutil.copytree(newest(anna), ben.checkout / "artifacts" / CLUSTER / launch_id)
     stopped = ben.run("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", f"launch_stop={launch_id}")
     assert stopped.returncode != 0
-    assert f"launch {launch_id} is anna's own, and ben logs in" in " ".join(stopped.stdout.split())
+    assert f"launch {launch_id} is a user launch of anna, but ben logs in" in " ".join(stopped.stdout.split())
     assert first.poll() is None
     looked = ben.ssh(nodes[0], "ls /var/lib/muster/users/anna /run/user/2001", check=False)
     assert looked.stdout == ""

@@ -163,14 +163,14 @@ def test_invalid_request_is_refused_before_contacting_nodes(cluster: Cluster) ->
     }
     result = cluster.run(cluster_environments={"both": wrong["both"], "Upper": wrong["Upper"]})
     assert "cluster_environments: 'both' has requirements and pyproject. Keep one of them." in result.stdout
-    assert "cluster_environments: 'Upper' cannot be a name." in result.stdout
+    assert "cluster_environments: 'Upper' is not a valid name." in result.stdout
     assert "no node was contacted" in result.stdout
     result = cluster.run(cluster_environments={"gone": wrong["gone"], "folder": wrong["folder"]})
     assert f"'gone': {cluster.folder}/gone.txt: it cannot be read (No such file or directory)" in result.stdout
-    assert "folder.txt: line 1: '-e .' is a folder or an address" in result.stdout
+    assert "folder.txt: line 1: '-e .' is a folder or a URL" in result.stdout
     result = cluster.run("playbooks/launch.yml", launch_environment="taem", launch_script="/srv/x.py")
     assert (
-        "launch_environment is 'taem', which is no environment of this cluster. Write one of default, team."
+        "launch_environment is 'taem', which is not an environment of this cluster. Write one of default, team."
         in result.stdout
     )
     assert "no node was contacted" in result.stdout
@@ -183,7 +183,7 @@ def test_changed_request_is_built_beside_and_a_failure_blocks_no_other(cluster: 
     result = cluster.run(cluster_environments={"broken": broken, **cluster.declared})
     assert result.rc != 0
     assert "environment broken: " in result.stdout
-    assert "pip finds no nobody-has-this" in result.stdout
+    assert "pip cannot find nobody-has-this" in result.stdout
     assert "broken.txt" in result.stdout
     ask = f"{TEAM}/current/bin/python -c 'import tiny; print(tiny.VERSION)'"
     for machine in cluster.machines:

@@ -114,7 +114,7 @@ def installed_states(cluster: Cluster) -> list[str]:
     cluster.put(cluster.machines[0])
     result = cluster.run()
     assert result.rc != 0
-    assert f"node2: environment old: there is no Python at {PREFIX}/bin/python." in result.stdout
+    assert f"node2: environment old: {PREFIX}/bin/python does not exist." in result.stdout
     assert result.stats["failures"] == {"node2": 1}
     cluster.put(cluster.machines[1])
     return cluster.states()
@@ -158,20 +158,20 @@ def reported(result: Result) -> str:
 def test_inspect_shows_how_to_use_the_environment(cluster: Cluster, installed_states: list[str]) -> None:
     del installed_states
     result = cluster.run("playbooks/inspect.yml", cluster_environments={})
-    line = f"node1, node2: {PREFIX}: made by conda, Python 3.11, torch "
-    to_add = f"To launch in it, add 'train: {{prefix: {PREFIX}}}' to cluster_environments."
+    line = f"node1, node2: {PREFIX}: created by conda, Python 3.11, torch "
+    to_add = f"To use it for launches, add 'train: {{prefix: {PREFIX}}}' to cluster_environments."
     assert line in reported(result)
     assert to_add in reported(result)
     result = cluster.run("playbooks/inspect.yml")
-    assert f"node1, node2: environment old, {PREFIX}: made by conda, Python 3.11, torch " in reported(result)
+    assert f"node1, node2: environment old, {PREFIX}: created by conda, Python 3.11, torch " in reported(result)
     assert to_add not in reported(result)
     first, second = cluster.machines
     version = f"{PREFIX}/{SITE}/torch"
     second.inside("sh", "-ec", f"rm {version}; mkdir {version}; echo \"__version__ = '2.5.0'\" > {version}/version.py")
     try:
         result = cluster.run("playbooks/inspect.yml")
-        assert "the environment old differs: made by conda, Python 3.11, torch " in reported(result)
-        assert "made by conda, Python 3.11, torch 2.5.0 on node2" in reported(result)
+        assert "environment old differs: created by conda, Python 3.11, torch " in reported(result)
+        assert "created by conda, Python 3.11, torch 2.5.0 on node2" in reported(result)
         kept = json.loads((ARTIFACTS / "inspect.json").read_text())["findings"]
         odd = {one["node"] for one in kept if (one["id"], one["status"]) == ("environment.existing.differs", "warn")}
         assert odd == set(NODES), "with two nodes, neither is the odd one"
@@ -188,18 +188,16 @@ def test_writable_environment_is_reported_or_refused(cluster: Cluster, installed
     try:
         result = cluster.run()
         assert result.rc == 0, result.stdout
-        assert (
-            f"node1: environment old: {BASE} belongs to admin, so that somebody else may change what" in result.stdout
-        )
+        assert f"node1: environment old: {BASE} belongs to admin, so another user can change" in result.stdout
         machine.inside("chmod", "o+w", f"{PREFIX}/bin")
         result = cluster.run()
         assert result.stats["failures"] == {"node1": 1}
-        assert f"node1: environment old: everybody may write to {PREFIX}/bin, and so choose" in result.stdout
+        assert f"node1: environment old: every user may write to {PREFIX}/bin, and so change" in result.stdout
         machine.inside("chmod", "o-w", f"{PREFIX}/bin")
         machine.inside("chmod", "0700", BASE)
         result = cluster.run()
         assert result.stats["failures"] == {"node1": 1}
-        assert "its Python does not start as muster: muster cannot start its Python: Permission denied" in result.stdout
+        assert "cannot be started by muster: muster cannot start its Python: Permission denied" in result.stdout
     finally:
         machine.inside("sh", "-ec", f"chmod 0755 {BASE}; chmod o-w {PREFIX}/bin; chown -R root: {BASE}")
 

@@ -144,7 +144,7 @@ def test_check_mode_reports_everything_and_changes_nothing(play: Play, serving: 
     diff = result.results(TASK)["node1"]["diff"]
     assert diff["before"].startswith("ufw: inactive\n")
     assert f"allow every port from {serving[1].address} on eth0  # muster: peer node2" in diff["after"]
-    assert f"port {SERVICE}/tcp (python3) is no longer reached from outside the cluster" in message_of(result, "node1")
+    assert f"port {SERVICE}/tcp (python3) will no longer be reachable from outside" in message_of(result, "node1")
     assert f"add {{port: {SERVICE}, comment: python3}} to firewall_allow" in message_of(result, "node1")
 
 
@@ -288,7 +288,7 @@ def test_foreign_rule_that_blocks_a_launch_is_reported(play: Play, nodes: list[M
             result = play(PLAYBOOK, extravars={"firewall_mode": mode})
             assert result.rc != 0
             assert [state(machine) for machine in nodes] == before
-            assert f"ufw's rule [1], deny {MASTER_PORT}/tcp from anywhere" in message_of(result, "node1")
+            assert f"ufw rule [1], deny {MASTER_PORT}/tcp from anywhere" in message_of(result, "node1")
             assert "ufw delete 1" in message_of(result, "node1")
             assert "tcp dport 32768-60999 reject (nft inet site, chain in, handle " in message_of(result, "node2")
             assert "nft insert rule inet site in iifname eth0 ip saddr" in message_of(result, "node2")
@@ -500,8 +500,8 @@ def test_node_reverts_a_change_that_cuts_ssh(play: Play, nodes: list[Machine], o
         left_alone.result()
     assert result.rc != 0
     said = message_of(result, live.name)
-    assert "the change of the firewall was undone, because a new connection could not be made" in said, result.stdout
-    assert "The node answers and is as it was before" in said
+    assert "the change of the firewall was undone, because a new connection failed" in said, result.stdout
+    assert "The node was restored and is reachable" in said
     assert answers(outsider, live)
     assert state(live) == before
     assert live.inside("ls", GUARD, check=False).returncode != 0

@@ -169,7 +169,7 @@ def test_toolkits_coexist_without_a_driver(applied: Result, node: Machine, befor
         - HELD
     )
     notes = applied.results("Check the CUDA toolkits")["node1"]["notes"]
-    assert "/usr/local/cuda-12.4, which no package brought (a runfile, as a rule), is taken as it is" in notes
+    assert any("cuda-12.4 was not installed from a package" in note for note in notes)
 
 
 def test_components_are_held_at_one_version(applied: Result, node: Machine) -> None:
@@ -290,7 +290,7 @@ def test_nccl_conf_names_the_training_interface(applied: Result, node: Machine, 
     lines = node.inside("cat", "/etc/nccl.conf").stdout
     assert lines.startswith(theirs)
     assert f"\nNCCL_SOCKET_IFNAME=={interface}\n" in lines
-    assert "/etc/nccl.conf sets NCCL_DEBUG=INFO, which is for debugging alone" in result.stdout
+    assert "/etc/nccl.conf sets NCCL_DEBUG=INFO, which is for debugging only" in result.stdout
     # The second interface is gone, so its setting goes. Foreign lines stay.
     assert changed_tasks(apply(nccl_install=True)) == ["Write the NCCL settings"]
     assert node.inside("cat", "/etc/nccl.conf").stdout == theirs
@@ -358,6 +358,4 @@ def test_source_with_another_digest_is_not_unpacked(
 ) -> None:
     result = apply(**{**requested, "nccl_tests_sha256": "0" * 64})
     assert result.rc != 0
-    assert (
-        "it is another file. Nothing was unpacked" in result.results("Build nccl-tests (some minutes)")["node1"]["msg"]
-    )
+    assert "Nothing was unpacked" in result.results("Build nccl-tests (some minutes)")["node1"]["msg"]

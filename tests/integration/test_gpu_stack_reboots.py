@@ -103,7 +103,7 @@ def test_failed_reboot_stops_the_remaining_reboots(gpu_cluster: GpuCluster, olde
     assert boot(first) != before[0]
     assert boot(second) == before[1]
     assert "node2 is not rebooted: node1 was rebooted first" in result.stdout
-    assert "its kernel has not loaded the driver" in result.stdout
+    assert "the kernel has not loaded the driver" in result.stdout
     # The node that did not get its turn runs as before.
     assert loaded(second) == driver
 

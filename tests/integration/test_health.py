@@ -295,7 +295,7 @@ def test_setting_lost_at_the_next_restart_is_reported(clinic: Clinic, nodes: dic
         visit = clinic.look(health_gate="warn")
     assert visit.not_passed["os.remove_ipc"] == {"node1"}
     [said] = [one["summary"] for one in visit.verdict["findings"] if one["id"] == "os.remove_ipc"]
-    assert "from the next start on" in said
+    assert "once systemd-logind has restarted" in said
 
 
 def test_launch_is_refused_while_its_port_is_taken(clinic: Clinic, nodes: dict[str, Machine]) -> None:
@@ -354,5 +354,5 @@ def test_limited_node_is_skipped_with_the_reason(clinic: Clinic) -> None:
     visit = clinic.look(limit="node1,node2")
     assert visit.result.rc == 0, visit.result.stdout
     assert visit.not_passed == {}
-    left_out = {"id": "node", "node": "node3", "why": "--limit leaves it out"}
+    left_out = {"id": "node", "node": "node3", "why": "excluded by --limit"}
     assert left_out in visit.verdict["coverage"]["skipped"]

@@ -102,7 +102,7 @@ def test_frozen_node_ends_a_detached_launch(detached: Drill, nodes: tuple[Machin
     nodes[1].podman("pause")
     seconds = ended_on(detached, "node1", STATED)
     assert seconds > SILENCE - 5
-    assert "node2 has not been heard of for 20 s" in result_on(nodes[0], detached)["error"]
+    assert "no heartbeat from node2 for 20 s" in result_on(nodes[0], detached)["error"]
     nodes[1].podman("unpause")
     ended_on(detached, "node2", STATED)
     verdict = attached(detached, play)
@@ -237,7 +237,7 @@ def test_spare_replaces_a_failed_node(whole: dict[str, Any], tmp_path: Path, nod
     assert verdict["status"] == "degraded", verdict["summary"]
     (finding,) = [one for one in verdict["findings"] if one["id"] == "launch.restarted"]
     assert finding["node"] == "node2"
-    assert "node3 takes the place of node2" in finding["summary"]
+    assert "node3 replaces node2" in finding["summary"]
     assert latest_events(second)["resumed"]["step"] % 5 == 0
     # Equal bit by bit, because the world size is unchanged and the ranks use CPUs.
     assert latest_events(second)["summary"]["parameters_sha256"] == whole["summary"]["parameters_sha256"]

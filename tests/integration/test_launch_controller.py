@@ -111,7 +111,7 @@ def test_failed_log_copy_leaves_a_reported_gap(detached: Drill, nodes: tuple[Mac
     assert process.wait(PATIENCE) == 0, watcher.shown
     assert watcher.verdict()["status"] == "healthy"
     assert watcher.shown.count(b"Is a directory") == 1
-    assert " left out here ...\n" in log.read_text()
+    assert " missing here ...\n" in log.read_text()
     check_nothing_left(detached, *nodes)
 
 
@@ -142,7 +142,7 @@ def test_two_attached_controllers_do_not_end_a_detached_launch(detached: Drill, 
     first.begin().in_step()
     second = Drill(first.folder, first.variables)
     process = second.begin_in_terminal()
-    until(lambda: b"this one only watches" in second.shown, PATIENCE, "the second controller watches")
+    until(lambda: b"this one only shows output" in second.shown, PATIENCE, "the second controller watches")
     ranks = set(processes(detached.launch_id))
     os.write(second.terminal, b"\x03")
     assert process.wait(PATIENCE) is not None

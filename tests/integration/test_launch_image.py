@@ -230,13 +230,13 @@ def test_unusable_images_are_refused(play: Play, nodes: list[Machine], archive: 
     nodes[0].inside("mkdir", "-p", f"{theirs}/data")
     swapped = launch(play, tmp_path, str(archive), launch_image_folders=[f"{theirs}/data"])
     assert refusals(swapped) == {("launch.image_folders", "node2")}
-    assert f"root would show {theirs}/data to the container" in swapped.stdout
+    assert f"{theirs}/data is not safe to mount as root" in swapped.stdout
     assert f"{theirs} belongs to muster" in swapped.stdout
     nodes[0].inside("mv", "/usr/bin/crun", "/usr/bin/crun.aside")
     try:
         without = launch(play, tmp_path, str(archive))
         assert refusals(without) == {("launch.container", "node1")}
-        assert "crun is not there" in without.stdout
+        assert "crun is missing" in without.stdout
         assert "node_baseline_podman" in without.stdout
     finally:
         nodes[0].inside("mv", "/usr/bin/crun.aside", "/usr/bin/crun")
@@ -264,7 +264,7 @@ def test_user_launch_in_an_image_is_refused(nodes: list[Machine], archive: Path,
         drill.begin()
         drill.wait()
         shown = drill.runner.stdout.read()
-        assert "launch_image is for administrators' launches, and this one is ada's own, without root" in shown
+        assert "launch_image requires an administrator launch, and this is a user launch of ada, without root" in shown
     finally:
         for machine in nodes:
             forget_launch_users(machine)
@@ -280,6 +280,6 @@ def test_nodes_pull_an_image_by_digest(play: Play, nodes: list[Machine], archive
         (tmp_path / "again").mkdir()
         missing = launch(play, tmp_path / "again", f"{name.rpartition(':')[0]}:{'0' * 64}")
         assert refusals(missing) == {("launch.image", name) for name in NODES}
-        assert "it does not have the image: podman pull" in missing.stdout
+        assert "the image is missing: podman pull" in missing.stdout
     finally:
         take_registry(nodes)

@@ -85,7 +85,7 @@ def test_second_controller_follows_and_stops_a_launch(
     """The ranks have time for a checkpoint, and their results are fetched to the stopping controller."""
     drill = begin("--save=3", user=user, launch_detached=True, launch_time_limit=1800, launch_fetch=["results/*"])
     drill.wait()
-    launch_id, whose = drill.launch_id, f"{user}'s own" if user else "muster"
+    launch_id, whose = drill.launch_id, f"user launch of {user}" if user else "muster"
     assert launch_id in processes_of(drill)
     listed = other_controller(user)
     assert listed.rc == 0, listed.stdout
@@ -96,7 +96,7 @@ def test_second_controller_follows_and_stops_a_launch(
     assert not kept(tmp_path, drill).exists()
 
     followed = other_controller(user, jobs_stop=launch_id)
-    assert "The ranks were told to end (SIGTERM), and have 30 s until SIGKILL (launch_stop_timeout)" in followed.stdout
+    assert "SIGTERM was sent to the ranks, which have 30 s until SIGKILL (launch_stop_timeout)" in followed.stdout
     assert followed.rc == 0, followed.stdout
     assert not processes(launch_id)
     home = kept(tmp_path, drill) / "fetched"
@@ -105,7 +105,7 @@ def test_second_controller_follows_and_stops_a_launch(
     }
     assert all(content["launch"] == launch_id for content in contents(home).values())
     assert not (home / "node1/results/link").is_symlink()
-    assert "1 thing did not come: node1: results/link: is a link" in followed.stdout
+    assert "1 item not fetched: node1: results/link: is a link" in followed.stdout
     verdict = json.loads((kept(tmp_path, drill) / "verdict.json").read_text())
     assert ("launch.fetched", "warn", "node1") in {
         (one["id"], one["status"], one["node"]) for one in verdict["findings"]
@@ -113,11 +113,11 @@ def test_second_controller_follows_and_stops_a_launch(
 
     over = other_controller(user, jobs_history=True)
     line = next(line for line in over.stdout.splitlines() if line.strip().startswith(launch_id))
-    assert f"ended by hand  {whose}" in line
+    assert f"stopped by a user  {whose}" in line
     assert "ago" in line
     none = other_controller(user, jobs_stop="20200101-000000-abcd")
     assert none.rc != 0
-    assert "20200101-000000-abcd is not known here, nor kept on node1, node2" in none.stdout
+    assert "Launch 20200101-000000-abcd is not known on this controller or on node1, node2" in none.stdout
 
 
 def test_administrator_follows_and_ends_a_user_launch(
@@ -142,7 +142,7 @@ def test_administrator_follows_and_ends_a_user_launch(
     for machine in nodes:
         assert machine.inside("find", "/var/lib/muster/users/ada", "!", "-user", "ada").stdout == ""
         assert machine.inside("test", "-e", drill.state_on(machine), check=False).returncode != 0
-    assert f"{launch_id}  ended by hand  ada's own" in other_controller(jobs_history=True).stdout
+    assert f"{launch_id}  stopped by a user  user launch of ada" in other_controller(jobs_history=True).stdout
 
 
 def test_user_without_root_cannot_end_a_user_launch(
@@ -155,7 +155,7 @@ def test_user_without_root_cannot_end_a_user_launch(
         access = {"ansible_user": carl.name, "ansible_ssh_private_key_file": str(carl.key)}
         refused = other_controller(**access, **stop)
     assert refused.rc != 0
-    said = f"launch {drill.launch_id} is ada's own, and carl logs in, who cannot act for ada there: "
+    said = f"launch {drill.launch_id} is a user launch of ada, but carl logs in and cannot act as ada: "
     assert said in refused.stdout
     assert drill.runs()
     assert other_controller("ada", **stop).rc == 0
@@ -217,7 +217,7 @@ def test_time_limit_leaves_time_for_a_checkpoint(begin: Callable[..., Drill]) ->
     assert verdict["status"] == "failed"
     assert "the launch ran into its time limit" in verdict["summary"]
     said = drill.runner.stdout.read()
-    assert "The time limit is reached: the ranks were told to end (SIGTERM), and have 30 s until SIGKILL" in said
+    assert "The time limit was reached: SIGTERM was sent to the ranks, which have 30 s until SIGKILL" in said
     assert {f"node{1 + rank // 2}/results/last-{rank}.json" for rank in range(4)} <= set(
         contents(drill.run / "fetched")
     )

@@ -99,7 +99,7 @@ def test_closed_port_is_reported_with_both_nodes(drill: Drill, nodes: list[Machi
     with net_faults.shut(nodes[0], nodes[1], PORT, f"{PORT} ip saddr {nodes[1].address}", "drop", refused=False):
         assert refused(drill) == ["fail net.master_port.dropped node1 node2"]
         summary = drill.verdict()["summary"]
-        assert f"node1: node2 cannot call it on port {PORT}, though others can" in summary
+        assert f"node1: node2 cannot connect to this node on port {PORT}, but other nodes can" in summary
         assert "--tags network" in summary
         assert nothing_listens(nodes)
 
@@ -110,7 +110,10 @@ def test_heartbeat_port_of_a_detached_launch_is_probed(drill: Drill, nodes: list
     drill.variables.update(launch_detached=True, launch_time_limit=600)
     with net_faults.shut(nodes[0], nodes[1], port, f"{port} ip saddr {nodes[1].address}", "drop", refused=False):
         assert refused(drill) == ["fail net.master_port.dropped node1 node2"]
-        assert f"node1: node2 cannot call it on port {port}, though others can" in drill.verdict()["summary"]
+        assert (
+            f"node1: node2 cannot connect to this node on port {port}, but other nodes can"
+            in drill.verdict()["summary"]
+        )
         assert nothing_listens(nodes)
 
 
@@ -119,7 +122,7 @@ def test_closed_ephemeral_ports_are_reported(drill: Drill, nodes: list[Machine])
     match = "32768-60999 ct state new"
     with net_faults.shut(nodes[2], nodes[0], net_faults.EPHEMERAL, match, "reject with tcp reset", refused=True):
         assert [one.partition(" net.")[0] for one in refused(drill)] == ["fail"]
-        assert "any port that was tried" in drill.verdict()["summary"] or "port" in drill.verdict()["summary"]
+        assert "any tested port" in drill.verdict()["summary"] or "port" in drill.verdict()["summary"]
         assert nothing_listens(nodes)
 
 
@@ -128,7 +131,7 @@ def test_route_over_another_interface_is_reported(drill: Drill, nodes: list[Mach
         [found] = refused(drill)
         assert found.startswith("fail network.peer_other_interface") or "node1 node3" in found
         summary = drill.verdict()["summary"]
-        assert "its route to node3 leaves by astray0, and its training address is on eth0" in summary
+        assert "the route to node3 uses astray0, but the training address is on eth0" in summary
         assert nothing_listens(nodes)
 
 

@@ -206,7 +206,7 @@ def test_file_changed_before_the_start_is_reported_and_stops_the_launch(
     finish(first, nodes)
     said = refused(waiting, "launch.failed")
     assert said.keys() == {"node2"}
-    assert "parts/model.py is not what was sent: its content was changed on this node" in said["node2"]
+    assert "parts/model.py was changed on this node (sha256 mismatch)" in said["node2"]
     # The next launch restores the file.
     last = launches(launch_project=str(project))
     assert "project: from node1 to node2 in" in running(last, nodes)
@@ -256,10 +256,10 @@ def test_different_data_is_reported(launches: Callable[..., Drill], nodes: list[
     nodes[1].inside("rm", f"{DATA}/train/b")
     nodes[2].inside("sh", "-ec", f"echo c >> {DATA}/SHA256SUMS")
     assert refused(launches(**given), "launch.data") == {
-        "node2": f"{DATA}/train is not what it is on node1, node3: it lacks b",
-        "node3": f"{DATA}/SHA256SUMS is not what it is on node1, node2: 150 bytes, there 148 bytes",
+        "node2": f"{DATA}/train differs from node1, node3: missing b",
+        "node3": f"{DATA}/SHA256SUMS differs from node1, node2: 150 bytes here; 148 bytes there",
     }
     nodes[0].inside("chmod", "700", DATA)
-    assert "may not be read (as muster)" in refused(launches(**given), "launch.data")["node1"]
+    assert "is not readable (as muster)" in refused(launches(**given), "launch.data")["node1"]
     for machine in nodes:
         machine.inside("rm", "--recursive", "--force", DATA)

@@ -120,7 +120,7 @@ def test_held_slot_refuses_a_launch_with_its_holder(launches: Any, nodes: tuple[
         holder.communicate()
     assert said.keys() == {"node2"}
     assert "of root (python3 -c import fcntl" in said["node2"]
-    assert said["node2"].endswith("has its processors")
+    assert said["node2"].endswith("holds the CPU slot")
 
 
 @pytest.mark.slow
@@ -135,8 +135,8 @@ def test_later_launch_is_refused_with_the_holder(launches: Any, nodes: tuple[Mac
     said = refusals(launches(cluster_launch_nodes=["node2"], cluster_master_port=29601))
     assert said.keys() == {"node2"}
     assert f"launch {first.launch_id} of muster" in said["node2"]
-    assert said["node2"].endswith("has its processors")
-    assert refusals(launches())["node1"].endswith("has its processors and port 29500")
+    assert said["node2"].endswith("holds the CPU slot")
+    assert refusals(launches())["node1"].endswith("holds the CPU slot and port 29500")
     finish(first, nodes)
 
 
@@ -185,7 +185,7 @@ def test_shared_launch_starts_beside_another(launches: Any, nodes: tuple[Machine
     finish(first, nodes)
     assert f"launch {beside.launch_id}" in refusals(launches())["node1"]
     said = [one["summary"] for one in finish(beside, nodes)["findings"] if one["id"] == "launch.taken"]
-    assert all(f"shares its processors with launch {first.launch_id}" in one for one in said)
+    assert all(f"shares the CPU slot with launch {first.launch_id}" in one for one in said)
     assert len(said) == 2
 
 

@@ -92,7 +92,7 @@ def test_users_are_added_and_removed(machine: Machine, play: Play, anna_and_ben:
     assert ben.ssh(machine, TAKE_A_SLOT).returncode == 0
     kept = machine.inside("cat", "/var/lib/muster/users/anna/result").stdout
     assert kept == "hers\n"
-    assert "what anna has in /var/lib/muster/users/anna is left to it" in left.stdout
+    assert "the files of anna in /var/lib/muster/users/anna stay" in left.stdout
 
     none = given(play)
     assert none.rc == 0, none.stdout
@@ -140,8 +140,8 @@ def test_missing_accounts_are_reported_and_nothing_changes(
     refused = given(play, "anna", "nobody-here", "neither-here")
     assert refused.rc != 0
     message = refused.results("Configure user launches")["node1"]["msg"]
-    assert "there is no account nobody-here: make it as your site makes accounts" in message
-    assert "there is no account neither-here" in message
+    assert "account nobody-here does not exist: create it with your site's tools" in message
+    assert "account neither-here does not exist" in message
     assert state(machine) == bare
     verified = given(play, "anna", launch_users_mode="verify")
     assert verified.rc != 0
@@ -167,12 +167,12 @@ def test_running_launch_keeps_permissions_and_busy_manager_is_not_restarted(
     assert busy.rc == 0, busy.stdout
     said = " ".join(busy.stdout.split())
     assert "the user manager of anna is not in the group muster-launch and " in said
-    assert ', and is not started anew, because "sleep" (' in said
+    assert ', but is not restarted because "sleep" (' in said
     assert machine.inside("systemctl", "show", "--property=MainPID", "user@2001.service").stdout == main
 
     left = given(play)
     assert left.rc == 0, left.stdout
-    assert "its launch 20261123-101500-ab12 runs: all stays as it is" in " ".join(left.stdout.split())
+    assert "its launch 20261123-101500-ab12 is running: its setup stays" in " ".join(left.stdout.split())
     assert left.changed == []
     assert anna.ssh(machine, TAKE_A_SLOT).returncode == 0
 

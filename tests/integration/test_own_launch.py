@@ -65,7 +65,7 @@ def test_launch_runs_as_the_login_user_and_owns_all_its_files(
     plan = json.loads((drill.run / "plan.json").read_text())
     assert (plan["manager"], plan["user"]) == ("user", "ada")
     said = drill.runner.stdout.read()
-    assert "It is ada's own launch, without root: logs on the nodes go to /var/lib/muster/users/ada/launches" in said
+    assert "User launch by ada, without root. Logs on the nodes: /var/lib/muster/users/ada/launches" in said
     for machine in nodes:
         found = machine.inside("find", "/var/lib/muster/users/ada", "!", "-user", "ada").stdout
         assert found == ""
@@ -123,7 +123,7 @@ def test_only_its_user_has_access_to_a_user_launch(
     for option in ("launch_attach", "launch_stop"):
         done = play("playbooks/launch.yml", extravars={**kept, option: drill.launch_id, "ansible_user": "bob"})
         assert done.rc != 0
-        assert f"launch {drill.launch_id} is ada's own, and bob logs in" in done.stdout
+        assert f"launch {drill.launch_id} is a user launch of ada, but bob logs in" in done.stdout
     for machine in nodes:
         for path in (drill.node_folder, drill.state_on(machine), "/var/lib/muster/users/ada"):
             looked = machine.inside("su", "bob", "--command", f"ls {path}", check=False)
@@ -155,8 +155,8 @@ def test_unit_of_the_same_name_in_another_manager_is_ignored(
 
 
 def test_user_without_the_group_is_refused(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
-    assert "bob is not in the group muster-launch here, as on node1" in refused_without_group(begin, nodes[1])
-    assert "admin is not in the group muster-launch here" in refused(begin("", launch_as="self"))
+    assert "bob is not in the group muster-launch, but is on node1" in refused_without_group(begin, nodes[1])
+    assert "admin is not in the group muster-launch" in refused(begin("", launch_as="self"))
 
 
 def refused_without_group(begin: Callable[..., Drill], machine: Machine) -> str:

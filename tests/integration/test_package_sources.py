@@ -111,7 +111,7 @@ def test_mirror_changes_only_source_urls(machine: Machine, provide: Any, mirror:
     assert looked["diff"] == plan["diff"]
     (note,) = [one for one in looked["notes"] if "NVIDIA's packages" in one]
     assert note.startswith("cluster_mirror custom: ")
-    assert " from upstream, because it names none" in note
+    assert " from upstream, because the profile defines none" in note
     text = machine.inside("cat", stock["path"]).stdout
     assert re.sub(r"https?://\S+", "", text) == re.sub(r"https?://\S+", "", stock["text"])
     assert set(re.findall(r"https?://\S+", text)) <= {f"{mirror.url}/archive/", f"{mirror.url}/security/"}
@@ -146,7 +146,7 @@ def test_mirror_with_another_signature_is_refused_without_changes(
         result, _ = provide(cluster_mirror="custom", cluster_mirror_urls=urls)
         assert stranger.count("InRelease") > 0
     assert result.rc != 0
-    assert "so the node was left as it was" in result.stdout
+    assert "so the node was reset to its previous state" in result.stdout
     assert "signed" in result.stdout
     assert settings(machine) == before
 
@@ -220,7 +220,7 @@ def test_certificate_is_trusted_until_it_is_removed(machine: Machine, provide: A
         machine.inside("sh", "-c", f"grep -v '{line}' {BUNDLE} > /tmp/b; cat /tmp/b > {BUNDLE}; rm /tmp/b")
         repaired, looked = provide(**certified)
         assert repaired.rc == 0, repaired.stdout
-        assert "the system's certificates do not hold" in looked["differences"][0]
+        assert "the system's certificates do not include" in looked["differences"][0]
         assert trusts()
         provide()
         assert not trusts()
@@ -280,7 +280,7 @@ def test_repository_keys_are_fetched_through_the_proxy(machine: Machine, play: P
 
 def test_private_key_instead_of_a_certificate_is_refused_before_contacting_nodes(provide: Any, authority: Path) -> None:
     result, _ = provide(cluster_extra_ca=str(authority / "key.pem"))
-    assert "which holds a private key, which no node may be given" in result.stdout
+    assert "which contains a private key, which must not be copied to nodes" in result.stdout
     assert "no node was contacted" in result.stdout
 
 
@@ -291,7 +291,7 @@ def test_offline_apt_reads_only_one_folder(machine: Machine, provide: Any, mirro
     subprocess.run(["podman", "cp", str(tmp_path / "debs"), f"{machine.container}:{OFFLINE}/debs"], check=True)
     machine.inside("chmod", "-R", "a+rX,g+w", OFFLINE)
     result, _ = provide(cluster_offline_dir=OFFLINE)
-    assert "can be changed by others than root, and what lies there is installed as root" in result.stdout
+    assert "can be changed by users other than root, but its packages are installed as root" in result.stdout
     machine.inside("sh", "-c", f"chown -R root: {OFFLINE} && chmod -R go-w {OFFLINE}")
     mirror.forget()
     result, _ = provide(cluster_offline_dir=OFFLINE, cluster_http_proxy=mirror.url)

@@ -52,7 +52,7 @@ def test_missing_files_are_fetched_from_a_peer_that_has_them(
     done = fetch("nobody", "node3", "node1")
     assert done["complete"]
     assert [(tried["peer"], tried["why"]) for tried in done["tried"]] == [
-        ("nobody", "muster knows no host key of it: the ssh mesh is not there"),
+        ("nobody", "no host key known to muster: the ssh mesh is not set up"),
         ("node3", "it does not have one.whl and 1 more"),
         ("node1", ""),
     ]
@@ -76,7 +76,7 @@ def test_file_with_a_wrong_digest_is_rejected(
     source.inside("sh", "-c", f"echo more >>{FOLDER}/one.whl")
     done = fetch("node1")
     assert (done["complete"], done["missing"], done["fetched"]) == (False, ["one.whl"], ["two+cpu.whl"])
-    assert done["tried"][0]["why"] == "its one.whl is not what it should be (sha256)"
+    assert done["tried"][0]["why"] == "one.whl does not match its sha256"
     assert networked[1].inside("ls", "-A", FOLDER).stdout.split() == ["two+cpu.whl"]
 
 
@@ -95,7 +95,7 @@ def test_peer_with_another_host_key_is_not_used(
     finally:
         receiver.inside("sh", "-c", f"printf '%s' \"$1\" >{HOST_KEYS}", "sh", before)
     assert done["tried"] == [
-        {"peer": "node1", "fetched": [], "bytes": 0, "why": "its host key is not the one that the mesh knows"}
+        {"peer": "node1", "fetched": [], "bytes": 0, "why": "its host key differs from the recorded one"}
     ]
     assert receiver.inside("cat", HOST_KEYS).stdout == before
     assert fetch("node1")["complete"]

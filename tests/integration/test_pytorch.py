@@ -189,7 +189,7 @@ def test_next_run_completes_a_killed_run(provide: Any, machine: Machine) -> None
 def test_unavailable_version_is_refused_with_one_sentence(provide: Any, machine: Machine, built: str) -> None:
     result, refused = provide("9.9.9")
     assert result.rc != 0
-    assert refused["msg"].startswith("node1: pip finds no torch==9.9.9+cpu, and is offered 2.0.0+cpu, 2.1.0+cpu, ")
+    assert refused["msg"].startswith("node1: pip cannot find torch==9.9.9+cpu; available: 2.0.0+cpu, 2.1.0+cpu, ")
     assert "pytorch_index_url" in refused["msg"]
     assert refused["pip_output"]
     assert live(machine) == built, "the current environment must be kept"
@@ -210,7 +210,7 @@ def test_verify_checks_and_changes_nothing(provide: Any, machine: Machine, built
     assert seen["torch"]["imported"]
     result, seen = provide("2.1.0", pytorch_mode="verify")
     assert result.rc != 0
-    assert seen["msg"].startswith("node1: torch is 2.0.0+cpu, and 2.1.0+cpu is wanted. ")
+    assert seen["msg"].startswith("node1: torch is 2.0.0+cpu, but 2.1.0+cpu is requested. ")
     assert machine.inside("ls", "-lR", "--full-time", ROOT).stdout == before
 
 
@@ -235,7 +235,7 @@ def owned(machine: Machine) -> str:
 def test_source_is_built_only_on_request_and_never_as_root(provide: Any, machine: Machine, sourced: str) -> None:
     result, refused = provide(pytorch_packages=["sourced==1.0"], pytorch_lock="")
     assert result.rc != 0
-    assert "pip finds no sourced==1.0" in refused["msg"]
+    assert "pip cannot find sourced==1.0" in refused["msg"]
 
     result, _ = provide(pytorch_packages=["sourced==1.0"], pytorch_source_builds=["sourced"], pytorch_lock="")
     assert result.rc == 0, result.stdout
@@ -252,7 +252,7 @@ def test_source_is_built_only_on_request_and_never_as_root(provide: Any, machine
 def test_dependency_by_url_is_refused_and_its_code_does_not_run(provide: Any, machine: Machine, sourced: str) -> None:
     result, refused = provide(pytorch_packages=[sourced], pytorch_lock="")
     assert result.rc != 0
-    assert "only what an index or a folder has is installed" in refused["msg"]
+    assert "only packages of an index or a folder are installed" in refused["msg"]
     assert owned(machine) == ""
 
 
@@ -264,6 +264,6 @@ def test_folders_writable_by_others_are_refused(provide: Any, machine: Machine, 
     try:
         result, refused = provide(check=True)
         assert result.rc != 0
-        assert f"is not safe to use: everybody may write in {folder}" in refused["msg"]
+        assert f"is not safe to use: {folder} is writable by all users" in refused["msg"]
     finally:
         machine.inside("chmod", "o-w", folder)

@@ -50,7 +50,7 @@ def test_broken_and_slow_adapters_are_reported(adapters: list[Machine], play: Pl
     said = tried(play)
     found = {f"{one['status']} {one['id']} {one['node']}": one for one in said["findings"]}
     assert set(found) == {"fail rdma.rail.broken node2", "warn rdma.rail.slow node3", "pass rdma.rail.broken node1"}
-    assert "mlx5_1:1 does not talk to node1, node3 by RDMA" in found["fail rdma.rail.broken node2"]["summary"]
+    assert "mlx5_1:1 does not communicate with node1, node3" in found["fail rdma.rail.broken node2"]["summary"]
     assert len(said["rails"]) == 6, "three pairs of nodes with two rails each"
     for node in adapters:
         runs = {tuple(line.split()) for line in node.inside("cat", rdma_node.LOG).stdout.splitlines()}

@@ -141,7 +141,7 @@ def test_environment_is_checked_after_the_gpu_stack(play: Play, finished: dict[s
     assert [look["looked_at"] for look in looks(result)] == [list(NODES), list(NODES)]
     assert executed_roles(result) == {"pytorch"}
     # The role reports errors of the check.
-    assert "pytorch_variant is cpu, and cluster_gpus is 1" in result.stdout
+    assert "pytorch_variant is cpu, but cluster_gpus is 1" in result.stdout
 
 
 def test_single_step_runs_its_own_check(play: Play, node: Callable[[str], Machine], finished: dict[str, Any]) -> None:

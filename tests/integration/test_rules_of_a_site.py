@@ -115,7 +115,7 @@ def test_site_rule_names_the_node_without_samples(
     again = by_hand("playbooks/diagnose.yml", diagnose_rules=[str(rules)])
     assert "the samples are gone from node2 [confirmed" in again.stdout.replace("\n", "")
     without = by_hand("playbooks/diagnose.yml")
-    assert "ended by an exception of its own: RuntimeError: sample 17 is broken" in without.stdout.replace("\n", "")
+    assert "failed with an exception: RuntimeError: sample 17 is broken" in without.stdout.replace("\n", "")
 
 
 def test_site_command_is_not_run_unless_allowed(drill: Drill, nodes: list[Machine]) -> None:
@@ -130,6 +130,6 @@ def test_invalid_rules_are_reported_before_contacting_nodes(rules: Path, by_hand
     done = by_hand("playbooks/launch.yml", launch_script="/srv/train.py", diagnose_rules=[str(rules)])
     shown = " ".join(done.stdout.split())
     assert done.rc != 0
-    assert "2 problems, and no node was contacted" in shown
+    assert "2 problems; no node was contacted" in shown
     assert f"{rules} line 9, questions 1 ({ASKS}): it runs sudo" in shown
     assert f"{rules} line 18, causes 1 (site.samples): scope is nodes (did you mean node?)" in shown

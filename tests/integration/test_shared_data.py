@@ -69,7 +69,7 @@ def test_folder_with_files_is_not_mounted_over(play: Play, nodes: list[Machine],
     nodes[0].inside("sh", "-ec", f"mkdir {PATH}; echo mine > {PATH}/mine")
     try:
         result = play(PLAYBOOK, extravars=served, limit=NODES[0])
-        assert f"{PATH} has files in it, which would be hidden" in refusal(result, NODES[0])
+        assert f"{PATH} contains files, which a mount would hide" in refusal(result, NODES[0])
         assert nodes[0].inside("cat", f"{PATH}/mine").stdout == "mine\n"
         assert mounted(nodes[0]) == []
     finally:
@@ -113,7 +113,7 @@ def test_changed_or_stopped_unit_is_repaired(play: Play, nodes: list[Machine], s
     assert result.rc == 0, result.stdout
     said = result.results(TASK)
     assert said[NODES[0]]["differences"] == ["/etc/systemd/system/data.automount has other content"]
-    assert said[NODES[1]]["differences"] == ["data.automount is off at boot"]
+    assert said[NODES[1]]["differences"] == ["data.automount is not enabled"]
     assert not said.get(NODES[2], {}).get("changed", False)
     for machine in nodes:
         assert machine.inside("cat", f"{PATH}/readme").stdout == "hello\n"
@@ -200,7 +200,7 @@ def test_unrequested_mount_is_removed_when_unused(play: Play, nodes: list[Machin
     try:
         busy = play(PLAYBOOK)
         assert nodes[0].inside("systemctl", "is-active", "muster-test-holder", check=False).stdout.strip() == "active"
-        assert f"{PATH} is in use, and stays as it is" in refusal(busy, NODES[0])
+        assert f"{PATH} is in use and stays mounted" in refusal(busy, NODES[0])
         assert f"sudo fuser -vm {PATH}" in refusal(busy, NODES[0])
         assert nodes[0].inside("cat", f"{PATH}/readme").stdout == "hello\n"
         assert mounted(nodes[1]) == []
@@ -222,6 +222,6 @@ def test_invalid_mounts_are_refused_before_contacting_nodes(play: Play) -> None:
     result = play(PLAYBOOK, extravars={"shared_data_mounts": wrong})
     assert result.rc
     said = " ".join(result.stdout.split())
-    assert "/etc belongs to the system" in said
-    assert "/data is to be mounted soft" in said
+    assert "/etc is a system folder" in said
+    assert "/data has the option soft" in said
     assert not result.results("Claim the nodes")

@@ -202,7 +202,7 @@ def test_deb_that_does_not_match_the_index_is_rejected(
     repository.forget()
     result = install(limit=last.name)
     assert has_both(last)
-    assert f"its {name} is not what it should be (sha256)" in str(answers_of(result)[last.name]["tried"])
+    assert f"{name} does not match its sha256" in str(answers_of(result)[last.name]["tried"])
     assert {request.client for request in repository.requests} == {last.address}
 
 

@@ -108,7 +108,7 @@ def test_idle_nodes_are_ready_and_root_is_not_used(
         assert by_name(seen)[name]["holders"] == []
     lines = [line.rstrip() for line in done.stdout.splitlines() if line.strip()]
     assert lines[-1] == seen["sentence"]
-    assert seen["sentence"].startswith("3 of 3 nodes ready, 3 of them without a launch; no smoke was run yet")
+    assert seen["sentence"].startswith("3 of 3 nodes ready, 3 of them without a launch; no smoke run yet")
     assert not [line for line in lines if line.startswith(("PLAY", "TASK", "ok:"))]
 
 
@@ -161,7 +161,7 @@ def test_dead_and_quarantined_nodes_are_shown(
         assert (rows["node2"]["state"], rows["node2"]["ranks"]) == ("quarantined", [])
         assert (rows["node3"]["state"], rows["node3"]["ranks"]) == ("no answer", [1])
         assert rows["node3"]["looked"] is False
-        assert "1 of 3 nodes ready (1 quarantined, 1 without an answer)" in done.stdout
+        assert "1 of 3 nodes ready (1 quarantined, 1 not responding)" in done.stdout
         assert seconds < PATIENCE
         gated, _ = look(status_wait=2, status_gate=True, **out)
         assert gated.returncode == 2
@@ -182,7 +182,7 @@ def test_watch_redraws_the_terminal_until_ctrl_c(nodes: dict[str, Machine], tmp_
     assert process.poll() is None, watched.shown.decode(errors="replace")
     os.write(watched.terminal, b"\x03")
     assert process.wait(PATIENCE) == 0, watched.shown.decode(errors="replace")
-    until(lambda: b"no smoke was run yet" in watched.shown, PATIENCE, "the last line")
+    until(lambda: b"no smoke run yet" in watched.shown, PATIENCE, "the last line")
     assert watched.shown.count(b"\x1b[2J") == 1  # cleared once, then overwritten
     assert watched.shown.rfind(b"\x1b[?25h") > watched.shown.rfind(HOME)  # the cursor is visible again
     assert b"interrupted" not in watched.shown

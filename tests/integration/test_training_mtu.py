@@ -73,7 +73,7 @@ def mtu_of(node: Machine) -> int:
 def test_mtu_is_set_and_second_run_changes_nothing(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
     planned = set_mtu(1400, check=True)
     assert planned.rc == 0, planned.stdout
-    assert "+1400 now, 1400 after the next start" in planned.stdout
+    assert "+1400 now, 1400 after the next boot" in planned.stdout
     assert [mtu_of(node) for node in nodes] == [USUAL] * 3
     result = set_mtu(1400)
     assert result.rc == 0, result.stdout
@@ -98,8 +98,8 @@ def test_mtu_is_set_and_second_run_changes_nothing(set_mtu: Callable[..., Result
 def test_mtu_above_the_path_is_reported_and_reverted(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
     result = set_mtu(9000)
     assert result.rc != 0
-    assert "the change of the mtu was undone, because a packet of 9000 bytes does not reach node" in result.stdout
-    assert "and a small one does. Raise the MTU of the switch ports" in result.stdout
+    assert "the change of the mtu was undone, because packets of 9000 bytes do not reach node" in result.stdout
+    assert "but small packets do. Raise the MTU of the switch ports" in result.stdout
     assert [mtu_of(node) for node in nodes] == [USUAL] * 3
     for node in nodes:
         assert not node.inside("ls", KEPT, check=False).stdout
@@ -111,7 +111,7 @@ def test_smaller_mtu_of_one_node_reverts_the_change(set_mtu: Callable[..., Resul
     try:
         result = set_mtu(1400)
         assert result.rc != 0
-        assert "node3: nothing is known here of what sets up eth0" in result.stdout
+        assert "node3: none of netplan, systemd-networkd, NetworkManager and ifupdown manages eth0" in result.stdout
         assert [mtu_of(node) for node in nodes] == [USUAL, USUAL, 1300]
     finally:
         inside(nodes[2].container, f"mv /var/tmp/training {INTERFACES}")

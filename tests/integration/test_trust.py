@@ -167,7 +167,7 @@ def test_changed_key_is_refused(play: Play, tmp_path: Path, first: Machine, seco
         refused = play(TRUST, inventory=lab, extravars=YES)
         assert refused.rc != 0
         assert states(refused) == {"node2": "known", "outsider": "CHANGED", "node1": "new"}
-        assert "outsider: refused (CHANGED): it was known by SHA256:" in refused.stdout
+        assert "outsider: refused (CHANGED): the known key is SHA256:" in refused.stdout
         assert "-e trust_replace=outsider." in refused.stdout
         assert pins(lab) == [*before, f"{first.address} {host_key(first)}"]
         # An expected change is still confirmed by the user.
@@ -207,12 +207,12 @@ def test_unreachable_nodes_do_not_block_the_others(
     found = states(result)
     assert found["node1"] == "new"
     assert found["node7"].startswith("no answer: ")
-    assert found["node8"] == "no answer: something answers, but not as an ssh server"
+    assert found["node8"] == "no answer: the port answers, but not with an SSH server"
     assert found["node9"] == "no answer: connection refused"
     assert pins(lab) == [f"{first.address} {host_key(first)}"]
     silent = play(TRUST, inventory=lab, extravars=YES, limit="node9")
     assert silent.rc != 0
-    assert "No node answered" in silent.stdout
+    assert "No node responded" in silent.stdout
 
 
 def test_inventory_fingerprints_need_no_prompt(play: Play, tmp_path: Path, first: Machine, second: Machine) -> None:
@@ -250,9 +250,7 @@ def test_hashed_and_foreign_lines_are_kept(play: Play, tmp_path: Path, first: Ma
     (lab / "hosts.yml").write_text(yaml.safe_dump(nodes))
     left = play(TRUST, inventory=lab)
     assert left.rc == 0, left.stdout
-    assert (
-        f"node2 is not in the inventory, and still pinned. To forget it: ssh-keygen -R {second.address}" in left.stdout
-    )
+    assert f"its key is still pinned. Remove it with: ssh-keygen -R {second.address}" in left.stdout
 
 
 def test_nodes_behind_a_bastion_are_pinned(play: Play, tmp_path: Path, first: Machine, outsider: Machine) -> None:

@@ -104,7 +104,7 @@ def test_check_mode_shows_the_driver_and_changes_nothing(lab: Lab) -> None:
     assert result.rc == 0, result.stdout
     shown = message_of(result, PLAN).splitlines()
     assert shown[0] == f"changes  node1, node2: driver {BEFORE} -> {BRANCH} from nvidia"
-    assert shown[2] == "order    node2 first, by itself, then node1; a batch that is not good ends it"
+    assert shown[2] == "order    node2 first, alone, then node1; a failed batch stops the upgrade"
     assert [boot(node) for node in lab.nodes] == before
     assert lab.loaded() == [BEFORE] * 2
 
@@ -119,7 +119,7 @@ def test_driver_that_does_not_load_on_the_first_node_ends_the_upgrade(lab: Lab) 
     assert (loaded(other), versions(other)) == (BEFORE, there), result.stdout
     assert versions(first)["libnvidia-compute"].startswith(AFTER), result.stdout
     ended = message_of(result, END)
-    assert "The upgrade ends here: node1 is as before, and the inventory too." in ended
+    assert "The upgrade stops: node1 and the inventory are unchanged." in ended
     owner = first.inside("stat", "--format=%U %a", KEPT).stdout.split()
     assert owner == ["root", "755"]
     assert len(kept(first)) == len(there)
@@ -157,7 +157,7 @@ def test_kernel_without_headers_for_the_module_is_refused(lab: Lab) -> None:
     result = lab.play(kernel="security")
     assert result.rc != 0
     for node in lab.nodes:
-        assert f"{node.name}: its driver needs linux-headers-{NEW} for the new kernel" in " ".join(
+        assert f"{node.name}: the driver requires linux-headers-{NEW} for the new kernel" in " ".join(
             result.stdout.split()
         )
     assert [boot(node) for node in lab.nodes] == before

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from machines import Play
 
 LAB = Path(__file__).parents[2] / "inventory/lab"
-SAMPLE = "node1: 198.51.100.11 is a sample address"
+SAMPLE = "node1: 198.51.100.11 is reserved for documentation"
 
 
 def test_sandbox_inventory_is_valid(play: Play) -> None:
@@ -50,11 +50,11 @@ def test_all_problems_are_reported_at_once(play: Play, tmp_path: Path) -> None:
     result = play("playbooks/baseline.yml", inventory=tmp_path)
     message = result.results("Validate the inventory")["localhost"]["msg"]
     assert message.splitlines() == [
-        "The inventory has 4 problems, and no node was contacted.",
+        "The inventory has 4 problems; no node was contacted.",
         "- every node: cluster_master_port is '29x00', not a whole number. Correct cluster_master_port.",
-        "- node1: ansible_host cannot be worked out: 'nowhere' is undefined. Correct ansible_host.",
-        "- node2: 192.0.2.7 is a sample address: no machine has one of 192.0.2.0/24. Write the node's own address.",
-        "- every node: cluster_user is root. Training runs as an unprivileged user: name another.",
+        "- node1: ansible_host cannot be evaluated: 'nowhere' is undefined. Correct ansible_host.",
+        "- node2: 192.0.2.7 is reserved for documentation (192.0.2.0/24). Write the node's real address.",
+        "- every node: cluster_user is root. Training runs as an unprivileged user; set another user.",
     ]
 
 
@@ -62,7 +62,7 @@ def test_inventory_without_nodes_is_refused(play: Play, tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("all:\n  hosts:\n    lonely:\n")
     result = play("site.yml", inventory=tmp_path)
     assert result.rc != 0
-    assert "the group gpu_nodes has no nodes" in result.stdout
+    assert "the group gpu_nodes is empty" in result.stdout
 
 
 def test_fewer_forks_than_nodes_are_refused(play: Play) -> None:
@@ -87,7 +87,7 @@ def test_unparsable_inventory_is_reported_as_such(play: Play, tmp_path: Path, ho
     result = play("playbooks/validate.yml", inventory=tmp_path)
     assert result.rc != 0
     assert sentence in result.stdout
-    assert "has no nodes" not in result.stdout
+    assert "gpu_nodes is empty" not in result.stdout
 
 
 def test_yaml_boolean_mode_and_plain_password_are_handled(play: Play, tmp_path: Path) -> None:
@@ -98,9 +98,9 @@ def test_yaml_boolean_mode_and_plain_password_are_handled(play: Play, tmp_path: 
     result = play("playbooks/validate.yml", inventory=tmp_path)
     *others, secret = result.results("Validate the inventory")["localhost"]["msg"].splitlines()
     assert others == [
-        "The inventory has 3 problems, and no node was contacted.",
-        '- node1: firewall_mode is False, as YAML reads off without quotes; write "off". Correct firewall_mode.',
-        "- node1: node_baselin_mode is no option of Muster. Write node_baseline_mode, or rename it.",
+        "The inventory has 3 problems; no node was contacted.",
+        '- node1: firewall_mode is False: YAML reads unquoted off as a boolean; write "off". Correct firewall_mode.',
+        "- node1: node_baselin_mode is not a Muster option. Write node_baseline_mode, or rename the variable.",
     ]
     assert secret.startswith(f"- {tmp_path}/hosts.yml: ansible_become_password is a secret")
     assert secret.endswith("ansible-vault encrypt_string --prompt.")

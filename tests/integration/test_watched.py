@@ -154,7 +154,7 @@ def ranks_of(launch_id: str) -> set[str]:
 
 def test_watcher_restarts_without_the_controller(nodes: list[Machine], anna: Person, other_host: Person) -> None:
     launch = Watched(anna, nodes[0])
-    assert "node1 watches it, and begins further attempts; it is anna's own launch, without root" in launch.begun.stdout
+    assert "node1 watches the launch and starts further attempts; user launch of anna (no root)" in launch.begun.stdout
     assert launch.systemctl("is-active", launch.unit) == "active"
     kept = nodes[0].inside("find", launch.folder, "-type", "f", "-printf", "%f %m\\n").stdout.split("\n")
     assert {"watcher.pyz 600", "state.json 600"} <= set(kept)
@@ -198,7 +198,7 @@ def test_stop_ends_the_watcher_before_the_attempt(nodes: list[Machine], anna: Pe
     until(lambda: len(processes(second)) >= 3, PATIENCE, "attempt 2 runs")
     stopped = run_as(other_host, "playbooks/jobs.yml", jobs_stop=second)
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    assert "The watcher on node1 was asked to end the launch" in stopped.stdout
+    assert "The watcher on node1 was told to stop the launch" in stopped.stdout
     launch.wait_for_the_end()
     assert launch.runs() == {}
     assert len(launch.attempts()) == 2
@@ -237,7 +237,7 @@ def test_launch_without_node_logins_is_refused(anna_and_ben: tuple[Person, Perso
     refused = run_as(ben, "playbooks/launch.yml", **LAUNCH)
     assert refused.returncode != 0
     said = " ".join(refused.stdout.split())
-    assert "ben cannot log in here from node1, whose watcher would begin attempts" in said
+    assert "ben cannot log in from node1, where the watcher would run" in said
     verdict = json.loads((newest(ben) / "verdict.json").read_text())
     assert [(one["id"], one["node"]) for one in verdict["findings"]] == [
         ("launch.watcher", n) for n in ("node2", "node3")

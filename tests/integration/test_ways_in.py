@@ -80,7 +80,7 @@ def test_key_is_copied_with_the_password_and_accepted(play: Play, lab: Lab) -> N
 
     without = play(TRUST, inventory=lab.inventory, extravars=COPY)
     assert without.rc != 0
-    assert "node2: it takes neither your key nor the password. Add --ask-pass to the command" in without.stdout
+    assert "node2: the node accepts neither your key nor the password. Add --ask-pass to the command" in without.stdout
 
     copied = play(TRUST, inventory=lab.inventory, extravars=COPY, cmdline=lab.password)
     assert copied.rc == 0, copied.stdout
@@ -114,5 +114,5 @@ def test_key_rejected_by_sshd_is_a_failure(play: Play, lab: Lab) -> None:
     lab.sshd("node2", "PubkeyAuthentication no")
     copied = play(TRUST, inventory=lab.inventory, extravars=COPY, cmdline=lab.password)
     assert copied.rc != 0
-    assert "node2: the key is in authorized_keys, and sshd does not take it" in copied.stdout
+    assert "node2: the key is in authorized_keys, but sshd does not accept it" in copied.stdout
     assert lab.keys("node1") == lab.key

@@ -231,10 +231,10 @@ def test_launch_user_starts_a_notebook_without_root(nodes: list[Machine], person
     typed = ("ansible-playbook", BOOK, "-i", "../lab", "-e", f"notebook_port={port}", "-e")
     started = ben.run(*typed, "notebook_state=started")
     assert started.returncode == 0, started.stdout
-    line = next(line for line in started.stdout.splitlines() if "The way to it, for ben: " in line)
+    line = next(line for line in started.stdout.splitlines() if "Tunnel, as ben: " in line)
     token = ben.ssh(nodes[0], "cat /var/lib/muster/users/ben/notebook/token").stdout
     assert token not in started.stdout
-    with tunnel(shlex.split(line.partition("for ben: ")[2].replace("ssh ", "ssh -F none ", 1)), port):
+    with tunnel(shlex.split(line.partition("as ben: ")[2].replace("ssh ", "ssh -F none ", 1)), port):
         assert Jupyter(port).ask("/api/status")[0] == 403
         assert Jupyter(port, token).ask("/api/status")[0] == 200
     other = ben.run(*typed, "notebook_user=anna", "-e", "notebook_state=stopped")
@@ -278,7 +278,7 @@ def test_user_without_launch_permission_is_refused(persons: list[Person], play: 
     del persons
     refused = play(BOOK, extravars={**ON, "notebook_user": "admin", "notebook_state": "started"})
     assert refused.rc != 0
-    assert 'node1 reports: "admin is not in launch_users, and only they have notebooks".' in refused.stdout
+    assert 'node1 reports: "admin is not in launch_users, which is required for notebooks".' in refused.stdout
 
 
 @pytest.mark.slow

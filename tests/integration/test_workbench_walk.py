@@ -156,7 +156,7 @@ def test_users_launch_in_different_environments(walk: Walk, persons: tuple[Perso
         launch_args=SMALL,
         launch_env={"OMP_NUM_THREADS": "1"},
     )
-    assert "anna's own launch, without root" in said
+    assert "User launch by anna, without root" in said
     said = launch(ben, launch_environment="bio", launch_command=["greet"], launch_show_rank=0)
     assert f"greetings 1.0 from {NAMED}/bio/envs/" in said
     events = walk.nodes[0].inside("find", "/var/lib/muster/users/anna", "-name", "events.out.tfevents.*").stdout

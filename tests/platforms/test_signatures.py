@@ -20,7 +20,7 @@ def test_archive_signed_by_others_is_refused(tmp_path: Path, monkeypatch: pytest
     (tmp_path / "context/apt.conf").write_text("")
     monkeypatch.setattr(bases, "ubuntu_keyring", lambda *_: OTHER_KEYS)
     with pytest.raises(
-        bases.UnavailableError, match=r"ubuntu24.04 could not be had from .*: .*NO_PUBKEY 871920D1991BC93C"
+        bases.UnavailableError, match=r"ubuntu24.04 could not be downloaded from .*: .*NO_PUBKEY 871920D1991BC93C"
     ):
         bases.bootstrap(tmp_path, "ubuntu24.04", MIRROR or UBUNTU_ARCHIVE)
     assert not (tmp_path / "base.tar").exists()

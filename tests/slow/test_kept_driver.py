@@ -52,7 +52,7 @@ def test_existing_driver_is_kept_beside_a_node_with_musters_driver(cluster: GpuC
     assert checked.rc == 0, checked.stdout
     said = "its 580.126.20 works and is kept; with nvidia_driver_replace: true it is replaced by 580 from nvidia"
     assert said in driver_report(checked)
-    assert "it has none, and gets 580 from nvidia, which takes a reboot" in driver_report(checked)
+    assert "none is installed; 580 from nvidia will be installed, which requires a reboot" in driver_report(checked)
 
     result = cluster.play()
     assert result.rc == 0, result.stdout
@@ -67,7 +67,7 @@ def test_existing_driver_is_replaced_on_request(cluster: GpuCluster) -> None:
     before = boot(first)
     result = cluster.play(extravars=REPLACE)
     assert result.rc == 0, result.stdout
-    said = "its 580.126.20 works and is replaced by 580 from nvidia, which takes a reboot, because"
+    said = "580.126.20 works, but will be replaced by 580 from nvidia, which requires a reboot, because"
     assert said in driver_report(result)
     assert loaded(first) == OURS_VERSION
     assert boot(first) != before
@@ -90,11 +90,11 @@ def test_driver_is_removed_from_a_retired_node(cluster: GpuCluster) -> None:
     finally:
         second.inside("systemctl", "stop", HELD)
     assert refused.rc != 0
-    assert "has /dev/nvidia0 open: nothing is taken off a node under somebody's work" in output_of(refused)
+    assert "has /dev/nvidia0 open: nothing is removed from a node in use" in output_of(refused)
     assert versions(second) == before
     result = cluster.play("playbooks/retire.yml", inventory=inventory / "hosts.yml", extravars=wiped)
     assert result.rc == 0, result.stdout
     said = result.results("Remove the driver")["node2"]["msg"]
-    assert "its module stays in the kernel until the next start: sudo systemctl reboot" in said
+    assert "the driver's module remains loaded until the next boot: sudo systemctl reboot" in said
     assert not [name for name in versions(second) if not name.startswith(("nvidia-container", "libnvidia-container"))]
     assert second.inside("ls", "/etc/modprobe.d/muster-nvidia.conf", check=False).returncode

@@ -1,4 +1,4 @@
-"""What a new option, check, cause or ending takes: at most four files that are kept by hand, in a copy of the tree."""
+"""A new option, check, cause or outcome needs changes in at most four hand-written files (in a copy of the tree)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 MOST_FILES = 4
 PARTS = ("ansible.cfg", "pyproject.toml", "inventory", "library", "playbooks", "plugins", "roles", "script")
 MUSTER = "plugins/module_utils/muster"
-# By file: what the addition stands behind, and the addition.
+# By file: the text before the addition, and the addition.
 Edits = dict[str, list[tuple[str, str]]]
 OPTION: Edits = {
     "roles/launch/meta/argument_specs.yml": [
@@ -47,14 +47,14 @@ CAUSE: Edits = {
     f"{MUSTER}/diagnosis/causes/agreement.py": [
         (
             "CAUSES = (\n",
-            '    disagreement("dummy", "nnodes", "the nodes have different dummies", "Give all the same dummy"),\n',
+            '    disagreement("dummy", "nnodes", "dummies"),\n',
         )
     ]
 }
 ENDING: Edits = {
     f"{MUSTER}/launch/endings.py": [
         (
-            '    """Each way to end, with what the verdict finds then."""\n',
+            '    """Each outcome with the check of its finding."""\n',
             '    DUMMY = Check("launch.dummy", seen="never", reads="nothing", fires="never")\n',
         ),
         ("Decided = Literal[\n", "    Ending.DUMMY,\n"),
@@ -84,12 +84,12 @@ def add(tree: Path, edits: Edits) -> None:
 
 
 def printed(tree: Path, *words: str | Path) -> str:
-    """Return what a command prints in the copy, whether it fails or not. The runner names the tree's configuration."""
+    """Return the output of a command in the copy, with the copy's configuration, even if it fails."""
     env = {**os.environ, "ANSIBLE_CONFIG": str(tree / "ansible.cfg")}
     return subprocess.run(words, cwd=tree, env=env, capture_output=True, text=True, check=False).stdout
 
 
-def test_an_option_reaches_every_rank_and_the_documentation(tree: Path) -> None:
+def test_new_option_reaches_every_rank_and_documentation(tree: Path) -> None:
     add(tree, OPTION)
     words = ("-i", "inventory/sandbox", "-e", "launch_script=/srv/train.py", "-e", "launch_dummy=arrived")
     plan = printed(tree, BIN / "ansible-playbook", "playbooks/plan.yml", *words)
@@ -97,17 +97,17 @@ def test_an_option_reaches_every_rank_and_the_documentation(tree: Path) -> None:
     assert "Word that the ranks find" in printed(tree, BIN / "ansible-doc", "torchrun_launch")
 
 
-def test_a_check_is_in_the_catalogue(tree: Path) -> None:
+def test_new_check_is_in_the_catalogue(tree: Path) -> None:
     add(tree, CHECK)
     assert "| `os.limits.dummy` |" in printed(tree, sys.executable, "script/findings.py", "--show")
 
 
-def test_a_cause_is_in_the_page_of_errors(tree: Path) -> None:
+def test_new_cause_is_in_the_errors_page(tree: Path) -> None:
     add(tree, CAUSE)
     assert "agreement.dummy" in printed(tree, sys.executable, "script/errors.py", "--show")
 
 
-def test_mypy_names_every_place_that_does_not_know_an_ending(tree: Path) -> None:
+def test_mypy_finds_every_place_without_new_outcome(tree: Path) -> None:
     add(tree, ENDING)
     matching = {
         str(path.relative_to(tree))

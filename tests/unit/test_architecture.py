@@ -1,4 +1,4 @@
-"""The rooms of the code: what they may import, and the picture of them."""
+"""The rooms of the code: their allowed imports, and the picture of them."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ ROOT = Path(__file__).parents[2]
 SCRIPT = ROOT / "script/architecture.py"
 UTILS = ROOT / "plugins/module_utils"
 CONTROLLER = ROOT / "plugins/plugin_utils/muster_controller"
-# What decides is given all that it needs: of the standard library it takes what reads and writes no file, starts no
-# process, opens no connection and looks at no clock.
+# Code that makes decisions gets all input as arguments: it uses only parts of the standard library that access no
+# files, processes, connections or clocks.
 PURE = {
     *("__future__", "ast", "base64", "binascii", "collections", "dataclasses", "datetime", "difflib", "enum"),
     *("fnmatch", "functools", "hashlib", "hmac", "html", "ipaddress", "itertools", "json", "math", "re", "shlex"),
     *("signal", "ssl", "statistics", "struct", "textwrap", "types", "typing", "urllib"),
-    *("importlib", "pkgutil"),  # a table of the files beside it
+    *("importlib", "pkgutil"),  # a table of files in the same folder
 }
-# Where a room is run by itself, as a program: it reads its standard input and prints the answer.
+# A room that can run as a program: it reads standard input and prints the result.
 ENTRY = "__main__.py"
 
 
@@ -31,7 +31,7 @@ def python_files(folder: str) -> list[Path]:
 
 
 def imported(path: Path) -> set[str]:
-    """Return the first part of the name of every module that the file imports by its whole name."""
+    """Return the first part of the name of every module that the file imports by full name."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -41,32 +41,29 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def test_the_picture_is_that_of_the_imports() -> None:
+def test_architecture_picture_matches_imports() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--show"], check=True, capture_output=True, text=True)
     assert done.stdout == (ROOT / "docs/architecture.svg").read_text(), "run .venv/bin/python script/architecture.py"
 
 
 @pytest.mark.parametrize("path", python_files("muster"), ids=lambda path: str(path.relative_to(UTILS)))
-def test_what_decides_has_no_input_or_output(path: Path) -> None:
+def test_decisions_have_no_input_or_output(path: Path) -> None:
     assert imported(path) <= PURE | {"muster"} | ({"sys"} if path.name == ENTRY else set())
 
 
 @pytest.mark.parametrize("path", python_files("muster_node"), ids=lambda path: str(path.relative_to(UTILS)))
-def test_what_runs_on_nodes_needs_the_standard_library_alone(path: Path) -> None:
+def test_code_on_nodes_uses_only_standard_library(path: Path) -> None:
     assert imported(path) <= sys.stdlib_module_names | {"muster", "muster_node"}
 
 
 @pytest.mark.parametrize("package", [UTILS / "muster", UTILS / "muster_node", CONTROLLER], ids=lambda path: path.name)
-def test_every_room_is_a_folder_that_says_what_it_is_for(package: Path) -> None:
+def test_every_room_is_a_documented_folder(package: Path) -> None:
     assert [path.name for path in package.glob("*.py")] == ["__init__.py"]
     for room in sorted(path for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"):
-        assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), f"{room} says nothing"
+        assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), f"{room} has no docstring"
 
 
-# Rooms whose classes are still to be renamed. It becomes empty, and then goes.
-
-
-def test_a_class_name_is_used_once() -> None:
+def test_class_names_are_unique() -> None:
     """Ansible prescribes ActionModule and CallbackModule."""
     places: dict[str, list[str]] = {}
     for path in [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "library").glob("*.py")]:
@@ -80,7 +77,7 @@ def test_a_class_name_is_used_once() -> None:
 PLUGINS = [path for kind in ("action", "callback") for path in sorted((ROOT / "plugins" / kind).glob("*.py"))]
 
 
-def test_search_path_is_set_for_actions_once_and_by_each_callback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_path_is_set_once_for_actions_and_by_each_callback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     runpy.run_path(str(ROOT / "plugins/vars/search_path.py"))
     assert sys.path[:2] == [str(UTILS), str(CONTROLLER.parent)]

@@ -1,4 +1,4 @@
-"""The loader of case files."""
+"""Loading of case files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_case_is_called_after_its_file_and_numbered_where_there_are_several(tmp_path: Path) -> None:
+def test_cases_are_named_after_file_and_number(tmp_path: Path) -> None:
     (tmp_path / "two.yml").write_text("a: 1\n---\na: 2\n")
     (tmp_path / "one.yml").write_text("a: 0\n")
     assert load_cases(tmp_path) == {"one": {"a": 0}, "two-1": {"a": 1}, "two-2": {"a": 2}}
 
 
-def test_a_folder_without_cases_is_an_error(tmp_path: Path) -> None:
+def test_folder_without_cases_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no case"):
         load_cases(tmp_path)

@@ -1,7 +1,7 @@
-"""The Chinese pages show the commands and the outputs of the English ones, word for word and in their order.
+"""The Chinese pages show the same commands and outputs as the English pages, in the same order.
 
-Comments may be in Chinese, so they are left out on both sides. The README and the guide from the articles are whole:
-nothing may be missing there either. The other pages hold the essentials of theirs.
+Comments may be Chinese and are ignored on both sides. The README and the guide from the articles are complete. The
+other pages contain the essentials of their English pages.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 WHOLE = "README.zh-CN.md"
-# The English pages that a Chinese one follows.
+# The English pages of each Chinese page.
 FOLLOWS = {
     WHOLE: ("README.md",),
     "docs/zh/README.md": ("docs/README.md",),
@@ -37,7 +37,7 @@ PAIRS = [pytest.param(page, english, id=page) for page, english in FOLLOWS.items
 
 
 def blocks(*pages: str) -> list[str]:
-    """Each fenced block with its language in front, without comments and without the indent of a list."""
+    """Return the fenced blocks with their language, without comments and without the indent of a list."""
     return [
         f"{language}\n{COMMENT.sub('', textwrap.dedent(text))}"
         for page in pages
@@ -50,36 +50,36 @@ def commands(page: str) -> list[str]:
 
 
 def inline(*pages: str) -> set[str]:
-    """Commands in the text and in tables."""
+    """Return the commands in texts and tables."""
     texts = (FENCED.sub("", (ROOT / page).read_text()) for page in pages)
     return {" ".join(command.split()) for command in chain.from_iterable(map(INLINE.findall, texts))}
 
 
 @pytest.mark.parametrize(("page", "english"), PAIRS)
-def test_blocks_are_the_english_ones_and_commands_in_their_order(page: str, english: tuple[str, ...]) -> None:
+def test_blocks_equal_english_ones_in_same_order(page: str, english: tuple[str, ...]) -> None:
     assert [block for block in blocks(page) if block not in blocks(*english)] == [], "no such block in English"
     for one in english:
         theirs = commands(one)
         left = iter(theirs)
-        # "in" looks on from the last one that was found.
+        # "in" continues after the last block that was found.
         moved = [block for block in commands(page) if block in theirs and block not in left]
-        assert not moved, f"in {one} it is not behind the one before"
+        assert not moved, f"wrong order of blocks compared with {one}"
 
 
 @pytest.mark.parametrize(("page", "english"), PAIRS)
-def test_commands_in_the_text_are_the_english_ones(page: str, english: tuple[str, ...]) -> None:
+def test_inline_commands_equal_english_ones(page: str, english: tuple[str, ...]) -> None:
     assert inline(page) - inline(*english) == set()
 
 
 @pytest.mark.parametrize(("page", "english"), PAIRS)
-def test_printed_lines_are_quoted_as_they_are(page: str, english: tuple[str, ...]) -> None:
+def test_quoted_output_equals_english_one(page: str, english: tuple[str, ...]) -> None:
     theirs = " ".join(" ".join((ROOT / one).read_text() for one in english).split())
     quoted = QUOTED.findall(FENCED.sub("", (ROOT / page).read_text()))
     assert [line for line in quoted if line not in theirs] == []
 
 
 @pytest.mark.parametrize("page", WHOLES)
-def test_a_whole_page_lacks_nothing(page: str) -> None:
+def test_complete_page_lacks_nothing(page: str) -> None:
     (english,) = FOLLOWS[page]
     assert blocks(page) == blocks(english)
     ours, theirs = (FENCED.sub("", (ROOT / one).read_text()) for one in (page, english))
@@ -89,20 +89,20 @@ def test_a_whole_page_lacks_nothing(page: str) -> None:
     assert set(CODE.findall(ours)) == set(CODE.findall(theirs))
 
 
-def test_the_readme_leads_to_every_page() -> None:
+def test_readme_links_every_page() -> None:
     (english,) = FOLLOWS[WHOLE]
     ours, theirs = (set(LINK.findall((ROOT / one).read_text())) for one in (WHOLE, english))
     assert theirs - ours - {WHOLE} == set()
 
 
-def test_every_chinese_page_has_its_pair() -> None:
+def test_every_chinese_page_has_an_english_one() -> None:
     pages = {str(page.relative_to(ROOT)) for page in [*ROOT.glob("*.zh-CN.md"), *(ROOT / "docs/zh").glob("*.md")]}
     assert pages == FOLLOWS.keys()
 
 
 @pytest.mark.parametrize(("page", "english"), PAIRS)
-def test_a_page_names_what_it_follows_at_its_top(page: str, english: tuple[str, ...]) -> None:
+def test_page_links_its_english_source_at_the_top(page: str, english: tuple[str, ...]) -> None:
     top = next(line for line in (ROOT / page).read_text().splitlines() if line.startswith("*"))
     linked = {(ROOT / page).parent.joinpath(link).resolve() for link in LINK.findall(top)}
     assert {ROOT / name for name in english} == linked
-    assert "以英文页为准" in top, "it does not say that the English page counts where they differ"
+    assert "以英文页为准" in top, "the note that the English page is authoritative is missing"

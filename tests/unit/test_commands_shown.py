@@ -1,7 +1,7 @@
-"""Every command that code, docs and comments of playbooks show can be typed: each is checked, or it is said why not.
+"""Commands in code, docs and comments of playbooks are valid: each one is checked, or a reason is given.
 
-Of the code: each call of the functions in muster.verdict.commands, and each literal command beside them, which only
-YAML may hold. Of the docs: blocks of commands, and commands in backticks.
+In the code: calls of the functions in muster.verdict.commands, and literal commands, which only YAML may contain. In
+the docs: blocks of commands, and commands in backticks.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ YAML = sorted(
     for place in ("site.yml", "playbooks/*.yml", "examples/*.yml", "roles/*/tasks/*.yml")
     for path in ROOT.glob(place)
 )
-# Programs that our commands run on nodes, and what brings them there: not this machine's to check.
+# Programs that Muster's commands run on nodes, with their packages. They cannot be checked on this machine.
 ON_NODES = {
-    "X": "what only a run knows: a question of a site's own rules, which names the program",
-    "apt-get": "apt, of every Ubuntu and Debian",
-    "cat": "coreutils, of every Ubuntu and Debian",
-    "sh": "dash, of every Ubuntu and Debian",
-    "chronyc": "chrony, which the baseline installs",
-    "df": "coreutils, of every Ubuntu and Debian",
-    "findmnt": "util-linux, of every Ubuntu and Debian",
-    "getent": "libc-bin, of every Ubuntu and Debian",
-    "grub-reboot": "grub2-common, shown where GRUB's menu has the kernel",
-    "grep": "every Ubuntu and Debian",
-    "id": "coreutils, of every Ubuntu and Debian",
-    "ip": "iproute2, of every Ubuntu and Debian server",
-    "journalctl": "systemd, without which nothing is launched",
-    "ldconfig": "libc-bin, of every Ubuntu and Debian",
-    "nvidia-smi": "nvidia-utils, which the driver brings: without it no rank has a GPU",
-    "ping": "iputils-ping, of every Ubuntu and Debian server",
-    "ps": "procps, of every Ubuntu and Debian server",
-    "rdma": "iproute2, of every Ubuntu and Debian server",
-    "shutdown": "systemd-sysv, of every Ubuntu and Debian",
-    "ss": "iproute2, of every Ubuntu and Debian server",
-    "sysctl": "procps, of every Ubuntu and Debian server",
-    "systemctl": "systemd, without which nothing is launched",
-    "tc": "iproute2, of every Ubuntu and Debian server",
-    "tracepath": "iputils-tracepath, of Ubuntu servers",
+    "X": "only known at run time: a command from a site's own rules",
+    "apt-get": "apt, part of Ubuntu and Debian",
+    "cat": "coreutils, part of Ubuntu and Debian",
+    "sh": "dash, part of Ubuntu and Debian",
+    "chronyc": "chrony, installed by the baseline",
+    "df": "coreutils, part of Ubuntu and Debian",
+    "findmnt": "util-linux, part of Ubuntu and Debian",
+    "getent": "libc-bin, part of Ubuntu and Debian",
+    "grub-reboot": "grub2-common, only shown if GRUB's menu contains the kernel",
+    "grep": "grep, part of Ubuntu and Debian",
+    "id": "coreutils, part of Ubuntu and Debian",
+    "ip": "iproute2, part of Ubuntu and Debian servers",
+    "journalctl": "systemd, required for launches",
+    "ldconfig": "libc-bin, part of Ubuntu and Debian",
+    "nvidia-smi": "nvidia-utils, part of the driver",
+    "ping": "iputils-ping, part of Ubuntu and Debian servers",
+    "ps": "procps, part of Ubuntu and Debian servers",
+    "rdma": "iproute2, part of Ubuntu and Debian servers",
+    "shutdown": "systemd-sysv, part of Ubuntu and Debian",
+    "ss": "iproute2, part of Ubuntu and Debian servers",
+    "sysctl": "procps, part of Ubuntu and Debian servers",
+    "systemctl": "systemd, required for launches",
+    "tc": "iproute2, part of Ubuntu and Debian servers",
+    "tracepath": "iputils-tracepath, part of Ubuntu servers",
 }
-# Variables of -e that no role declares, and who reads them.
+# Variables of -e that no role declares, and the file that reads them.
 OF_PLAYBOOKS = {
     "accept": "playbooks/drift.yml",
     "json": "playbooks/drift.yml",
@@ -87,35 +87,35 @@ OF_PLAYBOOKS = {
         ("torch_version", "driver", "kernel", "rollback", "canary", "batch", "wait"), "playbooks/upgrade.yml"
     ),
 }
-SHARED = "../lab"  # what share.yml has written, in the place that its README names
+SHARED = "../lab"  # written by share.yml, at the path in its README
 UNCHECKED = {
     "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/status_seconds.py 5 2 8": (
-        "it measures a sandbox of 8 nodes for minutes; that the file is there is all that is checked"
+        "it measures a sandbox of 8 nodes for minutes; only the existence of the file is checked"
     ),
     "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/health_growth.py 2 4 8 16": (
-        "it measures a sandbox of 16 nodes for minutes; that the file is there is all that is checked"
+        "it measures a sandbox of 16 nodes for minutes; only the existence of the file is checked"
     ),
     "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/launch_overhead.py 10 40": (
-        "it launches twenty times on a sandbox; that the file is there is all that is checked"
+        "it launches twenty times on a sandbox; only the existence of the file is checked"
     ),
     "PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/observation.py 5 200": (
-        "it launches ten times on a sandbox; that the file is there is all that is checked"
+        "it launches ten times on a sandbox; only the existence of the file is checked"
     ),
     (
         "PYTHONPATH=tests/integration:plugins/module_utils:plugins/plugin_utils"
         " .venv-dev/bin/python tests/bench/launch_seconds.py --without-pytorch 5 2 8"
-    ): "it launches twenty-four times on a sandbox of eight nodes; that the file is there is all that is checked",
+    ): "it launches 24 times on a sandbox of eight nodes; only the existence of the file is checked",
 }
 
 
 def constants(call: ast.Call) -> str:
-    """The plain form of a call's command; X stands for what only a run knows."""
+    """Return the command of a call in plain form, with X for values only known at run time."""
     positional = [one.value if isinstance(one, ast.Constant) else shape_of(one) for one in call.args]
     named = {
         word.arg: word.value.value if isinstance(word.value, ast.Constant) else "X"
         for word in call.keywords
         if word.arg
-    }  # but for **given, of which only a run knows the names
+    }  # except **given, whose names are only known at run time
     assert isinstance(call.func, ast.Name)
     written = getattr(commands, call.func.id)(*positional, **named)
     if isinstance(written, commands.OnNode):
@@ -125,7 +125,7 @@ def constants(call: ast.Call) -> str:
 
 
 def shape_of(value: ast.expr) -> str:
-    """The text of an f-string with X in its places."""
+    """Return the text of an f-string with X for its fields."""
     if isinstance(value, ast.JoinedStr):
         return "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in value.values)
     return "X"
@@ -152,7 +152,7 @@ def calls_of(path: Path, text: str) -> Iterator[Shown]:
 
 
 def in_yaml() -> Iterator[Shown]:
-    """Commands in the texts and in the comments of playbooks and roles."""
+    """Yield the commands in texts and comments of playbooks and roles."""
     for path in YAML:
         for number, line in enumerate(path.read_text().splitlines(), start=1):
             if found := re.search(r"(?:(?<=\s)\.venv/bin/)?(?<![\w/.-])ansible-playbook \S+\.yml.*", line):
@@ -167,7 +167,7 @@ def words_of(command: str) -> list[str]:
 
 @cache
 def declared() -> frozenset[str]:
-    """Every option of every role."""
+    """Return every option of every role."""
     return frozenset(
         name
         for path in (ROOT / "roles").glob("*/meta/argument_specs.yml")
@@ -178,7 +178,7 @@ def declared() -> frozenset[str]:
 
 @cache
 def known_tags() -> frozenset[str]:
-    """The tags that Ansible itself finds in site.yml."""
+    """Return the tags that Ansible finds in site.yml."""
     done = subprocess.run(
         [str(BIN / "ansible-playbook"), "site.yml", "-i", "inventory/sandbox", "--list-tags"],
         cwd=ROOT,
@@ -194,17 +194,17 @@ def check_playbook(words: list[str], *, typed: bool) -> None:
     cli = PlaybookCLI(["ansible-playbook", *words])
     cli.init_parser()
     options = cli.parser.parse_args(words)
-    for book in options.args if options.args != ["..."] else ():  # those of the run itself
-        assert (ROOT / book).is_file(), f"there is no playbook {book}"
-    assert not typed or options.inventory, "no inventory is named"
+    for book in options.args if options.args != ["..."] else ():  # playbooks of the run itself
+        assert (ROOT / book).is_file(), f"the playbook {book} does not exist"
+    assert not typed or options.inventory, "no inventory is given"
     for inventory in set(options.inventory or ()) - {SHARED}:
-        assert (ROOT / inventory).is_dir(), f"there is no inventory {inventory}"
+        assert (ROOT / inventory).is_dir(), f"the inventory {inventory} does not exist"
     for tag in ",".join(options.tags).split(",") if options.tags and options.tags != ["all"] else ():
-        assert tag in known_tags(), f"there is no tag {tag}"
+        assert tag in known_tags(), f"the tag {tag} does not exist"
     for given in options.extra_vars:
         if given.startswith("@"):
-            continue  # a file of the reader's own; examples/job.yml has a test of itself
-        pairs = re.split(r"\s+(?=\w+=)", given)  # the value of one may be a sentence
+            continue  # a file of the reader; examples/job.yml has a separate test
+        pairs = re.split(r"\s+(?=\w+=)", given)  # a value may be a sentence
         names = yaml.safe_load(given) if given.startswith("{") else dict(pair.split("=", 1) for pair in pairs)
         for name in names:
             books = [OF_PLAYBOOKS[name]] if name in OF_PLAYBOOKS else [one for one in options.args if one != "..."]
@@ -216,7 +216,7 @@ def check_ad_hoc(words: list[str], *, typed: bool) -> None:
     cli = AdHocCLI(["ansible", *words])
     cli.init_parser()
     options = cli.parser.parse_args(words)
-    assert not typed or options.inventory, "no inventory is named"
+    assert not typed or options.inventory, "no inventory is given"
     if options.module_name == "ansible.builtin.command":
         assert options.module_args.split()[0] in ON_NODES
     elif options.module_name != "ansible.builtin.ping":
@@ -226,11 +226,11 @@ def check_ad_hoc(words: list[str], *, typed: bool) -> None:
 
 
 def check_vault(words: list[str]) -> None:
-    """It takes --name for strings among its arguments alone; a secret does not belong there, and is asked for."""
+    """ansible-vault takes --name only for strings in its arguments; a secret must be prompted for instead."""
     cli = VaultCLI(["ansible-vault", *words])
     cli.init_parser()
     options = cli.parser.parse_args(words)
-    assert options.encrypt_string_prompt, "nothing asks for the secret"
+    assert options.encrypt_string_prompt, "the command does not prompt for the secret"
 
 
 def check_muster(words: list[str]) -> None:
@@ -242,40 +242,40 @@ def check_muster(words: list[str]) -> None:
 
 
 def check_pytest(words: list[str]) -> None:
-    """Paths and names of tests or of their case files."""
+    """Check paths and names of tests or case files."""
     *paths, name = words if "-k" in words else [*words, ""]
     for path in paths:
-        assert path == "-k" or (ROOT / path).exists(), f"there is no {path}"
+        assert path == "-k" or (ROOT / path).exists(), f"{path} does not exist"
     files = [path for path in (ROOT / "tests").rglob("*.*") if path.suffix in (".py", ".yml")]
     of_a_file = any(name in path.name for path in files)
     tests = (re.findall(r"def (test_\w+)", path.read_text()) for path in files if path.suffix == ".py")
-    assert of_a_file or any(name in test for found in tests for test in found), f"no test is called {name}"
+    assert of_a_file or any(name in test for found in tests for test in found), f"no test has the name {name}"
 
 
 def check_script(words: list[str]) -> None:
     path = ROOT / words[0]
-    assert path.is_file(), f"there is no {words[0]}"
+    assert path.is_file(), f"{words[0]} does not exist"
     text = path.read_text() + " ".join(read_stages() if words[0] == "script/test" else ())
     if "-k" in words:
         check_pytest(words[(rest := words.index("-k")) :])
         words = words[:rest]
     for word in words[1 : words.index("--") if "--" in words else None]:
         known = word.isdigit() or (word.startswith("tests/") and (ROOT / word).exists())
-        assert known or re.search(rf"(?<![\w-]){re.escape(word)}(?!\w)", text), f"{words[0]} knows no {word}"
+        assert known or re.search(rf"(?<![\w-]){re.escape(word)}(?!\w)", text), f"{words[0]} has no argument {word}"
     if "--" in words:
-        # The demo hands these on to ansible-playbook, behind its own inventory.
+        # The demo passes these arguments to ansible-playbook after its own inventory.
         check_playbook(["site.yml", *words[words.index("--") + 1 :]], typed=False)
 
 
 def check(shown: Shown, *, typed: bool) -> None:
-    """typed: the command is shown as it is, and not still to be typed by the one function that does."""
+    """typed: the command is shown in its final form, and not completed by Terminal."""
     words = words_of(shown.command)
     if shown.command in UNCHECKED:
         assert all((ROOT / word).exists() for word in words if "/" in word and "=" not in word)
         return
     program, *arguments = words
     if typed and not program.startswith(("script/", "muster")):
-        assert re.match(r"\.venv(-dev)?/bin/", program), "it names no environment"
+        assert re.match(r"\.venv(-dev)?/bin/", program), "the path of the environment is missing"
     name = re.sub(r"^\.venv(-dev)?/bin/", "", program)
     if name == "ansible-playbook":
         check_playbook(arguments, typed=typed)
@@ -295,23 +295,23 @@ def check(shown: Shown, *, typed: bool) -> None:
 
 
 @pytest.mark.parametrize("shown", sorted({*calls(), *in_yaml()}), ids=" ".join)
-def test_a_command_of_the_code_is_one(shown: Shown) -> None:
+def test_commands_in_code_are_valid(shown: Shown) -> None:
     check(shown, typed=shown.command.startswith("."))
 
 
 @pytest.mark.parametrize("shown", sorted(set(in_pages())), ids=" ".join)
-def test_a_command_of_the_docs_is_one(shown: Shown) -> None:
+def test_commands_in_docs_are_valid(shown: Shown) -> None:
     check(shown, typed=True)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_docs_show_commands_as_they_are_typed(page: Path) -> None:
+def test_docs_show_complete_commands(page: Path) -> None:
     found = [found[0] for found in commands.COMMAND.finditer(page.read_text())]
-    assert not found, "these lack .venv/bin/ and -i, as people would read them on the screen"
+    assert not found, ".venv/bin/ and -i are missing in these commands"
 
 
-def test_python_builds_its_commands_in_one_place() -> None:
-    """A literal command in a text that is no documentation was not built, and is not found by the tests above."""
+def test_commands_are_built_in_one_place() -> None:
+    """A literal command outside of documentation was not built by the functions, so the tests above do not find it."""
     found = []
     texts = {path: path.read_text() for path in CODE}
     for path in (path for path, text in texts.items() if re.search(r"ansible[- ]|playbooks/|script/", text)):
@@ -338,20 +338,20 @@ def test_python_builds_its_commands_in_one_place() -> None:
     assert not found, "\n".join(found)
 
 
-def test_what_is_not_checked_is_still_shown() -> None:
+def test_unchecked_commands_are_still_shown() -> None:
     shown = {one.command for one in in_pages()}
     assert UNCHECKED.keys() <= shown
     assert all(name in text for name, book in OF_PLAYBOOKS.items() for text in [(ROOT / book).read_text()])
     used = {words_of(one.command)[-1].split()[0] for one in calls() if "ansible.builtin.command" in one.command}
-    # The way back to an older driver is one line of a shell, made of the packages that the node had.
+    # The rollback to an older driver is a shell line with the node's previous packages.
     assert used | {"sh"} == ON_NODES.keys()
 
 
-def test_each_command_of_a_readers_page_is_run_or_it_is_said_why_not() -> None:
-    """tests/slow/test_commands_run.py runs them; a reason that names a file names one that is there."""
+def test_every_page_command_is_run_or_excused() -> None:
+    """tests/slow/test_commands_run.py runs the commands. A file named in a reason must exist."""
     run = [name for group in table()["run"].values() for name in group]
     not_run = [name for names in table()["not_run"].values() for name in names]
-    assert len(run) + len(not_run) == len({*run, *not_run}), "one is there twice"
-    assert {*run, *not_run} == of_readers().keys(), "tests/shown_commands.yml does not have the commands of the pages"
+    assert len(run) + len(not_run) == len({*run, *not_run}), "duplicate entry"
+    assert {*run, *not_run} == of_readers().keys(), "tests/shown_commands.yml differs from the commands of the pages"
     named = re.findall(r"[\w/]*\btest_\w+\.py", " ".join(table()["not_run"]))
     assert all((ROOT / "tests/integration" / Path(path).name).is_file() for path in named)

@@ -1,4 +1,4 @@
-"""Every link and path of the documents leads somewhere, and every document can be found from the index."""
+"""Links and paths in documents have targets, and every document is linked from the index."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LISTED = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, check=True, captu
 PAGES = sorted(ROOT / name for name in LISTED.stdout.splitlines())
 LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^ *```.*?^ *```$", re.MULTILINE | re.DOTALL)
-# Files that a page names in backticks, from the folder of the project.
+# Paths in backticks, relative to the project folder.
 PLACES = "docs|examples|inventory/lab|library|molecule|playbooks|plugins|requirements|roles|script|tests"
 PATH = re.compile(rf"`((?:{PLACES})/[^`\s<]+)`")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
@@ -25,30 +25,30 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the names that a forge gives to a page's headings."""
+    """Return the anchors that a forge generates for a page's headings."""
     prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ +(.*)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     for link in links(page):
         name, _, anchor = link.partition("#")
         target = page.parent / name if name else page
-        assert target.exists(), f"{page.name}: {link} is not there"
+        assert target.exists(), f"{page.name}: {link} does not exist"
         if anchor:
-            assert anchor in anchors(target), f"{page.name}: {link} names no heading"
+            assert anchor in anchors(target), f"{page.name}: {link} has no matching heading"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_paths_in_the_text_are_there(page: Path) -> None:
+def test_paths_in_text_exist(page: Path) -> None:
     gone = [path for path in PATH.findall(FENCE.sub("", page.read_text())) if not [*ROOT.glob(path.rstrip(".,:/"))]]
     assert not gone
 
 
 def test_every_page_is_in_the_index() -> None:
-    indexes = (INDEX, INDEX.parent / "zh/README.md")  # the second one by a link of the first
+    indexes = (INDEX, INDEX.parent / "zh/README.md")  # the first one links the second one
     linked = {(index.parent / link.partition("#")[0]).resolve() for index in indexes for link in links(index)}
     pages = {page for page in PAGES if page.is_relative_to(ROOT / "docs")}
     assert pages - linked - {INDEX} == set()

@@ -1,4 +1,4 @@
-"""The documentation of a module says what its options are: the same as its argument spec, and once."""
+"""The documented options of a module equal its argument spec, and options are declared only once."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[2]
-# The others are documentation for an action plugin, which does all of the work.
+# The others only document an action plugin.
 ON_NODES = [path for path in sorted((ROOT / "library").glob("*.py")) if "AnsibleModule(" in path.read_text()]
 ACTIONS = sorted((ROOT / "plugins/action").glob("*.py"))
 
 
 class GivenError(Exception):
-    """Ends a module's main as soon as its argument spec is known."""
+    """Stops a module's main once its argument spec is known."""
 
 
 def no_module(argument_spec: Mapping[str, Any], **_: Any) -> None:
-    """A stand-in for AnsibleModule."""
+    """Stub of AnsibleModule."""
     raise GivenError(argument_spec)
 
 
 def spec_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
-    """Return what the module's main hands to AnsibleModule."""
+    """Return the argument spec that the module's main passes to AnsibleModule."""
     monkeypatch.setattr(module_utils, "__path__", [*module_utils.__path__, str(ROOT / "plugins/module_utils")])
     described = importlib.util.spec_from_file_location(f"library_{path.stem}", path)
     assert described
@@ -51,7 +51,7 @@ def spec_of(path: Path, monkeypatch: pytest.MonkeyPatch) -> Mapping[str, Any]:
 
 
 def said(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Options with what is not said of them filled in, as Ansible does."""
+    """Return the options with Ansible's defaults filled in."""
     return {
         name: {
             "type": option.get("type", "str"),
@@ -67,12 +67,12 @@ def said(options: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", ON_NODES, ids=lambda path: path.stem)
-def test_what_is_documented_is_what_a_module_takes(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_documentation_matches_argument_spec(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert said(documented_options(path.stem)) == said(spec_of(path, monkeypatch))
 
 
 @pytest.mark.parametrize("path", ON_NODES, ids=lambda path: path.stem)
-def test_a_module_is_a_program(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_module_is_a_program(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(module_utils, "__path__", [*module_utils.__path__, str(ROOT / "plugins/module_utils")])
     with patch_module_args({"no_such_option": 1}), pytest.raises(SystemExit):
         runpy.run_path(str(path), run_name="__main__")
@@ -82,8 +82,8 @@ def test_a_module_is_a_program(path: Path, monkeypatch: pytest.MonkeyPatch, caps
 
 
 @pytest.mark.parametrize("path", ACTIONS, ids=lambda path: path.stem)
-def test_options_of_an_action_are_declared_once(path: Path) -> None:
-    """In the documentation of the public module of that name; an action without one declares them itself."""
+def test_action_options_are_declared_once(path: Path) -> None:
+    """In the documentation of the public module with the same name, or in the action itself."""
     tree = ast.parse(path.read_text())
     declared = [
         node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "OPTIONS"
@@ -98,26 +98,24 @@ def test_options_of_an_action_are_declared_once(path: Path) -> None:
 @pytest.mark.parametrize(
     "path", [path for path in ACTIONS if not (ROOT / "library" / path.name).exists()], ids=lambda path: path.stem
 )
-def test_every_declared_option_has_a_type_and_a_description(path: Path) -> None:
+def test_declared_options_have_type_and_description(path: Path) -> None:
     action = action_loader.get(path.stem, class_only=True)
     known = {"type", "required", "default", "choices", "elements", "options"}
     assert all("type" in option and set(option) <= known for option in action.OPTIONS.values())
     text = path.read_text()
-    assert all(re.search(rf'^ +# .+\n +"{name}": ', text, re.MULTILINE) for name in action.OPTIONS), (
-        "each has a comment"
-    )
+    assert all(re.search(rf'^ +# .+\n +"{name}": ', text, re.MULTILINE) for name in action.OPTIONS)
 
 
-def test_suboptions_become_options_of_an_option() -> None:
+def test_suboptions_become_nested_options() -> None:
     file = documented_options("node_plan")["files"]
     assert (file["type"], file["elements"]) == ("list", "dict")
     assert file["options"]["path"] == {"type": "path", "required": True}
 
 
-def test_each_module_says_since_which_release_it_is_there() -> None:
+def test_every_module_has_a_valid_version_added() -> None:
     releases = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     for path in sorted((ROOT / "library").glob("*.py")):
         said = re.search(r'^version_added: "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)
         assert said, path.name
-        # Something unreleased is for the release after the last one.
+        # Unreleased modules belong to the next release.
         assert said[1] in releases or "Unreleased" in releases, f"{path.name}: {said[1]}"

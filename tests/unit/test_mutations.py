@@ -1,4 +1,4 @@
-"""Every mutation of tests/slow/mutations.yml still fits: its text is in its file once, and its tests are there."""
+"""Mutations in tests/slow/mutations.yml are valid: their text occurs once in its file, and their tests exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MUTATIONS = [mutation for of_role in document_of(ROOT / "tests/slow/mutations.ym
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation["what"] for mutation in MUTATIONS])
-def test_it_fits(mutation: dict[str, Any]) -> None:
+def test_mutation_fits_its_file(mutation: dict[str, Any]) -> None:
     assert (ROOT / mutation["file"]).read_text().count(mutation["find"]) == 1
     for place in mutation["tests"]:
         file, _, name = place.partition("::")

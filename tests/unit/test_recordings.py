@@ -1,4 +1,4 @@
-"""A recording that is kept short is read as it was printed; a patch that does not fit is refused."""
+"""Shortened recordings are read as they were printed, and unsuitable patches are rejected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BEFORE = "".join(f"{number}\n" for number in range(1, 21))
         "no ends of lines",
     ],
 )
-def test_a_patch_makes_one_text_of_the_other(after: str) -> None:
+def test_patch_converts_one_text_into_the_other(after: str) -> None:
     patch = difference(BEFORE, after)
     assert (patched(BEFORE, patch) if patch else BEFORE) == after
     back = difference(after, BEFORE)
@@ -58,12 +58,12 @@ def test_a_patch_makes_one_text_of_the_other(after: str) -> None:
     ],
     ids=["empty", "other line", "behind the end", "backwards", "counts", "sign", "cut off"],
 )
-def test_a_patch_that_does_not_fit_is_refused(patch: str, why: str) -> None:
+def test_unsuitable_patch_is_rejected(patch: str, why: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(why)}$"):
         patched(BEFORE, patch)
 
 
-def test_a_recording_is_the_same_after_it_was_shortened(tmp_path: Path) -> None:
+def test_shortened_recording_reads_the_same(tmp_path: Path) -> None:
     wrong = BEFORE.replace("15\n", "15\r\n")
     files = {
         "sound": {"query.xml": BEFORE, "topology.txt": BEFORE},
@@ -103,12 +103,12 @@ def test_a_recording_is_the_same_after_it_was_shortened(tmp_path: Path) -> None:
     ],
     ids=["two", "ten", "another value", "lines and a gap", "the last without an empty line"],
 )
-def test_links_that_differ_in_their_number_are_kept_once(printed: str, kept: str) -> None:
+def test_identical_links_are_stored_once(printed: str, kept: str) -> None:
     assert many_links(printed) == (kept or printed)
     assert each_link(many_links(printed)) == printed
 
 
-def test_gpus_are_kept_as_what_differs_from_the_one_before(tmp_path: Path) -> None:
+def test_gpus_are_stored_as_differences(tmp_path: Path) -> None:
     def answer(*ids: int) -> str:
         gpus = (f'\t<gpu id="{number}">\n{BEFORE}\t</gpu>\n\n' for number in ids)
         return f"<log>\n{''.join(gpus)}</log>\n"

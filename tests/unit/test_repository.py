@@ -1,4 +1,4 @@
-"""What must be true of every file of the project, whoever writes it."""
+"""Rules for all files of the project."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAYBOOKS = sorted([ROOT / "site.yml", *(ROOT / "playbooks").glob("*.yml")])
 MODULES = sorted((ROOT / "library").glob("*.py"))
 LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
 
-# Written in parts, so that this file does not hold what it looks for.
+# Written in parts, so that this file does not match its own patterns.
 LINTERS = "an exception to the linters"
 FORBIDDEN = {
     "a registry or mirror: read it from the host at run time": (
@@ -36,7 +36,7 @@ FORBIDDEN = {
     "work that is not done": r"\b(TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b",
     "a kill by name or pattern": r"\b(pki" + r"ll|killa" + r"ll)\b",
 }
-# The one exception: Ubuntu's own public archive, which is the default of an option.
+# The only exception: Ubuntu's public archive, the default of an option.
 UBUNTU_ARCHIVE = ("plugins/module_utils/muster/sandbox/bases.py", 'UBUNTU_ARCHIVE = "')
 BINARY = {".png", ".svg", ".gz", ".zip", ".ico"}
 
@@ -60,7 +60,7 @@ def argument_specs(role: Path) -> dict[str, Any]:
 
 
 def options(role: Path) -> dict[str, Any]:
-    """Of the entry point main, or of the only one that a role without tasks has."""
+    """Return the options of the entry point main, or of the only entry point."""
     declared: dict[str, Any] = next(iter(argument_specs(role).values())).get("options", {})
     return declared
 
@@ -77,11 +77,11 @@ def test_argument_specs_equal_the_defaults(role: Path) -> None:
     declared = {name: option.get("default") for name, option in options(role).items() if name not in required}
     assert declared == defaults
     for name in options(role):
-        assert f"{name}_".startswith(f"{role.name}_"), f"{name} does not carry the name of its role"
+        assert f"{name}_".startswith(f"{role.name}_"), f"{name} does not begin with the name of its role"
 
 
 @pytest.mark.parametrize("role", ROLES, ids=names(ROLES))
-def test_every_option_says_what_it_means(role: Path) -> None:
+def test_every_option_is_described(role: Path) -> None:
     for entry in argument_specs(role).values():
         assert entry["short_description"]
         for name, option in entry.get("options", {}).items():
@@ -91,7 +91,7 @@ def test_every_option_says_what_it_means(role: Path) -> None:
 
 @pytest.mark.parametrize("role", ROLES, ids=names(ROLES))
 def test_every_role_depends_on_the_cluster(role: Path) -> None:
-    if role.name in ("cluster", "sandbox"):  # the sandbox is made before there is a cluster
+    if role.name in ("cluster", "sandbox"):  # the sandbox is created before the cluster
         return
     meta = yaml.safe_load((role / "meta/main.yml").read_text())
     dependencies = [entry if isinstance(entry, str) else entry["role"] for entry in meta["dependencies"]]
@@ -104,14 +104,14 @@ def test_playbooks_are_short(playbook: Path) -> None:
 
 
 @pytest.mark.parametrize("playbook", PLAYBOOKS, ids=names(PLAYBOOKS))
-def test_playbooks_judge_the_inventory_first(playbook: Path) -> None:
+def test_playbooks_validate_the_inventory_first(playbook: Path) -> None:
     if playbook.stem in ("validate", "sandbox_up", "sandbox_down"):
         return
     first = yaml.safe_load(playbook.read_text())[0]
     assert first["ansible.builtin.import_playbook"].endswith("validate.yml")
 
 
-def test_the_road_judges_the_inventory_once() -> None:
+def test_pipeline_validates_the_inventory_once() -> None:
     validate, *steps = yaml.safe_load((ROOT / "site.yml").read_text())
     assert validate["ansible.builtin.import_playbook"] == "playbooks/validate.yml"
     for step in steps:
@@ -139,14 +139,14 @@ def test_modules_are_documented(module: Path) -> None:
     assert texts["RETURN"]
 
 
-def test_the_sample_inventory_shows_every_option() -> None:
+def test_sample_inventory_shows_every_option() -> None:
     script = ROOT / "script/lab_options.py"
     wanted = subprocess.run([sys.executable, script, "--show"], check=True, capture_output=True, text=True)
     shown = (ROOT / "inventory/lab/group_vars/all.yml").read_text()
     assert shown == wanted.stdout, "run .venv/bin/python script/lab_options.py"
 
 
-def test_the_example_of_a_job_shows_every_option_of_a_launch() -> None:
+def test_job_example_shows_every_launch_option() -> None:
     script = ROOT / "script/lab_options.py"
     wanted = subprocess.run([sys.executable, script, "--show-job"], check=True, capture_output=True, text=True)
     text = (ROOT / "examples/job.yml").read_text()
@@ -160,7 +160,7 @@ def test_the_example_of_a_job_shows_every_option_of_a_launch() -> None:
         )
 
 
-def test_every_option_of_the_sample_inventory_can_be_uncommented() -> None:
+def test_sample_options_can_be_uncommented() -> None:
     text = (ROOT / "inventory/lab/group_vars/all.yml").read_text()
     shown = yaml.safe_load("\n".join(re.findall(r"^# ([a-z]+_\w+: .*)$", text, re.MULTILINE)))
     for role in ROLES:
@@ -169,7 +169,7 @@ def test_every_option_of_the_sample_inventory_can_be_uncommented() -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=names(LOCKS))
-def test_locks_pin_every_package_by_hash_and_name_no_index(lock: Path) -> None:
+def test_locks_pin_hashes_and_name_no_index(lock: Path) -> None:
     text = lock.read_text()
     assert "://" not in text
     assert not re.search(r"^--?(index|extra|find|trusted)", text, re.MULTILINE)
@@ -180,14 +180,14 @@ def test_locks_pin_every_package_by_hash_and_name_no_index(lock: Path) -> None:
 
 
 @pytest.mark.parametrize("reason", FORBIDDEN)
-def test_no_file_holds(reason: str) -> None:
+def test_no_file_contains_forbidden_text(reason: str) -> None:
     pattern = re.compile(FORBIDDEN[reason])
     found = [
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in committed_files()
         for number, line in enumerate(path.read_text().splitlines(), 1)
         if path.name != "LICENSE" and pattern.search(line)
-        if not (reason == LINTERS and path.suffix == ".log")  # a traceback quotes the code of others
+        if not (reason == LINTERS and path.suffix == ".log")  # a traceback quotes foreign code
         if not (str(path.relative_to(ROOT)) == UBUNTU_ARCHIVE[0] and line.startswith(UBUNTU_ARCHIVE[1]))
     ]
     assert not found, f"{reason}:\n" + "\n".join(found)

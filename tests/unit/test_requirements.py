@@ -1,4 +1,4 @@
-"""The locks bring one Ansible to every Python that script/setup takes."""
+"""The locks install one version of Ansible for every Python that script/setup accepts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def test_every_python_gets_one_ansible(lock: str, python: str, core: str) -> Non
     found = [each for row in rows if (each := Requirement(row)).marker is None or each.marker.evaluate(about)]
     (version,) = [str(each.specifier) for each in found if each.name == "ansible-core"]
     assert version.startswith(f"=={core}.")
-    assert "ansible" not in {each.name for each in found}, "its collections are 470 MB that nothing here uses"
+    assert "ansible" not in {each.name for each in found}, "its collections are 470 MB and unused"
 
 
 @pytest.mark.parametrize("lock", ["run", "dev"])
-def test_no_row_asks_for_the_full_version(lock: str) -> None:
-    """Ubuntu 22.04's python3.11 is 3.11.0rc1, and its pip 22.0 finds that neither older than 3.12 nor 3.12 or newer.
+def test_locks_do_not_use_python_full_version(lock: str) -> None:
+    """Ubuntu 22.04's python3.11 is 3.11.0rc1, which pip 22.0 treats neither as older than 3.12 nor as 3.12 or newer.
 
-    It then installs no Ansible at all, and succeeds.
+    pip would then install no Ansible, and succeed.
     """
     assert "python_full_version" not in (REQUIREMENTS / f"{lock}.txt").read_text()

@@ -1,4 +1,4 @@
-"""How lines of code are counted, and that no area is above its budget."""
+"""How lines of code are counted, and that no area exceeds its budget."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_blank_lines_comments_and_docstrings_do_not_count(size: Any, tmp_path: P
     assert [size.lines_of(tmp_path / name) for name in ("a.yml", "a.sh", "a.bin")] == [2, 2, 0]
 
 
-def test_an_area_above_its_budget_is_named(
+def test_area_above_budget_is_reported(
     size: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     page = tmp_path / "size.md"
@@ -52,7 +52,7 @@ def test_an_area_above_its_budget_is_named(
     monkeypatch.setattr(size, "BUDGET", page)
     monkeypatch.setattr(size, "count", lambda: (Counter({"library": 2, "script": 5}), Counter(), 0))
     assert size.main(["--check"]) == 1
-    assert capsys.readouterr().err.startswith("library: 2, and the budget is 1\n")
+    assert capsys.readouterr().err.startswith("library: 2, above the budget of 1\n")
     page.write_text("| `script` | 99999 |\n")
     assert size.main(["--check"]) == 0
     assert capsys.readouterr().err == ""

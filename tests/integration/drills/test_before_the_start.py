@@ -37,7 +37,7 @@ def test_port_in_use_is_reported(drill: Drill, nodes: tuple[Machine, Machine], h
     assert finding["id"] == "launch.port"
     assert finding["node"] == "node1"
     if drill.user:
-        assert f"port {PORT} is held by a process of root that only root sees" in finding["summary"]
+        assert f"port {PORT} is held by a process of root that only root can inspect" in finding["summary"]
     else:
         assert f"port {PORT} is held by PID" in finding["summary"]
         assert "socket.create_server" in finding["summary"]

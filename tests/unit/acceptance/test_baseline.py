@@ -1,7 +1,7 @@
-"""Every file in cases/kept is a row of runs of one cluster, and what each came to beside those before it.
+"""Every file in cases/kept is a sequence of runs of one cluster, with the comparison of each run to the earlier ones.
 
-smoke: what was measured. ranks: in short, [node, local rank, GPU's UUID, GEMM rate]. finds: what is found of it. kept:
-the runs in the state's history then.
+smoke: measurements. ranks: short form, [node, local rank, GPU UUID, GEMM rate]. finds: findings. kept: runs in the
+history of the accepted state afterwards.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def smoke_of(run: dict[str, Any]) -> dict[str, Any]:
 
 
 @cases(__file__, "kept")
-def test_what_is_kept(case: dict[str, Any]) -> None:
+def test_accepted_state_after_runs(case: dict[str, Any]) -> None:
     book: Any = copy.deepcopy(case.get("book", {}))
     for number, run in enumerate(case["runs"], 1):
         for _ in range(run.get("times", 1)):
@@ -69,13 +69,13 @@ def test_what_is_kept(case: dict[str, Any]) -> None:
         ("latency", "gloo", [1.0] * 6, None),
     ],
 )
-def test_the_bound_of_a_value(kind: str, backend: str, values: list[float], bound: float | None) -> None:
+def test_bound_of_a_value(kind: str, backend: str, values: list[float], bound: float | None) -> None:
     assert baseline.bound_of(kind, backend, values) == (None if bound is None else pytest.approx(bound))
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.05, 0.1])
-def test_a_healthy_cluster_whose_values_scatter_is_told_nothing(spread: float) -> None:
-    """Forty values of each of two hundred runs on CPUs, as they scatter on a busy machine: one seed, made here."""
+def test_scattering_values_of_a_healthy_cluster_have_no_finding(spread: float) -> None:
+    """Simulate two hundred runs of forty values on CPUs with the spread of a busy machine."""
     chance = random.Random(7)
     seen, book = reports_of("gloo", "quick", []), None
     told = 0
@@ -89,7 +89,7 @@ def test_a_healthy_cluster_whose_values_scatter_is_told_nothing(spread: float) -
 
 
 @pytest.mark.parametrize("value", [None, True, "fast", [], {}, float("nan"), float("inf"), -1, 0, 10**400])
-def test_what_is_no_measure_is_left_out(value: Any) -> None:
+def test_invalid_measurements_are_ignored(value: Any) -> None:
     rank = {"rank": 0, "node": "node1", "local_rank": 0, "gemm_tflops": value, "ms": value}
     points = [{"bytes": value, "seconds": value, "busbw": value}, value]
     smoke = {
@@ -104,7 +104,7 @@ def test_what_is_no_measure_is_left_out(value: Any) -> None:
     assert metrics(dict.fromkeys(smoke, value)) == {}
 
 
-def test_what_a_run_is_compared_by() -> None:
+def test_metrics_of_a_run() -> None:
     points = [
         {"bytes": 8, "seconds": 0.00002, "algbw": 0.01, "busbw": 0.01},
         {"bytes": 1 << 20, "seconds": 0.01, "algbw": 10, "busbw": 15.5},

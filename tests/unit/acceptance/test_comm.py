@@ -1,7 +1,7 @@
-"""Every file in cases/comm is what ranks reported of collectives, bandwidth and transport, and what is said of it.
+"""Every file in cases/comm has the ranks' reports of collectives, bandwidth and transport, and their findings.
 
-nproc: ranks by node. facts: by stage and rank, where `all` is every rank's. Everything that is not `pass` is expected,
-and with `passes: true` that, too. skipped: words that each skip has, in order.
+nproc: ranks by node. facts: by stage and rank; `all` is for every rank. findings: all except `pass`; with
+`passes: true`, all. skipped: all skips, in order.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def reports_of(case: dict[str, Any]) -> reports.Reports:
 
 
 @cases(__file__, "comm")
-def test_judge(case: dict[str, Any]) -> None:
+def test_communication_findings(case: dict[str, Any]) -> None:
     seen = reports_of(case)
     judged = collect(said for subject in SUBJECTS for said in subject.judge(seen))
     shown = [f for f in judged.findings if f.status != "pass" or case.get("passes")]
@@ -64,7 +64,7 @@ def test_judge(case: dict[str, Any]) -> None:
     ],
 )
 @pytest.mark.parametrize("backend", ["gloo", "nccl"])
-def test_what_is_no_report_is_never_a_pass(facts: dict[str, Any], backend: str) -> None:
+def test_invalid_report_never_passes(facts: dict[str, Any], backend: str) -> None:
     stages = {subject.STAGE: {"all": facts} for subject in SUBJECTS}
     seen = reports_of({"backend": backend, "facts": stages, "nproc": {"node1": 1, "node2": 1, "node3": 1}})
     judged = collect(said for subject in SUBJECTS for said in subject.judge(seen))

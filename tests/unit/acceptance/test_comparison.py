@@ -1,4 +1,4 @@
-"""Launches of the same training compared: the table, and the sentence. cases/comparison."""
+"""Every file in cases/comparison has launches of the same training, and their comparison as table and sentence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from muster.acceptance import comparison
 
 def launch(given: dict[str, Any]) -> comparison.ComparedLaunch:
     plan = a_plan(given["nodes"], backend=given["backend"])
-    # A rank other than the first may say the same: it does not count.
+    # A summary of a rank other than 0 is ignored.
     other = {"event": "summary", "from_rank": 1, "samples_per_second": 1}
     return comparison.ComparedLaunch(
         plan, [{"event": "step"}, other, {"event": "summary", "from_rank": 0, **given["summary"]}]

@@ -1,8 +1,8 @@
-"""Every file in cases/device is what the ranks said of their devices, of stragglers, of scaling and in a soak.
+"""Every file in cases/device has the ranks' reports of devices, stragglers, scaling and a soak test, with findings.
 
-nproc: ranks by node, two of two where it is left out. stages: by stage and rank, the facts; `all` is what every rank
-says unless its own says otherwise. skipped: by stage, why no rank tried it. points: of a soak, by rank. expect: all
-findings and skips that are not `pass`, and `measured` of a stage, as far as it is given.
+nproc: ranks by node, default two nodes with two ranks. stages: facts by stage and rank; `all` is the default of every
+rank. skipped: by stage, the reason. points: of a soak test, by rank. expect: all findings except `pass`, all skips, and
+the given part of `measured` of a stage.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ def test_device(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("stage", SUBJECTS)
 @pytest.mark.parametrize("junk", [None, True, "x", -1, float("nan"), float("inf"), [None], {"a": []}, [[{}]], 10**400])
-def test_whatever_a_rank_says_is_no_exception_and_no_pass(stage: str, junk: Any) -> None:
-    """Every fact of every stage at once is of another kind."""
+def test_invalid_facts_raise_nothing_and_never_pass(stage: str, junk: Any) -> None:
+    """Replace all facts of a stage by a value of another type."""
     points = [dict.fromkeys(("seconds", "throttled", "temperature_c", "ecc_corrected", "samples_per_second"), junk)]
     case = {"stages": {stage: {"all": dict.fromkeys(FACTS, junk)}}, "points": {0: points, 1: points}}
     seen = reports_of(case)
@@ -99,13 +99,13 @@ def test_whatever_a_rank_says_is_no_exception_and_no_pass(stage: str, junk: Any)
         ("", ""),
     ],
 )
-def test_floor_is_of_the_models_own_row(model: str, begin: str) -> None:
+def test_floor_is_from_the_row_of_the_model(model: str, begin: str) -> None:
     found = device.floor(TABLE, model)
     assert found.basis.startswith(f"data sheet of {begin}: https://" if begin else "")
     assert bool(found.basis) is bool(begin)
 
 
-def test_each_row_of_the_rates_has_a_source_and_names_of_its_own() -> None:
+def test_each_row_of_the_rates_has_a_source_and_unique_names() -> None:
     names = [name for row in TABLE["gpus"] for name in row["names"]]
     assert len(names) == len(set(names))
     for row in TABLE["gpus"]:

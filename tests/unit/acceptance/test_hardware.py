@@ -1,4 +1,4 @@
-"""What the payload sees of a node's adapters and links."""
+"""The payload's detection of adapters and links of a node."""
 
 from __future__ import annotations
 

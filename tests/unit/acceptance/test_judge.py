@@ -1,7 +1,7 @@
-"""Every file in cases/judge is what the ranks of a smoke launch reported, as far as it differs from a good one.
+"""Every file in cases/judge has the reports of a smoke launch as differences to those of a successful one.
 
-nproc: ranks by node, [2, 2] where it is left out. change: by rank and stage, what it says otherwise; null: it does not
-report it. expect.findings: all that are not `pass`.
+nproc: ranks by node, default two nodes with two ranks. change: by rank and stage, the different facts; null: not
+reported. expect.findings: all except `pass`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_judge(case: dict[str, Any]) -> None:
     assert judge.measured(seen, events)["world_size"] == plan.world_size
 
 
-def test_a_healthy_run_is_accepted_and_said_to_be() -> None:
+def test_healthy_run_is_accepted_and_the_summary_mentions_it() -> None:
     plan = a_plan({"node1": 1, "node2": 1})
     events = events_of(plan, {})
     verdict, measured, book = judge.concluded(
@@ -85,7 +85,7 @@ def test_a_healthy_run_is_accepted_and_said_to_be() -> None:
     )
     assert verdict["summary"] == (
         "2 ranks on 2 nodes trained together (gloo): 200 samples/s, 9 checks in 3 stages and 3 s (quick);"
-        " accepted as the state that later runs are compared with"
+        " saved as the accepted state"
     )
     assert measured["accepted"] == {"run": "r", "date": "", "accepted": True}
     assert book is not None
@@ -100,7 +100,7 @@ def test_a_healthy_run_is_accepted_and_said_to_be() -> None:
         ({}, [{"id": "launch.taken", "status": "warn", "node": "node2", "summary": "another launch shares it"}]),
     ],
 )
-def test_a_run_that_is_not_healthy_is_not_accepted(change: dict[int, Any], launch: list[dict[str, Any]]) -> None:
+def test_unhealthy_run_is_not_accepted(change: dict[int, Any], launch: list[dict[str, Any]]) -> None:
     plan = a_plan({"node1": 1, "node2": 1})
     events = events_of(plan, change)
     for accept in (False, True):
@@ -110,17 +110,17 @@ def test_a_run_that_is_not_healthy_is_not_accepted(change: dict[int, Any], launc
         assert [one["status"] for one in verdict["findings"] if one["id"] == "smoke.accepted"] == ["fail"] * accept
 
 
-def test_of_many_findings_the_summary_tells_three() -> None:
+def test_summary_has_at_most_three_findings() -> None:
     plan = a_plan({f"node{number}": 1 for number in range(1, 6)})
     events = events_of(plan, {rank: {"world": {"backend": f"b{rank}"}} for rank in range(5)})
     verdict = judge.concluded(reports_of(plan, events), {"findings": []}, events).verdict
     assert verdict["summary"] == (
-        "the launch ran, but its result is wrong. node1: rank 0: backend is b0, not gloo; node2: rank 1: backend is b1,"
-        " not gloo; node3: rank 2: backend is b2, not gloo; and 2 more"
+        "the launch finished, but the result is wrong. node1: rank 0: backend is b0 instead of gloo; node2:"
+        " rank 1: backend is b1 instead of gloo; node3: rank 2: backend is b2 instead of gloo; and 2 more"
     )
 
 
-def test_what_was_not_tried_is_not_told() -> None:
+def test_summary_omits_stages_that_were_not_run() -> None:
     plan = a_plan({"node1": 2})
     events = [event for event in events_of(plan, {}) if event["stage"] == "collectives"]
     seen = reports.read(plan, events, "full", ("collectives",), reports.Bounds())
@@ -128,7 +128,7 @@ def test_what_was_not_tried_is_not_told() -> None:
     assert text == "2 ranks on 1 node (gloo): 3 checks in 1 stage and 1 s (full)"
 
 
-def test_the_numbers_that_matter_are_told() -> None:
+def test_summary_has_the_main_figures() -> None:
     points = [{"bytes": 8, "busbw": 0.1}, {"bytes": 1 << 30, "busbw": 46.2}]
     curves = [{"collective": "all_reduce", "level": level, "points": points} for level in ("all", "across")]
     scaling = {"scaling": {"efficiency": 0.934}}
@@ -145,7 +145,7 @@ def test_expected_sum(size: int, world_size: int) -> None:
     assert collectives.expected_sum(size, world_size) == brute_force(size, world_size)
 
 
-def test_measured_adds_up_what_was_reported() -> None:
+def test_measured_sums_the_reported_values() -> None:
     plan = a_plan({"node1": 2})
     step = {"event": "step", "step": 1, "loss": 2.0, "samples_per_second": 9.0, "from_rank": 0, "from_node": "node1"}
     events = [*events_of(plan, {1: {"train": None}}), step]

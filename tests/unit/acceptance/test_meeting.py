@@ -1,4 +1,4 @@
-"""How the ranks of the payload agree behind each stage, over a store that is a dictionary here."""
+"""Synchronization of the payload's ranks after each stage, over a store that is a dictionary in this test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Store(dict[str, bytes]):
-    """What payload/meeting.py needs of torch.distributed's Store."""
+    """The part of torch.distributed.Store that payload/meeting.py uses."""
 
     def set(self, key: str, value: str) -> None:
         self[key] = value.encode()
@@ -35,7 +35,7 @@ meeting.WAIT_SECONDS = 0.05
 
 
 def ended(**statuses: str) -> Any:
-    """Rank 0 of as many as are named, behind the stage `world` in which they ended so; not said by those with ""."""
+    """Return rank 0 after the stage `world`, with these statuses of all ranks; "" is a rank without a report."""
     ranks = list(statuses.values())
     store = Store()
     for rank, status in enumerate(ranks):
@@ -56,11 +56,11 @@ def ended(**statuses: str) -> Any:
         ({"a": "ok", "b": ""}, False),
     ],
 )
-def test_ranks_go_on_together_where_all_ended_alike(statuses: dict[str, str], together: bool) -> None:
+def test_ranks_continue_together_after_equal_outcomes(statuses: dict[str, str], together: bool) -> None:
     assert ended(**statuses).together("world", 0.0) is together
 
 
-def test_one_that_does_not_come_is_waited_for_once() -> None:
+def test_ranks_wait_for_an_absent_rank_only_once() -> None:
     here = ended(a="ok", b="")
     with pytest.raises(meeting.AbsentError, match="rank 1 did not come to the process group"):
         here.gather("device", 0.05)
@@ -71,7 +71,7 @@ def test_one_that_does_not_come_is_waited_for_once() -> None:
     assert time.monotonic() - began < 30
 
 
-def test_one_that_was_lost_in_the_stage_is_not_waited_for_there_and_comes_to_the_next() -> None:
+def test_ranks_do_not_wait_for_a_lost_rank_in_the_same_stage() -> None:
     here = ended(a="ok", b="ok")
     peer = meeting.Meeting(here.store, 1, 2)
     peer.tell("device", {"stage": "device", "status": "lost"})
@@ -84,14 +84,14 @@ def test_one_that_was_lost_in_the_stage_is_not_waited_for_there_and_comes_to_the
     here.gather("collectives", 60.0)
 
 
-def test_what_was_told_is_there_for_all() -> None:
+def test_reports_are_visible_to_all_ranks() -> None:
     assert ended(a="ok", b="wrong").reports(["world", "device"]) == {
         0: {"world": {"stage": "world", "status": "ok"}},
         1: {"world": {"stage": "world", "status": "wrong"}},
     }
 
 
-def test_the_table_names_the_place_of_what_is_not_ok() -> None:
+def test_table_names_the_ranks_that_are_not_ok() -> None:
     reports = {
         0: {
             "world": {"status": "ok", "seconds": 0.1, "facts": {}},

@@ -1,4 +1,4 @@
-"""Who meets whom when pairs of nodes are measured."""
+"""The schedule of the measurements of pairs of nodes."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ meetings = part("meetings")
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 8, 9])
-def test_everybody_meets_everybody_and_nobody_two_at_a_time(count: int) -> None:
+def test_each_pair_is_measured_and_no_node_twice_at_a_time(count: int) -> None:
     found = meetings.rounds(count)
     assert sorted(chain(*found)) == sorted(combinations(range(count), 2)) or len(found) == meetings.MOST_ROUNDS
     assert all(len(set(chain(*each))) == 2 * len(each) for each in found)
 
 
-def test_of_many_nodes_some_rounds() -> None:
+def test_number_of_rounds_is_limited() -> None:
     found = meetings.rounds(200)
     assert len(found) == meetings.MOST_ROUNDS
     assert len(set(chain(*found))) == 100 * meetings.MOST_ROUNDS
     assert not any(meetings.rounds(1))
 
 
-def test_one_slow_node_of_three_is_not_what_is_usual() -> None:
+def test_usual_rate_is_not_that_of_one_slow_node_of_three() -> None:
     assert meetings.usual_of({(0, 1): 0.01, (0, 2): 1.0, (1, 2): 0.02}) == 1.0
     assert meetings.usual_of({}) == 0.0

@@ -1,6 +1,6 @@
-"""Every file in cases/nccl_log is what NCCL said in some run, with its source, and what is read from it.
+"""Every file in cases/nccl_log is an NCCL log with its source, and the parsed result.
 
-expect: what differs from a log that says nothing.
+expect: differences to the result of an empty log.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_parse(case: dict[str, Any]) -> None:
     assert nccl_log.parse(case["log"]) == {**EMPTY, **case["expect"]}
 
 
-def test_a_report_is_bounded() -> None:
+def test_report_size_is_limited() -> None:
     lines = [f"a:1:2 [0] NCCL INFO Channel 00/0 : {n}[0] -> {n + 1}[0] via P2P/{'x' * 500}" for n in range(5000)]
     lines += [f"a:1:2 [0] NCCL INFO NET/IB : Unable to open device {n}\x1b" for n in range(5000)]
     found = nccl_log.parse("\n".join(lines))
@@ -56,7 +56,7 @@ def log(monkeypatch: pytest.MonkeyPatch) -> Any:
         os.environ.pop(name, None)
 
 
-def test_what_is_written_by_name_is_read_up_to_the_mark(log: Any) -> None:
+def test_log_file_is_read_up_to_the_mark(log: Any) -> None:
     with Path(os.environ["NCCL_DEBUG_FILE"]).open("w", encoding="utf-8") as file:  # as NCCL does
         file.write("a:1:2 [0] NCCL INFO Using network IB\n")
         file.flush()
@@ -67,7 +67,7 @@ def test_what_is_written_by_name_is_read_up_to_the_mark(log: Any) -> None:
         assert nccl_log.parse(log.text())["net"] == "IB"
 
 
-def test_a_persons_own_settings_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_settings_are_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_DEBUG", "WARN")
     monkeypatch.delenv("NCCL_DEBUG_FILE", raising=False)
     made = nccl_log.Log()
@@ -76,7 +76,7 @@ def test_a_persons_own_settings_are_left(monkeypatch: pytest.MonkeyPatch) -> Non
     made.mark()
 
 
-# As Linux writes it on a little-endian machine, with the columns behind the socket's number left out.
+# Format of Linux on a little-endian machine, without the columns after the socket's number
 TCP = """\
   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
    0: 0B20CB0A:7275 0C20CB0A:9C4A 01 00000000:00000000 00:00000000 00000000  1001        0 4711
@@ -90,7 +90,7 @@ TCP6 = f"""\
 """
 
 
-def test_connections_of_these_sockets_alone() -> None:
+def test_only_connections_of_the_given_sockets_are_returned() -> None:
     pair = (("10.203.32.11", 29301), ("10.203.32.12", 40010))
     assert sockets.connections(TCP, {"4711", "4712"}) == [pair]
     assert sockets.connections(TCP6, {"4714"}) == [pair]

@@ -1,4 +1,4 @@
-"""What the payload reads of programs and the kernel, in the parts of it that need no torch."""
+"""The payload's parsers of program output and kernel files, in the parts that do not require torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ dcgm, smi, cores, turns = (part(name) for name in ("dcgm", "smi", "cores", "turn
 
 
 def diagnosis(head: str, results: list[dict[str, Any]]) -> str:
-    """In the form that NVIDIA documents; its content is made up."""
+    """Return a report in the format documented by NVIDIA, with made-up content."""
     tests = [{"name": "software", "results": [{"status": "Pass"}]}, {"name": "memory", "results": results}]
     return json.dumps({head: {"test_categories": [{"category": "Hardware", "tests": tests}]}})
 
@@ -54,7 +54,7 @@ def test_dcgm(text: str, expected: dict[str, Any] | None) -> None:
     assert dcgm.parsed(text) == expected
 
 
-def test_many_failures_of_dcgm_are_counted() -> None:
+def test_number_of_dcgm_failures_is_limited_and_counted() -> None:
     said = dcgm.parsed(diagnosis("DCGM Diagnostic", [{"entity_id": n, "status": "Fail"} for n in range(25)]))
     assert (len(said["bad"]), said["more"]) == (20, 5)
 
@@ -79,7 +79,7 @@ def test_nvidia_smi(text: str, expected: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "No devices were found", "1, 2, 3"])
-def test_no_answer_of_nvidia_smi(text: str) -> None:
+def test_invalid_output_of_nvidia_smi(text: str) -> None:
     assert smi.parsed(text) == {}
 
 
@@ -88,8 +88,8 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_a_quota_above_the_own_cgroup_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """cgroup 2: the process's own has none; that of the launch, above it, has."""
+def test_quota_of_a_parent_cgroup_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """cgroup 2: the cgroup of the process has no quota, its parent (of the launch) has one."""
     own = tmp_path / "launch/ranks"
     write(own / "cpu.max", "max 100000\n")
     write(own / "cpu.stat", "usage_usec 5\nnr_throttled 0\nthrottled_usec 0\n")
@@ -100,7 +100,7 @@ def test_a_quota_above_the_own_cgroup_is_seen(tmp_path: Path, monkeypatch: pytes
     assert cores.throttled_seconds() == 2.5
 
 
-def test_a_quota_of_cgroup_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_quota_of_cgroup_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "cpu.cfs_quota_us", "20000\n")
     write(tmp_path / "cpu.cfs_period_us", "100000\n")
     write(tmp_path / "cpu.stat", "nr_periods 10\nnr_throttled 7\nthrottled_time 2500000000\n")
@@ -109,7 +109,7 @@ def test_a_quota_of_cgroup_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert cores.throttled_seconds() == 2.5
 
 
-# Of a container under cgroup 1, of a machine under cgroup 2, and of one that mounts both.
+# A container with cgroup 1, a machine with cgroup 2, and a machine that mounts both
 V1 = "3298 3297 0:29 /pods/one /sys/fs/cgroup/cpu ro,nosuid - cgroup cgroup rw,cpu"
 V1_BOTH = "33 32 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,nosuid shared:9 - cgroup cgroup rw,cpu,cpuacct"
 V2 = "41 31 0:38 / /sys/fs/cgroup rw,relatime shared:4 - cgroup2 cgroup2 rw,nsdelegate"
@@ -142,7 +142,7 @@ def test_mounted_cgroups(text: str, expected: list[tuple[str, str, str]]) -> Non
         ("", "0::/", []),
     ],
 )
-def test_the_own_cgroup_as_it_is_seen_from_here(
+def test_folders_of_the_process_cgroup(
     mountinfo: str, own: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {"/proc/self/mountinfo": mountinfo, "/proc/self/cgroup": own}
@@ -150,7 +150,7 @@ def test_the_own_cgroup_as_it_is_seen_from_here(
     assert [str(folder) for folder in cores.folders()] == [f"/sys/fs/cgroup/{name}" for name in expected]
 
 
-def test_no_quota_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_quota_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "cpu.cfs_quota_us", "-1\n")
     write(tmp_path / "cpu.cfs_period_us", "100000\n")
     monkeypatch.setattr(cores, "folders", lambda: [tmp_path])
@@ -158,7 +158,7 @@ def test_no_quota_is_told_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert cores.throttled_seconds() is None
 
 
-def test_a_turn_is_one_ranks_alone_and_ends_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turn_belongs_to_one_rank_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "1")
     with turns.turn("buses", 1.0) as mine:
@@ -170,7 +170,7 @@ def test_a_turn_is_one_ranks_alone_and_ends_with_it(monkeypatch: pytest.MonkeyPa
     assert turns.free("buses")
 
 
-def test_a_turn_that_another_run_has_is_no_hindrance(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turn_of_another_run_does_not_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_PORT", "1")
     with socket.socket(socket.AF_UNIX) as other:
         other.bind(turns.name_of("buses"))
@@ -179,7 +179,7 @@ def test_a_turn_that_another_run_has_is_no_hindrance(monkeypatch: pytest.MonkeyP
 
 
 class Gathered:
-    """A stand-in of the ranks' context: what each of them says of its machine."""
+    """A stub of the ranks' context with the machine information of each rank."""
 
     def __init__(self, *said: tuple[tuple[int, int, int], list[int]]) -> None:
         self.said = said
@@ -191,12 +191,12 @@ class Gathered:
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        # Two containers of one machine, of which one was asked a moment later.
+        # Two containers on one machine, the second queried a moment later
         (
             [((1_700_000_000, 52_000_000, 90_000), [0, 1]), ((1_700_000_000, 52_090_000, 90_020), [0, 1])],
             "2 ranks have 2 cores of one machine",
         ),
-        # Two machines that were switched on together.
+        # Two machines that were powered on together
         ([((1_700_000_000, 52_000_000, 90_000), [0, 1]), ((1_700_000_000, 61_000_000, 95_000), [0, 1])], ""),
         ([((1_700_000_000, 52_000_000, 90_000), [0, 1]), ((1_700_000_007, 52_000_000, 90_000), [0, 1])], ""),
         ([((1_700_000_000, 52_000_000, 90_000), [0, 1, 2, 3])] * 2, ""),
@@ -207,7 +207,7 @@ def test_ranks_that_share_cores(said: list[Any], expected: str) -> None:
     assert cores.shared(Gathered(*said)) == expected
 
 
-def test_this_machine_is_the_same_machine_a_moment_later() -> None:
+def test_same_machine_is_recognized_a_moment_later() -> None:
     first = cores.counted()
     assert first[0] > 0
     assert cores.same_machine(first, cores.counted())

@@ -1,4 +1,4 @@
-"""A rank's first process, with workers that are no more than a line of bash."""
+"""A rank's first process, with workers that are lines of bash."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BEGIN = 'echo \'{"is": "begin", "seconds": 30}\' >&3'
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[Report]]:
-    """The reports about a worker that is a shell script, whose pipe is its descriptor 3."""
+    """Return a function that runs a worker (a shell script with the pipe as descriptor 3) and returns its reports."""
     monkeypatch.setenv("LOCAL_RANK", "1")
     monkeypatch.setattr(rank, "LOOK_SECONDS", 0.1)
 
@@ -39,31 +39,31 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[Report]]:
     return hear
 
 
-def test_a_worker_that_is_killed_is_named_with_its_signal(heard: Callable[[str], list[Report]]) -> None:
+def test_killed_worker_is_reported_with_its_signal(heard: Callable[[str], list[Report]]) -> None:
     [report] = heard(f"{BEGIN}; kill -9 $$")
     assert (report["stage"], report["status"]) == ("world", "lost")
     assert report["why"] == "its process was ended by SIGKILL (at its beginning)"
 
 
-def test_a_signal_without_a_name_is_named_by_its_number(heard: Callable[[str], list[Report]]) -> None:
+def test_signal_without_a_name_is_reported_by_number(heard: Callable[[str], list[Report]]) -> None:
     [report] = heard(f"{BEGIN}; kill -40 $$")
     assert report["why"] == "its process was ended by signal 40 (at its beginning)"
 
 
-def test_a_child_that_holds_the_pipe_does_not_make_a_death_a_timeout(heard: Callable[[str], list[Report]]) -> None:
+def test_dead_worker_is_lost_even_if_a_child_holds_the_pipe(heard: Callable[[str], list[Report]]) -> None:
     [report] = heard(f"{BEGIN}; sleep 20 & exit 3")
     assert (report["status"], report["why"]) == ("lost", "its process ended with 3 (at its beginning)")
 
 
-def test_a_worker_that_is_stopped_is_named_before_its_time_is_up(heard: Callable[[str], list[Report]]) -> None:
+def test_stopped_worker_is_reported_before_its_timeout(heard: Callable[[str], list[Report]]) -> None:
     [report] = heard(f"{BEGIN}; kill -STOP $$")
     assert (report["status"], report["facts"]["state"]) == ("timeout", "T")
     assert report["why"] == "did not go on, stopped by a signal (at its beginning)"
 
 
-def test_a_worker_that_gives_up_by_itself_has_no_report(heard: Callable[[str], list[Report]]) -> None:
+def test_worker_that_exits_normally_has_no_report(heard: Callable[[str], list[Report]]) -> None:
     assert heard(f"{BEGIN}; exit 0") == []
 
 
-def test_what_is_no_message_is_left_out(heard: Callable[[str], list[Report]]) -> None:
+def test_invalid_messages_are_ignored(heard: Callable[[str], list[Report]]) -> None:
     assert heard("echo '[1]' >&3; echo '{' >&3; echo '{\"is\": \"other\"}' >&3; exit 0") == []

@@ -1,4 +1,4 @@
-"""The role: which stages may be requested, and when a launch that ended badly is judged all the same."""
+"""The role: stages that can be requested, and failed launches that are still evaluated."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ROLE = ROOT / "roles/ddp_smoke"
 REPORT = {"event": "stage", "stage": "world", "from_rank": 0}
 
 
-def test_the_stages_that_can_be_requested_are_those_of_the_payload() -> None:
+def test_stages_of_the_role_match_the_payload() -> None:
     options = yaml.safe_load((ROLE / "meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
     table = runpy.run_path(str(ROLE / "files/acceptance/payload/stages.py"))["STAGES"]
     assert options["ddp_smoke_stages"]["choices"] == [stage.name for stage in table]
     assert options["ddp_smoke_mode"]["default"] == "quick"
-    # What the rule in muster/inventory/values.py knows: every mode has all stages but this one.
+    # Assumed by the rule in muster/inventory/values.py: every mode has all stages except this one.
     modes = set(options["ddp_smoke_mode"]["choices"])
     assert {stage.name: set(stage.seconds) for stage in table if set(stage.seconds) != modes} == {"soak": {"soak"}}
 
@@ -37,21 +37,21 @@ def test_the_stages_that_can_be_requested_are_those_of_the_payload() -> None:
         (
             {
                 "failed": True,
-                "msg": "No launch. The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml"
-                " does.",
+                "msg": "No launch. The group gpu_nodes of the inventory is empty: add the nodes as in"
+                " inventory/lab/hosts.yml.",
             },
             True,
         ),
         ({"changed": False, "plan": {}}, False),
     ],
-    ids=["ended well", "ended badly", "before the first stage", "refused", "no launch", "check mode"],
+    ids=["succeeded", "failed", "before the first stage", "no report", "no launch", "check mode"],
 )
-def test_a_failed_launch_stops_the_role_where_nothing_was_reported(launch: dict[str, Any], *, stops: bool) -> None:
+def test_failed_launch_without_reports_stops_the_role(launch: dict[str, Any], *, stops: bool) -> None:
     task = yaml.safe_load((ROLE / "tasks/try.yml").read_text())[0]
     templar = Templar(loader=DataLoader(), variables={task["register"]: launch})
     assert templar.evaluate_conditional(trust_as_template(task["failed_when"])) is stops
 
 
-def test_the_rates_can_be_kept_as_json() -> None:
-    """YAML reads a date without quotes as one, which smoke.json cannot hold."""
+def test_rates_can_be_written_as_json() -> None:
+    """YAML reads dates without quotes as date objects, which JSON does not support."""
     json.dumps(yaml.safe_load((ROLE / "files/gpu_rates.yml").read_text()))

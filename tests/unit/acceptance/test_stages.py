@@ -1,6 +1,6 @@
-"""Every file in cases/stages is how stages ended on the ranks of two nodes with two ranks each, as far as not `ok`.
+"""Every file in cases/stages has outcomes of stages on two nodes with two ranks each, except `ok`, and the findings.
 
-change: by rank and stage, the report's status, why and facts; null: it did not report the stage. expect: all findings.
+change: by rank and stage, status, why and facts of the report; null: not reported. expect: all findings.
 """
 
 from __future__ import annotations

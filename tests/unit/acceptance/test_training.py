@@ -1,7 +1,7 @@
-"""Every file in cases/training is what the ranks said of the stages of training, as far as it differs from a good run.
+"""Every file in cases/training has reports of a training stage as differences to a successful run, and the findings.
 
-stage: the one that was tried. nproc: ranks by node, [2, 2] where it is left out. change: by rank, what it says
-otherwise, in a list by place; null: it does not say it. expect: all that is not `pass`, and what was not looked for.
+stage: name. nproc: ranks by node, default two nodes with two ranks. change: by rank, the different facts (in a list by
+index); null: not reported. expect: all findings except `pass`, and all skips.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def good_equality(rank: int, world_size: int) -> dict[str, Any]:
 
 
 def shard(rank: int, world_size: int, case: sampling.SamplerCase) -> dict[str, Any]:
-    """As DistributedSampler deals them out."""
+    """Return a shard as DistributedSampler creates it."""
     order = list(range(case.size))
     if case.shuffle:
         random.Random(case.epoch).shuffle(order)
@@ -90,7 +90,7 @@ GOOD = {
 
 
 def changed(facts: Any, change: Any) -> Any:
-    """The facts with some of them otherwise."""
+    """Return the facts with the changes applied."""
     if isinstance(facts, list) and isinstance(change, dict):
         return [changed(value, change[place]) if place in change else value for place, value in enumerate(facts)]
     if not isinstance(facts, dict) or not isinstance(change, dict):
@@ -119,7 +119,7 @@ def test_training(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("stage", GOOD)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
-def test_a_good_run_has_no_finding(stage: str, ranks: int) -> None:
+def test_successful_run_has_no_finding(stage: str, ranks: int) -> None:
     judged = collect(SUBJECTS[stage].judge(reports_of(stage, {"node1": ranks, "node2": 1}, {})))
     assert judged.clean
     assert {finding.id for finding in judged.findings} == {check.id for check in SUBJECTS[stage].CHECKS}
@@ -127,8 +127,8 @@ def test_a_good_run_has_no_finding(stage: str, ranks: int) -> None:
 
 @pytest.mark.parametrize("stage", GOOD)
 @pytest.mark.parametrize("strange", [None, 7, "text", float("nan"), [1], [[]], [{}], -(2**70)])
-def test_what_is_of_another_type_is_never_pass_nor_an_exception(stage: str, strange: Any) -> None:
-    """Each value of a rank's facts, at any depth, in turn."""
+def test_values_of_another_type_raise_nothing_and_never_pass(stage: str, strange: Any) -> None:
+    """Replace each value of a rank's facts in turn, at any depth."""
     facts = GOOD[stage](1, 4)
     for path in paths_of(facts):
         change: Any = strange
@@ -148,10 +148,10 @@ def paths_of(facts: Any) -> list[tuple[Any, ...]]:
     return []
 
 
-def test_who_agrees_comes_first() -> None:
+def test_largest_group_is_first() -> None:
     assert agreement.by_value({0: "a", 1: "b", 2: "b", 3: "a", 4: "b"}) == [[1, 2, 4], [0, 3]]
 
 
-def test_measured_says_which_nodes_see_the_folder() -> None:
+def test_measured_has_the_nodes_that_see_the_folder() -> None:
     seen = reports_of("checkpoint", {"node1": 2, "node2": 1}, {})
     assert checkpoint.measured(seen) == {"bytes": 473000.0, "shared": {"node1": True, "node2": False}}

@@ -1,4 +1,4 @@
-"""The payload's files are whole or refused, and a file that could not be written leaves the one before it."""
+"""The payload's files are complete or rejected, and a failed write keeps the previous file."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_was_written_is_read(path: Path) -> None:
+def test_written_content_is_read_back(path: Path) -> None:
     assert whole_file.read(path) == CONTENT
     assert [file.name for file in path.parent.iterdir()] == [path.name]
 
 
-def test_an_empty_file_is_one(tmp_path: Path) -> None:
+def test_empty_content_is_valid(tmp_path: Path) -> None:
     whole_file.write(tmp_path / "empty.pt", b"")
     assert whole_file.read(tmp_path / "empty.pt") == b""
 
 
-def test_it_is_refused_wherever_it_ends(path: Path) -> None:
+def test_truncated_file_is_rejected_at_any_length(path: Path) -> None:
     whole = path.read_bytes()
     for size in range(len(whole)):
         path.write_bytes(whole[:size])
@@ -41,7 +41,7 @@ def test_it_is_refused_wherever_it_ends(path: Path) -> None:
             whole_file.read(path)
 
 
-def test_a_flipped_bit_is_seen(path: Path) -> None:
+def test_flipped_bit_is_detected(path: Path) -> None:
     whole = bytearray(path.read_bytes())
     whole[-3] ^= 1
     path.write_bytes(whole)
@@ -49,7 +49,7 @@ def test_a_flipped_bit_is_seen(path: Path) -> None:
         whole_file.read(path)
 
 
-def test_the_newest_whole_one_is_used_and_the_torn_one_named(path: Path) -> None:
+def test_newest_complete_file_is_used_and_the_truncated_one_named(path: Path) -> None:
     newer = path.with_name("checkpoint-000002.pt")
     whole_file.write(newer, CONTENT + b"more")
     os.truncate(newer, newer.stat().st_size - 1)
@@ -57,11 +57,11 @@ def test_the_newest_whole_one_is_used_and_the_torn_one_named(path: Path) -> None
     assert whole_file.newest(path.parent, "checkpoint-*.pt") == (path.name, CONTENT, refused)
 
 
-def test_without_any_there_is_none(tmp_path: Path) -> None:
+def test_empty_folder_has_no_file(tmp_path: Path) -> None:
     assert whole_file.newest(tmp_path, "checkpoint-*.pt") == ("", None, [])
 
 
-def test_a_write_that_fails_leaves_what_was_there(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_write_keeps_the_previous_file(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(_: int) -> None:
         raise OSError(28, "No space left on device")
 

@@ -1,8 +1,8 @@
-"""Every file in cases/world is what ranks said of what they are, and of what they run on.
+"""Every file in cases/world has the ranks' reports of layout, machines, GPUs and versions, and the findings.
 
-nproc: ranks by node, two of two where it is left out. backend: nccl where it is left out. change: by rank, what it says
-otherwise than a good one; null: it does not tell that. silent: ranks that did not report. expect: all that is said of
-it, but for layout and machines where they are well.
+nproc: ranks by node, default two nodes with two ranks. backend: default nccl. change: by rank, facts that differ from
+those of a healthy rank; null: not reported. silent: ranks without a report. expect: all findings and skips, except
+passes of layout and machines.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def test_world(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "junk", [None, True, "", "x", -1, 1.5, float("nan"), [None], {"torch": []}, {"torch": 3}, 10**400]
 )
-def test_whatever_a_rank_says_is_no_exception_and_no_pass(junk: Any) -> None:
+def test_invalid_facts_raise_nothing_and_never_pass(junk: Any) -> None:
     names = ("device", "gpu_uuid", "gpu_index", "used_index", "used_uuid", "versions")
     said = shown(reports_of({"change": {3: dict.fromkeys(names, junk)}}))
     own = [line for line in said if not line.startswith(STATED)]

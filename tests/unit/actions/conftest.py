@@ -1,4 +1,4 @@
-"""A cluster of three nodes for actions that are run as a task would run them, and what people see of it."""
+"""Fixtures: a cluster of three nodes for actions that run like tasks, and the displayed output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ gpu_nodes:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """The artifacts of its run are in tmp_path/artifacts/rack/RUN."""
+    """The artifacts of the run are in tmp_path/artifacts/rack/RUN."""
     monkeypatch.setenv("MUSTER_RUN", RUN)
     rack = str(tmp_path / "rack")
     given = {"inventory": [rack], "tags": ["all"], "skip_tags": [], "args": ["site.yml"], "forks": 5}
@@ -37,7 +37,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def displayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is shown, and what is warned of."""
+    """The displayed lines and warnings."""
     found: list[str] = []
     for name in ("display", "warning"):
         monkeypatch.setattr(Display, name, lambda _self, text, *_args, **_more: found.append(str(text)))

@@ -1,4 +1,4 @@
-"""The health check as its steps take it: the plan, the verdict on all nodes, and the verdict on one that is new."""
+"""Actions of the health check: the plan, the verdict on all nodes, and the verdict on a new node."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def judged(world: World, *, check: bool = False, **options: Any) -> dict[str, An
     return world.run("health_verdict", check=check, **given)
 
 
-def test_the_plan_is_what_the_inventory_says(world: World, tmp_path: Path) -> None:
+def test_health_plan_matches_inventory(world: World, tmp_path: Path) -> None:
     plan = world.run("health_plan")
     known = (plan["participants"], plan["head"], plan["port"], plan["backend"], plan["quarantined"], plan["folder"])
     assert known == (["node1", "node2"], "node1", 29500, "nccl", ["node3"], str(tmp_path / "artifacts/rack"))
@@ -52,7 +52,7 @@ def test_the_plan_is_what_the_inventory_says(world: World, tmp_path: Path) -> No
     assert world.fails("health_plan").startswith("node2: cluster_gpus ")
 
 
-def test_the_verdict_on_all_nodes_is_kept(world: World, tmp_path: Path) -> None:
+def test_health_verdict_of_all_nodes_is_kept(world: World, tmp_path: Path) -> None:
     world.registered("node1", "look", look(finding("node1"), torch="2.9.0"))
     world.registered("node2", "look", look(torch="2.9.0"))
     found = judged(world, rails={"rails": [{"gbps": 1}], "findings": []})
@@ -71,19 +71,19 @@ def test_the_verdict_on_all_nodes_is_kept(world: World, tmp_path: Path) -> None:
     assert json.loads((folder / "rails.json").read_text()) == {"schema": 1, "rails": [{"gbps": 1}]}
     failed = 'muster_check_status{check="os.shm",peer=""} 2'
     assert [failed in found["metrics"][name] for name in ("node1", "node2")] == [True, False]
-    # What a check would have fixed, and what is to be reported and no more, refuses nothing.
+    # Check mode and the gate warn never block.
     assert (judged(world, check=True)["refusal"], judged(world, gate="warn")["refusal"]) == ("", "")
     world.registered("node1", "look", {"msg": "no route: "})
     world.registered("node2", "look", {})
     world.vars["ansible_play_hosts_all"] = ["node1"]
     found = judged(world)
-    assert found["refusal"].startswith("node1: it could not be looked at: no route")
-    assert {"id": "node", "node": "node2", "why": "--limit leaves it out"} in found["verdict"]["coverage"]["skipped"]
+    assert found["refusal"].startswith("node1: could not be checked: no route")
+    assert {"id": "node", "node": "node2", "why": "excluded by --limit"} in found["verdict"]["coverage"]["skipped"]
     world.registered("node1", "look", {})
-    assert "it could not be reached, or an earlier step failed on it" in judged(world)["refusal"]
+    assert "not reachable, or an earlier step failed" in judged(world)["refusal"]
 
 
-# ---------------------------------------------------------------- a node that is to become a member
+# ---------------------------------------------------------------- a new node
 
 
 def onboarded(world: World, network: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def onboarded(world: World, network: dict[str, Any]) -> dict[str, Any]:
     return world.run("onboard_health", plan=plan, looks="look", network={**NETWORK, **network})
 
 
-def test_a_new_node_is_judged_for_itself_and_strictly(world: World, tmp_path: Path) -> None:
+def test_new_node_is_evaluated_alone_and_strictly(world: World, tmp_path: Path) -> None:
     world.registered("node1", "look", look())
     world.registered("node2", "look", look(finding("node2")))
     others = [finding("node2", check="net.a"), finding("node3", check="net.b", peer="node2")]
@@ -114,10 +114,10 @@ def test_a_new_node_is_judged_for_itself_and_strictly(world: World, tmp_path: Pa
     assert len(bad["msg"].splitlines()) == 2
 
 
-def test_a_new_node_that_could_not_be_looked_at_is_no_member(world: World, tmp_path: Path) -> None:
+def test_unchecked_new_node_is_rejected(world: World, tmp_path: Path) -> None:
     world.registered("node1", "look", {"msg": "no route."})
-    assert onboarded(world, {})["msg"].startswith("node1: it could not be looked at: no route")
+    assert onboarded(world, {})["msg"].startswith("node1: could not be checked: no route")
     world.registered("node1", "look", {})
     found = onboarded(world, {})
-    assert found["msg"].startswith("node1: it could not be looked at: it could not be looked at")
+    assert found["msg"].startswith("node1: could not be checked: ")
     assert not (tmp_path / f"artifacts/rack/{RUN}").exists()

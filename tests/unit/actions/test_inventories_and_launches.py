@@ -1,4 +1,4 @@
-"""Inventories that are written, keys that are copied, and what is concluded from launches that are over."""
+"""Actions that write inventories, copy keys, and evaluate finished launches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18j
 ACCEPTANCE = Path(__file__).parents[3] / "roles/ddp_smoke/files/acceptance"
 
 
-def test_a_new_inventory_is_written_once(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_inventory_is_never_overwritten(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     where = world.action("import_inventory").work.__globals__
     sample = tmp_path / "inventory/lab/group_vars"
     sample.mkdir(parents=True)
@@ -38,18 +38,18 @@ def test_a_new_inventory_is_written_once(world: World, tmp_path: Path, monkeypat
     assert headers == ["hosts.yml", "group_vars/gpu_nodes.yml"]
     assert (folder / "hosts.yml").read_text().splitlines()[1].startswith("# Imported from a list of names. ")
     assert (folder.stat().st_mode & 0o777, (folder / "hosts.yml").stat().st_mode & 0o777) == (0o755, 0o644)
-    assert f"{folder} has 2 nodes; look at its hosts.yml, and then pin their host keys" == found["outcome"]
+    assert f"{folder} has 2 nodes; check its hosts.yml, and then pin the host keys" == found["outcome"]
     assert [line for line in found["msg"].splitlines() if "playbooks/trust.yml" in line and f"-i {folder}" in line]
     again = world.run("import_inventory", **options)
     assert (again["changed"], again["diff"]) == (False, [])
-    nothing = "Nothing was written, and no node was contacted."
-    there = f"- {folder} is there already, and is not written over. Name another one with -e import_to."
+    nothing = "Nothing was written and no node was contacted."
+    there = f"- {folder} already exists. Set another name with -e import_to."
     assert world.fails("import_inventory", **{**options, "node": "c,d"}).splitlines() == [nothing, there]
     wrong = world.fails("import_inventory", **{**options, "name": "../x"}).splitlines()
-    assert wrong == [nothing, "- import_to is '../x', which is no name of a folder. Use letters, digits, - and _."]
+    assert wrong == [nothing, "- import_to is '../x', which is not a valid folder name. Use letters, digits, - and _."]
 
 
-def test_a_folder_to_launch_with_has_no_secret(world: World, tmp_path: Path, displayed: list[str]) -> None:
+def test_shared_inventory_contains_no_secret(world: World, tmp_path: Path, displayed: list[str]) -> None:
     known = tmp_path / "known_hosts"
     for number in (1, 2, 3):
         own = {"ansible_connection": "ssh", "ansible_host": f"10.0.0.{number}", "ansible_password": "hunter22"}
@@ -65,21 +65,19 @@ def test_a_folder_to_launch_with_has_no_secret(world: World, tmp_path: Path, dis
     assert {one["after_header"]: one["after"] for one in found["diff"]} == texts
     assert ("/opt/python" in texts["hosts.yml"], KEY in texts["known_hosts"]) == (True, True)
     assert "hunter22" not in str(texts)
-    assert found["outcome"].endswith("/share has 3 nodes and no secret; its README.md says how people launch with it")
+    assert "/share contains 3 nodes and no secrets; its README.md explains how to launch" in found["outcome"]
     assert world.run("share_inventory", **options)["changed"] is False
-    assert (
-        world.fails("share_inventory", **{**options, "folder": " "}) == "No folder was named: add -e share_to=FOLDER."
-    )
+    assert world.fails("share_inventory", **{**options, "folder": " "}) == "No folder was set: add -e share_to=FOLDER."
     known.unlink()
     assert world.fails("share_inventory", **options).startswith("Nothing was written. node1")
 
 
-def test_a_key_is_copied_by_a_login_with_a_password(
+def test_public_key_is_copied_with_password_login(
     world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     modules = Modules(monkeypatch, changed=True)
     action = world.action("ssh_copy_key", user="ada")
-    assert action.run(None, world.vars) == {"changed": False, "msg": "It is reached without ssh."}
+    assert action.run(None, world.vars) == {"changed": False, "msg": "The connection of this node is not SSH."}
     monkeypatch.setattr(type(action._connection), "transport", "ssh")
     monkeypatch.setattr(type(action._connection), "get_option", lambda *_: str(tmp_path / "id"))
     proven: list[str] = []
@@ -87,13 +85,15 @@ def test_a_key_is_copied_by_a_login_with_a_password(
     none = f"node1: {tmp_path}/id.pub cannot be copied: No such file or directory."
     assert world.fails("ssh_copy_key").startswith(none[:-1])
     (tmp_path / "id.pub").write_text("no key")
-    assert world.fails("ssh_copy_key").startswith(f"node1: {tmp_path}/id.pub cannot be copied: it holds no public key")
+    assert world.fails("ssh_copy_key").startswith(
+        f"node1: {tmp_path}/id.pub cannot be copied: the file has no public key"
+    )
     (tmp_path / "id.pub").write_text(f"{KEY} ada@desk\n")
     assert world.run("ssh_copy_key")["changed"] is world.run("ssh_copy_key", check=True)["changed"] is True
     assert (modules.ran[0], proven) == (("ssh_copy_key", {"key": f"{KEY} ada@desk"}), ["node1"])
     problem = AnsibleConnectionFailure("Permission denied (password).")
     monkeypatch.setattr(type(action), "_execute_module", lambda *_, **__: (_ for _ in ()).throw(problem))
-    with pytest.raises(AnsibleConnectionFailure, match=r"^node1: it takes neither your key nor the password\. "):
+    with pytest.raises(AnsibleConnectionFailure, match="node1: the node accepts neither your key nor the"):
         world.run("ssh_copy_key")
 
 
@@ -104,21 +104,21 @@ def launch(folder: Path, nodes: int, speed: float) -> dict[str, Any]:
     return {"plan": a_plan(nodes).as_json(), "events": [summary], "verdict": verdict, "artifacts": str(folder)}
 
 
-def test_launches_of_one_training_are_compared(world: World, tmp_path: Path) -> None:
-    assert world.run("launch_comparison", all_nodes={})["msg"] == "Nothing was launched."
+def test_launches_of_same_training_are_compared(world: World, tmp_path: Path) -> None:
+    assert world.run("launch_comparison", all_nodes={})["msg"] == "No program was launched."
     whole, one = (launch(tmp_path / "rack" / name, nodes, 100.0 * nodes) for name, nodes in (("2-a", 2), ("2-b", 1)))
     found = world.run("launch_comparison", all_nodes=whole, one_node=one)
     assert found["comparison"] == json.loads((tmp_path / "rack/2-a/comparison.json").read_text())
-    why = "that is the launch on the first node already"
+    why = "same as the launch on the first node"
     assert found["comparison"]["skipped"] == [{"name": "one process", "why": why}]
     assert (found["verdict"]["summary"], "failed" in found) == (
         "2 processes on node1, node2 trained 2.00 times as fast as 1 process (100 % of the ideal)",
         False,
     )
     alone = world.run("launch_comparison", all_nodes=one)["comparison"]["skipped"]
-    assert {entry["why"] for entry in alone} == {"that is the launch on all nodes already"}
+    assert {entry["why"] for entry in alone} == {"same as the launch on all nodes"}
     wrong = world.run("launch_comparison", all_nodes={**whole, "events": []}, one_node=one)
     assert (wrong["failed"], wrong["msg"].splitlines()[-1][:44]) == (
         True,
-        "The launches ran, but cannot be compared: 2 ",
+        "The launches finished, but cannot be compare",
     )

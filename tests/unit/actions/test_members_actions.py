@@ -1,4 +1,4 @@
-"""Claiming, quarantining and retiring nodes, and a new login, with nodes that answer as a test says."""
+"""Actions that claim, quarantine and retire nodes, and test a new login, with simulated nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BY_ANNA = {"reason": "a fan", "since": "2026-11-01 10:00 UTC", "by": "anna@ctl"}
 RUNS = {"launch_id": "20261124-101010-aaaa", "user": "muster", "manager": "system", "over": False, "by": "anna@ctl"}
-RUNS_THERE = "node3: launch 20261124-101010-aaaa of muster (by anna@ctl) runs there"
+RUNS_THERE = "node3: launch 20261124-101010-aaaa of muster (by anna@ctl) is running"
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18jTlwgPIa"
 SILENT = NodeError("no route to host", reachable=False)
 
@@ -46,7 +46,7 @@ def hard_fault(node: str) -> list[dict[str, Any]]:
     return [{"id": LOST.id, "status": "fail", "node": node, "summary": "GPU 0 fell off the bus"}]
 
 
-def test_a_node_is_quarantined_in_the_inventory_and_on_the_node(world: World, programs: Programs) -> None:
+def test_quarantine_is_written_to_inventory_and_node(world: World, programs: Programs) -> None:
     before = text(world)
     programs.answers["jobs"] = {"launches": [{**RUNS, "nodes": ["node3"]}]}
     disk: dict[str, Any] = {"nodes": ["node3", "node3"], "reason": "a disk", "release": False}
@@ -54,42 +54,42 @@ def test_a_node_is_quarantined_in_the_inventory_and_on_the_node(world: World, pr
     assert (check["changed"], text(world), programs.of("keep")["node3"]["check"]) == (True, before, True)
     found = world.run("quarantine_nodes", **disk)
     assert (found["changed"], found["running"], found["silent"]) == (True, [RUNS_THERE], {})
-    assert (found["warnings"], found["diff"]) == ([f"{RUNS_THERE}, and is left alone."], check["diff"])
+    assert (found["warnings"], found["diff"]) == ([f"{RUNS_THERE}; the launch is not stopped."], check["diff"])
     words = "node3 is quarantined since [^;]* UTC by [^;]*: a disk; 1 node takes part, by node rank: 0 node1"
     assert re.fullmatch(words, found["outcome"])
     asked = programs.of("keep")["node3"]
     assert (asked["check"], asked["quarantine"]["reason"], "reason: a disk" in text(world)) == (False, "a disk", True)
-    # The same again changes nothing, and a silent node is named.
+    # Repeating the command changes nothing. A node without a response is named.
     before = text(world)
     programs.answers |= {"keep": {"changed": False}, "jobs": {"launches": []}}
     again = world.run("quarantine_nodes", nodes=["node2"], reason="a fan", release=False)
     assert (again["changed"], again["warnings"]) == (False, [])
     programs.answers["keep"] = SILENT
     again = world.run("quarantine_nodes", nodes=["node2"], reason="a fan", release=False)
-    why = "did not answer (no route to host): the inventory alone says so, which is what counts."
+    why = "did not respond (no route to host): the node has no copy; the quarantine in the inventory is effective."
     assert (again["warnings"], again["silent"]) == ([f"node2 {why}"], {"node2": "no route to host"})
     assert again["outcome"].partition(";")[0] == "node2 is quarantined since 2026-11-01 10:00 UTC by anna@ctl: a fan"
     assert text(world) == before
 
 
-def test_a_node_is_released_unless_a_group_quarantines_it(world: World, programs: Programs) -> None:
+def test_quarantine_of_a_group_blocks_release(world: World, programs: Programs) -> None:
     programs.answers["forget"] = lambda name, _: SILENT if name == "node2" else {"changed": False}
     found = world.run("quarantine_nodes", nodes=["node2", "node1"], reason="", release=True)
     assert (found["changed"], "cluster_quarantined" in text(world), "jobs" in programs.verbs()) == (True, False, False)
     assert found["outcome"].startswith("node2, node1 take part in launches again; ")
-    late = "its own copy still refuses launches by name, until this is typed again when it answers"
-    assert found["warnings"] == [f"node2 did not answer (no route to host): {late}."]
+    late = "the copy on the node still blocks launches; run this command again when the node is reachable"
+    assert found["warnings"] == [f"node2 did not respond (no route to host): {late}."]
     one = world.run("quarantine_nodes", nodes=["node1"], reason="", release=True)
     assert (one["changed"], one["outcome"].partition(";")[0]) == (False, "node1 takes part in launches again")
     grouped = World(
         world.folder, text(world).replace("cluster_name: rack", "cluster_name: rack, cluster_quarantined: yes")
     )
-    of_a_group = "node1: cluster_quarantined comes from a group (group_vars, or vars in the inventory)."
+    of_a_group = "node1: cluster_quarantined is set in a group (group_vars, or vars in the inventory)."
     said = grouped.fails("quarantine_nodes", nodes=["node1"], reason="", release=True)
-    assert said == f"Nothing was changed. {of_a_group} Take it away there."
+    assert said == f"Nothing was changed. {of_a_group} Remove it there."
 
 
-def test_a_node_with_a_hard_fault_is_quarantined_by_itself(world: World, programs: Programs) -> None:
+def test_hardware_fault_quarantines_node_automatically(world: World, programs: Programs) -> None:
     before = text(world)
     none = world.run("health_quarantine", findings=[])
     assert none == {"changed": False, "quarantined": "", "warnings": []}
@@ -100,13 +100,13 @@ def test_a_node_with_a_hard_fault_is_quarantined_by_itself(world: World, program
     found = world.run("health_quarantine", findings=hard_fault("node3"))
     assert (found["changed"], found["quarantined"], found["diff"]) == (True, "node3", check["diff"])
     done, late = found["warnings"]
-    assert done.startswith("node3 is quarantined by itself since ")
-    assert f": {LOST.id}: GPU 0 fell off the bus. Once a person has looked at it: ansible-playbook " in done
+    assert done.startswith("node3 was quarantined automatically since ")
+    assert f": {LOST.id}: GPU 0 fell off the bus. After an inspection of the node, run ansible-playbook " in done
     assert "playbooks/quarantine.yml -e node=node3 -e reason=... or ansible-playbook playbooks/release.yml" in done
-    assert (late, "automatic: true" in text(world)) == ("node3 did not answer: no route to host.", True)
+    assert (late, "automatic: true" in text(world)) == ("node3 did not respond: no route to host.", True)
 
 
-def test_a_node_leaves_the_inventory_and_its_key_is_forgotten(world: World, programs: Programs, tmp_path: Path) -> None:
+def test_retired_node_and_its_host_key_are_removed(world: World, programs: Programs, tmp_path: Path) -> None:
     known, before = tmp_path / "known_hosts", text(world)
     lines = [f"10.0.0.{number} ssh-ed25519 {KEY} muster:node{number}\n" for number in (1, 2, 3)]
     known.write_text("".join(lines))
@@ -125,7 +125,7 @@ def test_a_node_leaves_the_inventory_and_its_key_is_forgotten(world: World, prog
     assert (len(world.run("retire_nodes", **options)["diff"]), known.exists()) == (1, False)
 
 
-def test_what_cannot_be_changed_is_left(
+def test_rejected_changes_leave_the_inventory_unchanged(
     world: World, programs: Programs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options: dict[str, Any] = {"nodes": ["node3"], "wipe": False, "known_hosts": str(tmp_path / "none")}
@@ -133,23 +133,23 @@ def test_what_cannot_be_changed_is_left(
     before = text(world)
     first, second = world.fails("retire_nodes", **options).splitlines()
     assert (first, RUNS_THERE in second) == ("Nothing was changed.", True)
-    said = "Nothing was changed.\n'-x' is no name of a node."
+    said = "Nothing was changed.\n'-x' is not a valid node name."
     assert world.fails("retire_nodes", **{**options, "nodes": ["-x"]}) == said
     assert text(world) == before
-    # An inventory that is a program is somebody else's to edit.
+    # Muster cannot edit an inventory that is a program.
     programs.asked.clear()
     (world.folder / "hosts.yml").unlink()
     (world.folder / "hosts.sh").write_text('#!/bin/sh\necho \'{"gpu_nodes": {"hosts": ["node3"]}}\'\n')
     (world.folder / "hosts.sh").chmod(0o755)
     lines = world.fails("quarantine_nodes", nodes=["node3"], reason="a disk", release=False).splitlines()
-    again = "Then type the same command again,"
-    ends = ("The inventory is not Muster's to edit.", f"{again} so that the nodes know it too.")
+    again = "Then run the same command again"
+    ends = ("Muster cannot edit this inventory.", f"{again} to inform the nodes.")
     assert (lines[0], lines[-1]) == ends
     lines = world.fails("retire_nodes", **options).splitlines()
-    assert (lines[1], lines[-1]) == (ends[0], f"{again} for the other nodes to forget it.")
+    assert (lines[1], lines[-1]) == (ends[0], f"{again} to remove the node from the other nodes.")
     found = world.run("health_quarantine", findings=hard_fault("node3"))
     assert (found["changed"], found["quarantined"]) == (False, "")
-    assert found["warnings"][0].startswith("node3 has to be quarantined, in an inventory of yours:\n")
+    assert found["warnings"][0].startswith("Muster cannot edit this inventory; quarantine node3:\n")
     assert programs.asked == []
     for part in ({"subset": "node3"}, {"tags": ["x"]}):
         monkeypatch.setattr(context, "CLIARGS", ImmutableDict(**{**context.CLIARGS, **part}))
@@ -161,8 +161,8 @@ def test_what_cannot_be_changed_is_left(
 # ---------------------------------------------------------------- claims and logins
 
 
-def test_a_new_login_is_proven(world: World, programs: Programs) -> None:
-    assert world.run("fresh_login") == {"changed": False, "msg": "node1: a new login works, and root can be had there."}
+def test_fresh_login_uses_new_connection(world: World, programs: Programs) -> None:
+    assert world.run("fresh_login") == {"changed": False, "msg": "node1: a new login works, and becoming root works."}
     assert programs.asked == [("node1", "look", {})]
 
 
@@ -177,7 +177,7 @@ def test_nodes_are_claimed_for_a_run(world: World, programs: Programs, monkeypat
     monkeypatch.setattr(CLAIMS, "token", "")
     assert world.run("claim_nodes", take_over=False) == {
         "changed": False,
-        "warnings": ["The nodes are not claimed for this run: the callback report is not enabled."],
+        "warnings": ["The nodes are not claimed for this run (callback plugin report disabled)."],
     }
     monkeypatch.setattr(CLAIMS, "token", "x")
     monkeypatch.setattr(CLAIMS, "missing", lambda names: names[1:])

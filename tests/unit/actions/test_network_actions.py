@@ -1,6 +1,6 @@
-"""The network of nodes as its steps change it: firewall, MTU, sshd, and what each node knows of the others.
+"""Actions that change the network of nodes: firewall, MTU, sshd, and SSH between nodes.
 
-Nodes answer as the programs on them do; looks at firewalls are those that real nodes gave.
+Nodes respond like the programs on them. Firewall inspections are recordings from real nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CUT_OFF = NodeError("no route to host", reachable=False)
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """Nodes on which each change is confirmed; nobody waits."""
+    """Nodes that confirm every change immediately."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
     changed = {"arm": {"armed": True}, "confirm": {"confirmed": True}, "apply": {"failed": ""}}
     undone: dict[str, Any] = {"armed": False, "id": None, "failed": []}
@@ -36,7 +36,7 @@ def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
 
 @pytest.fixture
 def world(world: World) -> World:
-    for number in (1, 2, 3):  # as those of the recorded firewalls
+    for number in (1, 2, 3):  # as in the recorded firewalls
         world.registered(f"node{number}", "cluster_address", f"10.0.0.1{number}")
     return world
 
@@ -45,7 +45,7 @@ def world(world: World) -> World:
 
 
 def firewall(name: str, listens: int = 0, *, guarded: bool = False) -> dict[str, Any]:
-    """listens: a port on which somebody serves others."""
+    """listens: a port with a service for other hosts."""
     look = {**copy.deepcopy(LOOKS[name]), "guarded": guarded}
     if listens:
         look["said"]["listeners"]["out"] += (
@@ -54,7 +54,7 @@ def firewall(name: str, listens: int = 0, *, guarded: bool = False) -> dict[str,
     return look
 
 
-def test_a_firewall_is_changed_under_guard(world: World, programs: Programs, displayed: list[str]) -> None:
+def test_firewall_change_is_guarded(world: World, programs: Programs, displayed: list[str]) -> None:
     looks = [firewall("bare", 8080), firewall("finished")]
     programs.answers["look"] = lambda *_: looks.pop(0) if len(looks) > 1 else looks[0]
     found = world.run("firewall")
@@ -63,15 +63,15 @@ def test_a_firewall_is_changed_under_guard(world: World, programs: Programs, dis
     arm, steps = programs.of("arm")["node1"], programs.of("apply")["node1"]["steps"]
     assert (arm["what"], arm["seconds"], bool(arm["commands"])) == ("firewall", 40, True)
     assert {step["write"] for step in steps if "write" in step} <= set(arm["files"])
-    assert found["diff"]["before_header"] == found["diff"]["after_header"] == "node1: what may come in"
+    assert found["diff"]["before_header"] == found["diff"]["after_header"] == "node1: allowed incoming traffic"
     assert (found["diff"]["after"].splitlines()[0], found["diff"]["before"][-1]) == (
         "ufw: active, deny (incoming)",
         "\n",
     )
-    # Whoever is cut off is named before the change, and in the result.
+    # The unreachable service is reported before the change and in the result.
     assert ["8080" in line for line in displayed] == [True]
     assert (displayed, [one["status"] for one in found["findings"]].count("warn")) == (found["msg"].splitlines(), 1)
-    # As it shall be, nothing is changed; and so in a check.
+    # Nothing is changed on a node without differences, or in check mode.
     for options in ({}, {"check": True}, {"mode": "verify"}):
         again = world.run("firewall", **options)
         assert (again["changed"], "diff" in again, "msg" in again, again["packages"]) == (False, False, False, [])
@@ -84,12 +84,12 @@ def test_a_firewall_is_changed_under_guard(world: World, programs: Programs, dis
     assert (leaves["changed"], leaves["findings"], "msg" in leaves) == (True, [], False)
 
 
-def test_a_firewall_that_cannot_be_changed_says_why(world: World, programs: Programs, displayed: list[str]) -> None:
+def test_failed_firewall_change_is_explained(world: World, programs: Programs, displayed: list[str]) -> None:
     looks = [firewall("finished", guarded=True), firewall("finished")]
     programs.answers |= {"look": lambda *_: looks.pop(0), "undo": SETTLED}
     assert (world.run("firewall")["changed"], programs.verbs()) == (True, ["look", "undo", "look"])
     programs.answers["look"] = {**firewall("bare"), "ufw": None, "nftables_at_boot": False}
-    found = world.run("firewall")  # the role installs it and asks again
+    found = world.run("firewall")  # the role installs the package and runs the action again
     assert (found["changed"], found["packages"], displayed) == (False, ["ufw"], [])
     assert world.run("firewall", check=True)["changed"] is True
     blocked = firewall("finished")
@@ -102,13 +102,14 @@ def test_a_firewall_that_cannot_be_changed_says_why(world: World, programs: Prog
     assert world.fails("firewall", mode="verify").startswith(("node1: ", "- node1: "))
     programs.answers["look"] = firewall("bare")
     first = world.fails("firewall")
-    assert first.startswith("node1: the firewall was changed, but is not yet as it shall be: next is ")
+    assert first.startswith("node1: the firewall was changed, but steps are still missing (next: ")
     programs.answers["apply"] = {"failed": "ufw is broken"}
     assert world.fails("firewall") == (
         "node1: the change of the firewall was undone, because the change failed on the node (ufw is broken). The node"
-        " answers and is as it was before. Compare the rules of others on the node (docs/ports.md) and run again."
+        " was restored and is reachable. Check the node for firewall rules that Muster does not manage (docs/ports.md)"
+        " and run the command again."
     )
-    short = "node1: firewall_confirm_seconds is below 30, too short for a new connection."
+    short = "node1: firewall_confirm_seconds is too short for a new connection; the minimum is 30."
     assert world.fails("firewall", confirm_seconds=29) == short
     programs.answers["look"] = NodeError("it has no Python", reachable=True)
     assert world.fails("firewall") == "node1: it has no Python"
@@ -121,7 +122,7 @@ def test_a_firewall_that_cannot_be_changed_says_why(world: World, programs: Prog
 
 
 def interface(mtu: int = 1500, *, known: bool = True, guarded: bool = False) -> dict[str, Any]:
-    """Of a node that keeps a large MTU, once it has one."""
+    """Return the inspection of a node that keeps a large MTU once it is set."""
     kept = f'if [ "$IFACE" = "eth1" ]; then\n    ip link set dev "eth1" mtu {mtu}\n' if mtu > 1500 else ""
     nothing = dict.fromkeys(("netplan", "networkctl", "nmcli", "nmcli_files", "nmcli_mtu"), "")
     link = json.dumps([{"ifname": "eth1", "mtu": mtu, "min_mtu": 68, "max_mtu": 9978}])
@@ -129,7 +130,7 @@ def interface(mtu: int = 1500, *, known: bool = True, guarded: bool = False) -> 
     return {"interface": "eth1", "link": link, "guarded": guarded, **nothing, **own}
 
 
-def test_an_mtu_is_set_under_guard_and_waits_for_its_paths(world: World, programs: Programs) -> None:
+def test_mtu_change_is_guarded_and_waits_for_path_tests(world: World, programs: Programs) -> None:
     programs.answers["look"] = interface()
     found = world.run("training_mtu", mtu=9000, confirm_seconds=50)
     arm = programs.of("arm")["node1"]
@@ -137,8 +138,8 @@ def test_an_mtu_is_set_under_guard_and_waits_for_its_paths(world: World, program
     assert (arm["seconds"], arm["files"]) == (50, ["/etc/network/if-up.d/muster-mtu"])
     assert arm["commands"] == [{"argv": ["ip", "link", "set", "dev", "eth1", "mtu", "1500"], "text": ""}]
     assert (found["changed"], found["token"], found["interface"], found["before"]) == (True, arm["id"], "eth1", 1500)
-    sides = {"before": "1500 now, as the system has it after the next start\n"}
-    sides["after"] = "9000 now, 9000 after the next start\n"
+    sides = {"before": "1500 now, system default after the next boot\n"}
+    sides["after"] = "9000 now, 9000 after the next boot\n"
     assert found["diff"] == sides | dict.fromkeys(("before_header", "after_header"), "node1: MTU of eth1")
     check = world.run("training_mtu", check=True, mtu=9000)
     assert (check["changed"], check["token"], check["diff"]) == (True, "", found["diff"])
@@ -153,24 +154,24 @@ def test_an_mtu_is_set_under_guard_and_waits_for_its_paths(world: World, program
     assert programs.verbs()[7:] == ["look", "undo", "look"]
 
 
-def test_an_mtu_that_cannot_be_set_says_why(world: World, programs: Programs) -> None:
+def test_failed_mtu_change_is_explained(world: World, programs: Programs) -> None:
     programs.answers |= {"look": interface(), "apply": {"failed": "ip: not permitted"}}
     undone = "node1: the change of the mtu was undone, because the change failed on the node (ip: not permitted). "
     assert world.fails("training_mtu", mtu=9000).startswith(undone)
     assert world.fails("training_mtu", mtu=9000, mode="verify") == (
-        "node1: the MTU of eth1 is 1500, and mtu_training is 9000; after the next start ifupdown would give eth1"
-        " another MTU than 9000. To change it, set mtu_mode to manage."
+        "node1: the MTU of eth1 is 1500, but mtu_training is 9000; ifupdown would not set the MTU of eth1 to"
+        " 9000 at the next boot. To apply the changes, set mtu_mode to manage."
     )
     programs.answers["look"] = interface(known=False)
-    assert world.fails("training_mtu", mtu=9000).startswith("node1: nothing is known here of what sets up eth1: ")
+    assert world.fails("training_mtu", mtu=9000).startswith("node1: none of netplan, ")
     assert world.fails("training_mtu", mtu=9000, mode="verify").startswith("node1: the MTU of eth1 is 1500, ")
     programs.answers["look"] = {**interface(), "link": ""}
-    fix = "Set cluster_interface to the one that carries the training"
-    said = f"node1: its training interface eth1 cannot be looked at. {fix}."
+    fix = "Set cluster_interface to the training interface"
+    said = f"node1: the training interface eth1 cannot be read. {fix}."
     assert world.fails("training_mtu", mtu=9000) == said
 
 
-def test_paths_are_tried_to_the_next_nodes_of_the_play(world: World, programs: Programs) -> None:
+def test_paths_to_next_nodes_of_the_play_are_tested(world: World, programs: Programs) -> None:
     world.registered("node1", "set", {"interface": "eth1", "token": "t"})
     world.vars["ansible_play_hosts_all"] = ["node1", "node2"]
     programs.answers["ping"] = {"came": {"node2": {"small": True, "full": False}}}
@@ -182,7 +183,7 @@ def test_paths_are_tried_to_the_next_nodes_of_the_play(world: World, programs: P
     assert world.run("training_mtu", **given) == {"changed": False, "paths": {}, "why": "no route to host"}
 
 
-def test_an_mtu_stays_where_all_paths_carry_it(world: World, programs: Programs) -> None:
+def test_mtu_is_kept_if_all_paths_carry_it(world: World, programs: Programs) -> None:
     given: dict[str, Any] = {"mtu": 9000, "step": "settle", "changes": "set", "paths": "paths"}
 
     def paths(name: str, *, full: bool = True, small: bool = True, why: str = "", of: str = "t") -> None:
@@ -196,26 +197,26 @@ def test_an_mtu_stays_where_all_paths_carry_it(world: World, programs: Programs)
     assert world.run("training_mtu", **given) == {"changed": False}
     assert programs.asked == [("node1", "confirm", {"what": "mtu", "id": "t"})]
     paths("node1", full=False, small=False)
-    note = "node1: node2 did not answer at all, so nothing is known of the MTU on the way there."
+    note = "node1: node2 did not respond, so the MTU of the path is unknown."
     assert world.run("training_mtu", **given) == {"changed": False, "warnings": [note]}
     paths("node1", full=False)
-    lost = "a packet of 9000 bytes does not reach node2 (10.0.0.12), and a small one does. "
+    lost = "packets of 9000 bytes do not reach node2 (10.0.0.12), but small packets do. "
     assert f"because {lost}" in world.fails("training_mtu", **given)
     assert programs.verbs()[2:] == ["undo", "state"]
     paths("node1", full=False, of="")
     assert world.fails("training_mtu", **given).startswith(f"node1: {lost}")
-    # Another node did not say how its paths are: nobody keeps what another one may not have.
+    # Another node did not report its paths: no node keeps the change.
     paths("node1", of="")
     paths("node3", why="no route")
     assert world.run("training_mtu", **given) == {"changed": False}
     paths("node1")
-    assert "because node3 could not be asked for its paths (no route)." in world.fails("training_mtu", **given)
+    assert "because the paths from node3 could not be tested (no route)." in world.fails("training_mtu", **given)
 
 
-# ---------------------------------------------------------------- sshd, and what nodes know of each other
+# ---------------------------------------------------------------- sshd, and SSH between nodes
 
 
-def test_settings_of_sshd_are_kept_under_guard(world: World, programs: Programs) -> None:
+def test_sshd_settings_change_is_guarded(world: World, programs: Programs) -> None:
     programs.answers["look"] = {"before": ""}
     options: dict[str, Any] = {"path": "/etc/ssh/x.conf", "settings": "UseDNS no\n", "seconds": 33}
     found = world.run("ssh_mesh_sshd", **options)
@@ -233,11 +234,11 @@ def test_settings_of_sshd_are_kept_under_guard(world: World, programs: Programs)
     gone = world.run("ssh_mesh_sshd", check=True, **{**options, "settings": ""})
     assert (gone["changed"], gone["diff"]["before"], gone["diff"]["after"]) == (True, "UseDNS yes\n", "")
     said = "node1: the change of the sshd was undone, because the change failed on the node (sshd -t: bad). The node"
-    fix = "answers and is as it was before. A controller that knows the node by its ecdsa key alone cannot come back, "
+    fix = "was restored and is reachable. If the controller has pinned only the node's ecdsa key, "
     assert world.fails("ssh_mesh_sshd", **options).startswith(f"{said} {fix}")
 
 
-def test_members_of_the_mesh_are_all_that_stay(world: World) -> None:
+def test_leaving_nodes_are_not_mesh_members(world: World) -> None:
     for name in ("node1", "node2"):
         look = {"key": f"ssh-ed25519 AAAA{name}", "host_keys": ["ssh-ed25519 AAAA"], "port": 22, "hostname": name}
         world.registered(name, "keys", look)
@@ -245,7 +246,7 @@ def test_members_of_the_mesh_are_all_that_stay(world: World) -> None:
     found = world.run("ssh_mesh_members", looks="keys")
     seen = [("node1", "10.0.0.11", True), ("node2", "10.0.0.12", True)]
     assert [(one["name"], one["address"], one["seen"]) for one in found["members"]] == seen
-    assert len(found["warnings"]) == 1  # of one host key
+    assert len(found["warnings"]) == 1  # about a shared host key
     world.vars["cluster_leaving"] = []
     world.registered("node2", "keys", {})
     found = world.run("ssh_mesh_members", looks="keys")

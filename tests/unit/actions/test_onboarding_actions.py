@@ -1,4 +1,4 @@
-"""Onboarding as its steps take it: first contact, the partner of a trial, and who was accepted in the end."""
+"""Actions of onboarding: first contact, the partner of a test launch, and the final verdict."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     import pytest
 
 KEY = HostKey("ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18jTlwgPIa")
-UNKNOWN = "its host key is not pinned yet, so that nobody logs in there with --check: what would change on it is not"
+UNKNOWN = "not inspected: the host key is not pinned yet, so --check does not log in."
 
 
 class Contact:
-    """New nodes that show the host keys that a test lists; whoever logs in is let in, unless `why` says otherwise."""
+    """New nodes with the host keys of a test. Logins succeed, unless `why` gives a reason."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, rows: list[HostKeyDecision], **why: str) -> None:
         self.world = world
@@ -55,7 +55,7 @@ def row(node: str, state: str = "new", action: str = "ask", why: str = "") -> Ho
     return HostKeyDecision(node, "203.0.113.9", state, action, KEY if action else None, why=why)
 
 
-def test_new_nodes_are_met_and_the_others_refused(
+def test_reachable_new_nodes_are_accepted_and_others_rejected(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     rows = [row("new1"), row("new2", "no answer", "", "timed out"), row("new3")]
@@ -65,38 +65,38 @@ def test_new_nodes_are_met_and_the_others_refused(
     assert contact.given[0] == str(world.folder / "known_hosts")
     assert contact.given[1]["confirmed"] is True
     assert contact.given[1]["again"].endswith("-e trust_confirmed=true")
-    refused = {"new2": {"why": "it does not answer: timed out"}, "new3": {"why": "it has no Python"}}
+    refused = {"new2": {"why": "no response: timed out"}, "new3": {"why": "it has no Python"}}
     assert (found["onboarding"], found["changed"], "failed" in found) == (refused, True, False)
     assert [(one["name"], one["looked_at"], one["by_password"]) for one in found["met"]] == [("new1", True, False)]
     assert found["met"][0]["variables"]["inventory_dir"] == str(world.folder)
     assert displayed == [f"{name}: {one['why']}." for name, one in refused.items()]
 
 
-def test_in_a_check_nobody_logs_in_on_a_node_whose_key_is_new(
+def test_check_mode_skips_login_on_node_with_new_key(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
 ) -> None:
     contact = Contact(world, monkeypatch, [row("new1"), row("new2", "known", "")])
     found = contact.run(check=True, known_hosts=str(tmp_path / "keys"))
     assert (contact.asked, contact.given[0]) == (["new2"], str(tmp_path / "keys"))
     assert [(one["name"], one["looked_at"]) for one in found["met"]] == [("new1", False), ("new2", True)]
-    assert displayed == [f"new1: {UNKNOWN} known."]
+    assert displayed == [f"new1: {UNKNOWN} The changes on this node are unknown."]
 
 
-def test_where_no_node_is_left_the_step_fails(
+def test_contact_fails_without_any_accepted_node(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     why = "its key is not the one of the file. ansible-playbook playbooks/trust.yml -e trust_replace=new2"
     contact = Contact(world, monkeypatch, [row("new1", "no answer", "", "x"), row("new2", "CHANGED", "refuse", why)])
     found = contact.run()
     first, second = found["msg"].splitlines()
-    assert (found["failed"], first) == (True, "new1: it does not answer: x.")
+    assert (found["failed"], first) == (True, "new1: no response: x.")
     own = f"playbooks/onboard.yml -e node=new2 -e address=203.0.113.9 -e host_key={KEY.fingerprint}"
     assert second.startswith("new2: refused (CHANGED): its key is not the one of the file. ")
     assert own in second
     assert (contact.asked, displayed) == ([], [])
 
 
-def test_a_password_is_one_of_ssh(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
+def test_only_ssh_password_counts(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
     contact = Contact(world, monkeypatch, [row("new1"), row("new2")])
     for one in contact.nodes:
         one["variables"] |= {"ansible_connection": "ssh"}
@@ -105,20 +105,20 @@ def test_a_password_is_one_of_ssh(world: World, monkeypatch: pytest.MonkeyPatch,
     assert displayed == []
 
 
-def test_what_the_inventory_would_then_have_wrong_is_refused(world: World) -> None:
+def test_request_with_invalid_resulting_inventory_is_rejected(world: World) -> None:
     found = world.run("onboard_request", node="node9", address="10.0.0.9")
     assert ([one["name"] for one in found["nodes"]], found["onboarding"]) == (["node9"], {"node9": {"standing": "new"}})
     again = world.run("onboard_request", node="node3", address="10.0.0.3")
     assert (again["nodes"], again["onboarding"]) == ([], {"node3": {"standing": "member"}})
     first, second = world.fails("onboard_request", node="node8", address="203.0.113.9").splitlines()
-    assert first == "What is to be onboarded has 1 problem, and no node was contacted."
-    assert second.startswith("- node8: 203.0.113.9 is a sample address: ")
+    assert first == "The onboarding request has 1 problem; no node was contacted."
+    assert second.startswith("- node8: 203.0.113.9 is reserved for documentation ")
 
 
-# ---------------------------------------------------------------- the trial with a member
+# ---------------------------------------------------------------- the test launch with a member
 
 
-def test_a_new_node_is_tried_with_an_idle_member(
+def test_new_node_is_paired_with_idle_member(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     facts = facts_of_a_fit_node()
@@ -140,16 +140,16 @@ def test_a_new_node_is_tried_with_an_idle_member(
 
     programs.answers["prepare"] = prepare
     found = world.run("onboard_partner", new=["new1", "new2"])
-    why = "it was not tried with a member, because none is idle (node1: it could not be asked: no route; and 1 other)"
+    why = "it was not tested with a member, because none is idle (node1: it could not be asked: no route; and 1 other)"
     assert (found["pairs"], found["idle"], found["witness"]) == ({}, [], "node3")
-    assert found["busy"]["node3"] == "what it reports is of no use (TypeError)"
+    assert found["busy"]["node3"] == "invalid response (TypeError)"
     assert found["onboarding"] == {name: {"notes": [why]} for name in ("new1", "new2")}
     assert displayed == [f"new1: {why}.", f"new2: {why}."]
     world.vars["groups"] = {**world.vars["groups"], "onboarding": ["node1", "node3"]}
     assert world.run("onboard_partner", new=["new1"])["witness"] == ""
 
 
-def test_a_node_that_was_not_accepted_fails_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejected_node_fails_the_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ONBOARDING, "nodes", {"new1": {"accepted": True, "rank": 1}})
     assert world.run("onboard_verdict")["failed"] is False
     monkeypatch.setattr(ONBOARDING, "nodes", {"new1": {"why": "its disk is full"}})

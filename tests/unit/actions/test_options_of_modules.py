@@ -1,4 +1,4 @@
-"""Modules that run on a node with options that only the inventory knows: which ones, and what is refused before."""
+"""Actions that pass inventory options to modules on a node, and what they reject first."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CERTIFICATE = ROOT / "tests/unit/packages/certificate.pem"
-NOBODY = {"skipped": True, "skip_reason": "there is nobody to share with, or this is a check"}
-OTHERWISE = {"skipped": True, "skip_reason": "the node has, or gets, its files otherwise"}
+NOBODY = {"skipped": True, "skip_reason": "no other node to share with, or check mode"}
+OTHERWISE = {"skipped": True, "skip_reason": "no files to share for this node"}
 
 
 @pytest.fixture
@@ -27,16 +27,16 @@ def proxied(world: World) -> None:
         world.registered(name, "cluster_https_proxy", "http://proxy:3128")
 
 
-def test_names_lead_to_the_addresses_of_the_inventory(world: World, modules: Modules) -> None:
+def test_hosts_file_gets_addresses_of_the_inventory(world: World, modules: Modules) -> None:
     world.vars["cluster_leaving"] = ["node3"]
     assert world.run("hosts_file", mode="manage")["changed"] is True
     addresses = {"node1": "10.0.0.1", "node2": "10.0.0.2"}
     assert modules.ran == [("hosts_file", {"nodes": addresses, "own": "node1", "mode": "manage"})]
-    world.run("hosts_file", own="node2")  # what the task gives goes before it
+    world.run("hosts_file", own="node2")  # options of the task take precedence
     assert modules.ran[1][1]["own"] == "node2"
 
 
-def test_keys_of_repositories_come_through_the_proxies(world: World, modules: Modules) -> None:
+def test_repository_keys_are_fetched_through_proxies(world: World, modules: Modules) -> None:
     world.run("apt_repositories", state="present")
     proxied(world)
     world.run("apt_repositories", state="present")
@@ -61,18 +61,18 @@ def test_package_sources_get_mirrors_proxies_and_certificates(world: World, modu
     assert "node2" in modules.ran[2][1]["no_proxy"]
 
 
-def test_a_certificate_that_cannot_be_used_is_refused(world: World, modules: Modules, tmp_path: Path) -> None:
+def test_unusable_certificate_is_rejected(world: World, modules: Modules, tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("no certificate")
     found = []
     for name in ("ca.pem", "none.pem"):
         world.registered("node1", "cluster_extra_ca", str(tmp_path / name))
         found.append(world.fails("package_sources").replace(str(tmp_path), "/x"))
-    assert found[0].startswith("node1: cluster_extra_ca is /x/ca.pem, which ")
-    assert found[1] == "node1: cluster_extra_ca is /x/none.pem, which cannot be read on the controller."
+    assert found[0].startswith("node1: cluster_extra_ca /x/ca.pem ")
+    assert found[1] == "node1: cannot read cluster_extra_ca /x/none.pem on the controller."
     assert modules.ran == []
 
 
-def test_a_node_proves_the_ways_for_which_both_ends_are_known(world: World, modules: Modules) -> None:
+def test_login_settings_require_both_ends(world: World, modules: Modules) -> None:
     world.registered("node1", "seen", {"ways": {"in": "a", "out": "b"}})
     world.registered("node2", "seen", {"ways": {"in": "c", "out": "d"}})
     world.run("ssh_mesh_proof", looks="seen")
@@ -85,7 +85,7 @@ def test_a_node_proves_the_ways_for_which_both_ends_are_known(world: World, modu
     assert ways[1:] == [{}, {}]
 
 
-def test_the_workbench_gets_the_environments(world: World, modules: Modules) -> None:
+def test_workbench_gets_environments(world: World, modules: Modules) -> None:
     world.registered("node1", "cluster_environments", {"old": {"prefix": "/opt/envs/old"}})
     world.run("workbench", state="present")
     ((_, options),) = modules.ran
@@ -96,7 +96,7 @@ def deb(letter: str) -> dict[str, Any]:
     return {"name": f"{letter}_1_amd64.deb", "size": 10, "sha256": letter * 64}
 
 
-def test_debs_are_downloaded_by_one_node_and_fetched_by_the_others(world: World, modules: Modules) -> None:
+def test_debs_are_downloaded_by_one_node_and_fetched_by_others(world: World, modules: Modules) -> None:
     modules.answer = {"debs": [], "invocation": {}}
     world.registered("node1", "debs", {"debs": [deb("a")]})
     world.registered("node2", "debs", {"debs": [deb("a"), deb("b")]})
@@ -109,7 +109,7 @@ def test_debs_are_downloaded_by_one_node_and_fetched_by_the_others(world: World,
             result = world.run("shared_debs", step=step, looks="debs", packages=["x"])
             found[node, step] = modules.ran.pop()[1] if "skipped" not in result else result
     first = {"packages": ["x"], "files": [deb("a")]}
-    # Nobody has it before node1, so that it downloads; node3 needs nothing now, and may have it from an earlier day.
+    # node1 is the first with a.deb and downloads it. node3 needs nothing, but may have it from an earlier run.
     assert found["node1", "download"] == {**first, "step": "get", "peers": ["node3"]}
     assert found["node2", "download"] == {**first, "files": [deb("b")], "step": "download", "peers": ["node3"]}
     assert found["node2", "get"] == {**first, "step": "get", "peers": ["node1", "node3"]}

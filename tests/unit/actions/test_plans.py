@@ -1,4 +1,4 @@
-"""What is concluded on the controller from the inventory and what was seen: GPU stack, driver, inspection, looks."""
+"""Actions that evaluate the inventory and inspections: GPU stack, driver, inspection, looks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def declare(world: World, **more: Any) -> None:
 # ---------------------------------------------------------------- the GPU stack
 
 
-def test_a_stack_is_resolved_from_what_the_inventory_declares(world: World) -> None:
+def test_stack_is_resolved_from_inventory(world: World) -> None:
     declare(world)
     found = world.run("gpu_stack_plan")
     assert (found["stack"]["torch"], found["stack"]["branch"], found["changed"]) == ("2.13.0", 580, False)
@@ -56,9 +56,9 @@ def test_a_stack_is_resolved_from_what_the_inventory_declares(world: World) -> N
         2,
         True,
     )
-    assert (found["rdma"]["node1"]["why"], found["rdma"]["node1"]["refusals"]) == ("it has no RDMA adapter", [])
+    assert (found["rdma"]["node1"]["why"], found["rdma"]["node1"]["refusals"]) == ("the node has no RDMA adapter", [])
     assert found["msg"].splitlines()[0].split()[:2] == ["PyTorch", "2.13.0+cu130"]
-    assert found["msg"].splitlines()[-1].startswith("warn  node1, node2, node3: nobody looked at them yet. ")
+    assert found["msg"].splitlines()[-1].startswith("warn  node1, node2, node3: not inspected yet. ")
     drivers = world.run("gpu_stack_plan", shows="drivers")["msg"]
     assert (drivers != found["msg"], "node1" in drivers, "msg" in world.run("gpu_stack_plan", shows="nothing")) == (
         True,
@@ -67,12 +67,12 @@ def test_a_stack_is_resolved_from_what_the_inventory_declares(world: World) -> N
     )
     other = world.run("gpu_stack_plan", instead={"cluster_torch_version": "2.9.1+cu126", "gpu_stack_driver": ""})
     assert (other["stack"]["torch"], other["stack"]["variant"]) == ("2.9.1", "cu126")
-    # Who was not looked at and says nothing of its GPUs is not reckoned with, where somebody looked.
+    # Nodes without an inspection and without declared GPUs are not planned.
     declare(world, cluster_gpu_model="")
     assert list(world.run("gpu_stack_plan", looks="look")["parts"]) == []
 
 
-def test_what_a_look_saw_counts_before_what_is_declared(world: World) -> None:
+def test_inspection_takes_precedence_over_inventory(world: World) -> None:
     declare(world, cluster_gpu_model="")
     gpus = {**seen_facts()["gpus"], "devices": [{"id": "10de:2330", "slot": "0000:18:00.0", "driver": ""}]}
     world.registered("node1", "look", {"facts": seen_facts(gpus=gpus)})
@@ -82,18 +82,18 @@ def test_what_a_look_saw_counts_before_what_is_declared(world: World) -> None:
     container["system"]["container"] = True
     world.registered("node1", "look", {"facts": container})
     assert world.fails("gpu_stack_plan", looks="look").splitlines()[1:] == [
-        "- node1: it is a container, and its host has no driver. Install one on the host."
+        "- node1: the node is a container, and its host has no driver. Install one on the host."
     ]
 
 
-def test_a_stack_that_cannot_be_is_refused(world: World, tmp_path: Path) -> None:
+def test_impossible_stack_is_rejected(world: World, tmp_path: Path) -> None:
     declare(world, gpu_stack_driver="470")
     assert "470" in world.fails("gpu_stack_plan")
     declare(world, gpu_stack_driver="", gpu_stack_repository_keys={"nvidia": str(tmp_path / "none"), "other": "x"})
     said = "gpu_stack_repository_keys: "
     assert world.fails("gpu_stack_plan").splitlines() == [
         f"{said}{tmp_path}/none cannot be read: No such file or directory.",
-        f"{said}there is no repository other. Write nvidia or container_toolkit.",
+        f"{said}unknown repository other. Use nvidia or container_toolkit.",
     ]
     (tmp_path / "key").write_text("no key")
     declare(world, gpu_stack_repository_keys={"nvidia": str(tmp_path / "key")})
@@ -102,7 +102,7 @@ def test_a_stack_that_cannot_be_is_refused(world: World, tmp_path: Path) -> None
     assert world.fails("gpu_stack_plan").startswith("node1: cluster_gpus ")
 
 
-def test_without_the_internet_repositories_are_a_folder(world: World) -> None:
+def test_offline_stack_needs_no_repositories(world: World) -> None:
     declare(world, cluster_offline_dir="/srv/offline")
     assert world.run("gpu_stack_plan")["repositories"] == {name: [] for name in NAMES}
 
@@ -130,8 +130,8 @@ def driver(world: World, *, check: bool = False, stack: dict[str, Any] | None = 
     return world.run("nvidia_driver_plan", check=check, **given)
 
 
-def test_a_driver_is_brought_to_what_was_resolved(world: World) -> None:
-    # This very machine is never rebooted, and its unit's drop-in differs.
+def test_driver_plan_reaches_resolved_stack(world: World) -> None:
+    # This machine is never rebooted. The drop-in of its unit differs.
     found = driver(world, check=True)
     assert (found["changed"], found["needed"], driver(world)["changed"]) == (True, True, False)
     (short,) = [one for one in found["diff"] if "before_header" not in one] or [None]
@@ -144,14 +144,14 @@ def test_a_driver_is_brought_to_what_was_resolved(world: World) -> None:
     interrupted = driver(world, stack={"packages": {}})
     assert (interrupted["needed"], interrupted["plan"]["packages"]) == (True, True)
     runfile = {"runfile": {"programs": [], "libraries": ["/usr/lib64/libcuda.so.1"], "log": False}}
-    with pytest.raises(Exception, match=r"^node1: a driver was installed past the packages \(/usr/lib64/libcuda"):
+    with pytest.raises(Exception, match=r"^node1: a driver was installed without packages \(/usr/lib64/libcuda"):
         driver(world, stack=runfile)
 
 
 # ---------------------------------------------------------------- the inspection
 
 
-def test_an_inspection_is_planned_and_judged(world: World, tmp_path: Path) -> None:
+def test_inspection_is_planned_and_evaluated(world: World, tmp_path: Path) -> None:
     world.registered("node2", "cluster_environments", {"old": {"prefix": "/opt/envs/old"}})
     world.registered("node2", "cluster_gpus", 0)
     plan = world.run("inspect_plan")
@@ -167,19 +167,19 @@ def test_an_inspection_is_planned_and_judged(world: World, tmp_path: Path) -> No
     assert kept["findings"] == found["findings"]
     world.registered("node2", "look", {"failed": True, "msg": "Task failed: no route to host: "})
     found = world.run("inspect_verdict", plan=plan, looks="look")
-    assert "????  node2: it could not be looked at: no route to host. " in found["msg"]
+    assert "????  node2: the node was not inspected: no route to host. " in found["msg"]
     assert (found["status"], found["refusals"]) == ("unknown", {})
     world.registered("node1", "cluster_interface", "eth7")
     found = world.run("inspect_verdict", plan=world.run("inspect_plan"), looks="look")
     assert list(found["refusals"]) == ["node1"]
-    assert found["refusals"]["node1"].startswith("node1: it has no interface eth7")
+    assert found["refusals"]["node1"].startswith("node1: no interface eth7")
     assert found["refusals"]["node1"].endswith(".")
     world.registered("node1", "cluster_gpus", "many")
     assert world.fails("inspect_plan").startswith("node1: cluster_gpus ")
 
 
 class Looks:
-    """The looks of this run, without nodes. asked: (nodes, their steps, what is asked of each)."""
+    """The looks of this run, without nodes. asked: (nodes, their steps, the request of each)."""
 
     def __init__(self, patch: pytest.MonkeyPatch, kept: dict[str, Any]) -> None:
         self.asked: list[Any] = []
@@ -198,7 +198,7 @@ class Looks:
         patch.setattr(KeptLooks, "write", lambda _: setattr(self, "wrote", self.wrote + 1))
 
 
-def test_all_nodes_are_looked_at_at_once_and_once_in_a_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_nodes_are_inspected_together_once_per_run(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Looks(monkeypatch, {})
     world.vars["ansible_play_hosts"] = ["node1", "node3"]
     plan = world.run("inspect_plan")
@@ -215,7 +215,7 @@ def test_all_nodes_are_looked_at_at_once_and_once_in_a_run(world: World, monkeyp
         "prefixes": [],
     }
     assert (looks.wrote, list(looks.kept)) == (1, ["node1", "node3"])
-    # A look for some subjects alone goes by the whole one; who has none is asked for them.
+    # A look at selected subjects uses the full one. Nodes without a full one are inspected.
     del looks.kept["node3"], looks.answers["node3"]
     found = world.run("inspect_look", check=True, only=["gpus"])
     assert list(found["nodes"]) == ["node1", "node3"]
@@ -229,7 +229,7 @@ def test_all_nodes_are_looked_at_at_once_and_once_in_a_run(world: World, monkeyp
     assert world.run("inspect_look", plan=plan) == {"changed": False, "nodes": {}}
 
 
-def test_roles_come_where_a_look_gives_a_reason(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roles_run_only_on_nodes_with_differences(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Looks(monkeypatch, {"node1": {}})
     monkeypatch.setattr(
         RoleLooks, "judge", lambda *_: RoleDecisions({"cluster_hosts": {"node2": ["it lacks a name"]}}, ["x"])

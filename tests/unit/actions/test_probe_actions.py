@@ -1,4 +1,4 @@
-"""Probes between nodes: of RDMA, and of shared folders. Nodes answer as the programs on them do."""
+"""Tests between nodes: of RDMA, and of shared folders. Nodes respond like the programs on them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOOD = [{"text": PRINTED[name], "aside": "", "why": "", "missing": False} for na
 
 
 class Rails:
-    """Nodes with two adapters of InfiniBand, but for node3. lacks: of what a node listens for, by rail and step."""
+    """Nodes with two InfiniBand adapters, except node3. lacks: missing listeners of a node, by rail and step."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, **answers: Any) -> None:
         self.world, self.lacks = world, dict[tuple[int, int], str]()
@@ -56,7 +56,7 @@ class Rails:
         return self.world.run("rdma_rails", **{"plan": plan, "looks": "look", "tried": True, "user": "ada", **options})
 
 
-def test_each_adapter_meets_that_of_its_name(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapters_of_same_rail_are_tested(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     rails = Rails(world, monkeypatch)
     found = rails.run()
     assert [(one["from"], one["to"], one["gbps"] is None) for one in found["rails"]] == [
@@ -73,18 +73,18 @@ def test_each_adapter_meets_that_of_its_name(world: World, monkeypatch: pytest.M
     assert (call["rails"][1][0][-3:], rails.programs.verbs()) == (["-p", "29410", "10.0.0.2"], ["serve", "call"])
     why = {"id": "rdma.rail", "why": "it has no adapter", "node": "node3"}
     assert why in found["verdict"]["coverage"]["skipped"]
-    # What a node does not listen for is not called, and what nobody has called is ended.
+    # Steps without a listener are not called, and listeners that were not called are ended.
     rails.lacks = {(0, 1): "ib_write_bw is not there", (1, 0): "the port is taken"}
     found = rails.run()
     assert [len(rail) for rail in rails.programs.of("call")["node1"]["rails"]] == [1, 0]
     assert [end["pid"] for end in rails.programs.of("end")["node2"]["ends"]] == [3, 2, 3]
     assert "the port is taken" in json.dumps(found["rails"])
-    assert "ib_write_bw is not on all of node1, node2" in json.dumps(found["verdict"])
+    assert "ib_write_bw is missing on a node of node1, node2" in json.dumps(found["verdict"])
     rails = Rails(world, monkeypatch, serve=SILENT)
     (silent,) = rails.run()["findings"]
-    assert silent["summary"] == "its RDMA adapters could not be tried: no route to host"
+    assert silent["summary"] == "RDMA adapters could not be tested: no route to host"
     assert (silent["node"], rails.programs.verbs()) == ("node2", ["serve"])
-    assert "it was not asked for (health_rails)" in json.dumps(rails.run(tried=False))
+    assert "disabled (health_rails)" in json.dumps(rails.run(tried=False))
     world.vars["ansible_play_hosts"] = ["node1", "node3"]
     assert "fewer than two nodes have RDMA adapters that a launch would use" in json.dumps(rails.run())
     assert rails.programs.asked == []
@@ -94,7 +94,7 @@ def test_each_adapter_meets_that_of_its_name(world: World, monkeypatch: pytest.M
 
 
 class Share:
-    """A folder that every node of it sees."""
+    """A folder that all of its nodes see."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, **answers: Any) -> None:
         self.world = world
@@ -111,12 +111,12 @@ class Share:
         return self.world.run("shared_data_trial", **{"paths": ["/data"], "megabytes": 100, **options})
 
 
-def test_each_node_writes_and_reads_what_another_one_wrote(
+def test_each_node_writes_a_file_and_reads_another(
     world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     share = Share(world, monkeypatch)
     found = share.run()
-    summary = "/data: 3 nodes see within 1 s what each of them wrote, with the right owner"
+    summary = "/data: each of 3 nodes sees the other nodes' files within 1 s, with the right owner"
     assert (found["failed"], found["verdict"]["summary"], found["msg"].splitlines()[-1]) == (False, summary, summary)
     assert found["msg"].splitlines()[2].split() == ["node1", "52.4", "104.9", "0.02"]
     write, see, read, remove = (share.programs.of(verb) for verb in ("write", "see", "read", "remove"))
@@ -131,12 +131,12 @@ def test_each_node_writes_and_reads_what_another_one_wrote(
     assert (kept["folders"][0]["path"], kept["folders"][0]["megabytes"], kept) == ("/data", 100, found["shared_data"])
     for check, what in ((["/data", "/models"], "/data, /models"), ([], "No folder")):
         found = world.run("shared_data_trial", check=True, paths=check, megabytes=1)
-        assert found == {"changed": False, "msg": f"{what}: nothing is written in check mode."}
+        assert found == {"changed": False, "msg": f"{what}: not tested in check mode."}
     found = share.run(paths=[])
-    assert (found["failed"], found["msg"]) == (False, "there is no shared folder to try (shared_data_mounts)")
+    assert (found["failed"], found["msg"]) == (False, "no shared folders to test (shared_data_mounts)")
 
 
-def test_a_node_that_cannot_take_part_is_a_finding(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_without_shared_folder_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     share = Share(world, monkeypatch)
     closed = {"error": "it is read-only", "kind": "EROFS", "uid": 1500}
     share.programs.answers["write"] = lambda name, _: closed if name == "node3" else share.fine
@@ -150,7 +150,7 @@ def test_a_node_that_cannot_take_part_is_a_finding(world: World, monkeypatch: py
     share.programs.answers["write"] = lambda name, _: SILENT if name == "node2" else share.fine
     said = share.run()["msg"]
     assert (share.programs.of("see"), list(share.programs.of("remove"))) == ({}, ["node1"])
-    assert "node2: /data was not tried there: no route to host" in said
-    assert "node3: /data was not tried there: it was not reached" in said
+    assert "node2: /data was not tested: no route to host" in said
+    assert "node3: /data was not tested: not reachable" in said
     world.vars["ansible_play_hosts"] = []
-    assert world.fails("shared_data_trial", paths=[], megabytes=1).startswith("None of the nodes could be reached. ")
+    assert world.fails("shared_data_trial", paths=[], megabytes=1).startswith("No node is reachable. ")

@@ -1,4 +1,4 @@
-"""What people ask of a cluster that is up: its state, launches, drift, a notebook, and the page of a run."""
+"""Actions that report on a running cluster: state, launches, drift, notebooks, and reports of runs."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ READY = {
 # ---------------------------------------------------------------- the state
 
 
-def test_the_state_is_shown_and_kept(
+def test_cluster_status_is_shown_and_kept(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
 ) -> None:
     programs = Programs(monkeypatch, look=READY)
@@ -59,16 +59,14 @@ def test_the_state_is_shown_and_kept(
     ]
     assert json.loads((tmp_path / "artifacts/rack/status.json").read_text()) == found["status"]
     lost, shown = displayed
-    assert lost == f"The state is not in {tmp_path}/x/state.json: Not a directory"
+    assert lost == f"Cannot write the cluster status to {tmp_path}/x/state.json: Not a directory"
     assert "rack" in shown.splitlines()[0]
     displayed.clear()
     aside = world.run("cluster_status", json="-", wait=0.5)
     assert (aside["closing"]["aside"], json.loads(displayed[0])) == (True, aside["status"])
 
 
-def test_a_node_that_is_not_ready_fails_a_gate(
-    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
-) -> None:
+def test_unready_node_fails_the_gate(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
     Programs(monkeypatch, look=lambda name, _: SILENT if name == "node2" else READY)
     found = world.run("cluster_status", wait=0.1)
     assert (found["closing"]["status"], "failed" in found) == ("degraded", False)
@@ -81,9 +79,7 @@ def test_a_node_that_is_not_ready_fails_a_gate(
     world.registered("node2", "cluster_gpus", "many")
     assert world.fails("cluster_status").startswith("node2: cluster_gpus ")
     world.vars["ansible_play_hosts_all"] = []
-    assert world.fails("cluster_status") == (
-        "There is no node to look at: gpu_nodes is empty, or --limit leaves all of them out."
-    )
+    assert world.fails("cluster_status") == ("No nodes to check: gpu_nodes is empty, or --limit excludes all nodes.")
 
 
 # ---------------------------------------------------------------- launches
@@ -94,7 +90,7 @@ def running(**more: Any) -> dict[str, Any]:
     return {"launches": [{**one, "over": False, "by": "anna@ctl", "lines": {"0": ["step 7"]}, **more}], "now": 0}
 
 
-def test_launches_are_listed_with_their_last_lines(
+def test_launches_are_listed_with_last_output_lines(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     said = {"node1": running(), "node2": {"launches": []}}
@@ -105,15 +101,15 @@ def test_launches_are_listed_with_their_last_lines(
     assert found["outcome"].startswith("1 launch runs on ")
     shown = "\n".join(displayed)
     assert RUN in shown
-    assert displayed[-1].strip() == "node3 did not say which launches it has: no route to host"
+    assert displayed[-1].strip() == "node3 did not report its launches: no route to host"
     asked = [asked for _, verb, asked in programs.asked if verb == "jobs"]
     assert {(one["ended"], one["lines"]) for one in asked} == {(0, 1)}
     world.run("launch_jobs", history=True, newest=7)
     assert {one["ended"] for _, verb, one in programs.asked[len(asked) * 2 :] if verb == "jobs"} == {7}
     said.clear()
-    assert world.fails("launch_jobs").startswith("No node said which launches it has. node")
+    assert world.fails("launch_jobs").startswith("No node reported its launches. node")
     world.vars["groups"] = {}
-    assert world.fails("launch_jobs").startswith("The inventory has no gpu_nodes: ")
+    assert world.fails("launch_jobs").startswith("The group gpu_nodes of the inventory is empty: ")
 
 
 # ---------------------------------------------------------------- drift
@@ -124,7 +120,7 @@ CONTENT = DriftDifference("node2", judge.CONTENT, "torch was changed", tag="pyto
 
 
 class Drift:
-    """Nodes of which a test says what differs at each look. ran: the steps that were run for a repair."""
+    """Nodes with the differences of a test at each look. ran: the steps that were run for a repair."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, *looks: DriftReport) -> None:
         self.world, self.looks, self.ran = world, list(looks), list[tuple[Any, ...]]()
@@ -142,7 +138,7 @@ class Drift:
 
     def run(self, **options: Any) -> dict[str, Any]:
         found = self.world.run("drift", **options)
-        # A command is shown as it can be typed here.
+        # Commands are shown for this machine.
         shown = (re.sub(r" -i \S+", "", line) for line in found["drift"]["repairs"])
         found["drift"]["repairs"] = [re.sub(r"\S*ansible-playbook", "ansible-playbook", line) for line in shown]
         return found
@@ -171,76 +167,76 @@ def test_drift_is_shown_and_kept(world: World, monkeypatch: pytest.MonkeyPatch, 
         assert line in found["msg"]
     assert json.loads(drift.run(json=True)["msg"])["differences"] == [one]
     world.vars["groups"] = {}
-    assert world.fails("drift").startswith("The inventory has no gpu_nodes: ")
+    assert world.fails("drift").startswith("The group gpu_nodes of the inventory is empty: ")
 
 
-def test_what_drifted_is_repaired_where_no_launch_runs(
+def test_drift_is_repaired_on_nodes_without_launch(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     drift = Drift(world, monkeypatch, differs(SERVICE, CONTENT), differs())
     drift.programs.answers["condemn"] = SILENT
     command = "ansible-playbook site.yml --tags"
     check = drift.run(check=True, repair=True)
-    left = [f"{node}: not repaired by a check; without it, with {command}" for node in ("node1", "node2")]
+    left = [f"{node}: not repaired in check mode; to repair, run {command}" for node in ("node1", "node2")]
     assert [line.partition(" --tags")[0] + " --tags" for line in check["drift"]["repairs"]] == left
     assert (check["changed"], drift.ran, drift.programs.verbs().count("condemn")) == (False, [], 0)
     drift.looks = [differs(SERVICE, CONTENT), differs()]
     found = drift.run(repair=True)
     assert (found["changed"], found["failed"], found["drift"]["differences"]) == (True, False, [])
     assert drift.ran == [(["network"], "node1"), (["pytorch"], "node2")]
-    assert "node2: its environments cannot be built anew: no route to host" in displayed
+    assert "node2: the environments cannot be rebuilt: no route to host" in displayed
     ((name, _, asked),) = [one for one in drift.programs.asked if one[1] == "condemn"]
     assert (name, asked["parts"]) == ("node2", ["x"])
     assert found["drift"]["repairs"][0] == f"node1: repaired with {command} network --limit node1"
     drift.looks, drift.code = [differs(SERVICE), differs(SERVICE)], 2
     found = drift.run(repair=True)
     assert found["drift"]["repairs"] == [
-        f"node1: not all was repaired (its disk is full) with {command} network --limit node1"
+        f"node1: partly repaired (its disk is full) with {command} network --limit node1"
     ]
-    # A launch runs on one, and the other did not say.
+    # A launch runs on one node, and the other did not respond.
     drift.looks, drift.ran = [differs(SERVICE, CONTENT)], []
     said = {"node1": running(), "node3": {"launches": []}}
     drift.programs.answers["jobs"] = lambda name, _: said.get(name, SILENT)
     assert drift.run(repair=True)["drift"]["repairs"] == [
-        f"node1: network waits for the end of {RUN}: ssh.service is stopped",
-        "node2: pytorch waits for the end of what it did not say: torch was changed",
+        f"node1: network waits until {RUN} has finished: ssh.service is stopped",
+        "node2: pytorch waits until launches that could not be listed has finished: torch was changed",
     ]
     assert drift.ran == []
 
 
-def test_what_is_there_is_accepted_as_installed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_state_is_accepted_as_installed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     drift = Drift(world, monkeypatch, differs(CONTENT, node3=Looked("", {}, "it is lost", ())))
     check = drift.run(check=True, accept=True)
-    assert (check["drift"]["repairs"], check["failed"]) == (["what is there would be taken as what is installed"], True)
+    assert (check["drift"]["repairs"], check["failed"]) == (["the current state would be recorded as installed"], True)
     said = {"node1": {"written": False}, "node2": {"written": True}}
     drift.programs.answers["keep"] = lambda name, _: said.get(name, SILENT)
     found = drift.run(accept=True)
     assert (found["failed"], found["drift"]["differences"]) == (False, [])
     assert found["drift"]["repairs"] == [
-        "node1: it was written down like this before",
-        "node2: what is there is taken as what is installed",
-        "node3: it could not be accepted: no route to host",
+        "node1: the current state is already recorded",
+        "node2: the current state was recorded as installed",
+        "node3: the current state could not be recorded: no route to host",
     ]
     asked = {name: one for name, verb, one in drift.programs.asked if verb == "keep"}
     assert (asked["node1"]["run"], asked["node1"]["parts"], bool(asked["node1"]["by"])) == (RUN, [], True)
 
 
-def test_what_was_installed_is_written_down(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_installed_state_is_recorded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     said = {"node1": {"written": True}, "node2": {"written": False}}
     programs = Programs(monkeypatch, keep=lambda name, _: said.get(name, SILENT))
     assert world.run("installed_record", check=True) == {"changed": False, "written": []}
-    late = "drift cannot say later what has changed"
+    late = "drift cannot report later changes"
     found = world.run("installed_record", parts=["environment"])
     assert (found["written"], found["warnings"]) == (
         ["node1"],
-        [f"node3: what is installed was not written down, so that {late}: no route to host"],
+        [f"node3: the installed state was not recorded, so {late}: no route to host"],
     )
     assert {(asked["run"], *asked["parts"]) for _, _, asked in programs.asked} == {(RUN, "environment")}
     programs.answers["keep"] = {"written": False}
     assert world.run("installed_record") == {"changed": False, "written": []}
 
 
-# ---------------------------------------------------------------- pages and diagnoses
+# ---------------------------------------------------------------- reports and diagnoses
 
 
 def kept_run(tmp_path: Path, run: str, **files: Any) -> Path:
@@ -251,23 +247,21 @@ def kept_run(tmp_path: Path, run: str, **files: Any) -> Path:
     return folder
 
 
-def test_the_page_of_a_run_is_written_anew(world: World, tmp_path: Path) -> None:
+def test_report_of_a_run_is_written_again(world: World, tmp_path: Path) -> None:
     folders = [kept_run(tmp_path, run) for run in (RUN, OLDER)]
     found = world.run("report_page")
     assert found["page"] == str(folders[0] / "report.html")
-    assert found["outcome"].startswith(f"the page of {RUN} is written anew: ")
+    assert found["outcome"].startswith(f"the report of {RUN} was written again: ")
     assert world.run("report_page", run=OLDER)["page"] == str(folders[1] / "report.html")
     assert "<html" in (folders[1] / "report.html").read_text()
     none = "20250101-000000-0000"
-    known = f"There is no run {none} of this cluster; the newest are "
+    known = f"This cluster has no run {none}; the newest runs are "
     assert world.fails("report_page", run=none) == f"{known}{RUN}, {OLDER}."
     world.registered("node1", "cluster_name", "other")
     assert world.fails("report_page", run=none) == f"{known}none."
 
 
-def test_the_output_of_a_launch_is_followed(
-    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
-) -> None:
+def test_output_of_a_launch_is_followed(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
     plan = a_plan(1)
     kept = {"plan": packed(plan), "run_dir": plan.head.run_dir, "user": "", "reader": None}
     log = {"begin": 0, "gap": 0, "offset": 7, "text": "step 7\n", "more": False}
@@ -277,13 +271,19 @@ def test_the_output_of_a_launch_is_followed(
         follow={"logs": {"0/stdout": log}, "over": True, "offsets": {}},
     )
     launch = plan.launch_id
-    assert world.run("launch_jobs", logs=launch) == {"changed": False, "over": True, "outcome": f"{launch} is over"}
+    assert world.run("launch_jobs", logs=launch) == {
+        "changed": False,
+        "over": True,
+        "outcome": f"{launch} has finished",
+    }
     assert any("[rank 0] step 7" in line for line in displayed)
     displayed.clear()
     none = world.run("launch_jobs", logs=launch, rank=5)
-    assert (none["over"], none["outcome"]) == (False, f"{launch} still runs")
+    assert (none["over"], none["outcome"]) == (False, f"{launch} is still running")
     programs.answers["plan"] = {"plan": None}
-    assert world.fails("launch_jobs", logs=launch).startswith(f"{launch} is not known here, nor kept on node1, node2")
+    assert world.fails("launch_jobs", logs=launch).startswith(
+        f"Launch {launch} is not known on this controller or on node1, node2"
+    )
 
 
 def notebook(**more: Any) -> dict[str, Any]:
@@ -292,14 +292,14 @@ def notebook(**more: Any) -> dict[str, Any]:
     }
 
 
-def test_a_notebook_is_started_and_the_way_to_it_shown(
+def test_started_notebook_shows_ssh_command(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     off = notebook(running=False, answers=False)
     programs = Programs(monkeypatch, look=off, start=notebook(), stop=off)
     options: dict[str, Any] = {"nodes": ["node2", "node1"], "user": "anna", "state": "started"}
     check = world.run("notebook", check=True, **options)
-    assert (check["changed"], check["outcome"]) == (True, "the notebook of anna on node2 is started")
+    assert (check["changed"], check["outcome"]) == (True, "the notebook of anna on node2 would be started")
     assert programs.verbs() == ["look"]
     found = world.run("notebook", **options)
     assert (found["changed"], "answers" in found["notebook"], "ssh" in found) == (True, False, False)
@@ -324,33 +324,33 @@ def test_a_notebook_is_started_and_the_way_to_it_shown(
     assert world.run("notebook", **{**options, "state": "stopped"})["changed"] is True
 
 
-def test_a_notebook_that_cannot_be_is_refused(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_impossible_notebook_is_rejected(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     programs = Programs(monkeypatch, look={"error": "anna is no launch user"})
-    assert world.fails("notebook", nodes=["node9"]) == "node9 is in workbench_nodes, and not in gpu_nodes."
+    assert world.fails("notebook", nodes=["node9"]) == "node9 is in workbench_nodes but not in gpu_nodes."
     assert world.fails("notebook", nodes=["node1"], user="anna").startswith("node1 reports: ")
     programs.answers["look"] = notebook(user="root")
-    assert world.fails("notebook", nodes=["node1"], user="anna").startswith("node1 answered for the user ")
+    assert world.fails("notebook", nodes=["node1"], user="anna").startswith("node1 returned the user ")
 
 
-def test_what_there_is_to_diagnose(
+def test_nothing_to_diagnose_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
 ) -> None:
     nothing: dict[str, Any] = {"agents": [], "unseen": {}}
     Programs(monkeypatch, agents=lambda name, _: nothing if name == "node1" else SILENT)
     live = world.run("diagnose", live=True)
-    assert live["said"].startswith("No torchrun runs on any node that answers: there is nothing to diagnose.")
-    assert "node2 was not looked at: no route to host." in live["said"]
+    assert live["said"].startswith("Nothing to diagnose: no torchrun is running on the nodes that responded.")
+    assert "node2 was not checked: no route to host." in live["said"]
     assert displayed[-1] == f"  {live['said']}"
     none = world.run("diagnose")
-    assert none["outcome"] == "No launch was begun from here, and none is named: give one with -e launch=ID"
+    assert none["outcome"] == "No launch was started from this controller: set a launch ID with -e launch=ID"
     kept_run(tmp_path, OLDER, verdict={"status": "healthy", "summary": "all is well"}, plan=a_plan(1).as_json())
-    well = f"Launch {OLDER} ended well (all is well): there is nothing to diagnose"
+    well = f"Nothing to diagnose: launch {OLDER} succeeded (all is well)"
     assert world.run("diagnose", launch=OLDER)["outcome"] == world.run("diagnose")["outcome"] == well
     world.vars["groups"] = {}
-    assert world.fails("diagnose").startswith("The inventory has no gpu_nodes: ")
+    assert world.fails("diagnose").startswith("The group gpu_nodes of the inventory is empty: ")
 
 
-def test_logs_of_others_are_diagnosed_without_a_node(
+def test_foreign_logs_are_diagnosed_without_nodes(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
 ) -> None:
     programs = Programs(monkeypatch)

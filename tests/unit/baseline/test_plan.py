@@ -1,6 +1,6 @@
-"""Every file in cases/ is one node: how it is described, how it is, and the plan that must follow from it.
+"""Every file in cases/ is one node: its request, its state, and the expected plan.
 
-A case without `seen` is a node that is as described. Kernel settings and units of it are given in full.
+A case without `seen` is a node in the requested state. Kernel settings and units are given in full.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def request_of(given: dict[str, Any]) -> model.BaselineRequest:
 def seen_of(given: dict[str, Any]) -> model.BaselineState:
     account = given.get("account")
     return model.BaselineState(
-        # A plain name stands for a package whose version does not matter.
+        # A plain name is a package whose version does not matter.
         packages=dict(entry.partition("=")[::2] for entry in given.get("packages", ())),
         held=frozenset(given.get("held", ())),
         files={
@@ -92,7 +92,7 @@ def test_plan(case: dict[str, Any]) -> None:
     assert (plan.before, plan.after) == (case.get("before", []), case.get("after", []))
 
 
-def test_only_what_is_wholly_installed_counts() -> None:
+def test_only_fully_installed_packages_count() -> None:
     status = """Package: chrony
 Status: install ok installed
 Priority: optional
@@ -130,11 +130,11 @@ Status: install ok unpacked
         ("1-2, 4-5", "1-2,4-5"),
     ],
 )
-def test_ports_are_written_as_the_kernel_does(text: str, wanted: str) -> None:
+def test_ports_use_the_notation_of_the_kernel(text: str, wanted: str) -> None:
     assert ports(text) == wanted
 
 
-def test_setting_what_was_planned_leaves_nothing_to_plan() -> None:
+def test_applied_plan_leaves_no_changes() -> None:
     keys = (
         model.SysctlKey("net.core.somaxconn", "16384", "at_least"),
         model.SysctlKey("net.ipv4.tcp_wmem", "4096 16384 33554432", "at_least"),

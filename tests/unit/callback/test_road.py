@@ -1,4 +1,4 @@
-"""What the callback road prints, played by ansible-playbook on this machine alone."""
+"""Output of the callback road, run by ansible-playbook on this machine only."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from paths import ROOT
 
 
 def played(tmp_path: Path, playbook: str) -> list[str]:
-    """What ansible-playbook prints of this, on this machine alone."""
+    """Return the output of ansible-playbook for a playbook that runs on this machine."""
     path = tmp_path / "play.yml"
     path.write_text(textwrap.dedent(playbook))
     command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", "one,two,", "-c", "local", str(path)]
@@ -26,7 +26,7 @@ def played(tmp_path: Path, playbook: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_road_shows_what_ran_and_ends_with_the_reason(tmp_path: Path) -> None:
+def test_road_hides_skipped_tasks_and_ends_with_the_reason(tmp_path: Path) -> None:
     lines = played(
         tmp_path,
         """
@@ -56,7 +56,7 @@ def test_road_shows_what_ran_and_ends_with_the_reason(tmp_path: Path) -> None:
 
 
 def verdict_of(tmp_path: Path, launch: str, events: str) -> list[str]:
-    """What is printed where the verdict on a smoke launch of one rank is bad."""
+    """Return the output for a smoke launch of one rank with a failed verdict."""
     return played(
         tmp_path,
         f"""
@@ -87,13 +87,13 @@ def verdict_of(tmp_path: Path, launch: str, events: str) -> list[str]:
 
 def test_road_ends_with_the_verdict(tmp_path: Path) -> None:
     lines = verdict_of(tmp_path, "{status: healthy, summary: x, findings: []}", "[]")
-    wrong = "the launch ran, but its result is wrong. one: rank 0 (one, local rank 0) did not report anything"
+    wrong = "the launch finished, but the result is wrong. one: rank 0 (one, local rank 0) did not report anything"
     at = lines.index("fatal: [one]: FAILED!")
     assert lines[at + 1 : at + 3] == [f"  {wrong}", ""]
     assert lines[-1] == f"FAILED: {wrong} ({tmp_path}/verdict.json)"
 
 
-def test_road_ends_with_how_the_launch_ended_and_what_was_reported_before(tmp_path: Path) -> None:
+def test_road_ends_with_launch_outcome_and_earlier_reports(tmp_path: Path) -> None:
     killed = (
         "{status: failed, summary: x, findings: [{id: launch.exception, status: fail, node: one, "
         "summary: rank 0 failed, evidence: [{source: stderr of rank 0, text: 'ValueError: x'}]}]}"
@@ -101,13 +101,13 @@ def test_road_ends_with_how_the_launch_ended_and_what_was_reported_before(tmp_pa
     said = "{rank: 1, local_rank: 0, node_rank: 0, world_size: 1, backend: gloo, machine: m}"
     report = f"{{event: stage, stage: world, status: ok, from_rank: 0, from_node: one, facts: {said}}}"
     lines = verdict_of(tmp_path, killed, f"[{report}]")
-    line = "one: rank 0 failed; what was reported before shows: one: rank 0: rank is 1, not 0"
+    line = "one: rank 0 failed; findings before the failure: one: rank 0: rank is 1 instead of 0"
     at = lines.index("fatal: [one]: FAILED!")
     assert lines[at + 1 : at + 5] == [f"  {line}", "", "  stderr of rank 0:", "  ValueError: x"]
     assert lines[-1] == f"FAILED: {line} ({tmp_path}/verdict.json)"
 
 
-def test_road_says_nothing_at_the_end_when_all_was_rescued(tmp_path: Path) -> None:
+def test_road_ends_without_line_after_rescue(tmp_path: Path) -> None:
     lines = played(
         tmp_path,
         """

@@ -1,4 +1,4 @@
-"""How a cause at a place is written in case files."""
+"""Formats a cause at a place as in case files."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A case from what a case file says of it: everything that is not said is as on a healthy node, or not there.
+"""Builds a diagnosis case from a sparse description in a case file: omitted parts are healthy or empty.
 
-launch, ranks, nodes: what differs from two ranks on each of node1 (192.0.2.1), node2, node3. A rank is written by its
-number, a node by its name. raised: {rank: the exception that ended it, in line 12 of its script}. raised_by_all: the
-exception that ended every rank, each a second after the one before. said: {node: the exception by which its launcher
-ended}. records: {node: {start: …, end: …}}, with whatever differs from RECORD.
-snapshots, agents, findings, ran, not_looked, unanswered: as evidence.py has them, ranks of a snapshot with what differs
-from SHOT.
+launch, ranks, nodes: differences from the default of two ranks on each of node1 (192.0.2.1), node2, node3; keys are
+rank numbers and node names. raised: {rank: the exception that ended it, in line 12 of its script}. raised_by_all: the
+exception that ended every rank, one second apart. said: {node: the exception that ended its launcher}. records:
+{node: {start: …, end: …}}, with differences from RECORD.
+snapshots, agents, findings, ran, not_looked, unanswered: see evidence.py; ranks of a snapshot with differences from
+SHOT.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ SHOT: dict[str, Any] = {
 
 def filled_in(base: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
     unknown = set(given) - set(base)
-    assert not unknown, f"a case says {unknown}, which no evidence has"
+    assert not unknown, f"the case has unknown keys: {unknown}"
     return {**copy.deepcopy(base), **given}
 
 
@@ -91,7 +91,7 @@ def record(given: dict[str, Any]) -> dict[str, Any]:
 
 
 def failed_rank(rank: int, lines: str, gone_at: float = 150.0) -> dict[str, Any]:
-    """A rank that ended with an exception, as Python's hook of torch writes it."""
+    """Return a rank that ended with an exception, in the format of torch's excepthook."""
     text = f'Traceback (most recent call last):\n  File "/srv/train.py", line 12, in <module>\n{lines}'
     stderr = "".join(f"[rank{rank}]: {line}\n" for line in text.split("\n"))
     return {"code": 1, "gone_at": gone_at, "stderr": stderr}

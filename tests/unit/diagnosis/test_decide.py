@@ -1,6 +1,6 @@
-"""Every file in cases/decide is what was seen of a launch (sparse.py says how it is written), and what is decided.
+"""Every file in cases/decide has the evidence of a launch (format: sparse.py), and the expected decision.
 
-expect: word; causes: ["id @ node rank N" …], the first one first; never: ids that must not be said, at any place.
+expect: word; causes: ["id @ node rank N" …] in order; never: ids that must not be reported at any place.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ALL = load_cases(Path(__file__).parent / "cases" / "decide")
 
 
 @cases(__file__, "decide")
-def test_decide(case: dict[str, Any]) -> None:
+def test_decision(case: dict[str, Any]) -> None:
     decided = decide(case_of(case["seen"]), CAUSES)
     expect = case["expect"]
     assert [line(one) for one in decided.causes] == expect.get("causes", [])
@@ -32,17 +32,17 @@ def test_decide(case: dict[str, Any]) -> None:
         assert {line(one) for one in decided.ruled_out} >= set(expect["ruled_out"])
 
 
-def test_every_cause_is_decided_in_a_case() -> None:
+def test_every_cause_has_a_case() -> None:
     said = {
         (case["expect"]["word"], one.split(" @ ")[0])
         for case in ALL.values()
         for one in case["expect"].get("causes", [])
     }
-    # What nothing can prove is likely at most.
+    # A cause without confirming questions is likely at most.
     assert {(CONFIRMED if cause.confirm else LIKELY, cause.id) for cause in CAUSES} - said == set()
 
 
-def test_a_running_launch_has_no_end_to_quote() -> None:
+def test_running_launch_is_reported_as_running() -> None:
     stopped = {"node1": {"ranks": [{"rank": 0}]}, "node2": {"ranks": [{"rank": 2, "state": "T"}]}}
     case = case_of({"launch": {"live": True, "ending": "", "ending_text": ""}, "snapshots": stopped})
     what, where, *_ = lines_of(five_parts(case, decide(case, CAUSES)))

@@ -1,4 +1,4 @@
-"""docs/errors.md is what the table of the diagnosis says, and the table says what is printed."""
+"""docs/errors.md matches the tables of texts and causes, and patterns match their examples."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_page_is_up_to_date() -> None:
+def test_page_is_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "script/errors.py"), "--show"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True)
     assert (ROOT / "docs/errors.md").read_text() == shown.stdout
 
 
-def test_each_line_leads_on_and_each_cause_is_said_once() -> None:
+def test_page_lists_every_text_and_every_cause_once() -> None:
     lines, causes = (ROOT / "docs/errors.md").read_text().split("\n## All causes\n")
     entries = re.findall(r"^```text\n(.+)\n```\n\n(\S.+)\n\n(\S.+)$", lines, re.MULTILINE)
     assert [line for line, _, _ in entries] == [text.example.strip() for text in TEXTS]
@@ -35,7 +35,7 @@ def test_each_line_leads_on_and_each_cause_is_said_once() -> None:
     assert len(re.findall(r"^- Fix: \S", causes, re.MULTILINE)) == len(CAUSES)
 
 
-def test_every_command_can_be_typed() -> None:
+def test_commands_have_no_placeholders() -> None:
     page = (ROOT / "docs/errors.md").read_text()
     commands = re.findall(r"`(\.venv/[^`]+)`|\bon node\d `([^`]+)`", page)
     assert commands
@@ -43,21 +43,21 @@ def test_every_command_can_be_typed() -> None:
 
 
 @pytest.mark.parametrize("text", TEXTS, ids=lambda text: text.id)
-def test_a_text_is_found_in_its_example(text: Text) -> None:
+def test_pattern_matches_its_example(text: Text) -> None:
     assert re.search(text.pattern, text.example)
 
 
-def test_no_text_is_written_twice() -> None:
+def test_text_ids_are_unique() -> None:
     ids = [text.id for text in TEXTS]
     assert sorted(set(ids)) == sorted(ids)
 
 
-def test_every_symptom_of_a_cause_exists() -> None:
+def test_symptoms_of_causes_exist() -> None:
     known = {text.id for text in TEXTS} | set(symptoms.OTHERS)
     assert {one for cause in CAUSES for one in (*cause.symptoms, *cause.decisive)} - known == set()
 
 
-def test_causes_name_causes() -> None:
+def test_causes_replace_existing_causes() -> None:
     ids = [cause.id for cause in CAUSES]
     assert sorted(set(ids)) == sorted(ids)
     assert {one for cause in CAUSES for one in cause.instead_of} - set(ids) == set()

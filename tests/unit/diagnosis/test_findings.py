@@ -1,4 +1,4 @@
-"""What of a diagnosis is a finding of the launch's verdict, by how sure it is."""
+"""Findings that a diagnosis adds to the launch's verdict, by certainty."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MISSED = {
     ],
     ids=["confirmed", "likely", "unknown"],
 )
-def test_a_cause_is_a_finding(seen: dict[str, Any], found: list[tuple[str, str, str]]) -> None:
+def test_cause_becomes_a_finding(seen: dict[str, Any], found: list[tuple[str, str, str]]) -> None:
     case = case_of(seen)
     decided = decide(case, CAUSES)
     verdict = with_diagnosis(add_up([]), case, decided, diagnosis(case, decided))

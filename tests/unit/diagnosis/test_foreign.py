@@ -1,7 +1,7 @@
-"""Every file in cases/foreign is logs that Muster did not make, nodes of an inventory, and what is read and decided.
+"""Every file in cases/foreign has logs that Muster did not write, nodes of an inventory, and the expected decision.
 
-known: {node: [address, host names…]}. expect: nodes {name: its ranks}; codes {rank: exit code}; world, meeting; word,
-causes as in cases/decide; said {rank: what its log has to hold}.
+known: {node: [address, host names…]}. expect: nodes {name: ranks}; codes {rank: exit code}; world, meeting; word,
+causes as in cases/decide; said {rank: text that its log must contain}.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from muster.diagnosis.words import diagnosis
 
 
 @cases(__file__, "foreign")
-def test_foreign(case: dict[str, Any]) -> None:
+def test_decision_from_foreign_logs(case: dict[str, Any]) -> None:
     known = [Known(node, more[0], tuple(more[1:])) for node, more in case.get("known", {}).items()]
     shape = case_of_logs(case["logs"], known)
     launch, expect = shape["launch"], case["expect"]
@@ -40,8 +40,8 @@ def test_foreign(case: dict[str, Any]) -> None:
     assert {line(one) for one in decided.candidates} >= set(expect.get("candidates", []))
 
 
-def test_any_text_is_a_case() -> None:
-    """What is read is foreign: no text ends the reading, and none is proof."""
+def test_any_text_can_be_parsed() -> None:
+    """Logs are untrusted: no text causes an exception, and none confirms a cause."""
     chance = random.Random(1)
     pieces = [
         "[rank",

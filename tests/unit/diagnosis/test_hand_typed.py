@@ -1,4 +1,4 @@
-"""Launches that somebody typed by hand: which launchers belong together, and what case they make."""
+"""Launches started by hand: grouping of launchers, and the resulting case."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def agent(place: int, ranks: Sequence[int] = (), state: str = "S", **more: Any) 
     return cast("Agent", found)
 
 
-def test_what_was_typed_is_the_launch() -> None:
+def test_launch_is_read_from_command_lines() -> None:
     typed = hand_typed.one_launch({"node2": [agent(1, (2, 3), "T")], "node1": [agent(0, (0, 1))]}, "ada")
     assert [one.node for one in typed] == ["node1", "node2"]
     case = LaunchCase(hand_typed.case_shape(typed, SPECS, Gathered()))
@@ -52,14 +52,14 @@ def test_what_was_typed_is_the_launch() -> None:
     assert ("process.stopped", "node2", 2) in said
 
 
-def test_ranks_that_have_not_begun_are_reckoned() -> None:
+def test_ranks_that_have_not_started_are_counted() -> None:
     typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)]}, "ada")
     shape = hand_typed.case_shape(typed, SPECS, Gathered())
     assert [one["rank"] for one in shape["ranks"]] == [0, 1, 2, 3]
 
 
-def test_one_launch_is_not_another() -> None:
-    """Muster's own, another user's, and one that hung there before, are left out."""
+def test_other_launches_are_excluded() -> None:
+    """Launches of Muster, those of other users, and older hanging ones are excluded."""
     of_muster = agent(0, unit="muster-launch-20260101-120000-abcd.service")
     agents = {
         "node1": [agent(0, started=10.0), agent(0), of_muster],
@@ -74,7 +74,7 @@ def test_one_launch_is_not_another() -> None:
     assert hand_typed.one_launch({"node1": [of_muster]}, "ada") == []
 
 
-def test_the_head_node_is_where_most_were_told() -> None:
+def test_head_node_is_the_one_most_launchers_name() -> None:
     odd = agent(1)
     odd["argv"] = ["torchrun", "--nnodes=3", "--node-rank=2", "--rdzv-endpoint=[2001:db8::1]:29601", "train.py"]
     typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)], "node3": [odd]}, "ada")
@@ -82,7 +82,7 @@ def test_the_head_node_is_where_most_were_told() -> None:
     assert typed[-1].head == ("2001:db8::1", 29601)
 
 
-# ---------------------------------------------------------------- which one, where no launch is named
+# ---------------------------------------------------------------- choice if no launch is given
 
 FIRST, SECOND = "20260101-120000-abcd", "20260101-130000-abcd"
 DIAGNOSE = "ansible-playbook playbooks/diagnose.yml -e"
@@ -96,21 +96,21 @@ def choose(agents: dict[str, list[Agent]], here: Sequence[str] = (), wanted: str
     return hand_typed.choose(agents, here, {"muster", "ada"}, wanted, has_last=last)
 
 
-def test_a_launch_of_musters_goes_before_any_process_of_that_name() -> None:
-    """Anybody with a login on the nodes can have more of them than the launch has."""
+def test_muster_launch_has_priority_over_other_processes() -> None:
+    """Any user with a login on the nodes can start more such processes than the launch has."""
     agents = {"node1": [agent(0, user="eve"), of_muster(FIRST)], "node2": [agent(1, user="eve")]}
-    said = f"Running as well: torchrun of eve on node1, node2: {DIAGNOSE} account=eve"
+    said = f"Also running: torchrun of eve on node1, node2: {DIAGNOSE} account=eve"
     assert choose(agents) == hand_typed.Choice(launch=FIRST, remark=said)
 
 
-def test_an_account_of_the_cluster_goes_before_another_one() -> None:
+def test_account_of_the_cluster_has_priority() -> None:
     agents = {"node1": [agent(0, user="eve"), agent(0)], "node2": [agent(1, user="eve")]}
     found = choose(agents)
     assert found.user == "ada"
     assert "torchrun of eve on node1, node2" in found.remark
 
 
-def test_another_account_is_taken_where_nothing_else_is_meant_or_where_it_is_asked_for() -> None:
+def test_other_account_is_used_if_alone_or_requested() -> None:
     agents = {"node1": [agent(0, user="eve")]}
     found = choose(agents)
     assert (found.launch, found.user, found.ask) == ("", "", "")
@@ -119,11 +119,11 @@ def test_another_account_is_taken_where_nothing_else_is_meant_or_where_it_is_ask
     assert choose(agents, wanted="bob") == hand_typed.Choice(ask="No torchrun of bob runs on any node.")
 
 
-def test_of_several_somebody_has_to_say_which() -> None:
+def test_several_launches_require_a_choice() -> None:
     agents = {"node1": [of_muster(FIRST)], "node2": [of_muster(SECOND)]}
     assert choose(agents, [SECOND]).launch == SECOND
     assert choose(agents) == hand_typed.Choice(
-        ask=f"Several launches run. Running: launch {FIRST} on node1: {DIAGNOSE} launch={FIRST};"
+        ask=f"Several launches are running. Running: launch {FIRST} on node1: {DIAGNOSE} launch={FIRST};"
         f" launch {SECOND} on node2: {DIAGNOSE} launch={SECOND}"
     )
     assert "torchrun of muster on node2" in choose({"node1": [agent(0)], "node2": [agent(1, user="muster")]}).ask
@@ -131,7 +131,7 @@ def test_of_several_somebody_has_to_say_which() -> None:
 
 
 @pytest.mark.parametrize("name", ["-eve", "e ve", "eve;id", "{{ 1 }}", "eve\x1b[2J"])
-def test_an_account_with_an_odd_name_is_in_no_command(name: str) -> None:
+def test_unusual_account_name_is_in_no_command(name: str) -> None:
     found = choose({"node1": [agent(0, user=name)]})
     assert found.remark == "Running: torchrun of an account with an unusual name on node1"
 
@@ -140,6 +140,6 @@ def test_an_account_with_an_odd_name_is_in_no_command(name: str) -> None:
     "unit",
     ["muster-launch-../../../x.service", "muster-launch-x.service", f"muster-launch-{FIRST}.service/../x", FIRST],
 )
-def test_what_has_no_id_is_no_launch_of_musters(unit: str) -> None:
-    """Its id becomes the folder in which the diagnosis is kept."""
+def test_unit_without_valid_id_is_not_a_muster_launch(unit: str) -> None:
+    """The id becomes the folder of the diagnosis."""
     assert hand_typed.of_muster({"node1": [agent(0, unit=unit)]}) == {}

@@ -1,7 +1,7 @@
-"""Every file in cases/hostile is a log that somebody has written for whoever diagnoses it.
+"""Every file in cases/hostile is a log crafted to attack the user who diagnoses it.
 
-What is printed for it is one command of Ansible's with the words that were meant, whatever a cause is said of: in a
-shell it starts that program alone. expect: where the nodes meet, and what they are called; "" for what is no host.
+Each printed command must be one Ansible command with the intended words, for any cause: a shell must start only that
+program. expect: master address and port, and node names; "" for an invalid host.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ WITHOUT_NAMES = {
     if isinstance(command, str) and "{" not in command
 }
 TELL_APART = "to distinguish these causes, run: "
-# What the logs would have a shell run, beside Ansible's own programs.
+# Programs that the logs try to run, and Ansible's own.
 PROGRAMS = ("ansible", "ansible-playbook", "df", "touch", "umount", "id", "ssh", "sh", "curl", "n1")
 STUB = """#!/bin/sh
 { printf 'started'; for word in "${0##*/}" "$@"; do printf '\\0%s' "$word"; done; printf '\\n'; } >> "$STARTED"
@@ -47,7 +47,7 @@ def case_of(case: dict[str, Any]) -> LaunchCase:
 
 
 def commands_of(case: LaunchCase) -> Iterator[str]:
-    """All that may be printed of a case: for every cause there is, at each of its nodes."""
+    """Yield all commands that may be printed for a case: for every cause, at each node."""
     nodes = [*case.nodes, "", *case.launch["master_addr"].split()[:1]]
     texts = [case.launch["master_addr"], *(one["stderr"] for one in case.seen["ranks"])]
     for cause in CAUSES:
@@ -73,7 +73,7 @@ def stubs(tmp_path: Path) -> Path:
 
 
 def started(command: str, stubs: Path) -> list[list[str]]:
-    """The programs that a shell starts for it, each with its words."""
+    """Return the programs that a shell starts for a command, each with its words."""
     record, place = stubs.parent / "started", stubs.parent / "place"
     record.write_text("")
     place.mkdir(exist_ok=True)
@@ -91,7 +91,7 @@ def started(command: str, stubs: Path) -> list[list[str]]:
 
 
 @cases(__file__, "hostile")
-def test_what_is_printed_starts_one_program_with_the_words_that_were_meant(case: dict[str, Any], stubs: Path) -> None:
+def test_printed_command_starts_one_program_with_the_intended_words(case: dict[str, Any], stubs: Path) -> None:
     known = case_of(case)
     check(known, stubs)
     launch = known.launch
@@ -112,8 +112,8 @@ def test_what_is_printed_starts_one_program_with_the_words_that_were_meant(case:
         "",
     ],
 )
-def test_names_that_came_another_way_are_in_no_command(value: str, stubs: Path) -> None:
-    """Evidence that was kept, and what somebody has typed on a node, hold names as well."""
+def test_hostile_names_from_other_sources_are_in_no_command(value: str, stubs: Path) -> None:
+    """Stored evidence and command lines on nodes contain names too."""
     shape = case_of(PLAIN).seen
     shape["launch"]["master_addr"] = value
     shape["launch"]["how"] = "foreign"
@@ -124,7 +124,7 @@ def test_names_that_came_another_way_are_in_no_command(value: str, stubs: Path) 
 
 def check(known: LaunchCase, stubs: Path) -> None:
     printed = {command for command in commands_of(known) if command}
-    assert printed, "nothing is printed at all"
+    assert printed, "no command is printed"
     for command in printed:
         words = shlex.split(command)
         assert started(command, stubs) == [words]
@@ -135,7 +135,7 @@ def check(known: LaunchCase, stubs: Path) -> None:
 
 
 @cases(__file__, "hostile")
-def test_what_is_said_of_it_has_five_lines(case: dict[str, Any]) -> None:
+def test_diagnosis_has_five_lines(case: dict[str, Any]) -> None:
     known = case_of(case)
     shown = diagnosis(known, decide(known, CAUSES))
     assert len(shown["lines"]) == 5
@@ -144,8 +144,8 @@ def test_what_is_said_of_it_has_five_lines(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("what", ["/storage", "n1';touch x;'", "$(touch x)", "a\ttouch x", "{address}", "a b"])
 @pytest.mark.parametrize("fix", ["Run: umount {what}", "Run: umount '{what}'", 'Run: umount "{what}"'])
-def test_in_the_fix_of_a_sites_rule_a_text_of_a_log_is_one_word(fix: str, what: str, stubs: Path) -> None:
-    """It is a sentence, in which people write commands."""
+def test_log_text_in_a_site_fix_is_one_word(fix: str, what: str, stubs: Path) -> None:
+    """The fix of a site rule may contain a command."""
     known = case_of(PLAIN)
     one = JudgedCause(replace(CAUSES[0], fix=fix, command=""), CausePlace("node1", what=what), POSSIBLE, (), ())
     command = said(known, one)["fix"]["text"].removeprefix("Run: ")
@@ -153,13 +153,13 @@ def test_in_the_fix_of_a_sites_rule_a_text_of_a_log_is_one_word(fix: str, what: 
     assert started(command, stubs) == [["umount", what]]
 
 
-def test_the_stubs_see_what_a_shell_starts(stubs: Path) -> None:
-    """Without this the test above would pass whatever is printed."""
+def test_stubs_record_programs_started_by_a_shell(stubs: Path) -> None:
+    """Guards against stubs that never record anything."""
     assert started("ansible 'a b'; touch x", stubs) == [["ansible", "a b"], ["touch", "x"]]
     assert started('ansible "$(touch x)"', stubs) == [["touch", "x"], ["ansible", ""]]
 
 
-def test_a_name_that_is_one_is_in_its_commands() -> None:
+def test_valid_names_are_in_commands() -> None:
     printed = set(commands_of(case_of(PLAIN)))
     for wanted in ("ip route get node1.lab.example", "getent ahosts node1.lab.example"):
         assert f"ansible node2 -m ansible.builtin.command -a '{wanted}'" in printed

@@ -1,4 +1,4 @@
-"""Faults that are there, and that nothing of what was seen fits, are not said: neither alone nor beside the cause."""
+"""Existing faults that do not match the symptoms are not reported, neither alone nor beside the cause."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PROBES = sorted(
 
 
 def everything_wrong() -> dict[str, Any]:
-    """On node1: full disks, little shared memory, limits, dropped connections, other versions, a broken GPU; and every
-    finding that any cause asks for, on every node."""
+    """Return evidence with full disks, low limits, dropped connections, other versions and a broken GPU on node1, and
+    with every finding that any cause asks for on every node."""
     start: dict[str, Any] = {
         "unit": {"cpu": {"nr_periods": 0, "nr_throttled": 0}},
         "program": {"versions": {"torch": "1.9.0", "nccl": "2.1", "python": "3.7"}, "digests": {}, "environment": {}},
@@ -73,7 +73,7 @@ def everything_wrong() -> dict[str, Any]:
         (-11, "", "process.crash"),
     ],
 )
-def test_faults_that_fit_nothing_are_not_said(code: int, words: str, cause: str) -> None:
+def test_unrelated_faults_are_not_reported(code: int, words: str, cause: str) -> None:
     traceback = f'Traceback (most recent call last):\n  File "/srv/train.py", line 12, in <module>\n{words}\n'
     victim = (
         "Traceback (most recent call last):\n"
@@ -92,6 +92,6 @@ def test_faults_that_fit_nothing_are_not_said(code: int, words: str, cause: str)
     assert [one.cause.id for one in decided.also_seen] == []
 
 
-def test_what_is_probed_for_is_in_the_catalogue() -> None:
+def test_probes_are_in_the_catalogue() -> None:
     listed = re.findall(r"^\| `([a-z0-9_.]+)` \|", (ROOT / "docs/findings.md").read_text(), re.MULTILINE)
     assert set(PROBES) - set(listed) == set()

@@ -1,4 +1,4 @@
-"""Launches that failed on real machines, as their logs were kept in recorded/, and what the diagnosis makes of them."""
+"""Diagnoses of launches that failed on real machines, from their logs in recorded/."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def logs_of(machine: str, name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("machine", "name"), LAUNCHES)
-def test_what_is_said_of_it(machine: str, name: str) -> None:
+def test_diagnosis_of_a_recorded_launch(machine: str, name: str) -> None:
     expect = MACHINES[machine]["mishaps"][name]
     logs = logs_of(machine, name)
     text = "\n".join(logs.values())
@@ -45,24 +45,24 @@ def test_what_is_said_of_it(machine: str, name: str) -> None:
     assert expect["next_step"] in said["Next step"]
 
 
-def test_how_far_a_rank_had_come_is_read_in_torchs_own_words() -> None:
+def test_progress_is_read_from_torchs_output() -> None:
     case = LaunchCase(case_of_logs(logs_of("h100", "timeout"), []))
     assert [(one.rank, one.enqueued, one.within) for one in progress(case)] == [(0, 2, True)]
 
 
-def test_no_recorded_launch_is_forgotten() -> None:
+def test_every_recorded_launch_has_an_expectation() -> None:
     there = {(path.parts[-3], path.parts[-2]) for path in RECORDED.glob("*/*/launcher.log")}
     assert there == set(LAUNCHES)
     assert all(machine["from"] for machine in MACHINES.values())
 
 
 @pytest.mark.parametrize("mishap", own_mishaps.MISHAPS, ids=lambda mishap: mishap.name)
-def test_what_a_program_is_to_be_read_as_is_a_text(mishap: own_mishaps.Mishap) -> None:
+def test_expected_text_of_a_program_exists(mishap: own_mishaps.Mishap) -> None:
     assert any(one.id.startswith(mishap.expect) for one in TEXTS)
     compile(mishap.program, mishap.name, "exec")
 
 
-def test_what_is_one_machines_own_is_replaced() -> None:
+def test_machine_specific_paths_and_names_are_replaced() -> None:
     log = (
         '[rank0]:   File "/data/out/mishaps/forked/train.py", line 8, in <module>\n'
         '[rank0]:   File "/data/venv/lib/python3.12/site-packages/torch/cuda/__init__.py", line 478, in _lazy_init\n'

@@ -1,4 +1,4 @@
-"""A site's own rules: every mistake is named at once, and what is right decides like what is built in."""
+"""Site rules: all problems are reported at once, and valid rules decide like built-in ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def example() -> Rules:
 
 
 @cases(__file__, "site_rules")
-def test_problems(case: dict[str, Any]) -> None:
+def test_problems_are_reported(case: dict[str, Any]) -> None:
     rules, problems = rules_of([RuleFile("rules.yml", case["given"])])
     assert [str(one) for one in problems] == case["problems"]
     assert rules == site_rules.Rules()
@@ -67,7 +67,7 @@ def asked_of(rules: Rules, seen: dict[str, Any]) -> list[site_rules.SiteQuestion
     return site_rules.asked(rules, case, site_rules.open_questions(rules, case))
 
 
-def test_what_is_asked_is_what_a_cause_that_fits_still_asks(example: Rules) -> None:
+def test_open_questions_of_candidate_causes_are_asked(example: Rules) -> None:
     [asked] = asked_of(example, LOST)
     assert (asked.node, asked.command.argv) == ("node2", ("findmnt", "--noheadings", "/storage"))
     assert asked_of(example, {}) == []
@@ -77,24 +77,24 @@ def test_what_is_asked_is_what_a_cause_that_fits_still_asks(example: Rules) -> N
 
 
 def with_answer(rules: Rules, code: int | None, output: str = "", why: str = "") -> dict[str, Any]:
-    """The case with what the command said on node2."""
+    """Return the case with the command's answer on node2."""
     answers = site_rules.Answers()
     answers.take(command_of(rules, "node2"), code, output, why)
     return {**LOST, "findings": answers.findings, "ran": answers.ran, "unanswered": answers.unanswered}
 
 
-def test_the_example_decides_by_the_answer_of_its_command(example: Rules) -> None:
+def test_example_is_decided_by_its_command(example: Rules) -> None:
     assert said(example, with_answer(example, 1)) == ("confirmed", [("site.storage", "node2")])
 
 
-def test_a_command_that_says_no_rules_it_out(example: Rules) -> None:
+def test_negative_answer_of_a_command_rules_the_cause_out(example: Rules) -> None:
     seen = with_answer(example, 0, "/storage")
     assert seen["findings"] == []
     assert said(example, seen) == ("confirmed", [("process.exception", "node2")])
 
 
 @pytest.mark.parametrize(("code", "why"), [(None, "findmnt did not answer within 5 s"), (127, "it is not there")])
-def test_a_command_that_did_not_run_is_not_looked(example: Rules, code: int | None, why: str) -> None:
+def test_command_that_did_not_run_counts_as_not_checked(example: Rules, code: int | None, why: str) -> None:
     seen = with_answer(example, code, why=why)
     assert (seen["findings"], seen["ran"]) == ([], {})
     case = example.of(case_of(seen).seen)
@@ -105,7 +105,7 @@ def test_a_command_that_did_not_run_is_not_looked(example: Rules, code: int | No
     assert (answer.word, answer.text) == ("not looked", f"node2: {why}")
 
 
-def test_where_commands_are_off_it_is_not_looked_and_what_to_type_is_known(example: Rules) -> None:
+def test_disabled_command_counts_as_not_checked_and_is_shown(example: Rules) -> None:
     [question] = [one for cause in example.causes for one in cause.confirm]
     answer = question.look(example.of(case_of(LOST).seen), CausePlace("node2"))
     assert (answer.word, "diagnose_rules_commands" in answer.text) == ("not looked", True)
@@ -113,7 +113,7 @@ def test_where_commands_are_off_it_is_not_looked_and_what_to_type_is_known(examp
     assert question.command.filled({"node": "node2"}).endswith("-a 'findmnt --noheadings /storage'")
 
 
-def test_of_no_node_in_particular_all_are_asked(example: Rules) -> None:
+def test_place_without_a_node_asks_all_nodes(example: Rules) -> None:
     [question] = [one for cause in example.causes for one in cause.confirm]
     seen = with_answer(example, 0)
     assert question.look(example.of(case_of(seen).seen), CausePlace()).word == "not looked"
@@ -122,21 +122,21 @@ def test_of_no_node_in_particular_all_are_asked(example: Rules) -> None:
     assert question.look(example.of(case_of(with_answer(example, 1)).seen), CausePlace()).word == "yes"
 
 
-def test_ids_are_of_one_file_alone_and_lines_are_said() -> None:
+def test_duplicate_ids_are_reported_with_lines() -> None:
     text = {"id": "site.gone", "pattern": "gone", "means": "it is gone", "example": "gone"}
     lines: dict[tuple[str | int, ...], int] = {("texts",): 1, ("texts", 1): 2, ("texts", 1, "id"): 3}
     again = RuleFile("b.yml", {"texts": [text, {**text, "id": "site.more", "victm": True}]}, lines)
     _, problems = rules_of([RuleFile("a.yml", {"texts": [text]}, lines), again])
     unknown, twice = (str(one) for one in problems)
     assert unknown == (
-        "b.yml line 1, texts 2 (site.more): victm is unknown (did you mean victim?). Correct it, or take it out."
+        "b.yml line 1, texts 2 (site.more): victm is unknown (did you mean victim?). Correct or remove it."
     )
     assert twice.startswith(
-        "b.yml line 3, texts 1 (site.gone): its id is that of a.yml line 3, texts 1 (site.gone) too"
+        "b.yml line 3, texts 1 (site.gone): duplicate id, also used in a.yml line 3, texts 1 (site.gone)"
     )
 
 
-def test_without_the_rules_a_case_is_decided_as_before(example: Rules) -> None:
+def test_case_without_the_rules_is_decided_as_before(example: Rules) -> None:
     before, _ = site_rules.replayed(example, case_of(LOST).seen)
     assert [one.cause.id for one in before.causes] == ["process.exception"]
     assert before == decide(case_of(LOST), CAUSES)
@@ -157,7 +157,7 @@ def test_without_the_rules_a_case_is_decided_as_before(example: Rules) -> None:
         ("snapshot.frozen", {"is": True}, "not looked"),
     ],
 )
-def test_facts(path: str, test: dict[str, Any], word: str) -> None:
+def test_answers_from_facts(path: str, test: dict[str, Any], word: str) -> None:
     disks = [
         {"use": use, "path": "/x", "type": "ext4", "free": free, "total": 9, "inodes_free": 1, "read_only": False}
         for use, free in (("work", 100), ("logs", 5))
@@ -174,7 +174,7 @@ def test_facts(path: str, test: dict[str, Any], word: str) -> None:
     assert facts.asks(path, test)(case, CausePlace("node1")).word == word
 
 
-def test_kept_launches_are_replayed(tmp_path: Path) -> None:
+def test_recorded_launches_are_replayed(tmp_path: Path) -> None:
     kept = tmp_path / "evidence.json"
     found = {"id": "site.storage_not_mounted", "status": "warn", "node": "node2", "summary": "findmnt ended with 1"}
     seen = case_of({**LOST, "findings": [found], "ran": {"node2": ["site.storage_not_mounted"]}}).seen
@@ -183,4 +183,4 @@ def test_kept_launches_are_replayed(tmp_path: Path) -> None:
     command = [sys.executable, "script/replay_rules.py", str(EXAMPLE), str(kept), str(tmp_path / "other.json")]
     shown = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.splitlines()
     assert shown[1] == f"{kept}: was confirmed: process.exception node2; is confirmed: site.storage node2"
-    assert shown[2] == f"{tmp_path}/other.json: is no evidence of a launch (KeyError)"
+    assert shown[2] == f"{tmp_path}/other.json: not the evidence of a launch (KeyError)"

@@ -1,8 +1,8 @@
-"""Every cause, in every case that proves it, with its evidence taken away: then it is not said as proved any more, and
-nobody else is to blame.
+"""Removes the evidence of every cause in every case that confirms it: the cause is no longer confirmed, and no other
+node is blamed.
 
-Taken away are the answers to what proves it, and, part by part, what was seen of the launch: a finding, a node's
-record, a snapshot, the last words of a rank.
+Removed are the answers that confirm the cause, and, one by one, parts of the evidence: a finding, a node's record, a
+snapshot, the last output of a rank.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     Part = tuple[Any, ...]
 
 ALL = load_cases(Path(__file__).parent / "cases" / "decide")
-# What was looked at, as against what the launch itself showed.
+# Results of checks, in contrast to symptoms of the launch itself.
 LOOKS = ("findings", "ran", "snapshots", "agents", "start", "end", "not_looked")
-# Another fault is really there, and fits what is left: what is taken away is all that says that it is not why.
+# These cases have a second fault that matches the remaining evidence; only the removed part excludes it.
 TWO_FAULTS = {"found_now_and_not_then-1"}
-# As in evidence.py: None, and no empty value, where it was not looked at.
+# As in evidence.py, an unchecked part is None, not an empty value.
 EMPTY = {"code": None, "gone_at": None, "unit": None, "program": None, "kernel": None, "gpus": None, "fabric": None}
 KEPT = ("node", "rank", "local_rank", "reached", "at", "boot_id", "hostname", "unseen", "last_answer")
 
@@ -46,7 +46,7 @@ def decided(name: str) -> tuple[LaunchCase, Decided]:
 
 
 def cases_of(cause: Cause, word: str) -> list[str]:
-    """Those in which it is said so."""
+    """Return the cases that report the cause with this word."""
     return [
         name for name in ALL if any(one.cause.id == cause.id and one.word == word for one in decided(name)[1].causes)
     ]
@@ -57,8 +57,8 @@ def where(one: JudgedCause) -> tuple[str, str]:
 
 
 def blames(case: LaunchCase, before: Decided, after: Decided) -> list[str]:
-    """What is proved now about a node that was not named, though it was not proved by itself before either; nor the
-    same at all nodes alike, which names them now that fewer of them are known."""
+    """Return newly confirmed causes on nodes that were not named before, except causes that are confirmed alone, and
+    causes of all nodes, which name nodes once fewer nodes are known."""
     alike = {one.cause.id for one in before.causes if not any(where(one))}
     named = {name for one in before.causes for name in where(one)}
     return [
@@ -72,9 +72,9 @@ def blames(case: LaunchCase, before: Decided, after: Decided) -> list[str]:
 
 
 @pytest.mark.parametrize("cause", [cause for cause in CAUSES if cause.confirm], ids=lambda cause: cause.id)
-def test_without_its_proof_it_is_not_proved(cause: Cause) -> None:
+def test_cause_without_its_proof_is_not_confirmed(cause: Cause) -> None:
     names = cases_of(cause, CONFIRMED)
-    assert names, f"no case in cases/decide proves {cause.id}: add one"
+    assert names, f"no case in cases/decide confirms {cause.id}: add one"
     for name in names:
         case, before = decided(name)
         proofs = {
@@ -94,7 +94,7 @@ def test_without_its_proof_it_is_not_proved(cause: Cause) -> None:
 
 
 @pytest.mark.parametrize("cause", [cause for cause in CAUSES if not cause.confirm], ids=lambda cause: cause.id)
-def test_what_nothing_can_prove_is_likely_by_what_speaks_for_it(cause: Cause) -> None:
+def test_cause_without_proofs_is_likely_by_its_evidence(cause: Cause) -> None:
     names = cases_of(cause, LIKELY)
     assert names, f"no case in cases/decide makes {cause.id} likely: add one"
     for name in names:
@@ -109,7 +109,7 @@ def test_what_nothing_can_prove_is_likely_by_what_speaks_for_it(cause: Cause) ->
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if decided(name)[1].word == CONFIRMED])
-def test_without_a_part_of_what_was_seen_nobody_else_is_to_blame(name: str) -> None:
+def test_missing_evidence_blames_no_other_node(name: str) -> None:
     case, before = decided(name)
     said = {(one.cause.id, where(one)) for one in before.causes}
     left: set[Any] = set(said)
@@ -118,14 +118,14 @@ def test_without_a_part_of_what_was_seen_nobody_else_is_to_blame(name: str) -> N
         left &= {(one.cause.id, where(one)) for one in after.causes if one.word == CONFIRMED}
         if part[0] in LOOKS and name not in TWO_FAULTS:
             assert blames(case, before, after) == [], part
-    assert left == set(), "it is proved, whatever is taken away"
+    assert left == set(), "the cause is confirmed even if any part is removed"
 
 
-def test_the_cases_with_two_faults_are_there() -> None:
+def test_cases_with_two_faults_exist() -> None:
     assert set(ALL) >= TWO_FAULTS
 
 
-# ---------------------------------------------------------------- taking away
+# ---------------------------------------------------------------- removal of parts
 
 
 def each_without(case: LaunchCase) -> Iterator[tuple[Part, Decided]]:
@@ -183,7 +183,7 @@ def without_part(seen: Any, part: Part) -> Any:
 
 
 def empty(field: Any, value: Any) -> Any:
-    """As if it had not been looked at: nothing of what holds more, and of a number that it is not known."""
+    """Return the value of an unchecked part: empty for containers and texts, None for numbers."""
     if field in EMPTY:
         return EMPTY[field]
     return type(value)() if isinstance(value, (str, list, dict, bool)) or field == "ended_at" else None

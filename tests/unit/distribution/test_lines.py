@@ -1,6 +1,6 @@
-"""Who takes from whom when content goes to many nodes, and what nodes say of it.
+"""Order of a distribution to many nodes, and validation of their answers.
 
-cases/lines: who has it, and who lacks it -> whom each node asks, the first first.
+cases/lines: complete and incomplete nodes -> the sources of each node in order of preference.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ def test_lines(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("having", [1, 2, 5])
 @pytest.mark.parametrize("lacking", [1, 2, 7, 63, 255])
-def test_nobody_is_asked_first_by_two_and_nobody_asks_in_a_circle(having: int, lacking: int) -> None:
-    holders, takers = [f"h{number}" for number in range(having)], [f"t{number}" for number in range(lacking)]
-    asks = lines(holders, takers)
-    assert list(asks) == takers
-    first = [givers[0] for givers in asks.values()]
+def test_lines_have_no_shared_first_source_and_no_circles(having: int, lacking: int) -> None:
+    holders, receivers = [f"h{number}" for number in range(having)], [f"t{number}" for number in range(lacking)]
+    asks = lines(holders, receivers)
+    assert list(asks) == receivers
+    first = [sources[0] for sources in asks.values()]
     assert len(set(first)) == len(first)
-    for name, givers in asks.items():
-        assert len(set(givers)) == len(givers) <= NEAREST + HOLDERS
-        assert set(givers) & set(holders), "somebody who has all of it can be asked in the end"
-        assert all(giver in holders or takers.index(giver) < takers.index(name) for giver in givers)
+    for name, sources in asks.items():
+        assert len(set(sources)) == len(sources) <= NEAREST + HOLDERS
+        assert set(sources) & set(holders), "somebody who has all of it can be asked in the end"
+        assert all(source in holders or receivers.index(source) < receivers.index(name) for source in sources)
 
 
-def test_the_controller_sends_to_the_node_that_lacks_least() -> None:
+def test_seed_is_the_node_with_the_fewest_missing_bytes() -> None:
     assert seed({"a": 10, "b": 3, "c": 3}) == "b"
 
 
-def test_an_answer_of_a_node_is_read_for_its_shape() -> None:
+def test_stored_answer_is_validated() -> None:
     one = "a" * 64
     good = {"missing": [one], "room": 10, "port_free": True, "error": ""}
     assert answers.stored(good, {one}) == good
@@ -54,7 +54,7 @@ def test_an_answer_of_a_node_is_read_for_its_shape() -> None:
         assert answers.stored(spoilt, {one})["error"] == answers.SHAPELESS
 
 
-def test_what_a_node_says_of_its_part_is_read_for_its_shape() -> None:
+def test_transfer_result_is_validated() -> None:
     names = {"192.0.2.1": "node1", "192.0.2.2": "node2"}
     good = {"missing": 0, "came": {"192.0.2.1": 3, "192.0.2.2": 9}, "error": ""}
     assert answers.shared(good, names) == {"came": ["node2", "node1"], "error": ""}
@@ -67,7 +67,7 @@ def test_what_a_node_says_of_its_part_is_read_for_its_shape() -> None:
         assert answers.shared({**good, "came": spoilt}, names)["came"] == []
 
 
-def test_what_a_node_offers_and_keeps_is_read_for_its_shape() -> None:
+def test_offered_and_kept_answers_are_validated() -> None:
     digest = "a" * 64
     assert answers.offered({"pieces": [digest], "error": ""}) == [digest]
     assert answers.offered({"pieces": [], "error": "gone"}) == "gone"

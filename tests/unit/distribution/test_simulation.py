@@ -1,7 +1,7 @@
-"""Many nodes at once, reckoned: the lines and the pace that are in force, on links of given rates.
+"""Simulation of a distribution to many nodes, with the product's lines and pace, on links of given rates.
 
-Time goes in steps in which a link of rate 1 carries one piece. What a node may send is parted among those that take
-from it, and what it may receive is a limit, too; nobody asks for more pieces ahead than nodes do.
+In each time step, a link of rate 1 carries one piece. A node's send rate is divided among its receivers, and its
+receive rate is limited. The number of pieces requested ahead is that of the product.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PIECES = 300
-NOTICED = 20  # steps until a giver that is gone is noticed
+NOTICED = 20  # steps until a source that is gone is noticed
 
 
 @dataclass
 class Node:
-    """have: pieces, the first so many. up, down: pieces a step. came: the part of the next piece that has come."""
+    """have: number of pieces, from the first on. up, down: pieces per step. came: received part of the next piece."""
 
     name: str
     have: int = 0
     up: float = 1.0
     down: float = 1.0
-    givers: list[str] = field(default_factory=list)
+    sources: list[str] = field(default_factory=list)
     came: float = 0.0
     pace: TransferPace = field(default_factory=lambda: TransferPace(PIECES))
     turn: int = 1
@@ -45,17 +45,17 @@ class Simulation:
         self.nodes = {name: Node(name) for name in [*having, *lacking]}
         for name in having:
             self.nodes[name].have = PIECES
-        for name, givers in lines(having, lacking).items():
-            self.nodes[name].givers = list(givers)
+        for name, sources in lines(having, lacking).items():
+            self.nodes[name].sources = list(sources)
         for name, (up, down) in (rates or {}).items():
             self.nodes[name].up, self.nodes[name].down = up, down
-        self.takers = [self.nodes[name] for name in lacking]
+        self.receivers = [self.nodes[name] for name in lacking]
         self.time = 0
         self.most_at_once = 0
 
     def run(self, dies: str = "", at: int = -1, most: int = 4 * PIECES) -> int:
-        """Return the steps until all that live have all of it."""
-        while any(not node.dead and node.have < PIECES for node in self.takers):
+        """Return the number of steps until all living nodes are complete."""
+        while any(not node.dead and node.have < PIECES for node in self.receivers):
             self.time += 1
             assert self.time < most, "it does not come to an end"
             if self.time == at:
@@ -65,53 +65,53 @@ class Simulation:
 
     def step(self) -> None:
         before = {name: node.have for name, node in self.nodes.items()}
-        active = [node for node in self.takers if not node.dead and node.have < PIECES and node.givers]
+        active = [node for node in self.receivers if not node.dead and node.have < PIECES and node.sources]
         asked: dict[str, list[Node]] = {}
         for node in active:
-            if before[node.givers[0]] > node.have and not self.nodes[node.givers[0]].dead:
-                asked.setdefault(node.givers[0], []).append(node)
+            if before[node.sources[0]] > node.have and not self.nodes[node.sources[0]].dead:
+                asked.setdefault(node.sources[0], []).append(node)
         self.most_at_once = max([self.most_at_once, *map(len, asked.values())])
-        for name, takers in asked.items():
+        for name, receivers in asked.items():
             left = self.nodes[name].up
-            for at, node in enumerate(sorted(takers, key=lambda each: each.down)):
-                carried = min(node.down, left / (len(takers) - at))
+            for at, node in enumerate(sorted(receivers, key=lambda each: each.down)):
+                carried = min(node.down, left / (len(receivers) - at))
                 node.came, left = node.came + carried, left - carried
         for node in active:
-            giver = self.nodes[node.givers[0]]
-            if giver.dead:
+            source = self.nodes[node.sources[0]]
+            if source.dead:
                 node.waits += 1
                 if node.waits >= NOTICED:
                     self.change(node)
                 continue
-            # What a giver has got in this step, it gives in the next one.
-            new = min(int(node.came), before[giver.name] - node.have, ASKED_AT_ONCE)
+            # A source forwards a piece in the step after its arrival.
+            new = min(int(node.came), before[source.name] - node.have, ASKED_AT_ONCE)
             node.have += new
             node.came = min(node.came - new, 1.0)
             node.done = self.time if node.have == PIECES else 0
             self.look(node, before)
 
     def look(self, node: Node, before: dict[str, int]) -> None:
-        giver = node.givers[0]
-        above = self.nodes[giver].givers
-        ahead = before[above[0]] if above else before[giver]
-        if node.pace.too_slow(node.have, before[giver], ahead, self.nodes[giver].turn) and len(node.givers) > 1:
+        source = node.sources[0]
+        above = self.nodes[source].sources
+        ahead = before[above[0]] if above else before[source]
+        if node.pace.too_slow(node.have, before[source], ahead, self.nodes[source].turn) and len(node.sources) > 1:
             self.change(node)
 
     def change(self, node: Node) -> None:
-        del node.givers[0]
+        del node.sources[0]
         node.waits, node.turn = 0, node.turn + 1
         node.pace.begin()
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 63, 255])
-def test_it_takes_little_more_than_one_copy(count: int) -> None:
+def test_distribution_takes_little_longer_than_one_copy(count: int) -> None:
     simulation = Simulation(count)
     assert simulation.run() <= PIECES + 2 * count
     assert simulation.most_at_once == 1
 
 
 @pytest.mark.parametrize("holders", [2, 5])
-def test_with_several_holders_lines_are_shorter(holders: int) -> None:
+def test_several_holders_shorten_the_lines(holders: int) -> None:
     simulation = Simulation(60, holders)
     assert simulation.run() <= PIECES + 2 * -(-60 // holders)
     assert simulation.most_at_once == 1
@@ -120,38 +120,38 @@ def test_with_several_holders_lines_are_shorter(holders: int) -> None:
 @pytest.mark.parametrize("count", [7, 63])
 @pytest.mark.parametrize("place", [0, 3, -2])
 @pytest.mark.parametrize("at", [1, PIECES // 2])
-def test_another_takes_over_where_a_giver_dies(count: int, place: int, at: int) -> None:
+def test_dead_source_is_replaced(count: int, place: int, at: int) -> None:
     simulation = Simulation(count)
-    dies = simulation.takers[place].name
+    dies = simulation.receivers[place].name
     assert simulation.run(dies, at) <= PIECES + 2 * count + 3 * NOTICED
     assert simulation.most_at_once <= 2
 
 
-def test_a_holder_that_dies_is_replaced_by_another() -> None:
+def test_dead_holder_is_replaced() -> None:
     simulation = Simulation(8, holders=2)
-    # The other one serves both lines.
+    # The other holder serves both lines.
     assert simulation.run("h0", PIECES // 2) <= 2 * PIECES
 
 
 @pytest.mark.parametrize("rate", [0.5, 0.25, 0.1])
 @pytest.mark.parametrize("place", [2, 4])
 @pytest.mark.parametrize("sends", [True, False])
-def test_a_slow_node_makes_the_others_wait_three_times_as_long_at_most(rate: float, place: int, *, sends: bool) -> None:
-    """It receives slowly, and may send slowly as well."""
+def test_slow_node_delays_others_by_a_factor_of_three_at_most(rate: float, place: int, *, sends: bool) -> None:
+    """The node receives slowly, and may also send slowly."""
     simulation = Simulation(7, rates={f"t{place}": (rate if sends else 1.0, rate)})
     whole = simulation.run(most=20 * PIECES)
-    others = max(node.done for node in simulation.takers if node.name != f"t{place}")
+    others = max(node.done for node in simulation.receivers if node.name != f"t{place}")
     assert others <= 3 * PIECES
     assert whole <= max(others, 1.3 * PIECES / rate)
 
 
-def test_a_very_slow_node_costs_the_others_next_to_nothing() -> None:
+def test_very_slow_node_hardly_delays_others() -> None:
     simulation = Simulation(7, rates={"t2": (0.02, 0.02)})
     simulation.run(most=60 * PIECES)
-    assert max(node.done for node in simulation.takers if node.name != "t2") <= 1.3 * PIECES
+    assert max(node.done for node in simulation.receivers if node.name != "t2") <= 1.3 * PIECES
 
 
-def test_at_the_head_of_a_line_all_go_as_slowly_as_it_does() -> None:
-    """What is not solved: the first is not passed by, because nobody up the line shows how fast it could go."""
+def test_slow_first_node_slows_the_whole_line() -> None:
+    """A known limit: the first node is not skipped, because no node above it shows a faster pace."""
     simulation = Simulation(7, rates={"t0": (0.25, 0.25)})
     assert 4 * PIECES <= simulation.run(most=20 * PIECES) <= 5 * PIECES

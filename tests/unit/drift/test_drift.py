@@ -1,4 +1,4 @@
-"""What differs, where it comes from, and what puts it back."""
+"""Drift: differences, their origin, and their repair."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def difference(given: dict[str, Any]) -> DriftDifference:
 
 @cases(__file__, "differences")
 def test_differences(case: dict[str, Any]) -> None:
-    """From results as modules return them, to what differs."""
+    """Derive the differences from results in the format of modules."""
     said = [
         results.taken(one.get("node", "node1"), one["role"], one.get("task", "Look"), one["result"])
         for one in case["said"]
@@ -79,7 +79,7 @@ def test_repair(case: dict[str, Any]) -> None:
     assert repair.condemned(failed, ["node1", "node2"]) == case.get("condemned", {})
 
 
-def test_a_version_that_no_step_puts_back_is_put_back_by_hand() -> None:
+def test_version_without_a_repairing_step_has_a_manual_command() -> None:
     given = {"id": "drift.version", "subjects": ["package chrony"], "observed": "4.4", "expected": "4.3-2+deb12u3"}
     command = "'apt-get install --yes --allow-downgrades chrony=4.3-2+deb12u3'"
     assert repair.by_hand(difference(given)) == f"ansible node1 --become -m ansible.builtin.command -a {command}"
@@ -94,36 +94,36 @@ def finding(identity: str, found: Origin, tag: str = "") -> tuple[str, FindingFi
     return one.status, one.fix
 
 
-def test_what_muster_itself_changed_is_no_drift() -> None:
+def test_changes_by_muster_are_not_drift() -> None:
     assert finding("drift.version", Origin(1.0, "root@vm", "Muster: site.yml", "the journal", "muster"))[0] == "pass"
 
 
-def test_unattended_upgrades_of_a_package_are_to_be_known() -> None:
+def test_unattended_upgrades_are_warnings() -> None:
     assert finding("drift.version", Origin(1.0, "unattended upgrades", "", "", "unattended"))[0] == "warn"
     assert finding("drift.version", Origin())[0] == "fail"
     assert finding("drift.reboot", Origin())[0] == "warn"
 
 
-def test_a_fix_is_the_step_that_owns_it_on_that_node_alone() -> None:
+def test_fix_runs_the_owning_step_on_the_node_only() -> None:
     status, fix = finding("drift.file", Origin(), "baseline")
     assert status == "fail"
     assert fix["command"] == "ansible-playbook playbooks/drift.yml -e repair=true --limit node1"
 
 
-def test_a_node_that_is_down_is_unknown_and_passes_nothing() -> None:
+def test_unreachable_node_is_unknown_and_passes_no_check() -> None:
     said = [*judge.findings([], {"node1": judge.Looked(down="no route to host")})]
     found = [(one.id, one.status, one.summary) for one in said if not isinstance(one, dict)]
     assert found == [("drift.unreachable", "unknown", "no route to host")]
 
 
-def test_without_a_record_what_was_installed_is_not_looked_for() -> None:
-    said = [*judge.findings([], {"node1": judge.Looked(no_record="nothing was written down yet")})]
+def test_checks_of_the_record_are_skipped_without_a_record() -> None:
+    said = [*judge.findings([], {"node1": judge.Looked(no_record="no installation has been recorded yet")})]
     skipped = [one["id"] for one in said if isinstance(one, dict)]
     assert skipped == [check.id for check in judge.OF_THE_RECORD]
     assert {one.status for one in said if not isinstance(one, dict)} == {"pass"}
 
 
-def test_the_table_says_what_is_seen_and_who() -> None:
+def test_table_shows_values_and_origin() -> None:
     one = judge.Drifted(
         difference({"id": "drift.file", "what": "/etc/x has other content", "observed": "a", "expected": "b"}),
         Origin(0.5, "alice", "vi /etc/x", "a file's time, sudo's log", "person"),
@@ -134,7 +134,5 @@ def test_the_table_says_what_is_seen_and_who() -> None:
         "                        seen: a; expected: b",
         "                        since 1970-01-01 00:00:00 UTC, by alice: vi /etc/x (a file's time, sudo's log)",
     ]
-    assert (
-        table.summary(["node1"], [one], ["fail"], []) == "1 thing drifted on node1: /etc/x has other content on node1"
-    )
+    assert table.summary(["node1"], [one], ["fail"], []) == "1 difference on node1: /etc/x has other content on node1"
     assert table.summary(["node1", "node2"], [], [], []) == "no drift on 2 nodes"

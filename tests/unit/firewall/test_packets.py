@@ -1,8 +1,8 @@
-"""What becomes of packets in the rules that real programs write.
+"""Packets are traced correctly through rules written by real programs.
 
-recorded/nft: what nft 1.0.6 lists (-j) after it has loaded the file beside; server.nft is a hand-written
-/etc/nftables.conf with the rules that guides recommend, the others are tables as fail2ban, kube-proxy and netavark make
-them. Those of iptables are what docker, libvirt, fail2ban and kube-proxy append.
+recorded/nft: JSON output of nft 1.0.6 after loading the .nft file of the same name. server.nft is a handwritten
+/etc/nftables.conf with commonly recommended rules; the others are tables of fail2ban, kube-proxy and netavark. The
+iptables rules are those of docker, libvirt, fail2ban and kube-proxy.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ PEER, OTHER, STRANGER, BANNED = "10.0.0.12", "10.0.0.99", "203.0.113.77", "203.0
         ("server", "tcp", "198.51.100.9", 22, "eth0", "drop", "ip saddr @blocked drop"),
         ("server", "tcp", PEER, 9105, "eth0", "accept", "tcp dport 9100-9110 ip saddr 10.0.0.0/8 accept"),
         ("server", "udp", STRANGER, 22, "eth0", "drop", "policy drop"),
-        # A rate, and a number of connections: nobody knows beforehand whether it is reached.
+        # A rate limit and a connection count: the state is unknown.
         ("server", "tcp", STRANGER, 8080, "eth0", "unknown", "tcp dport 8080 limit accept"),
         ("server", "tcp", STRANGER, 8443, "eth0", "unknown", "tcp dport 8443 ct count reject"),
         ("fail2ban", "tcp", BANNED, 22, "eth0", "reject", "tcp dport 22 ip saddr @addr-set-sshd reject"),
         ("fail2ban", "tcp", STRANGER, 22, "eth0", "accept", "policy accept"),
         ("fail2ban", "tcp", BANNED, 29500, "eth0", "accept", "policy accept"),
         ("kube_proxy", "tcp", PEER, 29500, "eth0", "accept", "policy accept"),
-        # Whether the address is one of a service is not known here, and the port is.
+        # The port matches; whether the address belongs to a service is unknown.
         (
             *("kube_proxy", "tcp", STRANGER, 443, "eth0", "unknown"),
             "ip daddr . l4proto . th dport vmap @service-ips",
@@ -51,7 +51,7 @@ PEER, OTHER, STRANGER, BANNED = "10.0.0.12", "10.0.0.99", "203.0.113.77", "203.0
         ("netavark", "tcp", PEER, 29500, "eth0", "accept", "policy accept"),
     ],
 )
-def test_nft(name: str, proto: str, source: str, port: int, interface: str, verdict: str, rule: str) -> None:
+def test_nft_rules(name: str, proto: str, source: str, port: int, interface: str, verdict: str, rule: str) -> None:
     ruleset = Ruleset(json.loads((RECORDED / f"{name}.json").read_text())["nftables"])
     outcome = ruleset.outcome(Packet(proto, source, port, interface))
     assert (outcome.verdict, outcome.rule) == (verdict, rule)
@@ -107,19 +107,19 @@ MARKED = "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP"
         (STRANGER, 8080, "eth0", "redirect", "-A DOCKER ! -i docker0 -p tcp -m tcp --dport 8080 -j DNAT"),
         (STRANGER, 8080, "docker0", "drop", "policy DROP"),
         (STRANGER, 8443, "eth0", "unknown", "-A INPUT -p tcp -m tcp --dport 8443 -m hashlimit"),
-        # A chain that is left by goto has no next rule.
+        # After a goto, processing does not return to the chain.
         (STRANGER, 9100, "eth0", "drop", "policy DROP"),
     ],
 )
-def test_iptables(source: str, port: int, interface: str, verdict: str, rule: str) -> None:
-    # Without kube-proxy's mark, which is unknown for every packet.
+def test_iptables_rules(source: str, port: int, interface: str, verdict: str, rule: str) -> None:
+    # Without kube-proxy's mark rule, whose result is unknown for every packet.
     tables = parse_save(IPTABLES.replace(f"{MARKED}\n", ""))
     outcome = walk_tables(tables, Packet("tcp", source, port, interface), "iptables")
     assert outcome.verdict == verdict
     assert outcome.rule.startswith(rule)
 
 
-def test_what_cannot_be_known_is_named() -> None:
+def test_unknown_outcome_names_the_rule() -> None:
     outcome = walk_tables(parse_save(IPTABLES), Packet("tcp", PEER, 29500, "eth1"), "iptables")
     assert (outcome.verdict, outcome.rule) == ("unknown", MARKED)
     assert outcome.place == "iptables -t filter, chain KUBE-FIREWALL, rule 1"

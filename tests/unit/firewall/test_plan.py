@@ -1,9 +1,8 @@
-"""Every file in cases/ is one node's firewall: how it is, what the inventory asks of it, and the plan that must follow.
+"""Each file in cases/ has the firewall state of a node, a request, and the expected plan.
 
-look: one of recorded/, as a real node answered. edits: what is different on the node of this case, as {of, remove, add,
-replace}: whole lines that go or are put behind all others, and a piece of text that is another. request: other fields
-of Request. heads: the first line of the diff, before and after. found: what is said of the plan, and now: of the rules
-as they are, where it is no pass.
+look: a state in recorded/, from a real node. edits: changes to it, as {of, remove, add, replace}: removed lines,
+appended lines, replaced text. request: other fields of FirewallRequest. heads: the first line of the diff, before and
+after. found, now: findings other than pass about the plan and about the current rules.
 """
 
 from __future__ import annotations
@@ -91,32 +90,32 @@ def test_plan(case: dict[str, Any]) -> None:
     plan = firewall_plan.make_plan(request, look)
     assert [step_in_words(step) for step in plan.steps] == case.get("steps", [])
     assert [undo_in_words(step) for step in plan.undo] == case.get("undo", [])
-    # Whatever is replaced is kept first.
+    # Replaced files are backed up first.
     assert {step.get("write") or step.get("remove") for step in plan.steps if "run" not in step} <= set(plan.files)
     assert [plan.before[0], plan.after[0]] == case["heads"]
     for name, lines in case.get("texts", {}).items():
         assert set(lines) <= set(plan.texts[name].splitlines())
     findings = judge.judge(request, look, judge.scene_planned(request, look, plan))
     findings += judge.judge_cut_off(request, look, judge.scene_planned(request, look, plan))
-    assert said(findings) == case.get("found", [])
+    assert reported(findings) == case.get("found", [])
     findings = judge.judge(request, look, judge.scene_now(look)) + judge.judge_boot(request, look)
-    assert said(findings) == case.get("now", [])
+    assert reported(findings) == case.get("now", [])
 
 
-def said(findings: list[Finding]) -> list[str]:
+def reported(findings: list[Finding]) -> list[str]:
     return [f"{found.status} {found.id}: {found.summary}" for found in findings if found.status != "pass"]
 
 
-def test_rules_that_cannot_be_read_are_unknown() -> None:
+def test_unreadable_rules_are_reported_as_unknown() -> None:
     raw = copy.deepcopy(LOOKS["finished"])
     raw["said"]["ip6tables"] = {"code": 4, "out": "", "err": "Permission denied (you must be root)"}
     look = firewall_look.read_look(raw)
-    found = said(judge.judge(request_of({}), look, judge.scene_now(look)))
+    found = reported(judge.judge(request_of({}), look, judge.scene_now(look)))
     assert "unknown firewall.unknown: " in "\n".join(found)
 
 
-def test_what_the_undo_loads_is_what_is_in_force() -> None:
-    """Its own chains whole, of the built-in ones the policies alone: rules of others are neither added nor removed."""
+def test_undo_restores_the_rules_in_force() -> None:
+    """ufw's chains completely, built-in chains only by policy: other rules are neither added nor removed."""
     raw = LOOKS["finished"]["said"]["iptables"]["out"].partition("*nat")[0].splitlines()
     case = {"look": "finished", "edits": [{"of": "iptables", "remove": ["-A INPUT -j ufw-before-input"]}]}
     plan = firewall_plan.make_plan(request_of({}), look_of(case))
@@ -126,7 +125,7 @@ def test_what_the_undo_loads_is_what_is_in_force() -> None:
 
 @pytest.mark.parametrize("look", ["bare", "finished"])
 @pytest.mark.parametrize("backend", ["ufw", "nftables"])
-def test_many_peers_take_as_many_steps_as_few(look: str, backend: str) -> None:
+def test_number_of_steps_does_not_depend_on_the_number_of_peers(look: str, backend: str) -> None:
     raw = copy.deepcopy(LOOKS[look])
     if backend == "nftables":
         raw = {**raw, "ufw": None, "nftables_at_boot": True}

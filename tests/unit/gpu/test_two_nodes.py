@@ -1,4 +1,4 @@
-"""What tests/gpu/two_nodes decides without a node: what it takes of a machine, what it runs, and what it says of it."""
+"""The parts of tests/gpu/two_nodes that need no node: mounts and packages, choice of experiments, and report."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ UNIFIED = f"cgroup2 /sys/fs/cgroup/unified cgroup2 {OPTIONS},nsdelegate 0 0\n"
         pytest.param("proc /proc proc rw 0 0\n", [("unified", "cgroup2", "", "")], id="nothing_mounted"),
     ],
 )
-def test_trees_of_control_groups(mounts: str, trees: list[tuple[str, str, str, str]]) -> None:
+def test_cgroup_trees(mounts: str, trees: list[tuple[str, str, str, str]]) -> None:
     found = machine.trees_of(machine.read_mounts(mounts))
     assert [(one.name, one.kind, one.options, one.place) for one in found] == trees
 
 
-def test_mounts_that_go_along() -> None:
+def test_relevant_mounts_are_taken() -> None:
     places = ["/", "/proc", "/usr/local/nvidia", "/dev/shm", "/repo", "/repository", "/out", "/run/lock", "/opt/torch"]
     mountinfo = "".join(f"{number} 1 8:1 / {place} rw - ext4 x rw\n" for number, place in enumerate(places))
     assert machine.mounts_to_take(mountinfo, ["/repo", "/out"]) == ["/opt/torch", "/repository", "/usr/local/nvidia"]
 
 
-def test_what_apt_names() -> None:
+def test_package_names_from_apt_output() -> None:
     printed = (
         "Reading\n'http://x/kmod_31%2b1_amd64.deb' kmod_31+1_amd64.deb 1 SHA512:0\n'http://x/a' a-b_1%3a2_all.deb 2\n"
     )
@@ -79,14 +79,14 @@ def test_what_apt_names() -> None:
     assert carried.required(available) == ["apt", "bash", "tar"]
 
 
-def test_each_experiment_is_declared_once() -> None:
+def test_experiments_have_unique_names() -> None:
     names = [one.name for one in EXPERIMENTS]
     assert len(set(names)) == len(names)
     assert choose([], 1).experiments == list(EXPERIMENTS)
     assert choose([], 1).left_out == {}
 
 
-def test_without_a_gpu_some_are_left_out_with_the_reason() -> None:
+def test_gpu_experiments_are_skipped_without_a_gpu() -> None:
     chosen, left_out = choose(["hog", "killed"], 0)
     assert [one.name for one in chosen] == ["killed"]
     assert left_out == {"hog": "needs a GPU: fills the GPU memory"}
@@ -98,7 +98,7 @@ def keep(folder: Path, name: str, content: Any) -> None:
     (folder / name).write_text(json.dumps(content))
 
 
-def test_what_muster_kept_of_a_run(tmp_path: Path) -> None:
+def test_results_of_a_run_are_read(tmp_path: Path) -> None:
     assert report.read_seen(tmp_path) == Seen("no verdict", (), ("",))
     findings = [{"id": "launch.signal", "status": "fail"}, {"id": "launch.ended", "status": "pass"}]
     keep(tmp_path, "verdict.json", {"status": "failed", "summary": "rank 1 ended", "findings": findings})
@@ -115,13 +115,13 @@ def test_what_muster_kept_of_a_run(tmp_path: Path) -> None:
         (Seen("unknown", ("process.killed",)), "FINDING"),
     ],
 )
-def test_seen_beside_expected(seen: Seen, outcome: str) -> None:
+def test_comparison_with_the_expected_result(seen: Seen, outcome: str) -> None:
     expected = Expected("failed", ("process.killed", "process.terminated"))
     assert report.compare("killed", expected, seen, 30.0).outcome == outcome
     assert report.compare("healthy", Expected("healthy"), Seen("healthy", ("gloo",)), 1.0).outcome == "PASS"
 
 
-def test_the_table_and_the_summary() -> None:
+def test_table_and_summary() -> None:
     results = [
         Result("healthy", "PASS", "healthy", "healthy NET/Socket", ["fine"], 31.4),
         Result("killed", "FINDING", "failed process.killed", "failed launch.signal", ["Symptom: x", "Cause: y"], 28.0),
@@ -142,7 +142,7 @@ def test_the_table_and_the_summary() -> None:
     assert kept["experiments"][0]["seen"] == "healthy NET/Socket"
 
 
-def test_recordings_are_packed_again(tmp_path: Path) -> None:
+def test_recordings_can_be_packed_repeatedly(tmp_path: Path) -> None:
     folder, archive = tmp_path / "recordings", tmp_path / "recordings.tgz"
     folder.mkdir()
     for name in ("a.txt", "report.html", "b.txt"):

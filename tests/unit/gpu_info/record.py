@@ -1,10 +1,10 @@
-"""Records what real nvidia-smi programs print, over a stand-in of libnvidia-ml (tests/standins/nvml.c), without a GPU.
+"""Record the output of real nvidia-smi programs with a stub of libnvidia-ml (tests/standins/nvml.c), without a GPU.
 
     PYTHONPATH=tests python tests/unit/gpu_info/record.py PROGRAM...
 
-Each PROGRAM is a real nvidia-smi, taken out of the package of a driver's branch; a C compiler must be there. The form
-of what is printed is then the program's own, of that branch; the values are the stand-in's. What tests/gpu records on
-a GPU goes beside it, and its provenance.yml says so.
+Each PROGRAM is a real nvidia-smi from the package of a driver branch. Requires a C compiler. The format of the output
+is that of the branch's program; the values come from the stub. Recordings of tests/gpu on a real GPU are stored next
+to these, as their provenance.yml states.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ QUESTIONS = {
     "nvlink_status": ["nvlink", "-s"],
     "nvlink_errors": ["nvlink", "-e"],
 }
-# By branch: what is asked of it, and how the stand-in is told. Two GPUs unless something else is said.
+# By branch: the scenarios, with the variables that configure the stub. Two GPUs by default.
 SCENARIOS: dict[str, dict[str, dict[str, str]]] = {
     "470": {
         "v100-healthy": {"MODEL": "v100"},
         "v100-retirement-pending": {"MODEL": "v100", "REMAP": "1"},
         "v100-lost": {"MODEL": "v100", "LOST": "1"},
-        # Newer ones learn of processes by a way that the stand-in does not have.
+        # Newer programs list processes with functions that the stub does not have.
         "v100-process": {"MODEL": "v100", "PROCESS": "1", "PID": "4242"},
         "v100-process-with-markup": {
             "MODEL": "v100",
@@ -76,7 +76,7 @@ SCENARIOS: dict[str, dict[str, dict[str, str]]] = {
     "595": {"b200-healthy": {"MODEL": "b200"}},
     "615": {"h100-pcie-healthy": {"MODEL": "h100-pcie", "UNBRIDGED": "1"}, "rtx4090-healthy": {"MODEL": "rtx4090"}},
 }
-# What the scenarios of a branch are kept as patches on: one of them, before them.
+# The recording of each branch that its other recordings are stored as patches of.
 SIBLINGS = {
     "470": "470-v100-healthy",
     "535": "535-a100-healthy",
@@ -87,7 +87,7 @@ SIBLINGS = {
 
 
 def build(program: Path, folder: Path) -> None:
-    """Build the stand-in; what it does not answer itself, of all that the program may ask, is not supported."""
+    """Build the stub; the program's other NVML functions return "not supported"."""
     asked = set(re.findall(rb"\x00(nvml[A-Z]\w+)(?=\x00)", program.read_bytes()))
     answered = set(re.findall(r"\b(nvml\w+)\(", STANDIN.read_text()))
     missing = sorted({name.decode() for name in asked} - answered)
@@ -100,10 +100,10 @@ def build(program: Path, folder: Path) -> None:
 
 
 def version_of(program: Path) -> str:
-    """Return the version that the program has in its strings, for it tells none without a driver."""
+    """Return the version in the program's strings, because it prints none without a driver."""
     versions: list[bytes] = re.findall(rb"\x00(\d{3}\.\d{2,3}(?:\.\d{2})?)\x00", program.read_bytes())
     if not versions:
-        sys.exit(f"{program} has no version in it")
+        sys.exit(f"{program} contains no version")
     return max(set(versions), key=versions.count).decode()
 
 

@@ -1,13 +1,13 @@
-"""Every file in cases/ is a node: what nvidia-smi printed there, what else was seen, and what is then said of it.
+"""Every file in cases/ is a node: the output of nvidia-smi, other data, and the expected findings.
 
-recorded: a folder of recorded/, whose provenance.yml says which real program printed it and over what; or
-  printed: its answers, as {question: {text, why, aside}}. bus: GPUs on the bus (default 2).
-switches: NVSwitches there (default: as the model has).
-edits: [question, old, new] each, in what was printed, at its first place. everywhere: the same at every place.
-values: other texts of elements of `nvidia-smi -q -x`, on every GPU, by their names. listed: only so many GPUs.
-look: laid over the rest of the look, by dotted names. request: laid over {gpus: 2}.
-findings: each as "status id: sentence". commands: what is to be typed. facts: a part of them. skipped: why something
-was not looked at. unread: the checks for which nvidia-smi had no value on any GPU (default: as UNREAD has it).
+recorded: a folder of recorded/, whose provenance.yml names the real program and its environment; or
+  printed: the output, as {question: {text, why, aside}}. bus: GPUs on the bus (default 2).
+switches: number of NVSwitches (default: as the model has).
+edits: [question, old, new] each, for the first match in the output. everywhere: the same for all matches.
+values: other texts of elements of `nvidia-smi -q -x`, on every GPU, by name. listed: the number of listed GPUs.
+look: changes to the other data, by path. request: changes to {gpus: 2}.
+findings: each as "status id: sentence". commands: those of the fixes. facts: a part of them. skipped: reasons of
+skipped checks. unread: the checks for which nvidia-smi has no value on any GPU (default: see UNREAD).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from recordings import RECORDED, provenance
 HERE = Path(__file__).parent
 FOLDERS = sorted(path.parent for path in RECORDED.glob("*/provenance.yml"))
 LOGS = HERE / "recorded_logs"
-# By how the name of a recording begins: the checks for which nvidia-smi has no value on such a GPU.
+# By prefix of the recording's name: the checks for which nvidia-smi has no value on that GPU.
 WITHOUT_RETIREMENT = ["gpu.retired.pending", "gpu.retired.many", "gpu.memory.unrepairable"]
 UNREAD = {
     "470-v100": [
@@ -65,7 +65,7 @@ def judged(seen: dict[str, Any], request: dict[str, Any]) -> CheckResults:
 
 
 @cases(__file__, "judge")
-def test_a_node_is_judged_by_what_its_gpus_say(case: dict[str, Any]) -> None:
+def test_gpu_findings_match_the_case(case: dict[str, Any]) -> None:
     seen = facts(look_of(case))
     for name, wanted in case.get("facts", {}).items():
         assert part(seen[name], wanted) == wanted
@@ -82,14 +82,14 @@ def test_a_node_is_judged_by_what_its_gpus_say(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
-def test_what_was_recorded_says_where_it_is_from(folder: Path) -> None:
+def test_recordings_have_provenance(folder: Path) -> None:
     assert {"printed_by", "over", "scenario", "when", "exit"} <= set(provenance(folder))
     assert text_of(folder, "query")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
-def test_half_of_an_answer_and_noise_in_it_break_nothing(folder: Path) -> None:
-    """A program that is ended may have written any part of its answer; a warning may stand anywhere in it."""
+def test_truncated_or_noisy_output_raises_no_error(folder: Path) -> None:
+    """A killed program may have written any part of its output, and a warning may be anywhere in it."""
     answers = printed(folder)
     for cut in (0, 1, 37, 400, 4000, 12345):
         spoilt = copy.deepcopy(answers)
@@ -103,7 +103,7 @@ def test_half_of_an_answer_and_noise_in_it_break_nothing(folder: Path) -> None:
         judged(facts(look), {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": ""})
 
 
-def test_a_warning_before_the_answer_changes_nothing_else() -> None:
+def test_warning_before_the_output_only_adds_a_note() -> None:
     clean = look_of({"recorded": "580-h100-healthy", "bus": 8})
     noisy = copy.deepcopy(clean)
     noisy["smi"]["query"]["text"] = "Warning: persistence mode is deprecated\n" + noisy["smi"]["query"]["text"]
@@ -112,7 +112,7 @@ def test_a_warning_before_the_answer_changes_nothing_else() -> None:
     assert {**seen, "smi": None} == {**facts(clean), "smi": None}
 
 
-def test_the_log_of_a_real_fabric_manager_is_read() -> None:
+def test_log_of_a_real_fabric_manager_is_parsed() -> None:
     sources = yaml.safe_load((LOGS / "provenance.yml").read_text())
     for path in LOGS.glob("*.log"):
         assert path.name in sources
@@ -121,12 +121,12 @@ def test_the_log_of_a_real_fabric_manager_is_read() -> None:
     (line,) = facts(look)["fabric_manager"]["log"]
     assert line.startswith("failed to allocate handle (client) to NVIDIA GPU driver")
     again = look_of({"look": {"fabric_manager/log": log + "\n".join(log.splitlines()[1:-1]) + "\n"}})
-    assert facts(again)["fabric_manager"]["log"] == [], "what it said before it was started again is past"
+    assert facts(again)["fabric_manager"]["log"] == [], "messages before the last start do not count"
 
 
-def test_every_check_has_its_case() -> None:
+def test_every_check_has_a_case() -> None:
     made = set()
     for case in load_cases(HERE / "cases/judge").values():
         made |= {line.split()[1].rstrip(":") for line in case["findings"]}
     checks = {check.id for check in gpu.CHECKS}
-    assert made == checks, "each check of GPUs has a case in which it finds something"
+    assert made == checks, "each check of GPUs has a case with a finding"

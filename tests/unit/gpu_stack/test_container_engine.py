@@ -1,7 +1,7 @@
-"""Every file in cases/ is one node with a container engine, and what must follow from how it is.
+"""Every file in cases/ is one node with a container engine, and the expected plan.
 
-Unless a case says otherwise, the engine's program is there and its daemon answers. steps: the commands, as one would
-type them. after_reload: what is said where docker still does not know the runtime.
+By default, the engine is installed and its daemon responds. steps: commands. after_reload: the message if docker does
+not know the runtime after its reload.
 """
 
 from __future__ import annotations

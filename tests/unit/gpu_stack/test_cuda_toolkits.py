@@ -1,6 +1,6 @@
-"""Every file in cases/ is one node: the toolkits that are requested, those that are there, and what follows.
+"""Every file in cases/ is one node: requested toolkits, installed toolkits, and the expected plan.
 
-A toolkit of a node is given as what its nvcc says; `by_hand` lists those that no package brought.
+toolkits: by version, the output of nvcc. by_hand: toolkits that were not installed from packages.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def test_plan(case: dict[str, Any]) -> None:
     assert plan.notes == case.get("notes", [])
 
 
-def test_versions_are_compared_by_their_numbers() -> None:
+def test_versions_are_compared_by_number() -> None:
     assert cuda_toolkits.newest(["12.8", "13.0", "12.10"]) == "13.0"
     assert cuda_toolkits.newest(["12.8", "12.10"]) == "12.10"
     assert cuda_toolkits.newest([]) == ""
 
 
-def test_what_a_real_compiler_says() -> None:
+def test_release_in_real_compiler_output() -> None:
     said = "Cuda compilation tools, release 13.0, V13.0.88\nBuild cuda_13.0.r13.0/compiler.36424714_0\n"
     assert ToolkitFolder(nvcc=said).release == "13.0"

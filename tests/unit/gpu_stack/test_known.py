@@ -1,4 +1,4 @@
-"""The table of versions names where it is from, and what is derived from it is what it says."""
+"""The table of versions names its sources, and derived files are up to date."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
 PROJECT = Path(__file__).parents[3]
 TABLE = document_of(PROJECT / "roles/gpu_stack/files/versions.yml")
-# The sections whose rows lie deeper than the others'.
+# Sections with rows at a deeper level
 DEEPER = (TABLE["cuda"]["floor"], TABLE["cuda"]["native"], TABLE["packages"]["nccl"])
 
 
 def rows() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every row of the table, with its name."""
+    """Yield every row of the table with its name."""
     plain = ("architectures", "nvlink_rates", "gpus", "branches", "systems", "torch", "older_torch")
     for section in (*(TABLE[name] for name in plain), *DEEPER):
         yield from section.items()
@@ -40,7 +40,7 @@ def test_every_row_names_its_sources() -> None:
     assert used == set(TABLE["sources"])
 
 
-def test_what_is_derived_is_up_to_date() -> None:
+def test_derived_file_is_up_to_date() -> None:
     wanted = subprocess.run(
         [sys.executable, PROJECT / "script/known.py", "--show"], check=True, capture_output=True, text=True
     )
@@ -48,12 +48,12 @@ def test_what_is_derived_is_up_to_date() -> None:
     assert derived == wanted.stdout, "run .venv/bin/python script/known.py"
 
 
-def test_every_gpu_has_a_capability_of_an_architecture() -> None:
+def test_capability_of_every_gpu_belongs_to_an_architecture() -> None:
     known = {capability for row in TABLE["architectures"].values() for capability in row["capabilities"]}
     assert {row["capability"] for row in TABLE["gpus"].values()} == known - {"5.0"}
 
 
-def test_a_release_is_known_once() -> None:
+def test_each_release_occurs_once() -> None:
     older = [release for row in TABLE["older_torch"].values() for release in row["releases"]]
     patches = [release for row in TABLE["torch"].values() for release in row.get("patches", [])]
     releases = [*older, *patches, *TABLE["torch"]]

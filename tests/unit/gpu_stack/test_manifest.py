@@ -1,4 +1,4 @@
-"""The as-installed manifest of a node, from facts of the node and what apt says of its packages."""
+"""The as-installed manifest of a node, from its facts and the output of apt."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from muster.gpu_stack.manifest import UNKNOWN, manifest, origins, same
 
-# As apt 2.7 of Ubuntu 24.04 writes it; names and addresses are made up.
+# Format of apt 2.7 on Ubuntu 24.04; names and addresses are made up.
 POLICY = """\
 nvidia-open-580:
   Installed: 580.178.04-1ubuntu1
@@ -60,7 +60,7 @@ FACTS: dict[str, Any] = {
 }
 
 
-def test_a_package_comes_from_the_place_that_has_its_installed_version() -> None:
+def test_source_of_a_package_has_its_installed_version() -> None:
     assert origins(POLICY) == {
         "nvidia-open-580": "https://mirror.example.org/cuda/ubuntu2404/x86_64",
         "linux-headers-generic": "http://archive.example.org/ubuntu noble/main",
@@ -68,7 +68,7 @@ def test_a_package_comes_from_the_place_that_has_its_installed_version() -> None
     assert origins("") == {}
 
 
-def test_the_manifest_tells_what_is_whole_and_from_where() -> None:
+def test_manifest_has_installed_packages_with_sources() -> None:
     assert manifest("node1", FACTS, origins(POLICY)) == {
         "schema": 1,
         "node": "node1",
@@ -87,11 +87,11 @@ def test_the_manifest_tells_what_is_whole_and_from_where() -> None:
 
 
 @pytest.mark.parametrize("there", [{}, {"packages": {}}, {"schema": 0}])
-def test_a_missing_or_other_manifest_is_written_anew(there: dict[str, Any]) -> None:
+def test_missing_or_different_manifest_is_not_the_same(there: dict[str, Any]) -> None:
     assert not same(there, manifest("node1", FACTS, {}))
 
 
-def test_where_packages_come_from_does_not_change_a_node() -> None:
+def test_sources_of_packages_do_not_count_as_a_change() -> None:
     assert same(manifest("node1", FACTS, origins(POLICY)), manifest("node1", FACTS, {}))
     newer = {**FACTS, "stack": {**FACTS["stack"], "loaded": "595.91.07"}}
     assert not same(manifest("node1", FACTS, {}), manifest("node1", newer, {}))

@@ -1,8 +1,8 @@
-"""Every file in cases/ is one node: nccl_conf, what was seen of it, its file before and after, and what is said.
+"""Every file in cases/ is one node: nccl_conf, the state, the file before and after, and the messages.
 
-before: null for no file. after: empty for no file, left out for one that stays. BLOCK: our block around these lines.
-Interfaces are given by name, those that are down under `down`; ports as PORT has it, with as much of it as matters.
-options: those called nccl_ib_*, under the names of nccl_ib.Options. refused: what the node lacks of what they name.
+before: null for no file. after: empty for no file, omitted for an unchanged file. BEGIN, END: markers of Muster's
+block. Interfaces are given by name, `down` for those that are down; ports by the fields of PORT. options: nccl_ib_* by
+the names of nccl_ib.Options. refused: problems of the options on this node.
 """
 
 from __future__ import annotations
@@ -75,24 +75,24 @@ def test_file(case: dict[str, Any]) -> None:
     [
         ("auto", []),
         ("off", []),
-        (False, ["nccl_conf is False, as YAML reads off without quotes"]),
+        (False, ["nccl_conf is False, because YAML reads off without quotes as False"]),
         ("on", ["nccl_conf is 'on'"]),
         ({"NCCL_IB_TC": 106, "NCCL_DEBUG": "WARN"}, []),
-        ({"nccl_ib_tc": 1}, ["nccl_conf has 'nccl_ib_tc', which is no name of a variable"]),
-        ({"export NCCL_IB_TC": 1}, ["nccl_conf has 'export NCCL_IB_TC', which is no name of a variable"]),
-        ({"NCCL_IB_TC": [1]}, ["nccl_conf has no single value for NCCL_IB_TC"]),
-        ({"NCCL_IB_TC": "1\nNCCL_ALGO=Ring"}, ["nccl_conf has no single value for NCCL_IB_TC"]),
+        ({"nccl_ib_tc": 1}, ["nccl_conf has 'nccl_ib_tc', which is not a name of a variable"]),
+        ({"export NCCL_IB_TC": 1}, ["nccl_conf has 'export NCCL_IB_TC', which is not a name of a variable"]),
+        ({"NCCL_IB_TC": [1]}, ["the value of NCCL_IB_TC in nccl_conf is not a single value"]),
+        ({"NCCL_IB_TC": "1\nNCCL_ALGO=Ring"}, ["the value of NCCL_IB_TC in nccl_conf is not a single value"]),
     ],
 )
-def test_what_is_wrong_with_the_request(conf: object, said: list[str]) -> None:
+def test_problems_of_the_request(conf: object, said: list[str]) -> None:
     assert [what for what, _ in nccl_conf.request_problems(conf)] == said
 
 
 @pytest.mark.parametrize(
     "name", ["NCCL_P2P_DISABLE", "NCCL_IB_DISABLE", "NCCL_ALGO", "NCCL_MIN_CTAS", "NCCL_MAX_NCHANNELS", "NCCL_NTHREADS"]
 )
-def test_variables_for_debugging_are_refused(name: str) -> None:
-    assert "is for debugging alone" in next(nccl_conf.request_problems({name: 1}))[0]
+def test_variables_for_debugging_are_rejected(name: str) -> None:
+    assert "is only for debugging" in next(nccl_conf.request_problems({name: 1}))[0]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_variables_for_debugging_are_refused(name: str) -> None:
         ("NCCL_CUMEM_ENABLE", "0", True),
     ],
 )
-def test_some_are_for_debugging_only_with_some_values(name: str, value: str, *, debugging: bool) -> None:
+def test_some_variables_are_for_debugging_with_certain_values(name: str, value: str, *, debugging: bool) -> None:
     assert nccl_conf.is_debugging(name, value) is debugging
 
 
@@ -122,7 +122,7 @@ def test_some_are_for_debugging_only_with_some_values(name: str, value: str, *, 
         ({"NCCL_SOCKET_IFNAME": "^docker"}, "eth1", True),
     ],
 )
-def test_the_file_never_says_other_than_a_launch(conf: object, training: str, *, contradicts: bool) -> None:
+def test_contradiction_to_a_launch_is_detected(conf: object, training: str, *, contradicts: bool) -> None:
     assert bool(nccl_conf.contradiction(conf, training)) is contradicts
 
 
@@ -131,21 +131,21 @@ def test_the_file_never_says_other_than_a_launch(conf: object, training: str, *,
     [
         ({"hca": ("mlx5_0", "mlx5_1:1", "rocep1s0f0")}, "auto", []),
         ({"gid_index": "3", "traffic_class": "106", "service_level": "15", "pkey": "0x8001"}, {}, []),
-        ({"hca": ("=mlx5_0",)}, "auto", ["nccl_ib_hca has '=mlx5_0', which is no RDMA adapter"]),
-        ({"hca": ("mlx5_0,mlx5_1",)}, "auto", ["nccl_ib_hca has 'mlx5_0,mlx5_1', which is no RDMA adapter"]),
-        ({"hca": ("mlx5_0", "mlx5_0")}, "auto", ["nccl_ib_hca names 2 adapters"]),
+        ({"hca": ("=mlx5_0",)}, "auto", ["nccl_ib_hca has '=mlx5_0', which is not a name of an RDMA adapter"]),
+        ({"hca": ("a,b",)}, "auto", ["nccl_ib_hca has 'a,b', which is not a name of an RDMA adapter"]),
+        ({"hca": ("mlx5_0", "mlx5_0")}, "auto", ["nccl_ib_hca has 2 adapters"]),
         ({"gid_index": "256"}, "auto", ["nccl_ib_gid_index is '256'"]),
         ({"traffic_class": "-1"}, "auto", ["nccl_ib_tc is '-1'"]),
         ({"service_level": "16"}, "auto", ["nccl_ib_sl is '16'"]),
         ({"pkey": "1"}, "auto", ["nccl_ib_pkey is '1'"]),
         ({"pkey": "0x8000"}, "auto", ["nccl_ib_pkey is '0x8000'"]),
-        ({"traffic_class": "106"}, "off", ['nccl_conf is "off", and nccl_ib_tc is set']),
+        ({"traffic_class": "106"}, "off", ['nccl_conf is "off", but nccl_ib_tc is set']),
         (
             {"traffic_class": "106"},
             {"NCCL_IB_TC": 96},
-            ["nccl_conf has NCCL_IB_TC, and the option for it is set as well"],
+            ["nccl_conf has NCCL_IB_TC, and the option for it is also set"],
         ),
     ],
 )
-def test_what_is_wrong_with_the_options(options: dict[str, Any], conf: object, said: list[str]) -> None:
+def test_problems_of_the_options(options: dict[str, Any], conf: object, said: list[str]) -> None:
     assert [what for what, _ in nccl_ib.request_problems(Options(**options), conf)] == said

@@ -1,4 +1,4 @@
-"""What nccl-tests are built with, and what the inventory lacks for them."""
+"""The build of nccl-tests, and missing settings in the inventory."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ NCCL = {"libnccl2": "2.29.7-1+cuda13.2"}
         (["13.0"], "", "13.0"),
         (["12.8", "13.0", "13.2"], "", "13.2"),
         (["12.8", "13.0", "13.2"], "13.0", "13.0"),
-        # The default is of another major version than NCCL.
+        # The default has another major version than NCCL.
         (["12.8", "13.0"], "12.8", "13.0"),
     ],
 )
-def test_the_toolkit_fits_nccl(toolkits: list[str], default: str, cuda: str) -> None:
+def test_toolkit_matches_nccl(toolkits: list[str], default: str, cuda: str) -> None:
     wanted = NcclTestsBuild(cuda, f"2.19.6_cuda{cuda}_nccl2.29.7_01234567")
     assert build_of("2.19.6", DIGEST, toolkits, default, NCCL) == wanted
 
@@ -28,26 +28,26 @@ def test_the_toolkit_fits_nccl(toolkits: list[str], default: str, cuda: str) -> 
 @pytest.mark.parametrize(
     ("toolkits", "packages", "why"),
     [
-        (["12.8"], NCCL, r"is built for CUDA 13, and of cuda_toolkit_versions \(12\.8\) none is: add one of CUDA 13"),
-        ([], NCCL, r"of cuda_toolkit_versions \(empty\) none is"),
+        (["12.8"], NCCL, r"is built for CUDA 13, but cuda_toolkit_versions \(12\.8\) has no toolkit of CUDA"),
+        ([], NCCL, r"cuda_toolkit_versions \(empty\) has no toolkit"),
         (["13.0"], {}, "set nccl_install to true"),
     ],
 )
-def test_nothing_to_build_with(toolkits: list[str], packages: dict[str, str], why: str) -> None:
+def test_build_without_nccl_or_toolkit_is_rejected(toolkits: list[str], packages: dict[str, str], why: str) -> None:
     with pytest.raises(NcclTestsError, match=why):
         build_of("2.19.6", DIGEST, toolkits, "", packages)
 
 
-def test_no_request_lacks_nothing() -> None:
+def test_empty_and_complete_requests_have_no_problems() -> None:
     assert not list(request_problems("", "", "", [], nccl=False))
     assert not list(request_problems("2.19.6", "x.tar.gz", DIGEST, ["13.0"], nccl=True))
 
 
-def test_all_that_is_lacking_is_said_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     assert [what for what, _ in request_problems("2.19.x", "", "abc", [], nccl=False)] == [
         "nccl_tests_version is '2.19.x'",
-        "nccl_tests_version is set, and nccl-tests need the NCCL of the system",
-        "nccl_tests_version is set, and nccl-tests are compiled, which needs a CUDA toolkit",
-        "nccl_tests_version is set, and nccl_tests_source is not",
+        "nccl_tests_version is set, but nccl-tests require the system's NCCL",
+        "nccl_tests_version is set, but compiling nccl-tests requires a CUDA toolkit",
+        "nccl_tests_version is set, but nccl_tests_source is not",
         "nccl_tests_sha256 is 'abc'",
     ]

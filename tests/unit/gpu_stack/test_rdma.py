@@ -1,6 +1,6 @@
-"""Every file in cases/rdma is one node: what a look at it brought back, what is requested, and what it is given.
+"""Every file in cases/rdma is one node: result of the inspection, request, and expected packages and modules.
 
-look: laid over that of a machine with one InfiniBand adapter and nothing installed. The names are those of the role.
+look: differences to a machine with one InfiniBand adapter and no packages. The names are from the role.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOOK: dict[str, Any] = {
 
 
 @cases(__file__, "rdma")
-def test_what_a_node_is_given(case: dict[str, Any]) -> None:
+def test_decision_for_a_node(case: dict[str, Any]) -> None:
     look = {**copy.deepcopy(LOOK), **case.get("look", {})}
     facts = rdma_facts(look)
     seen = {"has_gpus": True, "distribution": "ubuntu", **case.get("node", {})}
@@ -56,7 +56,7 @@ def test_what_a_node_is_given(case: dict[str, Any]) -> None:
     assert describe(part, facts) == expected["line"]
 
 
-def test_nobody_looked() -> None:
+def test_role_is_not_due_without_inspection() -> None:
     assert not decide(TABLE, RdmaRequest(), RdmaNodeFacts("node1", None, has_gpus=True)).is_due
 
 
@@ -65,10 +65,10 @@ def test_nobody_looked() -> None:
     [
         (("auto", "", ""), []),
         (("doca", "https://mirror.example.org/doca/ubuntu24.04/x86_64/", "keys/doca.asc"), []),
-        (("doca", "", "k"), ["rdma_userspace is doca, and rdma_doca_url is empty"]),
-        (("doca", "https://mirror.example.org/", ""), ["rdma_userspace is doca, and rdma_doca_key is empty"]),
-        (("auto", "mirror.example.org/doca", ""), ["rdma_doca_url is 'mirror.example.org/doca', which is no address"]),
+        (("doca", "", "k"), ["rdma_userspace is doca, but rdma_doca_url is empty"]),
+        (("doca", "https://mirror.example.org/", ""), ["rdma_userspace is doca, but rdma_doca_key is empty"]),
+        (("auto", "mirror.example.org/doca", ""), ["rdma_doca_url is 'mirror.example.org/doca', which is not a URL"]),
     ],
 )
-def test_what_is_wrong_with_the_request(request_of: tuple[str, str, str], said: list[str]) -> None:
+def test_problems_of_the_request(request_of: tuple[str, str, str], said: list[str]) -> None:
     assert [what for what, _ in request_problems(*request_of)] == said

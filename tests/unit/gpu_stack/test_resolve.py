@@ -1,7 +1,7 @@
-"""Every file in cases/ is one resolution: the request, what is known of the nodes, and the stack or the refusals.
+"""Every file in cases/ is one resolution: request, facts of the nodes, and the stack or the refusals.
 
-A node has Ubuntu 24.04 and no Secure Boot, as far as its case says nothing else. Of the answer, what the file tells
-must be equal. The table is the one that Muster ships.
+By default, a node has Ubuntu 24.04 and no Secure Boot. Only the given parts of the result are compared. The table is
+the one of Muster.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def test_case(case: dict[str, Any], table: VersionsTable) -> None:
     for name, node in expected.get("nodes", {}).items():
         known = _node_in_words(stack.nodes[name])
         assert {key: known[key] for key in node} == node
-        # What is not said of a node's packages is not there.
+        # Parts that are not given must be empty.
         assert not [part for part in PARTS if part not in node and known[part]], name
 
 

@@ -1,4 +1,4 @@
-"""script/torch_rows.py reads what it needs of a wheel, and no more, from an index on this machine."""
+"""script/torch_rows.py reads only the required parts of wheels, from a local package index."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NEW = """\
 
 
 class Index:
-    """A package index with two patches of a release that the table does not know."""
+    """A package index with two patch releases of a release that is not in the table."""
 
     def __init__(self, folder: Path) -> None:
         self.sent = 0
@@ -69,7 +69,7 @@ class Index:
                 self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
-                """Say nothing."""
+                """Suppress the log."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/simple"
@@ -84,7 +84,7 @@ def index(tmp_path: Path) -> Iterator[Index]:
 
 
 def torch_rows(index: Index, project: Path, *options: str) -> str:
-    """Return what the script of this project prints."""
+    """Return the output of the script."""
     argv = [sys.executable, str(project / "script/torch_rows.py"), *options]
     environment = {**os.environ, "PIP_INDEX_URL": index.url}
     done = subprocess.run(argv, env=environment, check=False, capture_output=True, text=True)
@@ -92,12 +92,12 @@ def torch_rows(index: Index, project: Path, *options: str) -> str:
     return done.stdout
 
 
-def test_a_new_release(index: Index) -> None:
+def test_new_release_is_printed(index: Index) -> None:
     assert torch_rows(index, PROJECT, "--show") == NEW
     assert 0 < index.sent < BULK / 10
 
 
-def test_the_table_and_what_is_derived_from_it_are_written(index: Index, tmp_path: Path) -> None:
+def test_table_and_derived_file_are_written(index: Index, tmp_path: Path) -> None:
     project = tmp_path / "project"
     for name in ("script/torch_rows.py", "script/known.py", TABLE, DERIVED):
         (project / name).parent.mkdir(parents=True, exist_ok=True)

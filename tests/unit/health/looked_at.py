@@ -1,4 +1,4 @@
-"""What was looked at on a node, as recorded/ has it, with what a case lays over it (test_node.py says how)."""
+"""The collected data of a node in recorded/, with the changes of a case (see test_node.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HERE = Path(__file__).parent
 RECORDED = document_of(HERE / "recorded/node.yml")
 SERVER = document_of(HERE / "recorded/server.yml")
 REQUEST = document_of(HERE / "recorded/request.yml")
-# An adapter and its port, as far as a case says nothing else of it.
+# Defaults of an adapter and its port.
 ADAPTER = {"firmware": "28.43.2026", "board": "MT_0000000838", "kind": "MT4129", "slot": "0000:18:00.0"}
 PORT: dict[str, Any] = {
     "state": "4: ACTIVE",
@@ -37,7 +37,7 @@ def lay_over(looks: dict[str, Any], changes: dict[str, Any]) -> None:
 
 
 def configuration(acs: int | None) -> str:
-    """A device's configuration with ACS behind another capability; without it below 0, not readable at None."""
+    """Return a device's configuration with ACS after another capability: no ACS if negative, unreadable if None."""
     if acs is None:
         return bytes(0x40).hex()
     first = struct.pack("<IHH", 0x0001 | 1 << 16 | 0x148 << 20, 0, 0)
@@ -46,7 +46,7 @@ def configuration(acs: int | None) -> str:
 
 
 def adapters(ports: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The adapters of these ports, named as mlx5_0/1. A port says in what it, or its adapter, is not as most."""
+    """Return the adapters of ports with names such as mlx5_0/1. A port has the differences from the defaults."""
     found: dict[str, Any] = {}
     for place, given in ports.items():
         name, number = place.split("/")
@@ -67,7 +67,7 @@ def looked(case: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     looks["kernel_log"] = {"reach": None, "cut": {}, **looks["kernel_log"], "lines": lines}
     for adapter in looks["rdma"]["devices"].values():
         for port in adapter["ports"].values():
-            # What most cases say nothing of: the default partition, and the manager that has made it.
+            # Defaults of most cases: the default partition, and its subnet manager.
             infiniband = port["link_layer"] == "InfiniBand"
             port.setdefault("pkeys", {"0": "0xffff"})
             port.setdefault("sm_lid", "0x1" if infiniband else "0x0")

@@ -1,7 +1,7 @@
-"""What cannot be seen has not been looked for: without its evidence a check neither passes nor counts as ran.
+"""A check whose data is missing must be skipped: it must neither pass nor count as run.
 
-Every case in which something is found is judged again and again, each time with another part of the looks gone.
-If nothing is found any more, then the check went by that part, and must say that it was not looked for.
+Every case with findings is evaluated repeatedly, each time without another part of the data. If a finding disappears,
+its check uses that part and must be skipped.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 EMPTY: dict[type, Any] = {str: "", list: [], dict: {}}
-# Looks that come from other makers' programs have blind tests of their own.
+# Looks with output of other vendors' programs have separate tests of missing data.
 OF_OTHERS = ("gpu", "kernel_log", "pci", "rdma")
-# What is really so where it is empty: the way that a place begins, and why.
+# Data that may be empty on a good node: the prefix of its path, and why.
 NOTHING_THERE = {
-    "code": "health_code names none, and the reason is Muster's own word",
-    "collective": "the result of Muster's own program, which gives a reason where it has none",
-    "ethernet/name": "without it there are no links",
+    "code": "health_code is empty, and the reason comes from Muster",
+    "collective": "the result of Muster's program, which gives a reason if it has no result",
+    "ethernet/name": "without a name there are no links",
     "gpu/loaded": "the version is read in two places",
-    "host/environment": "an empty file; one that cannot be read is in host/unread",
-    "host/nccl_conf": "an empty file; one that cannot be read is in host/unread",
-    "host/preload": "an empty file; one that cannot be read is in host/unread",
+    "host/environment": "an empty file; unreadable files are in host/unread",
+    "host/nccl_conf": "an empty file; unreadable files are in host/unread",
+    "host/preload": "an empty file; unreadable files are in host/unread",
     "host/login_files/": "an empty file",
-    "jobs/processes": "no ranks; that others' cannot be seen is in jobs/saw_all",
-    "kernel_log/lines": "nothing was logged; that it cannot be read is in kernel_log/why",
-    "mounts/folders": "nothing of another machine is mounted; that this cannot be listed is in mounts/why",
-    "published/rules": "the kernel has no such tables; that they cannot be listed is in published/why",
-    "unit/inside/left_behind": "nothing was left; None where it cannot be listed",
+    "jobs/processes": "no ranks; jobs/saw_all tells whether all processes are visible",
+    "kernel_log/lines": "nothing was logged; a failure is in kernel_log/why",
+    "mounts/folders": "no network mounts; a failure is in mounts/why",
+    "published/rules": "the kernel has no such tables; a failure is in published/why",
+    "unit/inside/left_behind": "no files are left; None if they cannot be listed",
 }
 
 
@@ -48,21 +48,20 @@ def places(looks: dict[str, Any], above: tuple[Any, ...] = ()) -> Iterator[tuple
 
 
 def judged(looks: dict[str, Any], request: dict[str, Any]) -> tuple[set[str], set[str]]:
-    """What was found, and what counts as looked for."""
     verdict = node.judge(facts(looks, request), request)["verdict"]
     found = {finding["id"] for finding in verdict["findings"] if finding["status"] != "pass"}
     return found, set(verdict["coverage"]["ran"])
 
 
 def blinded(looks: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each part emptied in turn, with its place."""
+    """Yield the data with one part emptied at a time, and the path of that part."""
     for place in list(places(looks)):
         name, inner = "/".join(map(str, place)), looks
         for key in place[:-1]:
             inner = inner[key]
         whole = inner[place[-1]]
         if name.startswith(("rdma/devices/", "pci/devices/", "later/rdma/")):
-            continue  # of no concern to the checks here
+            continue  # not used by the checks tested here
         if whole and type(whole) in EMPTY and not name.startswith(tuple(NOTHING_THERE)):
             inner[place[-1]] = EMPTY[type(whole)]
             yield name, looks
@@ -74,7 +73,7 @@ CASES = {name: case for name, case in load_cases(HERE / "cases/judge").items() i
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_cannot_be_seen_is_not_looked_for(name: str) -> None:
+def test_checks_without_data_are_skipped(name: str) -> None:
     looks, request = looked(CASES[name])
     found, _ = judged(looks, request)
     if not found & OWN:
@@ -83,9 +82,9 @@ def test_what_cannot_be_seen_is_not_looked_for(name: str) -> None:
         try:
             still, ran = judged(less, request)
         except (KeyError, ValueError, IndexError, TypeError):
-            continue  # a shape that no look has
+            continue  # a shape that no look returns
         blind = (found & OWN & ran) - still
-        assert not blind, f"without {place}, {blind} count as looked for"
+        assert not blind, f"without {place}, {blind} count as checked"
 
 
 @pytest.mark.parametrize(
@@ -99,7 +98,7 @@ def test_what_cannot_be_seen_is_not_looked_for(name: str) -> None:
         ({"conntrack": ["", ""]}, {"os.conntrack.full"}),
     ],
 )
-def test_files_that_cannot_be_read(changes: dict[str, Any], skipped: set[str]) -> None:
+def test_unreadable_files_skip_their_checks(changes: dict[str, Any], skipped: set[str]) -> None:
     assert newly_skipped({"host": changes}) == skipped
 
 
@@ -112,11 +111,11 @@ def test_files_that_cannot_be_read(changes: dict[str, Any], skipped: set[str]) -
         ({"jobs": {"saw_all": False}}, {"job.stale", "job.other", "job.stopped"}),
     ],
 )
-def test_programs_that_gave_no_answer(changes: dict[str, Any], skipped: set[str]) -> None:
+def test_failed_programs_skip_their_checks(changes: dict[str, Any], skipped: set[str]) -> None:
     assert newly_skipped(changes) == skipped
 
 
-def test_shared_memory_that_may_not_be_listed() -> None:
+def test_unlistable_shared_memory_is_skipped() -> None:
     looks, request = looked({})
     looks["unit"]["inside"]["left_behind"] = None
     assert "os.shm.left_behind" not in judged(looks, request)[1]

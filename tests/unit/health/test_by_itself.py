@@ -1,4 +1,4 @@
-"""Which node is quarantined without anybody's word, and above all when none is."""
+"""Automatic quarantine: which node is chosen, and when no node is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.health.subjects import subjects
 
 
 def finding(text: str) -> dict[str, str]:
-    """status id node[/peer]: summary"""
+    """Parse a finding from "status id node[/peer]: summary"."""
     head, _, summary = text.partition(": ")
     status, name, place = head.split()
     node, _, peer = place.partition("/")
@@ -31,11 +31,11 @@ def test_decide(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("status", ["unknown", "warn", "pass", "skipped"])
 @pytest.mark.parametrize("name", HARD)
-def test_what_is_no_fail_never_acts(name: str, status: str) -> None:
+def test_only_a_failure_quarantines_a_node(name: str, status: str) -> None:
     nodes = {"node1": False, "node2": False, "node3": False}
     assert decide([finding(f"{status} {name} node2")], nodes).node == ""
     assert decide([finding(f"fail {name} node2")], nodes).node == "node2"
 
 
-def test_every_fault_in_the_list_is_one_that_health_finds() -> None:
+def test_every_listed_fault_is_a_health_check() -> None:
     assert set(HARD) <= {check.id for module in subjects().values() for check in module.CHECKS}

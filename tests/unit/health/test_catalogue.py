@@ -1,4 +1,4 @@
-"""docs/findings.md lists exactly what the code can find, and a check is declared once, beside the rule that uses it."""
+"""docs/findings.md lists exactly the declared checks, and each check is declared once, in the module of its rule."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 UTILS = ROOT / "plugins/module_utils"
-# A diagnosis names findings and symptoms by their ids; that there are such findings has a test of its own.
+# A diagnosis names findings and symptoms by id; another test covers that these ids exist.
 SOURCES = sorted(
     path for path in (UTILS / "muster").rglob("*.py") if "diagnosis" not in path.parts or path.name == "findings.py"
 )
@@ -37,7 +37,7 @@ def named(path: Path) -> str:
 
 
 def checks_of(path: Path) -> dict[str, Check]:
-    """The checks that a module declares, by their names there."""
+    """Return the checks that a module declares, by variable name."""
     text = path.read_text()
     if "Check(" not in text and ".check import" not in text:
         return {}
@@ -53,7 +53,7 @@ def checks_of(path: Path) -> dict[str, Check]:
 
 
 def used_in(path: Path) -> Iterator[tuple[str, str]]:
-    """Names that a module uses to find something, each with the module that it is from; a skip finds nothing."""
+    """Yield the names that a module uses to report findings, each with its module; skips do not count."""
     tree = ast.parse(path.read_text())
     home = {}
     for one in ast.walk(tree):
@@ -70,7 +70,7 @@ def used_in(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _idle(one: ast.AST) -> Iterator[ast.AST]:
-    """What only lists checks, or says that they were not looked for."""
+    """Yield the nodes that only list or skip checks."""
     if isinstance(one, ast.Tuple) and all(isinstance(each, (ast.Name, ast.Starred)) for each in one.elts):
         yield from ast.walk(one)
     if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "skip_all":
@@ -79,7 +79,7 @@ def _idle(one: ast.AST) -> Iterator[ast.AST]:
         yield one.value
 
 
-def test_the_catalogue_is_what_the_code_declares() -> None:
+def test_catalogue_matches_the_declared_checks() -> None:
     assert shown(ROOT) == (ROOT / "docs/findings.md").read_text()
 
 
@@ -89,25 +89,25 @@ def shown(root: Path) -> str:
     return done.stdout
 
 
-def test_an_id_is_stable_dotted_and_in_small_letters() -> None:
+def test_ids_are_unique_dotted_and_lower_case() -> None:
     assert len(LISTED) == len(set(LISTED))
     for finding in LISTED:
         assert re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", finding)
 
 
-def test_an_id_is_written_whole_and_once() -> None:
-    """So that whoever meets it in a verdict finds its rule with grep."""
+def test_ids_are_written_in_full_and_once() -> None:
+    """So that grep finds the rule of an id in a verdict."""
     texts = Counter(
         part.value
         for path in SOURCES
         for part in ast.walk(ast.parse(path.read_text()))
         if isinstance(part, ast.Constant) and isinstance(part.value, str)
     )
-    # What gpu_info could not read has the name of what it is for.
+    # A skip of gpu_info has the id of its check.
     assert {name for name in LISTED if texts[name] != 1} <= {"fabric_manager.log"}
 
 
-def test_every_check_is_used_to_find_something() -> None:
+def test_every_check_is_used_by_a_rule() -> None:
     declared = {(named(path), name) for path in SOURCES for name in checks_of(path)}
     names = {name for _, name in declared}
     users = [path for path in sorted(UTILS.rglob("*.py")) if not names.isdisjoint(re.findall(r"\w+", path.read_text()))]
@@ -116,8 +116,8 @@ def test_every_check_is_used_to_find_something() -> None:
 
 
 @pytest.mark.parametrize("path", MAKERS, ids=lambda path: path.name)
-def test_no_finding_is_put_together_by_hand(path: Path) -> None:
-    """A finding that is read back, Finding(**shape) or in a report, is none that is made."""
+def test_findings_are_created_by_checks_only(path: Path) -> None:
+    """Findings that are read back, with Finding(**shape) or in a report, are allowed."""
     if path.parent.name in ("verdict", "report"):
         return
     for call in ast.walk(ast.parse(path.read_text())):
@@ -127,15 +127,15 @@ def test_no_finding_is_put_together_by_hand(path: Path) -> None:
 
 
 @pytest.mark.parametrize("judge", JUDGES, ids=lambda judge: judge.__name__)
-def test_a_judge_answers_for_all_of_its_checks(judge: Any) -> None:
+def test_modules_list_all_of_their_checks(judge: Any) -> None:
     own = checks_of(Path(str(judge.__file__)))
     assert set(own.values()) <= set(judge.CHECKS)
     borrowed = {value for value in vars(judge).values() if isinstance(value, Check)} - set(own.values())
     assert borrowed <= {check for each in JUDGES for check in each.CHECKS}
 
 
-def test_a_new_check_costs_its_rule_a_case_and_the_written_catalogue(tmp_path: Path) -> None:
-    """Nothing else is edited: from the file of its rule it comes into the catalogue, and into what has run."""
+def test_new_check_appears_in_catalogue_and_coverage(tmp_path: Path) -> None:
+    """No other file is edited: the check appears in the catalogue and among the checks that ran."""
     shutil.copytree(ROOT / "script", tmp_path / "script")
     shutil.copytree(UTILS, tmp_path / "plugins/module_utils", ignore=shutil.ignore_patterns("__pycache__"))
     rule = tmp_path / "plugins/module_utils/muster/health/ras.py"
@@ -147,7 +147,7 @@ def test_a_new_check_costs_its_rule_a_case_and_the_written_catalogue(tmp_path: P
     assert "| `job.slow` | its answers | warn: they are late | Wait | never |\n" in shown(tmp_path)
     said = (
         "from muster.health import node; from muster.verdict.check import CheckResults as R;"
-        " print(node.looked_at(R([], [])))"
+        " print(node.checks_run(R([], [])))"
     )
     command = [sys.executable, "-c", said]
     env = {"PYTHONPATH": str(tmp_path / "plugins/module_utils")}

@@ -1,4 +1,4 @@
-"""The cluster's health, from what was looked at to what stands against a launch: one case in each file."""
+"""The cluster's health, from the nodes' results to the reasons that block a launch: one case per file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def judged(case: dict[str, Any]) -> cluster.Health:
 
 
 @cases(__file__, "cluster")
-def test_what_is_reported_and_what_is_refused(case: dict[str, Any]) -> None:
+def test_cluster_report_and_refusal(case: dict[str, Any]) -> None:
     health = judged(case)
     found = [finding for finding in health.findings if finding.status != "pass"]
     assert [[finding.id, finding.status, finding.node] for finding in found] == case["found"]
@@ -35,14 +35,14 @@ def test_what_is_reported_and_what_is_refused(case: dict[str, Any]) -> None:
     assert health.skipped == case.get("skipped", [])
 
 
-def test_what_is_the_same_everywhere_is_said_to_be() -> None:
+def test_equal_values_are_reported_as_a_pass() -> None:
     health = judged({"looks": {name: {"traits": {"torch": "2.13.0", "nccl": None}} for name in ("node1", "node2")}})
     assert [(finding.id, finding.status, finding.observed) for finding in health.findings] == [
         ("versions.torch.differ", "pass", "2.13.0")
     ]
 
 
-def test_what_was_spared_is_not_called_sound() -> None:
+def test_failures_counted_as_warnings_are_not_called_ready() -> None:
     sick = {"findings": [{"id": "os.shm", "status": "fail"}]}
     spared = judged({"gate": "warn", "looks": {"node1": sick}})
     assert table.summary(spared, {}, 1).startswith("1 failed check counted as warnings: 1 node, ")
@@ -50,7 +50,7 @@ def test_what_was_spared_is_not_called_sound() -> None:
     assert table.summary(sound, {}, 1).startswith("ready to launch: 1 node, ")
 
 
-def test_the_metrics_of_a_node_are_in_the_format_of_prometheus() -> None:
+def test_metrics_use_the_prometheus_format() -> None:
     findings = [
         Finding("gpu.xid", "pass", "node1", ""),
         Finding("gpu.xid", "fail", "node1", ""),
@@ -59,13 +59,13 @@ def test_the_metrics_of_a_node_are_in_the_format_of_prometheus() -> None:
     assert metrics.textfile(findings, 1_800_000_000.5).splitlines()[2:] == [
         'muster_check_status{check="gpu.xid",peer=""} 2',
         'muster_check_status{check="net.master_port.dropped",peer="a\\"b\\\\"} 1',
-        "# HELP muster_check_timestamp_seconds When Muster last looked at this node.",
+        "# HELP muster_check_timestamp_seconds Time of the last Muster check of this node.",
         "# TYPE muster_check_timestamp_seconds gauge",
         "muster_check_timestamp_seconds 1800000000",
     ]
 
 
-def test_the_report_has_the_worst_first_and_what_was_not_looked_at_last() -> None:
+def test_report_starts_with_failures_and_ends_with_skipped_checks() -> None:
     findings = [
         Finding("a.b", "warn", "node1", "it is slow"),
         Finding("a.c", "fail", "node2", "it is broken", fix={"text": "Fix it with", "command": "fix"}),

@@ -1,4 +1,4 @@
-"""What tests/gpu asks of a machine with GPUs is all that the looks and the judges take: no machine here runs it."""
+"""The request of tests/gpu to a machine with GPUs has all arguments of the looks and rules (no GPU is used here)."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     import pytest
 
-# What a look of the same name is asked for by the others, and by health.look.
+# The data that other looks and health.look require from a look.
 SEEN = {"root": False, "name": "eth0", "processes": [], "why": ""}
 
 
 def standin(real: Callable[..., Any], called: set[str], name: str) -> Callable[..., Any]:
-    """Takes what the real one takes, and nothing else."""
+    """Return a fake look that accepts only the arguments of the real one."""
 
-    @wraps(real)  # its signature, which health.look asks for
+    @wraps(real)  # keeps the signature, which health.look inspects
     def look(*given: Any, **named: Any) -> dict[str, Any]:
         inspect.signature(real).bind(*given, **named)
         called.add(name)
@@ -36,7 +36,7 @@ def standin(real: Callable[..., Any], called: set[str], name: str) -> Callable[.
     return look
 
 
-def test_every_look_gets_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_look_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     called: set[str] = set()
     for name, real in list(LOOKS.items()):
         ways = {way: standin(getattr(real, way), called, name) for way in ("look", "again") if hasattr(real, way)}
@@ -48,13 +48,13 @@ def test_every_look_gets_what_it_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(seen) == {*LOOKS, "later"}
 
 
-def test_it_is_asked_what_the_module_is_asked() -> None:
+def test_request_has_the_options_of_nccl_health() -> None:
     asked = own_health.request(8)
     assert set(asked) == set(health.OPTIONS)
     assert (asked["gpus"], asked["nproc"], Path(asked["torchrun"]).name) == (8, 8, "torchrun")
 
 
-def test_what_is_seen_can_be_judged_for_it() -> None:
+def test_collected_data_can_be_evaluated() -> None:
     looks, usual = looked({"base": "server"})
     asked = own_health.request(8)
     looks["disk"][asked["run_root"]] = looks["disk"][usual["run_root"]]

@@ -1,8 +1,8 @@
-"""What a real driver logged of programs that failed on a real GPU: it is kept, and counts for nothing against the node.
+"""Xids that a real driver logged for failing programs are kept, and are not faults of the node.
 
-recorded/kernel_580_h200.txt is what dmesg printed on an H200 under driver 580.159.04 (tests/gpu/run.py, 2026-11-27), of
-the driver alone, with the GPU's id and serial number replaced: a device-side assert (Xid 43), a write far beyond its
-memory (31), one to a misaligned address (13).
+recorded/kernel_580_h200.txt is the driver's part of dmesg on an H200 under driver 580.159.04 (tests/gpu/run.py,
+2026-11-27), with the GPU's id and serial number replaced: a device-side assert (Xid 43), a write out of bounds (31),
+and a write to a misaligned address (13).
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from muster_node.looks import kernel_log
 from muster_node.tools.kernel_lines import from_ring, kind_of
 from sparse import case_of
 
-# As `dmesg --raw` prints it, which the look asks for: with the level before each line.
+# In the format of `dmesg --raw`, which the look runs: with the level before each line.
 RING = re.sub(r"^", "<4>", (HERE / "recorded/kernel_580_h200.txt").read_text(), flags=re.MULTILINE)
 LINES, CUT = kernel_log.sort(from_ring(RING))
 
 
-def test_the_drivers_lines_are_kept() -> None:
+def test_driver_lines_are_kept() -> None:
     xids = [match for _, text in LINES if (match := XID_LINE.search(text))]
     assert [(one[1], int(one[2])) for one in xids] == [
         ("0000:00:06", 43),
         ("0000:00:06", 31),
         ("0000:00:06", 13),
         ("0000:00:06", 13),
-    ], "of each number the newest two of a GPU"
+    ], "the newest two lines of each Xid and GPU"
     assert any(kind_of(text)[0] == "loaded" for _, text in LINES)
     assert CUT == {}
 
 
-def test_none_of_it_is_the_nodes_fault() -> None:
+def test_xids_of_programs_are_not_node_faults() -> None:
     looks, request = looked({"base": "server"})
     lines: list[dict[str, Any]] = [kernel_log.line_of(text, 200 - when) for when, text in LINES]
     looks["kernel_log"] = {"why": "", "source": "dmesg", "lines": lines, "read": 20, "reach": None, "cut": CUT}
@@ -55,7 +55,7 @@ def test_none_of_it_is_the_nodes_fault() -> None:
 
 
 @pytest.mark.parametrize("number", [43, 31, 13])
-def test_the_diagnosis_counts_it_as_the_programs_fault(number: int) -> None:
+def test_diagnosis_blames_the_program(number: int) -> None:
     kernel: Any = [{"at": when, "text": text} for when, text in LINES if f": {number}," in text]
     case = case_of({"records": {"node1": {"end": {"kernel": kernel}}}})
     assert XID_OF_PROGRAM.look(case, CausePlace("node1")).word == "yes"

@@ -1,8 +1,8 @@
-"""Whole machines of the kinds that labs have: what is found against their GPUs, from all that a node is judged by.
+"""GPU findings of whole machines of the types that labs have, from all data of a node.
 
-machine: what it is. gpus: how many the inventory says. virtual: what systemd-detect-virt says of a virtual one.
-lines: of the kernel's log. found: "status id" of every finding about GPUs, NVLink, fabric manager and bus; a healthy
-one has the one pass. The rest is as in tests/unit/gpu_info.
+machine: a description. gpus: the number in the inventory. virtual: the output of systemd-detect-virt. lines: of the
+kernel log. found: "status id" of every finding about GPUs, NVLink, fabric manager and bus; a healthy machine has one
+pass. Other keys: see tests/unit/gpu_info.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OF_GPUS = ("gpu", "nvlink", "fabric_manager", "pci")
 
 
 @cases(__file__, "machines")
-def test_what_is_found_against_a_machines_gpus(case: dict[str, Any]) -> None:
+def test_gpu_findings_of_a_machine(case: dict[str, Any]) -> None:
     looks = copy.deepcopy(RECORDED)
     looks["system"]["virt"] = case.get("virtual", "none")
     lines = case.get("lines", [{"age": 90000, "text": "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64"}])

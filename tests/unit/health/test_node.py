@@ -1,9 +1,9 @@
-"""Every file in cases holds how a node differs from a healthy one, and what is then found, as "status id: sentence".
+"""Every file in cases has the differences between a node and a healthy one, and the findings as "status id: sentence".
 
-base: server (a machine with eight GPUs and RDMA, as it would be) or none (a container without GPUs, as it was seen).
-request: laid over what nccl_health is asked. ports: the RDMA ports, each with what differs from a good InfiniBand port
-(looked_at.py). looks: by their places, laid over what was looked at. gpus: facts of some.
-skipped: some of what must be skipped. traits: some of them. What the GPUs themselves say is left to their own tests.
+base: server (a made-up machine with eight GPUs and RDMA) or none (a recorded container without GPUs).
+request: changes to the options of nccl_health. ports: the RDMA ports, each with its differences from a good InfiniBand
+port (looked_at.py). looks: changes to the collected data, by path. gpus: facts of GPUs.
+skipped, traits: some of the expected ones. The output of GPUs has separate tests.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from muster.verdict.finding import as_lines
 
 
 @cases(__file__, "judge")
-def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
+def test_findings_match_the_case(case: dict[str, Any]) -> None:
     looks, request = looked(case)
     seen = facts(looks, request)
     seen["gpu"]["gpus"] = case.get("gpus", [])
@@ -39,14 +39,14 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     assert {name: own[name] for name in case.get("traits", {})} == case.get("traits", {})
 
 
-def test_every_check_has_its_case() -> None:
+def test_every_check_has_a_case() -> None:
     found = {line.split()[1] for case in load_cases(HERE / "cases/judge").values() for line in case["findings"]}
     wanted = {check.id for name, subject in subjects().items() if name != "gpu" for check in subject.CHECKS}
-    assert found == wanted, "each check of a node has a case in which it finds something"
+    assert found == wanted, "each check of a node has a case with a finding"
 
 
 @cases(__file__, "judge")
-def test_whatever_can_be_found_has_run_or_was_skipped(case: dict[str, Any]) -> None:
+def test_every_check_has_run_or_was_skipped(case: dict[str, Any]) -> None:
     looks, request = looked(case)
     answer = node.judge(facts(looks, request), request)
     coverage = answer["verdict"]["coverage"]
@@ -68,8 +68,8 @@ def test_a_healthy_node_passes_once() -> None:
     assert answer["verdict"]["status"] == "healthy"
 
 
-def test_what_is_missing_everywhere_is_no_error() -> None:
-    """A stranger who may see nothing: every text empty."""
+def test_empty_data_causes_no_error() -> None:
+    """All texts are empty, as without permissions."""
 
     def emptied(value: Any) -> Any:
         if isinstance(value, dict):
@@ -81,7 +81,7 @@ def test_what_is_missing_everywhere_is_no_error() -> None:
         name: emptied(value) if name in ("host", "services", "listeners", "pci", "rdma", "ethernet") else value
         for name, value in looks.items()
     }
-    looks["unit"] = {"way": "none", "why": "it gave no answer", "inside": None}
+    looks["unit"] = {"way": "none", "why": "no response", "inside": None}
     seen = facts(looks, request)
     assert node.judge(seen, request)["verdict"]["coverage"]["skipped"]
     assert traits(seen, request)["torch"] is None
@@ -105,7 +105,7 @@ def test_what_is_missing_everywhere_is_no_error() -> None:
         ("9.0", ["nonsense"], False),
     ],
 )
-def test_a_build_runs_where_it_has_machine_code_or_older_ptx(capability: str, built: list[str], runs: bool) -> None:
+def test_build_requires_machine_code_or_older_ptx(capability: str, built: list[str], runs: bool) -> None:
     assert has_code(capability, built) is runs
 
 
@@ -124,5 +124,5 @@ def test_a_build_runs_where_it_has_machine_code_or_older_ptx(capability: str, bu
         ("^=mlx5_1", "mlx5_1", "1", False),
     ],
 )
-def test_the_adapters_that_nccl_takes_are_those_of_its_variable(hca: str, device: str, port: str, used: bool) -> None:
+def test_nccl_ib_hca_selects_the_adapters(hca: str, device: str, port: str, used: bool) -> None:
     assert chosen(hca, device, port) is used

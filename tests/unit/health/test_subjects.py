@@ -1,4 +1,4 @@
-"""A subject has one name: that of its look on the node, of its facts, and of its judge on the controller."""
+"""A subject has one name: for its look on the node, its facts, and its rules on the controller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ON_NODES = sorted((ROOT / "plugins/module_utils/muster_node").rglob("*.py"))
 
 
-def test_what_is_looked_at_is_what_is_judged() -> None:
+def test_list_of_looks_is_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "script/subjects.py", "--show"], check=True, capture_output=True, text=True
     )
@@ -34,13 +34,12 @@ def test_what_is_looked_at_is_what_is_judged() -> None:
 
 
 @pytest.mark.parametrize("name", subjects())
-def test_a_look_has_the_name_of_its_judge(name: str) -> None:
+def test_look_has_the_name_of_its_subject(name: str) -> None:
     path = ROOT / f"plugins/module_utils/muster_node/looks/{name}.py"
     assert path.exists() == (name in subjects()[name].LOOKS)
 
 
 def imported(path: Path) -> Iterator[str]:
-    """Every module that a file imports, by its whole name."""
     room = path.relative_to(ROOT / "plugins/module_utils").parts[:-1]
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom):
@@ -52,11 +51,11 @@ def imported(path: Path) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("path", ON_NODES, ids=[path.stem for path in ON_NODES])
-def test_what_runs_on_nodes_brings_no_judge_along(path: Path) -> None:
+def test_node_code_does_not_import_rules(path: Path) -> None:
     assert not [name for name in imported(path) if name.partition(".")[0] == "muster"]
 
 
-def test_nccl_health_brings_looks_to_a_node_and_no_judge() -> None:
+def test_nccl_health_imports_no_rules() -> None:
     names = [
         node.module or ""
         for node in ast.walk(ast.parse((ROOT / "library/nccl_health.py").read_text()))
@@ -76,20 +75,20 @@ def request() -> dict[str, Any]:
     return {**{name: option.get("default") for name, option in OPTIONS.items()}, **given}
 
 
-def test_this_machine_is_looked_at_and_judged() -> None:
-    """As a stranger's: what is not there is said, and all of it fits into JSON."""
+def test_this_machine_can_be_evaluated() -> None:
+    """Without permissions: missing data has a reason, and everything fits into JSON."""
     looks = look(request(), unit_properties("root", "/", 5))
     assert set(looks) == {*LOOKS, "later"}
-    assert looks["collective"]["skipped"] == "it was not asked for (health_collective)"
+    assert looks["collective"]["skipped"] == "not requested (health_collective)"
     verdict = judge_looks(decode(encode(looks)), request())
     assert "job.user.missing" in [finding["id"] for finding in verdict["findings"]]
     assert {name for name in subjects() if has_facts(name)} <= set(verdict["facts"])
     assert json.loads(json.dumps(verdict)) == verdict
 
 
-def test_what_was_not_looked_at_is_skipped_and_not_passed() -> None:
+def test_missing_data_is_skipped_and_not_passed() -> None:
     looks = look(request(), unit_properties("root", "/", 5))
     del looks["ras"]
     coverage = judge_looks(looks, request())["verdict"]["coverage"]
-    assert {"id": "job.ras", "why": "it was not looked at"} in coverage["skipped"]
+    assert {"id": "job.ras", "why": "not checked"} in coverage["skipped"]
     assert "job.ras" not in coverage["ran"]

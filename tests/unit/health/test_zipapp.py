@@ -1,4 +1,4 @@
-"""Judging needs the standard library of Python 3.10 and no more: it can be put on a node as one file."""
+"""The rules require only the standard library of Python 3.10, so one file can run them on a node."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def archive() -> bytes:
 
 
 def oldest_python() -> str:
-    """Return a Python 3.10 where pyenv has one, and else the one that runs the tests."""
+    """Return pyenv's Python 3.10 if installed, otherwise the Python that runs the tests."""
     there = sorted((Path.home() / ".pyenv/versions").glob("3.10.*/bin/python3"))
     return str(there[-1]) if there else sys.executable
 
@@ -55,7 +55,7 @@ def judged_alone(app: Path, looks: Any) -> Any:
 
 
 @pytest.mark.parametrize("user", ["there", "missing"])
-def test_one_file_judges_as_the_controller_does(user: str, tmp_path: Path) -> None:
+def test_zipapp_and_controller_return_the_same_verdict(user: str, tmp_path: Path) -> None:
     looks = document_of(HERE / "recorded/node.yml")
     if user == "missing":
         looks["users"]["training_user"] = None
@@ -66,5 +66,5 @@ def test_one_file_judges_as_the_controller_does(user: str, tmp_path: Path) -> No
     assert alone["verdict"]["status"] == {"there": "healthy", "missing": "failed"}[user]
 
 
-def test_the_file_is_the_same_every_time() -> None:
+def test_zipapp_is_reproducible() -> None:
     assert archive() == archive()

@@ -1,6 +1,6 @@
-"""Every file in cases/facts says in what a look differed from the recorded one, and what the facts then are.
+"""Each file in cases/facts has changes to the recorded data and the expected facts.
 
-looks: by subject, laid over recorded.yml. facts: a part of them; what is not named may be anything. skipped: all of it.
+looks: by subject, merged over recorded.yml. facts: a subset; other facts are not compared. skipped: the complete list.
 """
 
 from __future__ import annotations
@@ -15,14 +15,13 @@ HERE = Path(__file__).parent
 
 
 def part(whole: Any, wanted: Any) -> Any:
-    """Return the part of the whole that the case speaks of."""
     if isinstance(wanted, dict) and isinstance(whole, dict) and wanted:
         return {key: part(whole.get(key), value) for key, value in wanted.items()}
     return whole
 
 
 @cases(__file__, "facts")
-def test_the_facts_are_those_of_the_case(case: dict[str, Any]) -> None:
+def test_facts_match_the_case(case: dict[str, Any]) -> None:
     looks = document_of(HERE / "recorded.yml")
     for subject, changes in case["looks"].items():
         looks[subject].update(changes)
@@ -32,7 +31,7 @@ def test_the_facts_are_those_of_the_case(case: dict[str, Any]) -> None:
     assert all(found["skipped"].values())
 
 
-def test_a_look_at_less_gives_the_facts_that_it_can() -> None:
+def test_partial_data_gives_only_its_facts() -> None:
     looks = document_of(HERE / "recorded.yml")
     found = facts({name: looks[name] for name in ("system", "clock", "stack")})
     assert set(found) == {"system", "looked_as", "identity", "stack", "skipped"}

@@ -1,8 +1,8 @@
-"""Every file in cases/verdict holds a few nodes and the findings about them, each as "status id node: sentence".
+"""Each file in cases/verdict has nodes and their expected findings, as "status id node: sentence".
 
-Every node is a good one, on Debian 12, at 10.0.0.N: request lies over what its inventory says, and facts, by their
-dotted names, over what was seen. A finding of a peer's own is given once for each node that it is told of. last: the
-line that the report ends with.
+Each node runs Debian 12 at 10.0.0.N and has no problems by default. request: changes to its inventory variables.
+facts: changes to its facts, by path. A finding about several nodes is listed once per node. last: the last line of
+the report.
 """
 
 from __future__ import annotations
@@ -76,11 +76,11 @@ def nodes_of(case: dict[str, Any]) -> list[InspectedNode]:
 
 
 @cases(__file__, "verdict")
-def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
+def test_findings_match_the_case(case: dict[str, Any]) -> None:
     nodes = nodes_of(case)
     found = [finding for node in nodes for finding in inspect_node.judge(node)] + cluster.judge(nodes)
-    told = [f"{finding.status} {finding.id} {with_fix(finding)}." for finding in found if finding.status != "pass"]
-    assert told == case["findings"]
+    reported = [f"{finding.status} {finding.id} {with_fix(finding)}." for finding in found if finding.status != "pass"]
+    assert reported == case["findings"]
     skipped = [entry for node in nodes for entry in inspect_node.skips(node)]
     text = report(nodes, found, skipped, case.get("rdma", {}))
     table = text.splitlines()[: len(nodes) + 1]
@@ -92,7 +92,7 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     assert outcome(nodes, found) == case["outcome"]
 
 
-def test_a_good_node_passes_once() -> None:
+def test_node_without_problems_has_one_pass() -> None:
     nodes = nodes_of({"nodes": {"node1": {}, "node2": {}}})
     found = [finding for node in nodes for finding in inspect_node.judge(node)]
     assert [(finding.status, finding.id) for finding in found] == [("pass", "inspect.node")] * 2

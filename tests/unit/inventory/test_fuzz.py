@@ -1,7 +1,7 @@
-"""No inventory makes the judgement fall over, and good ones are not refused.
+"""Validation never crashes on a mutated inventory, and valid inventories have no problems.
 
-The inventories are written to files and read as a play reads them: Ansible's own loader, then the action's code. The
-mutations are drawn from a fixed seed, so a failure is found again by its number.
+The inventories are written to files and read as in a play: Ansible's loader, then the action's code. The mutations
+use fixed seeds, so a failure can be reproduced by its number.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ def load_action() -> Any:
 ACTION = load_action()
 if AnsibleCollectionConfig.collection_finder is None:
     init_plugin_loader()
-# It keeps the files of the roles that it has read, as it does throughout a play.
+# Shared, because a loader caches the roles' files throughout a play.
 LOADER = DataLoader()
 LOADER.set_vault_secrets(SECRET)
 
 
-def judge(folder: Path, files: Files, monkeypatch: pytest.MonkeyPatch, forks: int = 250) -> list[Problem]:
-    """Return the problems of the inventory in these files; text is written as it is, anything else as YAML."""
+def validate(folder: Path, files: Files, monkeypatch: pytest.MonkeyPatch, forks: int = 250) -> list[Problem]:
+    """Return the problems of the inventory in these files; text is written as is, other values as YAML."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def judge(folder: Path, files: Files, monkeypatch: pytest.MonkeyPatch, forks: in
     return problems(ACTION.read_inventory(task_vars, templar, LOADER, connects=True))
 
 
-# ---------------------------------------------------------------- good ones
+# ---------------------------------------------------------------- valid inventories
 
 
 def lab(**nodes: dict[str, Any]) -> Files:
@@ -144,14 +144,14 @@ GOOD: dict[str, Files] = {
     ),
     "a vaulted password": {**two(), "group_vars/all.yml": vaulted("hunter2")},
     "a vaulted file": {**two(), "group_vars/all/vault.yml": VaultLib(SECRET).encrypt("hf_token: x\n").decode()},
-    "a password that is looked up": two(
+    "a password from a lookup": two(
         launch_env={
             "PASSWORD": "{{ lookup('ansible.builtin.env', 'HOME') }}",
             "WANDB_API_KEY": "{{ lookup('ansible.builtin.env', 'WANDB_API_KEY', default='') }}",
         },
     ),
     "an INI inventory": {"hosts": INI, **INI_HOSTS},
-    "groups within groups": children(),
+    "nested groups": children(),
     "quarantined nodes": lab(
         node1={"ansible_host": "10.0.0.1", "cluster_gpus": 8},
         node2={"ansible_host": "10.0.0.2", "cluster_quarantined": True},
@@ -165,13 +165,13 @@ GOOD: dict[str, Files] = {
         },
         "group_vars/gpu_nodes.yml": {"cluster_gpus": 8, "cluster_backend": "nccl"},
     },
-    "one node that is the controller": lab(box={"ansible_connection": "local", "cluster_address": "127.0.0.1"}),
-    "values made of other values": two(
+    "the controller as the only node": lab(box={"ansible_connection": "local", "cluster_address": "127.0.0.1"}),
+    "values from templates": two(
         first_three="10.7.0",
         cluster_address="{{ first_three }}.{{ ansible_host.split('.') | last }}",
         cluster_gpus="{{ 2 * 4 }}",
     ),
-    "names of the site's own": two(
+    "variables of the site": two(
         cluster_foo=1, firewall_zone="dmz", launch_pad="39A", pytorch_team="us", tokenizer="gpt2"
     ),
     "a firewall with requests": two(
@@ -182,16 +182,16 @@ GOOD: dict[str, Files] = {
             {"port": "60000-61000", "proto": "udp"},
         ],
     ),
-    "an executable inventory": {"hosts.yml": two()["hosts.yml"], "group_vars/all.yml": "# nothing yet\n"},
+    "an empty variables file": {"hosts.yml": two()["hosts.yml"], "group_vars/all.yml": "# nothing yet\n"},
 }
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_a_good_inventory_is_not_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [str(problem) for problem in judge(tmp_path, GOOD[name], monkeypatch)] == []
+def test_valid_inventory_has_no_problems(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [str(problem) for problem in validate(tmp_path, GOOD[name], monkeypatch)] == []
 
 
-# ---------------------------------------------------------------- mutated ones
+# ---------------------------------------------------------------- mutated inventories
 
 SCALARS = (None, True, False, 0, -1, 1.5, 10**30, float("inf"), float("nan"), "", " ", "off", "29500", "x" * 5000)
 JUNK: tuple[Any, ...] = (
@@ -208,7 +208,7 @@ JUNK: tuple[Any, ...] = (
     "\ufffd",
     "$(id)",
 )
-# Digits and letters that only look like the plain ones, text from right to left, a space that is none.
+# Digits and letters that resemble ASCII, right-to-left text, a no-break space.
 UNICODE = ("\u202e1.0.0.01", "\uff11\uff10.0.0.1", "node\u00a01", "\U0001f99c", "\u0430dmin")
 ADDRESSES = ("10.0.0.300", "10.0.0.1/24", "fe80::1%eth0", "[::1]", "-", ":", "%", "0", "127.0.0.1", "10.0.0.12")
 TEMPLATES = (
@@ -239,7 +239,7 @@ def mutated(files: Files, draw: random.Random) -> Files:
         set_a_variable,
         delete_a_key,
         rename_a_key,
-        spoil_the_text,
+        corrupt_the_text,
     )
     for _ in range(draw.randint(1, 4)):
         draw.choice(ways)(files, draw)
@@ -256,7 +256,7 @@ def containers(value: Any) -> list[Any]:
 
 
 def pick(files: Files, draw: random.Random) -> tuple[Any, Any]:
-    """Return a container somewhere in the files and a key of it."""
+    """Return a random container in the files and one of its keys."""
     held = containers([content for content in files.values() if not isinstance(content, str)])[1:]
     if not held:
         return {"nothing": 0}, "nothing"
@@ -292,12 +292,12 @@ def rename_a_key(files: Files, draw: random.Random) -> None:
         container[draw.choice(KEYS)] = container.pop(key)
 
 
-def spoil_the_text(files: Files, draw: random.Random) -> None:
+def corrupt_the_text(files: Files, draw: random.Random) -> None:
     name = draw.choice(list(files))
     text = files[name] if isinstance(files[name], str) else yaml.dump(files[name], allow_unicode=True, sort_keys=False)
     lines = text.splitlines() or [""]
     at = draw.randrange(len(lines))
-    spoilers: tuple[Callable[[str], list[str]], ...] = (
+    corruptions: tuple[Callable[[str], list[str]], ...] = (
         lambda line: [line, line],
         lambda _: [],
         lambda line: [" " + line],
@@ -306,7 +306,7 @@ def spoil_the_text(files: Files, draw: random.Random) -> None:
         lambda line: [line[: len(line) // 2]],
         lambda line: [line, "&a [*a]"],
     )
-    lines[at : at + 1] = draw.choice(spoilers)(lines[at])
+    lines[at : at + 1] = draw.choice(corruptions)(lines[at])
     files[name] = "\n".join(lines) + "\n"
 
 
@@ -314,7 +314,7 @@ SMALL = [files for name, files in GOOD.items() if name != "200 nodes"]
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_a_spoilt_inventory_is_answered_in_sentences(
+def test_mutated_inventory_is_reported_in_sentences(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = {"problems": 0, "none": 0, "not loaded": 0}
@@ -322,7 +322,7 @@ def test_a_spoilt_inventory_is_answered_in_sentences(
         draw = random.Random(number)
         files = mutated(draw.choice(SMALL), draw)
         try:
-            found = judge(tmp_path / str(number), files, monkeypatch)
+            found = validate(tmp_path / str(number), files, monkeypatch)
         except (AnsibleError, SystemExit):
             answers["not loaded"] += 1  # rejected by Ansible or by yaml_syntax, before a play begins
             continue

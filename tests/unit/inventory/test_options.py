@@ -1,4 +1,4 @@
-"""Options are read as strictly as they are declared, and what is wrong with a value is said in a few words."""
+"""Options are read strictly as their declared types, and invalid values are described briefly."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ STAGES = Option("stages", "list", choices=("world", "device", "train"))
         (Option("anything", "raw"), None, None),
     ],
 )
-def test_a_value_is_read_as_its_type(option: Option, value: Any, result: Any) -> None:
+def test_value_is_read_as_its_type(option: Option, value: Any, result: Any) -> None:
     assert read(option, value) == result
 
 
 @pytest.mark.parametrize(
     ("option", "value", "error"),
     [
-        (MODE, False, 'is False, as YAML reads off without quotes; write "off"'),
+        (MODE, False, 'is False: YAML reads unquoted off as a boolean; write "off"'),
         (MODE, True, "is True, not text; put it in quotes"),
         (MODE, "of", "is 'of', not one of manage, verify, off"),
         (MODE, None, "has no value"),
@@ -54,22 +54,22 @@ def test_a_value_is_read_as_its_type(option: Option, value: Any, result: Any) ->
         (SWITCH, "maybe", "is 'maybe', not true or false"),
         (RATIO, "half", "is 'half', not a number"),
         (NAMES, {"a": 1}, "is {'a': 1}, not a list"),
-        (NAMES, ["a", 2], "has an entry, the second, that is 2, not text; put it in quotes"),
-        (NAMES, ["a", None], "has an entry, the second, that has no value"),
+        (NAMES, ["a", 2], "has an invalid second entry, which is 2, not text; put it in quotes"),
+        (NAMES, ["a", None], "has an invalid second entry, which has no value"),
         (ENTRIES, "9100", "is '9100', not a list"),
-        (ENTRIES, [9100], "has an entry, the first, that is 9100, not a mapping of names to values"),
+        (ENTRIES, [9100], "has an invalid first entry, which is 9100, not a mapping of names to values"),
         (STAGES, "world, trian", "has 'trian', which is not one of world, device, train; did you mean train?"),
         (STAGES, ["x"], "has 'x', which is not one of world, device, train"),
         (PAIRS, "a=1", "is 'a=1', not a mapping of names to values"),
     ],
 )
-def test_what_is_wrong_is_said(option: Option, value: Any, error: str) -> None:
-    with pytest.raises(ValueError, match=r"^") as refused:
+def test_invalid_value_is_described(option: Option, value: Any, error: str) -> None:
+    with pytest.raises(ValueError, match=r"^") as raised:
         read(option, value)
-    assert str(refused.value) == error
+    assert str(raised.value) == error
 
 
-def test_a_number_that_python_refuses_to_print_is_refused_in_words() -> None:
+def test_number_too_long_to_print_is_described() -> None:
     for option in (SWITCH, MODE, NAMES, PAIRS):
-        with pytest.raises(ValueError, match=r"^is a number of thousands of digits, not "):
+        with pytest.raises(ValueError, match=r"^is a number with thousands of digits, not "):
             read(option, 10**5000)

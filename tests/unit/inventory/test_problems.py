@@ -1,7 +1,7 @@
-"""Every file in cases/ is an inventory and the problems that must be found in it, no more and no fewer.
+"""Each file in cases/ has an inventory and exactly the problems that validation must report.
 
-inventory: the options of Inventory that differ from a good one. common: variables of every node.
-nodes: name -> {variables, errors, unknown}. problems: the sentences.
+inventory: fields of Inventory that differ from a valid one. common: variables of all nodes.
+nodes: name -> {variables, errors, unknown, places}. problems: the sentences.
 """
 
 from __future__ import annotations
@@ -90,11 +90,12 @@ def node(name: str, given: dict[str, Any], common: dict[str, Any]) -> InventoryN
         {key: value for key, value in variables.items() if key not in errors},
         errors,
         tuple(given.get("unknown", ())),
+        given.get("places", {}),
     )
 
 
 @cases(__file__, "problems")
-def test_problems_are_exactly_those_of_the_case(case: dict[str, Any]) -> None:
+def test_inventory_has_exactly_the_expected_problems(case: dict[str, Any]) -> None:
     settings = {"forks": 50, "ansible_version": [2, 19], "connects": True, **case.get("inventory", {})}
     settings.update({key: tuple(value) for key, value in settings.items() if isinstance(value, list)})
     nodes = tuple(node(name, given or {}, case.get("common", {})) for name, given in case["nodes"].items())
@@ -102,6 +103,6 @@ def test_problems_are_exactly_those_of_the_case(case: dict[str, Any]) -> None:
     assert [str(problem) for problem in found] == case["problems"]
 
 
-def test_every_option_is_of_the_cluster_or_of_a_node() -> None:
+def test_every_option_is_either_cluster_wide_or_per_node() -> None:
     assert set(CLUSTER_WIDE) | PER_NODE == {name for role in WITH_A_PLACE for name in OF_ROLES[role]}
     assert not set(CLUSTER_WIDE) & PER_NODE

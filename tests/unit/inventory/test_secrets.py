@@ -1,4 +1,4 @@
-"""What is a secret by its name and value, and which of an inventory's stand there in clear text."""
+"""Secrets are recognized by name and value, and clear-text secrets in an inventory are found."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         ("pytorch_index_url", "https://me:s3cret@mirror.lab/simple"),
     ],
 )
-def test_secrets(name: str, text: str) -> None:
+def test_secrets_are_recognized(name: str, text: str) -> None:
     assert is_secret(name, text)
 
 
@@ -55,7 +55,7 @@ def test_secrets(name: str, text: str) -> None:
         ("cluster_host_key", "SHA256:uNiVztksCsDhcc0u9e8BrrQXVUpKZIDTMczCvj3tD2s"),
     ],
 )
-def test_no_secrets(name: str, text: str) -> None:
+def test_other_variables_are_not_secrets(name: str, text: str) -> None:
     assert not is_secret(name, text)
 
 
@@ -73,7 +73,7 @@ def raw_variables(folder: Path) -> dict[str, Any]:
     return raw
 
 
-def test_only_what_can_be_read_in_a_file_is_told(tmp_path: Path, vault: VaultLib) -> None:
+def test_only_clear_text_secrets_in_files_are_reported(tmp_path: Path, vault: VaultLib) -> None:
     group_vars = tmp_path / "group_vars/all"
     group_vars.mkdir(parents=True)
     (tmp_path / "hosts.yml").write_text(
@@ -98,7 +98,7 @@ def test_only_what_can_be_read_in_a_file_is_told(tmp_path: Path, vault: VaultLib
     assert not list(clear_secrets(raw, (tmp_path / "elsewhere",)))
 
 
-def test_a_script_that_fetches_secrets_is_none(tmp_path: Path) -> None:
+def test_secrets_from_an_inventory_script_are_not_reported(tmp_path: Path) -> None:
     answer = {
         "gpu_nodes": {"hosts": ["node1"], "vars": {"api_token": "abc"}},
         "_meta": {"hostvars": {"node1": {"ansible_host": "10.0.0.1"}}},
@@ -111,10 +111,10 @@ def test_a_script_that_fetches_secrets_is_none(tmp_path: Path) -> None:
     assert not list(clear_secrets(raw, (tmp_path,)))
 
 
-def test_the_sentence_names_variable_and_file_and_never_the_value() -> None:
+def test_report_names_variable_and_file_but_not_the_value() -> None:
     inventory = Inventory((), (), 50, (2, 19), secrets=(Secret("HF_TOKEN", "group_vars/all.yml"),))
     sentences = [str(problem) for problem in problems(inventory)]
     assert (
-        "group_vars/all.yml: HF_TOKEN is a secret, and everybody can read it there."
-        " Put in its place what this prints for the name HF_TOKEN: ansible-vault encrypt_string --prompt." in sentences
+        "group_vars/all.yml: HF_TOKEN is a secret in clear text. Replace it with the output of this command for"
+        " the name HF_TOKEN: ansible-vault encrypt_string --prompt." in sentences
     )

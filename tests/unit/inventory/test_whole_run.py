@@ -1,4 +1,4 @@
-"""A playbook that must do all of its work refuses a selection of nodes or tasks, before it contacts a node."""
+"""Playbooks that must run completely reject --limit and tags before they contact a node."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WHY = "The nodes that stay would go on trusting the one that leaves"
 
 
 @cases(__file__, "part_of_the_run")
-def test_part_of_the_run(case: dict[str, Any]) -> None:
+def test_partial_run_is_rejected_with_reasons(case: dict[str, Any]) -> None:
     whole = job.WholeRun(case.get("nodes", ""), case.get("tasks", ""))
     given = case.get("limit", ""), case.get("left_out", []), case.get("tags", [])
     assert job.part_of_the_run(*given, whole, "retire --all") == case["refused"]
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook with an ssh that leaves a mark when it is called."""
+    """Run a playbook with a stub of ssh that creates a file when called."""
     (folder / "rack").mkdir(exist_ok=True)
     (folder / "rack/hosts.yml").write_text(NODES)
     ssh = folder / "ssh"
@@ -54,7 +54,7 @@ def retire(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return run(folder, str(ROOT / "playbooks/retire.yml"), "-i", "rack", "-e", "node=node2", *words)
 
 
-def test_without_a_selection_nodes_are_contacted(tmp_path: Path) -> None:
+def test_nodes_are_contacted_without_a_selection(tmp_path: Path) -> None:
     assert retire(tmp_path).returncode != 0
     assert (tmp_path / "contacted").exists()
 
@@ -69,17 +69,17 @@ def test_without_a_selection_nodes_are_contacted(tmp_path: Path) -> None:
         (["--skip-tags", "network"], "--skip-tags network leaves out tasks"),
     ],
 )
-def test_a_selection_is_refused_before_a_node_is_contacted(tmp_path: Path, given: list[str], what: str) -> None:
+def test_selection_is_rejected_before_a_node_is_contacted(tmp_path: Path, given: list[str], what: str) -> None:
     done = retire(tmp_path, *given)
     assert done.returncode == 2, done.stdout + done.stderr
     wiping = " -e wipe=true" if "wipe=true" in given else ""
     command = f"ansible-playbook {ROOT}/playbooks/retire.yml -i rack -e node=node2{wiping}"
-    assert f"No node was contacted: {what}. {WHY}. Run all of it: " in done.stdout
+    assert f"No node was contacted: {what}. {WHY}. Run the whole playbook: " in done.stdout
     assert f"{command}\n" in done.stdout
     assert not (tmp_path / "contacted").exists()
 
 
-def test_onboarding_refuses_a_limit_too(tmp_path: Path) -> None:
+def test_onboarding_rejects_a_limit(tmp_path: Path) -> None:
     words = ("-i", "rack", "-e", "node=node3", "-e", "address=10.0.0.3", "--limit", "node1")
     done = run(tmp_path, str(ROOT / "playbooks/onboard.yml"), *words)
     assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""The text of an inventory before and after: what has to change does, and no other letter."""
+"""Edits change only the intended text of an inventory."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def edited(text: str, edits: list[dict[str, Any]]) -> str:
 
 
 @cases(__file__, "edit")
-def test_edit(case: dict[str, Any]) -> None:
+def test_edited_text_matches_the_case(case: dict[str, Any]) -> None:
     if "refused" in case:
         with pytest.raises(CannotEditError) as found:
             edited(case["before"], case["do"])
@@ -42,4 +42,4 @@ def test_edit(case: dict[str, Any]) -> None:
     after = edited(case["before"], case["do"])
     assert after == case["after"]
     yaml.safe_load(after)
-    assert edited(after, case["do"]) == after, "what is done is done"
+    assert edited(after, case["do"]) == after, "a second run changes nothing"

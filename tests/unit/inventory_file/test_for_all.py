@@ -1,4 +1,4 @@
-"""An option of the whole cluster in the text of a file, where it stands, or where it is to stand."""
+"""A cluster-wide option is changed in place or added to the text of a file."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from muster_controller.inventory.yaml_parts import LANGUAGE
 NAME = "cluster_torch_version"
 
 
-def test_where_it_stands_one_line_changes() -> None:
+def test_present_option_is_changed_in_one_line() -> None:
     text = 'a: 1  # of ours\ncluster_torch_version: "2.0.0"  # accepted\n\n# the end\n'
     assert has_for_all(text, NAME, LANGUAGE)
     assert assign_for_all(text, NAME, "2.1.0", LANGUAGE) == text.replace("2.0.0", "2.1.0")
 
 
-def test_in_a_file_of_comments_it_stands_below_the_one_that_shows_it() -> None:
+def test_option_is_added_below_its_comment() -> None:
     text = '# Release of PyTorch.\n# cluster_torch_version: "2.13.0"\n\n# another: 1\n'
     assert not has_for_all(text, NAME, LANGUAGE)
     wanted = text.replace('"2.13.0"\n', '"2.13.0"\ncluster_torch_version: "2.1.0"\n')
@@ -26,11 +26,11 @@ def test_in_a_file_of_comments_it_stands_below_the_one_that_shows_it() -> None:
     assert assign_for_all("", NAME, "2.1.0", LANGUAGE) == 'cluster_torch_version: "2.1.0"\n'
 
 
-def test_a_version_of_a_driver_stays_text() -> None:
+def test_driver_version_is_written_as_text() -> None:
     assert assign_for_all("a: 1\n", "gpu_stack_driver", "580", LANGUAGE) == 'a: 1\ngpu_stack_driver: "580"\n'
 
 
-def test_in_the_variables_of_a_group() -> None:
+def test_option_in_group_vars_is_changed() -> None:
     text = "gpu_nodes:\n  vars:\n    cluster_torch_version: 2.0.0  # why\n  hosts: {node1: {}}\n"
     assert is_of_a_group(text, NAME, LANGUAGE)
     wanted = text.replace("2.0.0 ", '"2.1.0" ')
@@ -38,7 +38,7 @@ def test_in_the_variables_of_a_group() -> None:
     assert not is_of_a_group("gpu_nodes:\n  hosts: {node1: {cluster_torch_version: 2.0.0}}\n", NAME, LANGUAGE)
 
 
-def test_of_several_groups_people_choose() -> None:
+def test_option_in_several_groups_is_not_changed() -> None:
     text = "a: {vars: {cluster_torch_version: 2.0.0}}\nb: {vars: {cluster_torch_version: 2.0.0}}\n"
     with pytest.raises(CannotEditError, match="several groups"):
         assign_to_group(text, NAME, "2.1.0", LANGUAGE)

@@ -1,4 +1,4 @@
-"""What nodes answer is foreign input: nothing that does not fit the plan and its type comes further."""
+"""Answers of nodes are foreign input: data that does not fit the plan and its type is rejected."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_answers(case: dict[str, Any]) -> None:
     assert {**look, "notes": [one.line for one in look["notes"]]} == {**LOOK, **case["shows"]}
 
 
-def test_the_last_look() -> None:
+def test_last_answer_is_read() -> None:
     last, dropped = READ("node2", "stop", {**LOOK, **LAST})
     assert dropped == ()
     nobody = {"pid": None, "command": "", "user": "", "unit": ""}
@@ -60,18 +60,18 @@ def test_the_last_look() -> None:
 
 @pytest.mark.parametrize("verb", ["look", "stop", "logs", "identity", "start"])
 @pytest.mark.parametrize("data", [None, [], "x", 7])
-def test_what_is_no_object_is_of_no_use(verb: str, data: Any) -> None:
+def test_answer_other_than_an_object_is_rejected(verb: str, data: Any) -> None:
     with pytest.raises(UnusableError):
         READ("node1", verb, data)
 
 
-def test_whatever_is_written_there_nothing_raises_but_this() -> None:
-    """Spoilt at random, from a fixed seed; and whatever is let through can be judged."""
+def test_corrupt_answers_raise_only_unusable_error() -> None:
+    """Random corruption with a fixed seed. Accepted answers can be evaluated."""
     dice = random.Random(3)
     unusable = 0
     for _ in range(3000):
         try:
-            look, _ = READ("node2", "stop", spoilt({**LOOK, **LAST}, dice))
+            look, _ = READ("node2", "stop", corrupt({**LOOK, **LAST}, dice))
         except UnusableError:
             unusable += 1
             continue
@@ -87,7 +87,7 @@ def test_whatever_is_written_there_nothing_raises_but_this() -> None:
     assert 0 < unusable < 2700
 
 
-def spoilt(value: Any, dice: random.Random) -> Any:
+def corrupt(value: Any, dice: random.Random) -> Any:
     if dice.random() < 0.06:
         odd: list[Any] = [
             None,
@@ -106,7 +106,7 @@ def spoilt(value: Any, dice: random.Random) -> Any:
         ]
         return dice.choice(odd)
     if isinstance(value, dict):
-        return {key: spoilt(part, dice) for key, part in value.items() if dice.random() > 0.02}
+        return {key: corrupt(part, dice) for key, part in value.items() if dice.random() > 0.02}
     if isinstance(value, list):
-        return [spoilt(part, dice) for part in value]
+        return [corrupt(part, dice) for part in value]
     return value

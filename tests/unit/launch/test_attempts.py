@@ -1,7 +1,7 @@
-"""When a launch goes on in a new attempt, and on which nodes.
+"""Further attempts of a launch, and their nodes.
 
-cases/attempts_nodes: the nodes of the attempt that ended, those that it names and those that are not fit, spares -> the
-nodes of the next one and what is said. cases/attempts_futile: attempts -> why no other one is made, "" for none.
+cases/attempts_nodes: the nodes of the attempt that ended, failed and unavailable nodes, spares -> the nodes of the next
+attempt and its description. cases/attempts_futile: attempts -> why there is no further attempt, "" for none.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ IDLE: fit.GpuUse = {"index": 0, "used_mib": 3, "uncorrected": 0}
 
 
 @cases(__file__, "attempts_nodes")
-def test_the_nodes_of_the_next_attempt(case: dict[str, Any]) -> None:
+def test_nodes_of_the_next_attempt(case: dict[str, Any]) -> None:
     current = [Seat(*one) for one in case["current"].items()]
     spares = [Seat(*one) for one in case.get("spares", {}).items()]
     options = LaunchOptions(restarts=3, spares=list(case.get("spares", {})), min_nodes=case.get("min_nodes", 0))
@@ -47,7 +47,7 @@ def test_the_nodes_of_the_next_attempt(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "attempts_futile")
-def test_what_will_repeat_is_not_tried_again(case: dict[str, Any]) -> None:
+def test_repeated_failure_gets_no_further_attempt(case: dict[str, Any]) -> None:
     history = [
         LaunchAttempt(number, LAUNCH_ID, ["node1"], "x", **one) for number, one in enumerate(case["attempts"], 1)
     ]
@@ -66,7 +66,7 @@ def attempt_of(record: LaunchRecord, number: int = 1) -> LaunchAttempt:
     return attempts.ended(record, judge(record, "logs"), number, 0.0)
 
 
-def test_an_exception_has_a_kind_and_a_place_whatever_the_attempt_is_called() -> None:
+def test_signature_of_an_exception_is_independent_of_the_launch_id() -> None:
     attempt = attempt_of(raised(RAISED))
     assert attempt.failed == ["node2"]
     assert attempt.signature == "RuntimeError at train.py:41 > train.py:37"
@@ -74,11 +74,11 @@ def test_an_exception_has_a_kind_and_a_place_whatever_the_attempt_is_called() ->
     assert not attempts.final(raised(RAISED), attempt)
 
 
-def test_what_only_followed_from_another_failure_is_no_exception_that_will_repeat() -> None:
+def test_exception_caused_by_a_peer_has_no_signature() -> None:
     assert attempts.signature(raised(CUT_OFF)) == ""
 
 
-def test_a_node_that_is_lost_is_left_out_and_named() -> None:
+def test_lost_node_is_named_as_failed() -> None:
     record = LaunchRecord(
         PLAN, Decision(Ending.NODE, "no route", "node2"), [], [NodeReport("node1"), NodeReport("node2")]
     )
@@ -89,12 +89,12 @@ def test_a_node_that_is_lost_is_left_out_and_named() -> None:
 
 
 @pytest.mark.parametrize("ending", [Ending.FINISHED, Ending.INTERRUPTED, Ending.DETACHED, Ending.TAKEN])
-def test_ends_that_have_no_other_attempt(ending: Any) -> None:
+def test_outcome_without_a_further_attempt(ending: Any) -> None:
     record = LaunchRecord(PLAN, Decision(ending, "x"), [], [NodeReport("node1"), NodeReport("node2")])
     assert attempts.final(record, LaunchAttempt(2, LAUNCH_ID, ["node1", "node2"], "x"))
 
 
-def test_a_time_limit_is_one_of_them() -> None:
+def test_time_limit_allows_no_further_attempt() -> None:
     limited = NodeReport("node1", ended={"reason": "limit", "ended_at": 5.0}, last_answer=6.0)
     record = LaunchRecord(
         PLAN, Decision(Ending.FAILED, "x", "node1"), [], [limited, NodeReport("node2")], stop_began=9.0
@@ -102,26 +102,26 @@ def test_a_time_limit_is_one_of_them() -> None:
     assert attempts.final(record, attempt_of(record))
 
 
-def test_a_start_that_is_refused_has_no_other_one_but_a_later_attempt_has() -> None:
+def test_only_a_rejected_later_attempt_gets_another_one() -> None:
     refused = LaunchRecord(PLAN, None, [Ending.NODE.check.fail("node2", "x")], [])
     assert attempts.final(refused, LaunchAttempt(1, LAUNCH_ID, ["node1", "node2"], "x"))
     assert not attempts.final(refused, LaunchAttempt(2, LAUNCH_ID, ["node1", "node2"], "x"))
     assert attempt_of(refused, 2).failed == ["node2"]
 
 
-def test_what_nobody_saw_to_end_has_certainly_ended_after_its_lease_and_its_stop() -> None:
+def test_unseen_launch_has_ended_after_its_lease_and_stop_time() -> None:
     record = raised(RAISED)
     assert attempts.certain_end(record, 11.0, 5.0) == 0
     record.unseen = ["node2"]
     assert attempts.certain_end(record, 11.0, 5.0) == 100.0 + 2 * 11.0 + 5.0 + attempts.SLACK
 
 
-def test_a_process_outside_of_the_unit_ends_by_no_lease() -> None:
+def test_process_outside_the_unit_is_reported_as_leftover() -> None:
     record = raised(RAISED)
     record.leftovers = {"node2": Left("", [{"pid": 7, "command": "x", "user": "u", "unit": UNIT}])}
     assert attempts.stays(record) == ""
     record.leftovers["node2"].processes.append({"pid": 8, "command": "x", "user": "u", "unit": "session-4.scope"})
-    assert attempts.stays(record) == f"node2: PID 8 of attempt {LAUNCH_ID} goes on outside of its unit"
+    assert attempts.stays(record) == f"node2: PID 8 of attempt {LAUNCH_ID} still running outside its unit"
 
 
 @pytest.mark.parametrize(
@@ -130,25 +130,25 @@ def test_a_process_outside_of_the_unit_ends_by_no_lease() -> None:
         ({"gpus": [IDLE]}, ""),
         ({"gpus": [], "gpu_error": ForeignText("no devices")}, "nvidia-smi fails: no devices"),
         ({"gpus": []}, "nvidia-smi lists 0 GPUs for 1 rank"),
-        ({"gpus": [{**IDLE, "used_mib": 4000}]}, "GPU 0 has 4000 MiB in use still"),
-        ({"gpus": [{**IDLE, "uncorrected": 1}]}, "GPU 0 has 1 memory error that could not be corrected"),
-        ({"gpus": [IDLE], "running": [LAUNCH_ID]}, f"{LAUNCH_ID} has not ended there"),
+        ({"gpus": [{**IDLE, "used_mib": 4000}]}, "GPU 0 still has 4000 MiB in use"),
+        ({"gpus": [{**IDLE, "uncorrected": 1}]}, "GPU 0 has 1 uncorrected memory error"),
+        ({"gpus": [IDLE], "running": [LAUNCH_ID]}, f"earlier attempts have not ended: {LAUNCH_ID}"),
     ],
 )
-def test_a_node_is_fit_when_the_old_attempt_has_ended_and_its_gpus_are_free(seen: Any, expected: str) -> None:
+def test_node_is_available_after_the_old_attempt_with_free_gpus(seen: Any, expected: str) -> None:
     look: Any = {**FIT, **seen}
     assert attempts.unfit(look, 1, gpus=True, shared=False) == expected
     assert attempts.unfit("does not answer", 1, gpus=True, shared=False) == "does not answer"
 
 
-def test_memory_that_is_being_freed_is_waited_for() -> None:
+def test_muster_waits_while_gpu_memory_is_being_freed() -> None:
     busy: fit.Fit = {**FIT, "gpus": [{**IDLE, "used_mib": 4000}]}
     assert attempts.may_pass(busy)
     assert not attempts.may_pass({**FIT, "gpus": [IDLE]})
     assert not attempts.may_pass("does not answer")
 
 
-def test_the_newest_checkpoint_is_read_by_rank_0_where_it_is() -> None:
+def test_rank_0_runs_on_a_node_with_the_newest_checkpoint() -> None:
     old: fit.Fit = {**FIT, "checkpoint": {"path": "/w/step-5", "time": 5.0}}
     new: fit.Fit = {**FIT, "checkpoint": {"path": "/w/step-6", "time": 6.0}}
     seen: dict[str, Any] = {"node1": old, "node2": new, "node3": FIT, "node4": "does not answer"}
@@ -164,30 +164,32 @@ def test_the_newest_checkpoint_is_read_by_rank_0_where_it_is() -> None:
     [
         (LaunchOptions(restarts=3, spares=["node3"], min_nodes=1), False, []),
         (LaunchOptions(), True, []),
-        (LaunchOptions(restarts=-1), False, ["launch_restarts is -1; it is a number from 0 to 49."]),
+        (LaunchOptions(restarts=-1), False, ["launch_restarts is -1; it must be from 0 to 49."]),
         (
             LaunchOptions(spares=["node3"], min_nodes=1),
             False,
-            ["launch_spares and launch_min_nodes means nothing without launch_restarts: set it, say to 3."],
+            ["launch_spares and launch_min_nodes: no effect without launch_restarts; set it, for example to 3."],
         ),
         (
             LaunchOptions(restarts=1, spares=["node2", "node9"], min_nodes=3),
             False,
             [
-                "launch_spares names node2, which takes part already (cluster_launch_nodes).",
+                "launch_spares names node2, which is already a participant (cluster_launch_nodes).",
                 "launch_spares names 'node9', which is not in gpu_nodes, or is quarantined.",
-                "launch_min_nodes is 3, and 2 nodes take part.",
+                "launch_min_nodes is 3; the launch has 2 nodes.",
             ],
         ),
     ],
 )
-def test_problems_are_said_all_at_once(options: LaunchOptions, *, detached: bool, expected: list[str]) -> None:
+def test_all_option_problems_are_reported_at_once(
+    options: LaunchOptions, *, detached: bool, expected: list[str]
+) -> None:
     assert attempts.problems(options, ["node1", "node2"], ["node1", "node2", "node3"], unwatched=detached) == expected
 
 
-def test_restarts_of_a_detached_launch_are_refused_with_the_reason() -> None:
+def test_restarts_of_a_detached_launch_are_rejected_with_a_reason() -> None:
     (problem,) = attempts.problems(LaunchOptions(restarts=1), ["node1"], ["node1"], unwatched=True)
-    assert "launch_restarts of a detached launch needs a watcher on the head node" in problem
+    assert "launch_restarts of a detached launch requires a watcher on the head node" in problem
 
 
 def finished() -> Any:
@@ -195,7 +197,7 @@ def finished() -> Any:
     return judge(record, "logs")
 
 
-def test_a_launch_that_ended_well_in_its_second_attempt_says_what_came_before() -> None:
+def test_successful_second_attempt_reports_the_first_failure() -> None:
     first = attempt_of(raised(RAISED))
     history = [first, LaunchAttempt(2, "20260101-130000-abcd", ["node1"], "fine")]
     verdict = attempts.whole_verdict(finished(), history, ["with attempt 2 (x) without node2"], "")
@@ -205,7 +207,7 @@ def test_a_launch_that_ended_well_in_its_second_attempt_says_what_came_before() 
     assert verdict["summary"].endswith(", in attempt 2")
 
 
-def test_a_launch_that_is_given_up_says_why() -> None:
+def test_launch_without_further_attempts_reports_why() -> None:
     record = raised(RAISED)
     history = [attempt_of(record), attempt_of(record, 2)]
     verdict = attempts.whole_verdict(judge(record, "logs"), history, ["on the same nodes"], "it repeats")
@@ -217,22 +219,22 @@ def test_a_launch_that_is_given_up_says_why() -> None:
 @pytest.mark.parametrize(
     "data", [None, [], {}, {"gpus": [1], "running": []}, {"gpus": [{"index": "0"}], "running": []}]
 )
-def test_an_answer_of_another_shape_is_of_no_use(data: Any) -> None:
+def test_availability_answer_with_wrong_shape_is_rejected(data: Any) -> None:
     with pytest.raises(UnusableError):
         fit.read(data)
 
 
 @pytest.mark.parametrize("path", ["step-5", "/w/\x1b[1m", "", 5])
-def test_a_checkpoint_that_is_no_path_is_none(path: Any) -> None:
+def test_checkpoint_without_a_valid_path_is_ignored(path: Any) -> None:
     data = {"gpus": [], "running": [LAUNCH_ID, "x", 5], "checkpoint": {"path": path, "time": 5.0}}
     read = fit.read(data)
     assert (read["running"], read["checkpoint"]) == ([LAUNCH_ID], None)
 
 
-def test_a_checkpoint_on_some_nodes_alone_is_said_to_be() -> None:
+def test_checkpoint_on_only_some_nodes_is_reported() -> None:
     assert attempts.alone("/srv/1.pt", ["node2"], ["node2", "node1"]) == (
-        "/srv/1.pt is on node2 alone: rank 0 finds it there. A script that reads it on every rank needs it on all"
-        " nodes, as in a launch_chdir that they share"
+        "/srv/1.pt exists only on node2, where rank 0 runs. If every rank reads the checkpoint, put it on all nodes,"
+        " for example in a shared launch_chdir"
     )
     assert attempts.alone("/srv/1.pt", ["node1", "node2"], ["node2", "node1"]) == ""
     assert attempts.alone("", [], ["node1"]) == ""

@@ -1,6 +1,6 @@
-"""Data that is compared before a launch.
+"""Comparison of data before a launch.
 
-cases/data: what each node reports of one path -> the findings.
+cases/data: the report of each node on one path -> the findings.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ def test_data(case: dict[str, Any]) -> None:
     assert all(one.id == "launch.data" and one.fix["text"] for one in found)
 
 
-def test_each_path_is_compared_by_itself() -> None:
+def test_each_path_is_compared_separately() -> None:
     one, two = {**FACTS, "path": "/a"}, {**FACTS, "path": "/b"}
     seen = {"node1": [one, two], "node2": [one, {**two, "digest": "other", "names": []}]}
-    assert [finding.summary.partition(" is")[0] for finding in data.judge(["/a", "/b"], seen, "muster")] == ["/b"]
+    assert [finding.summary.partition(" differs")[0] for finding in data.judge(["/a", "/b"], seen, "muster")] == ["/b"]
 
 
-def test_only_absolute_paths_can_be_compared() -> None:
+def test_relative_data_paths_are_rejected() -> None:
     assert data.problems_of(["/data", "/srv/SHA256SUMS"]) == []
     assert data.problems_of(["data", 7]) == [
-        "launch_data names 'data', which is no absolute path on the nodes.",
-        "launch_data names 7, which is no absolute path on the nodes.",
+        "launch_data names 'data', which is not an absolute path.",
+        "launch_data names 7, which is not an absolute path.",
     ]

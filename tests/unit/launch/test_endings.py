@@ -1,4 +1,4 @@
-"""The table of endings: what a node can say has its row, and what it cannot say is named."""
+"""The table of outcomes: known words of a node have a row, and unknown words are reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAM = ROOT / "plugins/module_utils/muster_node/launch/running.py"
 LATER = 1000.0  # a stop after everything else
 
 
-def test_the_program_on_a_node_says_just_the_words_of_the_table() -> None:
+def test_node_program_writes_exactly_the_reasons_of_the_table() -> None:
     said = {
         word.value
         for call in ast.walk(ast.parse(PROGRAM.read_text()))
@@ -31,11 +31,11 @@ def test_the_program_on_a_node_says_just_the_words_of_the_table() -> None:
     assert said | {ending.ASKED, ending.LIMIT} == set(NODE_WORDS)
 
 
-def test_every_ending_is_found_under_an_id_of_its_own() -> None:
+def test_every_outcome_has_a_unique_id() -> None:
     assert len({one.check.id for one in Ending}) == len(Ending)
 
 
-def test_endings_that_a_verdict_names_by_their_ids() -> None:
+def test_outcome_ids_are_stable() -> None:
     ids = {Ending.LEASE: "launch.lease", Ending.FAILED: "launch.failed", Ending.INTERRUPTED: "launch.interrupted"}
     assert {one: one.check.id for one in ids} == ids
 
@@ -43,14 +43,18 @@ def test_endings_that_a_verdict_names_by_their_ids() -> None:
 @pytest.mark.parametrize(
     ("ended", "expected", "summary"),
     [
-        ({"reason": "lease"}, Ending.LEASE, "nobody renewed the launch's lease: the controller was gone or cut off"),
+        (
+            {"reason": "lease"},
+            Ending.LEASE,
+            "the launch's lease expired: the controller stopped or lost its connection",
+        ),
         ({"reason": "exec", "error": "no file"}, Ending.AGENT, "torchrun could not be started: no file"),
-        ({"reason": "preempted"}, Ending.FAILED, "the node reports an ending that is not known here: 'preempted'"),
-        ({}, Ending.FAILED, "the node reports an ending that is not known here: None"),
+        ({"reason": "preempted"}, Ending.FAILED, "the node reports an unknown outcome: 'preempted'"),
+        ({}, Ending.FAILED, "the node reports an unknown outcome: None"),
         ({"reason": "exit"}, Ending.AGENT, "torchrun exited with code None"),
     ],
 )
-def test_what_a_node_says_is_named(ended: Result, expected: Ending, summary: str) -> None:
+def test_reported_reason_becomes_a_failure(ended: Result, expected: Ending, summary: str) -> None:
     cause, others = failure.first_failure([NodeReport("node1", ended=ended)], LATER)
     assert cause is not None
     assert (cause.ending, cause.summary, others) == (expected, summary, [])

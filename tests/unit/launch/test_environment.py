@@ -1,6 +1,6 @@
 """A file of environment variables.
 
-cases/environment: lines NAME=value -> the variables, or every problem; no problem holds a value.
+cases/environment: lines NAME=value -> the variables, or all problems; problems contain no values.
 """
 
 from __future__ import annotations
@@ -26,5 +26,5 @@ def test_lines(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "HF_TOKEN: hf-1\n", '{"A": "b=c"}', "---\nA: b=c\n", "hf-abc=\n"])
-def test_what_is_none_of_lines(text: str) -> None:
+def test_other_formats_are_no_variable_lines(text: str) -> None:
     assert not holds_lines(text)

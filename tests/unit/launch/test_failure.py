@@ -1,7 +1,7 @@
-"""Every file in cases/failure is the end of a launch, as all of its nodes reported it, and what must be read from it.
+"""Every file in cases/failure has the reports of all nodes at the end of a launch, and the expected failures.
 
-reports: by node, what differs from a node that was reached. expect.failures: the cause first, then the others in order
-of time. expect.evidence: what is shown of the cause (default: nothing).
+reports: by node, the differences from a reachable node. expect.failures: the cause first, then the others in order of
+time. expect.evidence: the shown evidence of the cause (default: none).
 """
 
 from __future__ import annotations

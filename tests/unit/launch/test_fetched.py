@@ -1,4 +1,4 @@
-"""What comes home of working folders: names that lead nowhere else, sizes that fit, and what is said of the rest."""
+"""Files fetched from working folders: safe names, size limits, and reports on the other files."""
 
 from __future__ import annotations
 
@@ -53,23 +53,23 @@ def test_fetched(case: dict[str, Any]) -> None:
         "\udc80",
     ],
 )
-def test_names_that_no_file_here_has(path: str) -> None:
+def test_unsafe_path_is_rejected(path: str) -> None:
     assert unsafe(path)
 
 
 @pytest.mark.parametrize("path", ["a", "a/b.pt", "..a/b..", "Größe/ergebnis 1.json", ".hidden"])
-def test_names_that_one_may_have(path: str) -> None:
+def test_safe_path_is_accepted(path: str) -> None:
     assert unsafe(path) == ""
 
 
 @pytest.mark.parametrize(
     "pattern", ["", "/", ".", "/etc/passwd", "../*", "a/../../b", "**/**/**/**/x", "a\0", "x" * 1001]
 )
-def test_patterns_that_are_refused(pattern: str) -> None:
+def test_invalid_pattern_is_rejected(pattern: str) -> None:
     assert len(problems_of([pattern])) == 1
 
 
-def test_patterns_that_are_fine() -> None:
+def test_valid_patterns_are_accepted() -> None:
     assert problems_of(["*.json", "**/*.pt", "results", "results/**/last.*"]) == []
     assert problems_of(["x"] * 51) == ["launch_fetch has more than 50 patterns."]
 
@@ -78,7 +78,7 @@ def part(path: str, offset: int, data: bytes, **more: Any) -> dict[str, Any]:
     return {"path": path, "offset": offset, "data": base64.b64encode(data).decode(), "size": 9, "changed": 1, **more}
 
 
-def test_only_parts_that_were_asked_for_are_taken() -> None:
+def test_only_requested_parts_are_used() -> None:
     given = [
         part("a", 4, b"xyz"),
         part("../a", 0, b"x"),
@@ -96,7 +96,7 @@ def test_only_parts_that_were_asked_for_are_taken() -> None:
     assert parts_of({"parts": 7}, {"a": 0}) == []
 
 
-def test_listings_of_other_shapes() -> None:
+def test_listing_with_wrong_shape_is_ignored() -> None:
     given = {
         "files": [{"path": "a", "size": 1, "changed": 2}, {"path": 7}, {"path": "b", "size": -1, "changed": 0}, [], "x"]
     }

@@ -1,4 +1,4 @@
-"""What a launch needs of the controller, and how often it looks: by the number of its nodes."""
+"""Resource limits on the controller and the pace of requests, by the number of nodes."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def test_grants(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("nodes", [1, 2, 8, 64, 250, 1000])
-def test_a_pace_keeps_its_promises(nodes: int) -> None:
+def test_pace_stays_within_its_limits(nodes: int) -> None:
     one = pace(nodes)
-    assert one.wait + one.pause + 2 < one.notice < one.patience < one.lease, "a healthy node is never spoken of"
+    assert one.wait + one.pause + 2 < one.notice < one.patience < one.lease, "a healthy node is never reported"
     assert one.look_bytes * nodes <= 32 * 1024 * 1024
-    assert nodes / (one.wait + one.pause) <= max(80, nodes / 8), "looks a second"
+    assert nodes / (one.wait + one.pause) <= max(80, nodes / 8), "requests per second"
 
 
-def test_the_pace_of_the_drills() -> None:
+def test_pace_of_two_nodes() -> None:
     assert (pace(2).notice, pace(2).patience, pace(2).lease) == (5.0, 9.0, 11.0)

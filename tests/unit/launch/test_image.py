@@ -1,7 +1,7 @@
-"""The container image of a launch: what the options may say, and what is said of the nodes.
+"""The container image of a launch: validation of the options, and findings on the nodes.
 
-cases/image_problems: options -> every problem. cases/image_judge: a node, as far as it differs from one that is fit ->
-the findings.
+cases/image_problems: options -> all problems. cases/image_judge: the differences of a node from a healthy one -> the
+findings.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ def test_judge(case: dict[str, Any]) -> None:
     assert [one.fix["command"] for one in found if "command" in one.fix] == case.get("commands", [])
 
 
-def test_a_node_with_another_image_is_named() -> None:
+def test_node_with_a_different_image_is_reported() -> None:
     (found,) = image.differing({"node1": "a" * 64, "node2": "b" * 64, "node3": "a" * 64})
     assert (found.node, found.status) == ("node2", "fail")
-    assert found.summary == "its image is bbbbbbbbbbbb, and node1 has aaaaaaaaaaaa"
+    assert found.summary == "the image is bbbbbbbbbbbb, but node1 has aaaaaaaaaaaa"
     assert image.differing({"node1": "a" * 64, "node2": "a" * 64}) == []
     assert [one.node for one in image.differing({"node1": "a" * 64, "node2": "b" * 64})] == ["node2"]
 
@@ -59,8 +59,8 @@ def test_a_node_with_another_image_is_named() -> None:
     [
         ({}, True, []),
         ({"torch": ""}, False, []),
-        ({"torch": ""}, True, ["there is no torch in the image, for its python3"]),
-        ({"python": [3, 9, 2]}, True, ["the image's Python is 3.9.2, and a launch needs 3.10 or newer"]),
+        ({"torch": ""}, True, ["the image's python3 has no torch"]),
+        ({"python": [3, 9, 2]}, True, ["the image's Python is 3.9.2, but a launch requires 3.10 or newer"]),
         ({"error": "no such file"}, True, ["Python does not run in the image: no such file"]),
         ({"unsafe": "it brings a device file"}, True, ["the image is not safe to run: it brings a device file"]),
     ],
@@ -77,7 +77,7 @@ def read(text: str) -> Any:
     return image.read_versions({"text": text, "error": "", "unsafe": ""})
 
 
-def test_versions_are_read_of_what_the_image_prints() -> None:
+def test_versions_are_read_from_the_images_output() -> None:
     assert read(json.dumps(RIGHT)) == {**RIGHT, "error": "", "unsafe": ""}
 
 
@@ -96,13 +96,13 @@ def test_versions_are_read_of_what_the_image_prints() -> None:
         ),
     ],
 )
-def test_what_is_no_version_is_quoted_and_nothing_else(text: str) -> None:
+def test_invalid_version_output_is_quoted(text: str) -> None:
     found = read(text)
-    assert found["error"] == f"its Python says {text!r}"
+    assert found["error"] == f"unexpected output of Python: {text!r}"
     assert (found["python"], found["torch"], found["nccl"]) == ([], "", "")
 
 
-def test_of_folders_within_each_other_the_outer_one_is_shown() -> None:
+def test_nested_folders_are_mounted_as_the_outer_one() -> None:
     assert image.shown("/data/work", ["/data", "/srv/set/"], ["/srv/set/more", "/srv/sets"]) == [
         "/data",
         "/srv/set",
@@ -111,7 +111,7 @@ def test_of_folders_within_each_other_the_outer_one_is_shown() -> None:
     assert image.shown("", [], []) == []
 
 
-def test_the_plan_takes_what_it_runs_from_the_image() -> None:
+def test_plan_uses_python_of_the_image() -> None:
     image = {"source": "/srv/train.tar", "id": "a" * 64, "folders": ["/data"]}
     plan = a_plan(1, a_request(script="/workspace/train.py", image=image))
     (entry,) = plan.nodes

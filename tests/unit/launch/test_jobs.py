@@ -1,4 +1,4 @@
-"""The list of launches, and plans that nodes have kept: both from answers that users may have written."""
+"""The list of launches, and plans kept by nodes: users may have written both."""
 
 from __future__ import annotations
 
@@ -39,42 +39,42 @@ def test_jobs(case: dict[str, Any]) -> None:
         {},
     ],
 )
-def test_answers_of_other_shapes(answer: dict[str, Any]) -> None:
+def test_answer_with_wrong_shape_is_tolerated(answer: dict[str, Any]) -> None:
     assert table(merge({"node1": answer}), {"node1": answer}, 2)
 
 
-def test_a_plan_that_a_node_has_kept() -> None:
+def test_kept_plan_is_usable() -> None:
     assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1", "node2", "node3"]) == ""
 
 
-def test_a_plan_says_no_other_name_than_that_of_the_folder_it_lies_in() -> None:
-    """Root acts in that name when an administrator ends somebody's own launch."""
+def test_plan_in_another_users_folder_is_rejected() -> None:
+    """Root acts as that user when an administrator stops a user launch."""
     own, names = {**PLAN, "manager": "user", "user": "ada"}, ["node1", "node2"]
     assert usable(own, LAUNCH_ID, RUN_DIR, names, "ada") == ""
     for plan, owner in ((own, "bob"), (own, ""), (PLAN, "ada"), ({**PLAN, "user": "ada"}, "ada")):
-        assert usable(plan, LAUNCH_ID, RUN_DIR, names, owner) == "it lies in another's folder than it says"
+        assert usable(plan, LAUNCH_ID, RUN_DIR, names, owner) == "the plan is in the folder of another user"
 
 
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"nodes": []}, "it is no plan"),
-        ({"nodes": 7}, "it is no plan"),
-        ({"launch_id": "20260101-120000-0000"}, "it is another launch's"),
-        ({"manager": "mine"}, "it is another launch's"),
-        ({"user": ""}, "it is not whole"),
-        ({"manager": "user"}, "it lies in another's folder than it says"),
-        ({"master_port": "29500"}, "it is not whole"),
-        ({"given": []}, "it is not whole"),
-        ({"fetch": {"patterns": ["/etc/*"], "most": 1, "folder": ""}}, "what it fetches makes no sense"),
-        ({"fetch": {"patterns": ["*"], "most": "1", "folder": ""}}, "what it fetches makes no sense"),
-        ({"fetch": 7}, "what it fetches makes no sense"),
-        ({"watched": 7}, "its watcher is on no node of the inventory"),
-        ({"watched": {"node": "node9", "launch_id": LAUNCH_ID}}, "its watcher is on no node of the inventory"),
-        ({"watched": {"node": "node1", "launch_id": "../x"}}, "its watcher is on no node of the inventory"),
+        ({"nodes": []}, "not a plan of a launch"),
+        ({"nodes": 7}, "not a plan of a launch"),
+        ({"launch_id": "20260101-120000-0000"}, "the plan belongs to another launch"),
+        ({"manager": "mine"}, "the plan belongs to another launch"),
+        ({"user": ""}, "the plan is incomplete"),
+        ({"manager": "user"}, "the plan is in the folder of another user"),
+        ({"master_port": "29500"}, "the plan is incomplete"),
+        ({"given": []}, "the plan is incomplete"),
+        ({"fetch": {"patterns": ["/etc/*"], "most": 1, "folder": ""}}, "the plan has invalid fetch options"),
+        ({"fetch": {"patterns": ["*"], "most": "1", "folder": ""}}, "the plan has invalid fetch options"),
+        ({"fetch": 7}, "the plan has invalid fetch options"),
+        ({"watched": 7}, "the watcher's node is not in the inventory"),
+        ({"watched": {"node": "node9", "launch_id": LAUNCH_ID}}, "the watcher's node is not in the inventory"),
+        ({"watched": {"node": "node1", "launch_id": "../x"}}, "the watcher's node is not in the inventory"),
     ],
 )
-def test_a_plan_that_cannot_be_followed(change: dict[str, Any], why: str) -> None:
+def test_unusable_plan_is_rejected_with_a_reason(change: dict[str, Any], why: str) -> None:
     assert usable({**PLAN, **change}, LAUNCH_ID, RUN_DIR, ["node1", "node2"]) == why
 
 
@@ -94,42 +94,42 @@ def test_a_plan_that_cannot_be_followed(change: dict[str, Any], why: str) -> Non
         {"work_dir": None},
     ],
 )
-def test_what_a_plan_says_of_a_node(change: dict[str, Any]) -> None:
+def test_invalid_node_entry_of_a_plan_is_rejected(change: dict[str, Any]) -> None:
     plan = {**PLAN, "nodes": [{**PLAN["nodes"][0], **change}, PLAN["nodes"][1]]}
-    assert usable(plan, LAUNCH_ID, RUN_DIR, ["node1", "node2"]) == "what it says of a node has no such shape"
+    assert usable(plan, LAUNCH_ID, RUN_DIR, ["node1", "node2"]) == "the plan has an invalid entry for a node"
 
 
 @pytest.mark.parametrize("launch_id", ["../../../x", "20260101-120000-abcd/../x", "x", ""])
-def test_what_has_no_id_is_no_launch(launch_id: str) -> None:
-    """The id becomes a folder here, whatever a node's plan has in its places."""
+def test_invalid_launch_id_is_rejected(launch_id: str) -> None:
+    """The id becomes part of a path on the controller."""
     entries = [{**entry, "unit": f"muster-launch-{launch_id}.service"} for entry in PLAN["nodes"]]
     plan = {**PLAN, "launch_id": launch_id, "nodes": entries}
-    assert usable(plan, launch_id, RUN_DIR, ["node1", "node2"]) == "its id is that of no launch"
+    assert usable(plan, launch_id, RUN_DIR, ["node1", "node2"]) == "invalid launch id"
 
 
 @pytest.mark.parametrize("plan", [None, [], 7, "x", {}])
-def test_what_is_no_plan(plan: Any) -> None:
-    assert usable(plan, LAUNCH_ID, RUN_DIR, []) == "it is no plan"
+def test_value_other_than_a_plan_is_rejected(plan: Any) -> None:
+    assert usable(plan, LAUNCH_ID, RUN_DIR, []) == "not a plan of a launch"
 
 
-def test_a_node_that_left_the_inventory() -> None:
-    assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1"]) == "node2 took part, and is not in gpu_nodes"
+def test_participant_outside_the_inventory_is_reported() -> None:
+    assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1"]) == "participants are not in gpu_nodes: node2"
 
 
-def test_the_last_line_has_the_number_that_run_and_how_the_newest_is_followed() -> None:
+def test_last_line_counts_running_launches_and_shows_the_follow_command() -> None:
     newer = "20260101-130000-abcd"
     answer = {"launches": [{"launch_id": one, "state": "running"} for one in (LAUNCH_ID, newer)]}
     over = {"launches": [{"launch_id": LAUNCH_ID, "over": True}]}
     follow = f"ansible-playbook playbooks/jobs.yml -e jobs_logs={newer}"
     assert outcome(merge({"node1": answer}), ["node1"], []) == (
-        f"2 launches run on 1 node; to follow the newest: {follow}"
+        f"2 launches run on 1 node; to follow the newest, run: {follow}"
     )
     assert (
         outcome(merge({"node1": over}), ["node1"], ["node2"]) == "no launches run on 1 node, and node2 did not answer"
     )
 
 
-def test_the_last_line_holds_nothing_that_is_no_id() -> None:
+def test_last_line_contains_no_invalid_id() -> None:
     forged = {"launches": [{"launch_id": "20260101-120000-abcd\x1b[2J", "state": "running"}]}
     assert merge({"node1": forged}) == []
     assert outcome(merge({"node1": forged}), ["node1"], []) == "no launches run on 1 node"

@@ -1,7 +1,7 @@
-"""How a command that people bring gets the plan.
+"""Passing the plan to launch_command.
 
-cases/launchers: command, and what goes with it -> the words on the second of two nodes with two ranks each, what its
-environment says of the plan, or every problem.
+cases/launchers: command and further options -> the arguments on the second of two nodes with two ranks each, the
+variables with the plan, or all problems.
 """
 
 from __future__ import annotations
@@ -50,20 +50,20 @@ def test_launchers(case: dict[str, Any]) -> None:
         assert launchers.warnings_of(command, 1) == []
 
 
-def test_without_a_command_it_is_torchrun() -> None:
+def test_default_launcher_is_torchrun() -> None:
     assert launchers.name_of([]) == "torchrun"
     assert launchers.environment_of([], "gloo", LaunchPlace(**PLACE)) == {}
     assert launchers.problems_of([], script=False, chdir=False, project=False) == launchers.warnings_of([], 2) == []
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", "torchrun\n"])
-def test_of_a_plan_that_somebody_else_kept_no_name_of_a_file_is_taken(name: str) -> None:
+def test_launcher_name_of_an_untrusted_plan_is_not_used(name: str) -> None:
     assert (launchers.log_name(name), launchers.spoken(name)) == ("command", "the command")
 
 
-def test_who_gives_every_node_as_many_ranks() -> None:
+def test_different_numbers_of_ranks_are_rejected_for_accelerate() -> None:
     said = launchers.uneven(["accelerate", "launch"], {"node1": 2, "node2": 1})
-    text = "accelerate starts as many ranks on every node, and they differ (node1 2, node2 1): "
+    text = "accelerate needs the same number of ranks on all nodes, but they differ (node1 2, node2 1): "
     assert [one.partition("set cluster_nproc_per_node")[0] for one in said] == [text]
     assert launchers.uneven(["accelerate", "launch"], {"node1": 2, "node2": 2}) == []
     assert launchers.uneven(["torchrun"], {"node1": 2, "node2": 1}) == []
@@ -85,18 +85,18 @@ def test_who_gives_every_node_as_many_ranks() -> None:
         ("run.sh", None),
     ],
 )
-def test_the_script_within_a_command_is_looked_for_in_the_project(command: str, found: str | None) -> None:
+def test_script_in_a_command_is_found_in_the_project(command: str, found: str | None) -> None:
     words, problem = launchers.of_project(command.split(), lambda path: "" if path in PATHS else "none", chdir=False)
     assert (" ".join(words), problem) == (found or command, "")
     place = LaunchPlace(**PLACE, project="/run/project")
     assert "{project}" not in " ".join(launchers.argv_of(words, [], [], place))
 
 
-def test_a_script_that_a_known_launcher_would_not_find_is_refused() -> None:
+def test_missing_script_of_a_known_launcher_is_rejected() -> None:
     for chdir, expected in ((False, "train.py is none"), (True, "")):
         words = ["torchrun", "train.py"]
         assert launchers.of_project(words, lambda path: f"{path} is none", chdir=chdir) == (words, expected)
     [problem] = launchers.problems_of(["bash", "{project}/x"], script=False, chdir=False, project=False)
-    assert problem == "launch_command has {project}, but there is no project: set launch_project."
+    assert problem == "launch_command contains {project}, but no project is set: set launch_project."
     assert launchers.problems_of(["bash", "{project}/x"], script=False, chdir=False, project=True) == []
     assert launchers.warnings_of(["bash", "{project}/x"], 2)

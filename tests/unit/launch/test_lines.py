@@ -1,4 +1,4 @@
-"""Lines and events of ranks: bounded, whatever they write."""
+"""Lines and events of ranks: limited for any output."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_lines(case: dict[str, Any]) -> None:
     assert [line for piece in case["pieces"] for line in seen.take(piece)] == case["lines"]
 
 
-def test_of_an_endless_line_its_beginning_is_held() -> None:
+def test_only_the_beginning_of_an_endless_line_is_kept() -> None:
     seen = Lines()
     for _ in range(100):
         assert seen.take("x" * lines.MOST) == []
@@ -31,17 +31,17 @@ def test_of_an_endless_line_its_beginning_is_held() -> None:
     "text",
     ["{broken", "[1]", '{"a":' * 30 + "1" + "}" * 30, "[" * 60_000, '{"a": ' + "9" * 5000 + "}", '"text"'],
 )
-def test_what_is_no_event(text: str) -> None:
+def test_invalid_event_is_ignored(text: str) -> None:
     assert Events().take(events.MARK + text, 0, "node1") is None
 
 
-def test_an_event_is_printable_and_says_whose_log_it_stands_in() -> None:
+def test_event_is_printable_and_has_its_rank_and_node() -> None:
     text = json.dumps({"e\x1b[2J": ["\ud800{{ 7*7 }}", 1, None], "from_rank": 7, "from_node": "node9"})
     expected = {"e": ["<U+D800>{{ 7*7 }}", 1, None], "from_rank": 3, "from_node": "node1"}
     assert Events().take(events.MARK + text, 3, "node1") == expected
 
 
-def test_a_rank_that_floods_keeps_no_others_out() -> None:
+def test_flood_from_one_rank_does_not_displace_others() -> None:
     seen = Events()
     for _ in range(events.MOST_OF_RANK + 7):
         assert seen.take('@muster {"event": "step"}', 0, "node1")
@@ -49,7 +49,7 @@ def test_a_rank_that_floods_keeps_no_others_out() -> None:
     assert (len(seen.kept), seen.left_out) == (events.MOST_OF_RANK + 1, 7)
 
 
-def test_all_events_together_are_bounded() -> None:
+def test_total_size_of_events_is_limited() -> None:
     seen = Events()
     line = events.MARK + json.dumps({"event": "x" * 60_000})
     for rank in range(600):

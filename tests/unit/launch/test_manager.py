@@ -1,7 +1,7 @@
-"""Whose launch it is, from who logs in on its nodes; and what stands against somebody's own.
+"""The type of a launch, from the accounts that log in to its nodes; and problems that block a user launch.
 
-cases/whose: requested, seen by node as far as it differs from ada, a launch user -> the manager, the user, what stands
-against it. cases/own: facts of a node as far as they differ from a fit one -> what stands against it.
+cases/whose: requested, and by node the differences from ada, a launch user -> the manager, the user, the problems.
+cases/own: the differences of a node's facts from a healthy one -> the problems.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OWN = {
     "not_held": [],
 }
 ROOT = "/var/lib/muster/users/ada"
-RAISED = "an administrator raises it (launch_users_memlock) with site.yml --tags launch_users"
+RAISED = "an administrator must increase launch_users_memlock and run site.yml --tags launch_users"
 SEVERAL = "shared files have several owners"
 
 
@@ -47,34 +47,34 @@ def test_own(case: dict[str, Any]) -> None:
     assert shown(found) == case["expect"]
 
 
-def test_of_an_administrators_launch_nothing_is_asked() -> None:
+def test_administrator_launch_has_no_user_checks() -> None:
     one: Any = {"uid": 0, "own": None}
     other: Any = {"uid": 1, "own": None}
     assert manager.own(a_plan(1).head, one, ["cpu"], "") == []
     assert manager.notes({"node1": one, "node2": other}) == []
 
 
-def test_what_is_not_held_is_said_once_for_all_nodes() -> None:
+def test_unenforced_limits_are_reported_once_for_all_nodes() -> None:
     one: Any = {"uid": 1000, "own": {**OWN, "not_held": ["memory", "pids"], "limits": {"memlock": 8 << 20}}}
     other: Any = {"uid": 1001, "own": {**OWN, "not_held": ["memory"]}}
     assert manager.notes({"node1": one, "node2": other}) == [
-        "node1, node2: the kernel does not hold an own launch to its limit of memory (that needs cgroup v2)",
-        "node1: the kernel does not hold an own launch to a number of processes (that needs cgroup v2)",
-        f"node1: ranks may lock 8192 KiB of memory, too little for RDMA; {RAISED}",
-        f"the account has not the same uid everywhere, so that {SEVERAL}: 1000 on node1; 1001 on node2",
+        "node1, node2: memory limits are not enforced for user launches (requires cgroup v2)",
+        "node1: limits on the number of processes are not enforced for user launches (requires cgroup v2)",
+        f"node1: ranks can lock only 8192 KiB of memory, too little for RDMA; {RAISED}",
+        f"the account has different uids on the nodes, so {SEVERAL}: 1000 on node1; 1001 on node2",
     ]
 
 
-def test_only_its_user_follows_an_own_launch() -> None:
+def test_only_its_user_can_follow_a_user_launch() -> None:
     plan = a_plan(2, a_user_request("ada"))
     seen: Any = {"node1": ADA, "node2": {**ADA, "name": "bob"}}
     assert shown(manager.not_theirs(plan, seen)) == [
-        "node2 launch.who fail: launch 20260101-120000-abcd is ada's own, and bob logs in"
+        "node2 launch.who fail: launch 20260101-120000-abcd is a user launch of ada, but bob logs in"
     ]
     assert manager.not_theirs(replace(plan, manager="system"), seen) == []
 
 
-def test_an_administrator_comes_to_an_own_launch_in_its_users_name() -> None:
+def test_administrator_follows_a_user_launch_as_its_user() -> None:
     plan = a_plan(2, a_user_request("ada"))
     seen: Any = {"node1": ADA, "node2": {**ADA, "name": "admin", "launch_user": False}}
     assert manager.not_theirs(plan, seen) == []
@@ -82,10 +82,10 @@ def test_an_administrator_comes_to_an_own_launch_in_its_users_name() -> None:
     assert manager.others(replace(plan, manager="system"), seen) == set()
     assert manager.not_theirs(plan, seen, {"node2": ""}) == []
     [refused] = shown(manager.not_theirs(plan, seen, {"node2": "sudo: a password is required"}))
-    assert refused.endswith("ada's own, and admin logs in, who cannot act for ada there: sudo: a password is required")
+    assert refused.endswith("of ada, but admin logs in and cannot act as ada: sudo: a password is required")
 
 
-def test_an_own_launch_has_folders_of_its_user() -> None:
+def test_user_launch_has_folders_of_its_user() -> None:
     own = manager.as_own(a_request(), "ada")
     assert (own.cluster.user, own.cluster.run_root, own.cluster.work_root, own.manager) == (
         "ada",

@@ -1,4 +1,4 @@
-"""The shapes of what the controller and the program on a node say to each other, against the program itself, here."""
+"""The shapes of messages between the controller and the program on a node, compared with answers of that program."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launch came to: its verdict."""
+"""The verdict of a launch."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def test_finished() -> None:
     assert (verdict["status"], verdict["summary"]) == ("healthy", "2 ranks on 2 nodes ran to their end (gloo)")
 
 
-def test_how_a_launch_ended_is_not_forgotten() -> None:
-    """Who attaches to, or ends, what is over sees nothing of it any more."""
-    finished, interrupted = judged(Ending.FINISHED), judged(Ending.INTERRUPTED, "ended by hand (launch_stop)")
+def test_known_outcome_is_not_replaced_by_an_unknown_one() -> None:
+    """A supervisor that attaches to or stops a finished launch sees no result."""
+    finished, interrupted = judged(Ending.FINISHED), judged(Ending.INTERRUPTED, "stopped by a user (launch_stop)")
     assert outcome.knows_less(interrupted, finished)
     assert not outcome.knows_less(interrupted, judged(Ending.DETACHED))
     assert not outcome.knows_less(interrupted, {})
@@ -49,21 +49,21 @@ def test_how_a_launch_ended_is_not_forgotten() -> None:
     assert not outcome.knows_less(left, finished)
 
 
-def test_finished_with_a_warning_says_which() -> None:
+def test_warning_of_a_finished_launch_is_reported() -> None:
     verdict = judged(Ending.FINISHED, preflight=[Finding("launch.gpus", "warn", "node2", "idle GPUs")])
     assert verdict["status"] == "degraded"
     assert verdict["summary"].endswith("ran to their end (gloo); node2: idle GPUs")
 
 
-def test_what_it_needs_is_taken() -> None:
-    """The findings say by whom; what was found before and warns is said, too."""
+def test_taken_resource_is_reported() -> None:
+    """The findings name the holder, and earlier warnings are kept."""
     found = [TAKEN.fail("node2", "launch x has GPU 0", "Wait", "look"), Finding("launch.gpus", "warn", "node1", "idle")]
     verdict = judged(Ending.TAKEN, "launch x has GPU 0", "node2", preflight=found)
     assert (verdict["status"], verdict["summary"]) == ("failed", "node2: launch x has GPU 0. Wait: look")
     assert [finding["id"] for finding in verdict["findings"]] == ["launch.gpus", "launch.taken"]
 
 
-def test_finished_but_something_is_left() -> None:
+def test_leftover_processes_of_a_finished_launch_are_reported() -> None:
     more = "session-4.scope"
     inside: ProcessFacts = {"pid": 7, "command": "x", "user": "muster", "unit": UNIT}
     beyond: ProcessFacts = {"pid": 8, "command": "x", "user": "muster", "unit": more}
@@ -76,33 +76,33 @@ def test_finished_but_something_is_left() -> None:
     )
 
 
-def test_what_is_left_beyond_the_unit_is_ended_by_itself() -> None:
+def test_leftover_process_outside_the_unit_has_a_kill_command() -> None:
     process: ProcessFacts = {"pid": 8, "command": "sleep 9", "user": "muster", "unit": "cron.service"}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
     assert verdict["summary"].endswith(
-        "End it there. A PID can be reused: check that it is still the same process, then sudo kill 8. Check with:"
-        " ansible node2 -m ansible.builtin.command -a 'ps -o pid,lstart,user,args -p 8'"
+        "End it on the node. PIDs can be reused: check that this is still the same process, then run sudo kill 8. Check"
+        " with: ansible node2 -m ansible.builtin.command -a 'ps -o pid,lstart,user,args -p 8'"
     )
 
 
-def test_what_root_alone_sees_has_no_pid_to_end_it_by() -> None:
+def test_leftover_process_without_a_visible_pid_has_no_kill_command() -> None:
     process: ProcessFacts = {"pid": None, "command": "", "user": "muster", "unit": ""}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
     assert "None" not in verdict["findings"][-1]["fix"]["command"]
 
 
-def test_a_unit_that_does_not_end() -> None:
+def test_unit_that_does_not_end_is_reported() -> None:
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("the unit is still deactivating", [])})
     assert "node2: left of the launch: the unit is still deactivating. End it with: " in verdict["summary"]
 
 
-def test_finished_but_a_node_was_not_seen_in_the_end() -> None:
+def test_finished_launch_with_an_unreachable_node_is_unknown() -> None:
     verdict = judged(Ending.FINISHED, unseen=["node2"])
     assert verdict["status"] == "unknown"
-    assert verdict["summary"].startswith("node2: does not answer")
+    assert verdict["summary"].startswith("node2: does not respond")
 
 
-def test_refused_says_two_reasons_and_counts_the_others() -> None:
+def test_rejected_launch_reports_two_reasons_and_counts_the_others() -> None:
     port = Finding("launch.port", "fail", "node1", "the port is taken", fix={"text": "Stop it", "command": "kill 7"})
     users = [Finding("launch.user", "fail", name, "no user") for name in ("node1", "node2")]
     disk = Finding("launch.disk", "fail", "node2", "the disk is full")
@@ -112,18 +112,18 @@ def test_refused_says_two_reasons_and_counts_the_others() -> None:
     )
 
 
-def test_interrupted_is_not_known() -> None:
+def test_interrupted_launch_is_unknown() -> None:
     verdict = judged(Ending.INTERRUPTED, "interrupted (SIGINT)")
     assert verdict["status"] == "unknown"
     assert "the launch was ended early: interrupted (SIGINT)" in verdict["summary"]
 
 
-def test_lost_node_is_named_though_the_watch_knew_no_reason() -> None:
+def test_lost_node_is_named_without_a_reason() -> None:
     verdict = judged(Ending.NODE, "", "node2")
-    assert verdict["summary"] == "node2: stopped answering. Look at node2, then launch again"
+    assert verdict["summary"] == "node2: stopped responding. Check node2, then launch again"
 
 
-def test_failed_without_any_trace() -> None:
+def test_failure_without_evidence_refers_to_the_logs() -> None:
     verdict = judged(Ending.FAILED, "the launch ended on node2", "node2")
     assert verdict["summary"] == "node2: the launch ended on node2. Its logs: artifacts/rack/x/logs"
 
@@ -134,7 +134,7 @@ def exited(node: str, rank: int, code: int, text: str = "") -> NodeReport:
     return NodeReport(node, first_rank=rank, agent_log=log, ended=ended, stderr={"0": text})
 
 
-def test_the_same_on_every_rank() -> None:
+def test_same_failure_on_every_rank_is_reported_once() -> None:
     verdict = judged(Ending.FAILED, reports=[exited("node1", 0, 3), exited("node2", 1, 3)])
     assert verdict["summary"] == (
         "node1: rank 0 (local rank 0) exited with code 3 (the same on every rank)."
@@ -143,7 +143,7 @@ def test_the_same_on_every_rank() -> None:
 
 
 def brought(launcher: str, *reports: NodeReport) -> Verdict:
-    """What the ranks of a command come to."""
+    """Return the verdict on the ranks of a command."""
     failed = any(report.ended for report in reports)
     decision = Decision(Ending.FAILED if failed else Ending.FINISHED, "", "")
     record = LaunchRecord(replace(PLAN, launcher=launcher), decision, reports=list(reports), stop_began=1000.0)
@@ -155,19 +155,19 @@ def ran(node: str, rank: int, **more: Any) -> NodeReport:
     return NodeReport(node, **{"first_rank": rank, "ranks": ranks, "launcher": "the command", **more})
 
 
-def test_a_command_that_starts_no_ranks_is_noticed() -> None:
+def test_command_with_missing_ranks_is_reported() -> None:
     verdict = brought("command", ran("node1", 0), NodeReport("node2", first_rank=1, launcher="the command"))
     assert verdict["status"] == "degraded"
     assert [f"{one['id']} {one['node']}: {one['summary']}" for one in verdict["findings"]] == [
-        "launch.ranks node2: 0 of 1 rank were seen there",
-        "launch.ended node1: 1 rank ended with code 0",
-        "launch.ended node2: 1 rank ended with code 0",
+        "launch.ranks node2: 0 of 1 rank detected",
+        "launch.ended node1: 1 rank exited with code 0",
+        "launch.ended node2: 1 rank exited with code 0",
     ]
     assert brought("command", ran("node1", 0), ran("node2", 1))["status"] == "healthy"
     assert brought("torchrun", NodeReport("node1"), NodeReport("node2"))["status"] == "healthy"
 
 
-def test_of_a_commands_rank_the_log_is_named_that_there_is() -> None:
+def test_existing_log_of_a_commands_rank_is_named() -> None:
     marked = "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: nan\n"
     ended: Result = {"reason": "exit", "code": 4, "ended_at": 10.0}
     together = brought("command", ran("node1", 0), ran("node2", 1, agent_log=marked, ended=ended))
@@ -178,14 +178,14 @@ def test_of_a_commands_rank_the_log_is_named_that_there_is() -> None:
     assert [together["summary"], apart["summary"]] == [f"{said}/command.log", f"{said}/rank1.stderr.log"]
 
 
-def test_only_lost_peers_is_said() -> None:
+def test_only_lost_connections_are_reported_without_a_node() -> None:
     text = "[rank1]: Traceback (most recent call last):\n[rank1]: torch.distributed.DistStoreError: recvValue failed"
     verdict = judged(Ending.FAILED, reports=[NodeReport("node1"), exited("node2", 1, 1, text)])
     finding = verdict["findings"][0]
     assert finding["id"] == "launch.exception"
     assert finding["node"] == "cluster"
     assert finding["summary"] == (
-        "only lost connections were seen, and no rank that failed by itself: torch.distributed.DistStoreError:"
+        "ranks lost their connections, but no rank reported an error of its own: torch.distributed.DistStoreError:"
         " recvValue failed"
     )
     assert "node2" not in verdict["summary"]

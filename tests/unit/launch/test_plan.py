@@ -1,6 +1,6 @@
 """The plan of a launch, from the inventory alone.
 
-cases/plan: nodes and request as far as they differ from the plainest -> parts of the plan, or every problem.
+cases/plan: differences of nodes and request from the simplest ones -> parts of the plan, or all problems.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def test_plan(case: dict[str, Any]) -> None:
     assert {name: parts[name] for name in expected} == expected
 
 
-def test_complete_fills_in_what_only_the_node_knows() -> None:
+def test_complete_fills_in_values_of_the_node() -> None:
     entry = planning.complete(planned({"node1": {"nproc": 3}}, {"env": {"HOME": "/data"}}).head, LOOKED_AT, "gloo")
     assert entry.from_node == {}
     assert entry.interface == "eth0"
@@ -67,7 +67,7 @@ def test_complete_fills_in_what_only_the_node_knows() -> None:
     assert {name: entry.env[name] for name in wanted} == wanted
 
 
-def test_compiled_kernels_go_into_a_folder_of_the_environments_release() -> None:
+def test_kernel_caches_are_in_a_folder_of_the_environments_release() -> None:
     node = {"node1": {"nproc": 3}}
     entry = planning.complete(planned(node, {"env": {"TRITON_CACHE_DIR": "/scratch"}}).head, LOOKED_AT, "gloo")
     inductor, extensions = (entry.env[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"))
@@ -84,7 +84,7 @@ def test_compiled_kernels_go_into_a_folder_of_the_environments_release() -> None
 
 
 @pytest.mark.parametrize("path", ["/", "/../..", "/a b/\n;$x", "/" + "x" * 300])
-def test_a_folder_of_caches_has_a_name_that_is_one(path: str) -> None:
+def test_name_of_a_cache_folder_is_safe(path: str) -> None:
     found = caches.folders("/cache", path)["TRITON_CACHE_DIR"].split("/")
     assert found[:2] == ["", "cache"]
     assert len(found) == 4
@@ -92,12 +92,12 @@ def test_a_folder_of_caches_has_a_name_that_is_one(path: str) -> None:
     assert found[2] not in {".", ".."}
 
 
-def test_every_rank_has_a_thread() -> None:
+def test_every_rank_has_at_least_one_thread() -> None:
     entry = planning.complete(planned({"node1": {"nproc": 16}}, {}).head, LOOKED_AT, "gloo")
     assert entry.env["OMP_NUM_THREADS"] == "1"
 
 
-def test_of_the_environment_that_somebody_gave_names_are_kept_alone() -> None:
+def test_values_of_users_variables_are_not_kept() -> None:
     given = {"FLAVOUR": "vanilla-2", "HF_TOKEN": "hf-1", "HOME": "/data"}
     plan = planned({"node1": {}}, {"env": given, "env_from": {"HF_TOKEN": "launch_env_file"}})
     kept = planning.masked(plan, Redaction([]))
@@ -111,19 +111,19 @@ def test_of_the_environment_that_somebody_gave_names_are_kept_alone() -> None:
     assert not [value for value in given.values() if value in json.dumps(kept.as_json()) + shown]
 
 
-def test_of_a_plan_of_an_earlier_release_no_environment_is_kept() -> None:
+def test_environment_of_an_earlier_releases_plan_is_not_kept() -> None:
     plan = replace(planned({"node1": {}}, {}), given=None)
     assert planning.masked(plan, Redaction([])).head.env == {}
 
 
-def test_secrets_among_the_arguments_are_covered() -> None:
+def test_secrets_in_arguments_are_masked() -> None:
     args = ["--api-key=abc", "--lr", "0.1"]
     plan = planned({"node1": {}}, {"script_args": args})
     assert planning.masked(plan, Redaction([])).head.argv[13:] == ["--api-key=********", "--lr", "0.1"]
     assert plan.head.argv[13:] == args
 
 
-def test_ranks_find_the_project_before_what_a_user_has_set() -> None:
+def test_project_precedes_the_users_pythonpath() -> None:
     project = {"source": "/p", "digest": "abc", "files": 1, "bytes": 1}
     copy = "/var/lib/muster/launches/20260101-120000-abcd/project"
     for given, path in (({}, copy), ({"PYTHONPATH": "/srv/lib"}, f"{copy}:/srv/lib")):

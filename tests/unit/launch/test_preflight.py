@@ -1,7 +1,7 @@
-"""May a node take part in a launch: judged by a look at it.
+"""The preflight checks of a node.
 
-cases/preflight: entry of the plan, facts and request as far as they differ from those of a fit node -> the findings;
-command: what the first of them says to type.
+cases/preflight: differences of the plan's entry, the facts and the request from those of a healthy node -> the
+findings; command: the command of the first finding's fix.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from muster.launch import preflight
 from muster.launch.preflight import Requested
 
 (ENTRY,) = a_plan({"node1": 2}, entry={"env": {}, "environment": "/opt/x"}).nodes
-# Whoever holds something, as far as a case says nothing else.
+# The default holder of a resource.
 HOLDER: dict[str, Any] = {
     **dict.fromkeys(("command", "user", "unit", "name", "launch_id"), ""),
     "pid": 441,
@@ -36,7 +36,7 @@ REQUESTED: dict[str, Any] = {
 
 
 def occupied(given: dict[str, Any]) -> dict[str, Any]:
-    """held, computing: {seat: [holders as far as they differ]}."""
+    """held, computing: {seat: [differences from the default holder]}."""
     whole = {"uuids": ["GPU-aa", "GPU-bb"], "why": "", **given}
     for name in ("held", "computing"):
         whole[name] = {seat: [{**HOLDER, **one} for one in found] for seat, found in given.get(name, {}).items()}
@@ -60,11 +60,11 @@ def test_preflight(case: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("reachable", "said"),
     [
-        (True, "launch.look: could not be looked at: no JSON"),
-        (False, "launch.unreachable: cannot be reached: no JSON"),
+        (True, "launch.look: could not be checked: no JSON"),
+        (False, "launch.unreachable: unreachable: no JSON"),
     ],
 )
-def test_a_node_that_does_not_answer_may_not_start(reachable: bool, said: str) -> None:
+def test_node_without_an_answer_fails_preflight(reachable: bool, said: str) -> None:
     finding = preflight.not_looked_at("node1", "no JSON", reachable=reachable)
     assert finding.status == "fail"
     assert f"{finding.id}: {finding.summary}" == said

@@ -1,6 +1,6 @@
-"""What a launch needs for itself alone, and which of several launches gets it.
+"""Exclusive slots of a launch, and which of several launches gets them.
 
-cases/seats: backend, nproc, gpus, uuids, visible (CUDA_VISIBLE_DEVICES) -> the seats.
+cases/seats: backend, nproc, gpus, uuids, visible (CUDA_VISIBLE_DEVICES) -> the slots.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ def holder(launch_id: str, *, begun: bool = False, us: str = "b") -> Any:
     ("seen", "move"),
     [
         ([[holder("b")], [holder("b")]], Move.BEGIN),
-        ([[holder("b")], []], Move.AGAIN),  # its unit is not up yet
-        ([[holder("b")], [holder("c")]], Move.AGAIN),  # a later one gives way
-        ([[holder("b")], [holder("b", us="")]], Move.AGAIN),  # somebody has given a unit of their own our name
+        ([[holder("b")], []], Move.AGAIN),  # the unit has not started yet
+        ([[holder("b")], [holder("c")]], Move.AGAIN),  # the later launch yields
+        ([[holder("b")], [holder("b", us="")]], Move.AGAIN),  # another user's unit has the same name
         ([[holder("b")], [holder("c", begun=True)]], Move.YIELD),
         ([[holder("b")], [holder("a")]], Move.YIELD),
-        ([[holder("b")], [holder("")]], Move.YIELD),  # no launch at all
+        ([[holder("b")], [holder("")]], Move.YIELD),  # a process outside of launches
         ([[], [holder("c"), holder("a")]], Move.YIELD),
     ],
 )
-def test_what_is_seen_decides(seen: list[list[Any]], move: Move) -> None:
+def test_decision_follows_from_the_holders(seen: list[list[Any]], move: Move) -> None:
     assert decide("b", [{f"gpu-{number}": holders} for number, holders in enumerate(seen)]) is move
 
 
@@ -51,7 +51,7 @@ def test_what_is_seen_decides(seen: list[list[Any]], move: Move) -> None:
 
 @dataclass
 class World:
-    """Launches that want nodes; each step of one is a try of its unit on a node, or a look and its decision."""
+    """Launches that request nodes. A step is an attempt of a unit to take a slot, or a supervisor's decision."""
 
     wants: dict[str, tuple[str, ...]]
     held: dict[str, str] = field(default_factory=dict)
@@ -98,19 +98,19 @@ class World:
         [("n1", "n2", "n3"), ("n1",), ("n2", "n3")],
     ],
 )
-def test_in_whatever_order_things_happen_nobody_shares_and_somebody_wins(wants: list[tuple[str, ...]]) -> None:
+def test_any_order_of_events_ends_with_exclusive_winners(wants: list[tuple[str, ...]]) -> None:
     for order in set(permutations(wants)):
         ends = list(reachable(World(dict(zip("abc", order, strict=False)))))
         assert ends
         for world in ends:
-            assert world.begun, "all were refused"
-            assert world.begun | world.refused == set(world.wants), "somebody waits for ever"
+            assert world.begun, "no launch has started"
+            assert world.begun | world.refused == set(world.wants), "a launch waits forever"
             taken = [node for launch in world.begun for node in world.wants[launch]]
-            assert len(taken) == len(set(taken)), "two have the same"
+            assert len(taken) == len(set(taken)), "two launches share a node"
 
 
 def reachable(first: World) -> Iterator[World]:
-    """Every state in which nothing changes any more."""
+    """Yield all final states."""
     known, left = {first.key()}, [first]
     while left:
         world = left.pop()

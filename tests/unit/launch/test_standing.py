@@ -1,7 +1,7 @@
-"""Whether a launch seems to stand still.
+"""Detection of stalled launches.
 
-Every file in cases/standing is a launch of two nodes with two ranks each, sampled every 30 s for `minutes`: what each
-rank does from one sample to the next (DOES, or fields of a Sample), and what is said, with the minute of it.
+Every file in cases/standing is a launch of two nodes with two ranks each, sampled every 30 s for `minutes`: the
+activity of each rank between samples (DOES, or fields of a Sample), and the expected notices with their minute.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ IN_COLLECTIVE = [
     '  File "/srv/train.py", line 12 in train',
 ]
 ELSEWHERE = ['  File "/srv/train.py", line 40 in load', '  File "/srv/train.py", line 11 in train']
-# What half a minute adds: seconds of a processor, switches, collectives; and where the rank is then.
+# Per half minute: seconds of CPU time, context switches, collectives; and the rank's stack.
 DOES: dict[str, tuple[float, int, int, list[str]]] = {
     "trains": (29.0, 900, 300, ELSEWHERE),
     "waits": (0.0, 0, 0, IN_COLLECTIVE),
@@ -75,5 +75,5 @@ def test_standing(case: dict[str, Any]) -> None:
     assert said == case.get("expect", [])
 
 
-def test_whoever_wants_to_hear_of_it_early_gets_samples_often_enough() -> None:
+def test_sample_interval_follows_the_notice_time() -> None:
     assert [interval(notice) for notice in (0, 8, 180, 3600)] == [30, 2, 30, 30]

@@ -1,7 +1,7 @@
-"""Who holds up a launch.
+"""The rank that blocks a launch.
 
-Every file in cases/stall is a standstill of two nodes with one rank each: stderr by node, ranks as the nodes saw them,
-and who must be named for it.
+Every file in cases/stall is a stall of two nodes with one rank each: stderr by node, the states of the ranks, and the
+expected findings.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def test_standstill(case: dict[str, Any]) -> None:
     assert {(finding.id, finding.status) for finding in found} == {("launch.stalled", "fail")}
 
 
-def test_standing_still_names_only_who_cannot_go_on() -> None:
+def test_only_blocked_ranks_count_as_stalled() -> None:
     def rank(number: int, state: str) -> RankState:
         return {"rank": number, "local_rank": 0, "state": state}
 
@@ -36,12 +36,12 @@ def test_standing_still_names_only_who_cannot_go_on() -> None:
         {"node2": [rank(2, "Z"), rank(3, "S")], "node1": [rank(0, "t"), rank(1, "R"), {"rank": 4}]}
     )
     assert [(one.rank, one.node, one.sentence) for one in found] == [
-        (0, "node1", "rank 0 (local rank 0) stands still: stopped by a debugger"),
-        (2, "node2", "rank 2 (local rank 0) stands still: dead, not yet reaped"),
+        (0, "node1", "rank 0 (local rank 0) is stalled: stopped by a debugger"),
+        (2, "node2", "rank 2 (local rank 0) is stalled: dead, not yet reaped"),
     ]
 
 
-def test_stack_keeps_its_innermost_lines() -> None:
+def test_innermost_lines_of_a_stack_are_kept() -> None:
     lines = [f'  File "/srv/job/train.py", line {number} in step' for number in range(1, 20)]
     header = "Current thread 0x00007f5dfce69b80 (most recent call first):"
     assert (

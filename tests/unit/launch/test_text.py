@@ -1,4 +1,4 @@
-"""A launch in words."""
+"""Messages on a launch."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ def plan(nodes: int) -> LaunchPlan:
     return a_plan(ranks, given={"HF_TOKEN": "launch_env_file"}, entry=shown)
 
 
-def test_of_many_nodes_the_first_are_named() -> None:
+def test_headline_names_the_first_nodes() -> None:
     line = text.headline(plan(10))
     assert line.startswith("launch 20260101-120000-abcd: 20 ranks (node1 ranks 0-1, node2 ranks 2-3, ")
-    assert line.endswith("node8 ranks 14-15, and 2 nodes more), gloo, 10.0.0.1 port 29500")
+    assert line.endswith("node8 ranks 14-15, and 2 more nodes), gloo, 10.0.0.1 port 29500")
 
 
-def test_what_was_removed_is_said_once_for_all_nodes() -> None:
+def test_removed_logs_are_reported_once_for_all_nodes() -> None:
     earlier = "20260101-110000-abcd"
     starts = {f"node{number}": {"pruned": [earlier], "bytes": 10**9} for number in range(1, 6)}
     assert text.pruned({**starts, "node9": {"pruned": [], "bytes": 0}, "node10": {}}) == (
@@ -39,7 +39,7 @@ def test_what_was_removed_is_said_once_for_all_nodes() -> None:
     assert text.pruned({"node1": {"pruned": [], "bytes": 0}}) == ""
 
 
-def test_a_plan_is_shown_as_it_could_be_typed() -> None:
+def test_plan_is_shown_as_shell_commands() -> None:
     lines = text.describe(plan(1)).splitlines()
     assert lines[2:] == [
         f"node1  (node rank 0, ranks 0-1, unit {UNIT})",
@@ -52,7 +52,7 @@ def test_a_plan_is_shown_as_it_could_be_typed() -> None:
     ]
 
 
-def test_several_reasons_stand_below_each_other_with_what_proves_them() -> None:
+def test_several_reasons_are_listed_with_their_evidence() -> None:
     first = Finding("launch.exit", "fail", "node1", "exited with code 3", evidence=evidence("stderr", "oh"))
     second = Finding("launch.leftover", "fail", "node2", "left: PID 7")
     assert text.failure_text(add_up([first])).splitlines() == ["node1: exited with code 3", "", "stderr:", "oh"]
@@ -65,32 +65,32 @@ def test_several_reasons_stand_below_each_other_with_what_proves_them() -> None:
     ]
 
 
-def test_as_whom_it_runs_is_said() -> None:
+def test_type_and_user_of_a_launch_are_shown() -> None:
     own = a_plan(1, entry={"run_dir": "/users/ada/launches/x"}, user="ada", manager="user")
-    assert text.whose(own) == "It is ada's own launch, without root: logs on the nodes go to /users/ada/launches"
+    assert text.whose(own) == "User launch by ada, without root. Logs on the nodes: /users/ada/launches"
     other = replace(own, user="muster", manager="system")
-    assert text.whose(other).startswith("It runs as muster, started by root (an administrator's launch): ")
+    assert text.whose(other).startswith("Administrator launch, run as muster and started by root. ")
 
 
-def test_before_the_nodes_are_asked_nobody_knows_who_logs_in() -> None:
+def test_account_is_a_placeholder_before_nodes_are_contacted() -> None:
     assert "folders below /users/NAME (launch_as)" in text.not_asked_yet("auto", "/users")
     assert text.not_asked_yet("self", "/users") == "\nNAME stands for the account that logs in.\n"
     assert text.not_asked_yet("cluster_user", "/users") == ""
 
 
-def test_a_plan_says_in_which_image_it_runs() -> None:
+def test_plan_shows_its_image() -> None:
     image: PlannedImage = {"source": "train.tar", "id": "a" * 64, "folders": []}
     assert (
         text.describe(replace(plan(1), image=image)).splitlines()[1]
-        == "in the image train.tar, beside its own environment"
+        == "in the image train.tar, added to the image's environment"
     )
 
 
-def test_the_last_line_of_a_plan() -> None:
+def test_last_line_of_a_plan() -> None:
     assert text.planned_outcome(plan(2), only=True) == (
-        "the plan has 4 ranks on 2 nodes, which meet at 10.0.0.1 port 29500; no node was contacted, and nothing was"
-        " changed"
+        "the plan has 4 ranks on 2 nodes with the rendezvous at 10.0.0.1 port 29500; no node was contacted, and nothing"
+        " was changed"
     )
     assert text.planned_outcome(plan(2), only=False) == (
-        "4 ranks on 2 nodes are launched, and meet at 10.0.0.1 port 29500"
+        "launching 4 ranks on 2 nodes with the rendezvous at 10.0.0.1 port 29500"
     )

@@ -1,4 +1,4 @@
-"""Every file in cases/traceback is the end of a rank's standard error, and the exception that it comes to."""
+"""Every file in cases/traceback has the end of a rank's standard error, and the expected exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When is a launch over: the supervisor's decisions, on a clock that the tests turn."""
+"""The supervisor's decisions on the end of a launch, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def look(
     ranks: list[dict[str, Any]] | None = None,
     **logs: str,
 ) -> Any:
-    """One look at a node; logs: agent="...", or rank0="..." for the output of a rank."""
+    """Return the answer of a node. logs: agent="...", or rank0="..." for the output of a rank."""
     parts = {("agent" if name == "agent" else f"{name[4:]}/stdout"): {"text": text} for name, text in logs.items()}
     return {"result": result, "unit": unit or RUNNING, "ranks": ranks or [], "logs": parts}
 
@@ -33,7 +33,7 @@ def decided(seen: Watch, now: float) -> tuple[Ending, str] | None:
     return (decision.ending, decision.node) if decision else None
 
 
-def test_goes_on_until_every_node_ended_well() -> None:
+def test_launch_runs_until_all_nodes_succeed() -> None:
     seen = watch()
     seen.saw("node1", look(WELL), 1.0)
     seen.saw("node2", look(), 1.0)
@@ -42,7 +42,7 @@ def test_goes_on_until_every_node_ended_well() -> None:
     assert decided(seen, 2.0) == (Ending.FINISHED, "")
 
 
-def test_the_ranks_of_a_command_write_where_it_likes_and_may_not_say_that_they_run() -> None:
+def test_command_with_unknown_ranks_detaches_after_a_while() -> None:
     seen = watch(stall=10.0, until_running=True, any_ranks=True)
     for now in (1.0, 9.0, 18.0, 27.0):
         for node in ("node1", "node2"):
@@ -67,7 +67,7 @@ def test_the_ranks_of_a_command_write_where_it_likes_and_may_not_say_that_they_r
         look(unit={"ActiveState": "inactive", "Result": "success"}),
     ],
 )
-def test_any_other_end_is_a_failure_there(end: Any) -> None:
+def test_any_other_result_is_a_failure_of_the_node(end: Any) -> None:
     seen = watch()
     seen.saw("node1", look(), 1.0)
     seen.saw("node2", end, 1.0)
@@ -81,7 +81,7 @@ def test_any_other_end_is_a_failure_there(end: Any) -> None:
         "E1121 09:08:36.603000 8516 torch/(...)/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: 8522) of\n",
     ],
 )
-def test_torchrun_that_closes_its_ranks_need_not_be_waited_for(line: str) -> None:
+def test_failure_is_decided_when_torchrun_stops_its_ranks(line: str) -> None:
     seen = watch()
     seen.saw("node2", look(agent="W1121 Setting OMP_NUM_THREADS\n"), 1.0)
     assert decided(seen, 1.0) is None
@@ -90,14 +90,14 @@ def test_torchrun_that_closes_its_ranks_need_not_be_waited_for(line: str) -> Non
     assert decided(seen, 3.0) == (Ending.FAILED, "node2")
 
 
-def test_silence_is_said_once_and_then_ends_the_launch() -> None:
+def test_silence_is_reported_once_and_then_ends_the_launch() -> None:
     seen = watch()
     seen.saw("node2", look(), 10.0)
     seen.saw("node1", look(), 10.0)
     assert seen.notices(14.9) == []
     seen.saw("node1", look(), 15.0)
     seen.no_answer("node2", "ssh: no route to host")
-    assert seen.notices(15.5) == ["node2 has not answered for 6 s; the launch is ended if that goes on for 9 s"]
+    assert seen.notices(15.5) == ["node2 has not responded for 6 s; the launch is stopped after 9 s without a response"]
     assert seen.notices(16.0) == []
     seen.saw("node1", look(), 19.0)
     assert decided(seen, 19.0) is None
@@ -106,7 +106,7 @@ def test_silence_is_said_once_and_then_ends_the_launch() -> None:
     assert (decision.ending, decision.node, decision.text) == (Ending.NODE, "node2", "ssh: no route to host")
 
 
-def test_an_answer_ends_the_silence() -> None:
+def test_answer_ends_the_silence() -> None:
     seen = watch("node1")
     assert len(seen.notices(6.0)) == 1
     seen.saw("node1", look(), 7.0)
@@ -114,18 +114,18 @@ def test_an_answer_ends_the_silence() -> None:
     assert len(seen.notices(13.0)) == 1
 
 
-def test_when_nobody_answers_no_node_is_blamed() -> None:
+def test_silence_of_all_nodes_names_no_node() -> None:
     seen = watch("node1", "node2", "node3")
     seen.saw("node1", look(WELL), 1.0)
     seen.saw("node2", look(), 1.4)
     seen.saw("node3", look(), 1.0)
     decision = seen.decide(10.1)
     assert decision is not None
-    text = "none of 2 nodes answers, or this machine is cut off (launch_silence_timeout waits longer)"
-    assert (decision.ending, decision.text) == (Ending.INTERRUPTED, text)
+    why = "or the controller has lost its connection (increase launch_silence_timeout to wait longer)"
+    assert (decision.ending, decision.text) == (Ending.INTERRUPTED, f"none of 2 nodes responds, {why}")
 
 
-def test_a_node_that_ended_may_be_silent() -> None:
+def test_finished_node_may_be_silent() -> None:
     seen = watch()
     seen.saw("node1", look(WELL), 1.0)
     seen.saw("node2", look(), 20.0)
@@ -133,19 +133,19 @@ def test_a_node_that_ended_may_be_silent() -> None:
     assert decided(seen, 20.0) is None
 
 
-def test_a_failure_counts_more_than_silence() -> None:
+def test_failure_precedes_silence() -> None:
     seen = watch()
     seen.saw("node2", look({"reason": "exit", "code": 1}), 20.0)
     assert decided(seen, 20.0) == (Ending.FAILED, "node2")
 
 
-def test_a_follower_without_patience_for_ever() -> None:
+def test_attached_supervisor_never_stops_a_silent_launch() -> None:
     seen = watch(patience=FOREVER)
-    assert seen.notices(100.0) == ["node1, node2 have not answered for 100 s"]
+    assert seen.notices(100.0) == ["node1, node2 have not responded for 100 s"]
     assert decided(seen, 100.0) is None
 
 
-def test_stall_is_counted_from_the_last_line_of_any_rank() -> None:
+def test_stall_time_starts_at_the_last_line_of_any_rank() -> None:
     seen = watch("node1", stall=10.0, start=30.0, patience=FOREVER)
     seen.saw("node1", look(), 39.0)
     assert decided(seen, 39.0) is None
@@ -158,14 +158,14 @@ def test_stall_is_counted_from_the_last_line_of_any_rank() -> None:
     assert decided(seen, 51.1) == (Ending.STALLED, "")
 
 
-def test_whoever_does_not_answer_does_not_stand_still() -> None:
-    """Who attaches and is cut off for longer than the limit ends nothing: what was written meanwhile is still there."""
+def test_silent_node_does_not_count_as_stalled() -> None:
+    """A supervisor that attached and was disconnected does not stop the launch: output of that time still arrives."""
     seen = watch(stall=10.0, patience=FOREVER)
     seen.saw("node1", look(rank0="step 1\n"), 5.0)
     seen.saw("node2", look(), 5.0)
     assert decided(seen, 60.0) is None
     seen.saw("node2", look(), 60.0)
-    assert decided(seen, 60.0) is None, "the rank that writes is on the other node"
+    assert decided(seen, 60.0) is None, "the rank with output is on the other node"
     seen.saw("node1", look(rank0="step 2\n"), 61.0)
     assert decided(seen, 71.0) is None
     seen.saw("node1", look(), 71.1)
@@ -173,18 +173,18 @@ def test_whoever_does_not_answer_does_not_stand_still() -> None:
     assert decided(seen, 71.3) == (Ending.STALLED, "")
 
 
-def test_whoever_is_over_and_asked_no_more_may_stand_still() -> None:
+def test_finished_node_does_not_prevent_a_stall() -> None:
     seen = watch(stall=10.0, patience=FOREVER)
     seen.saw("node1", look(WELL), 1.0)
     seen.saw("node2", look(), 11.0)
     assert decided(seen, 11.0) == (Ending.STALLED, "")
 
 
-def test_no_limit_no_stall() -> None:
+def test_no_stall_without_a_limit() -> None:
     assert decided(watch("node1", patience=FOREVER), 1e6) is None
 
 
-def test_detached_as_soon_as_every_rank_runs() -> None:
+def test_launch_detaches_when_all_ranks_run() -> None:
     seen = watch(until_running=True)
     ranks = [{"rank": 0, "gone_at": None}, {"rank": 1, "gone_at": None}]
     seen.saw("node1", look(ranks=ranks), 1.0)
@@ -203,20 +203,20 @@ def ends(reason: str, left: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("reason", "came"), [("limit", (Ending.FAILED, "node1")), ("asked", (Ending.INTERRUPTED, "node1"))]
 )
-def test_ranks_that_were_told_to_end_have_their_time(reason: str, came: tuple[Ending, str]) -> None:
+def test_stopped_ranks_have_time_to_end(reason: str, came: tuple[Ending, str]) -> None:
     seen = watch(stall=5)
     for now in range(0, 20, 2):
         seen.saw("node1", look(agent="Sending process 7 closing signal SIGTERM") | ends(reason, 20 - now), now)
         seen.saw("node2", look(ranks=[]) | ends(reason, 20 - now), now)
         assert decided(seen, now) is None
     seen.saw("node1", look({"reason": reason, "code": 0, "ended_at": 1.0}), 20)
-    assert decided(seen, 20) is None, "node2 has its time, too"
+    assert decided(seen, 20) is None, "node2 also has time"
     seen.saw("node2", look({"reason": reason, "code": 0, "ended_at": 1.0}), 21)
     assert decided(seen, 21) == came
 
 
-def test_ranks_that_only_say_that_they_end_are_not_waited_for() -> None:
-    """What a look says of them is the training user's word."""
+def test_forged_end_of_ranks_does_not_delay_the_decision() -> None:
+    """The training user controls the reported state of the ranks."""
     seen = watch()
     for now in (0.0, 20.0, 34.0):
         seen.saw("node1", look(agent="Sending process 7 closing signal SIGTERM") | ends("limit", 30.0), now)

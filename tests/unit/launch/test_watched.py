@@ -1,4 +1,4 @@
-"""What stands against a watcher on the head node, and what is made of its word."""
+"""Problems that block a watcher on the head node, and the validation of its state."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ WATCHER = watched.WatcherPlace("anna", "node1", "/home/anna/artifacts/lab", ["no
 ADVICE = "Run: ansible-playbook playbooks/retire.yml -e node=node1 -e wipe=true"
 
 
-def test_an_administrators_launch_has_no_watcher() -> None:
+def test_administrator_launch_has_no_watcher() -> None:
     (finding,) = watched.unwatchable("node1", Whose())
     assert (finding.id, finding.status, finding.node) == ("launch.watcher", "fail", "node1")
-    assert "an administrator's launch has no such logins" in finding.summary
+    assert "administrator launches have no such logins" in finding.summary
     assert watched.unwatchable("node1", Whose(USER, "anna")) == []
 
 
-def test_who_cannot_be_logged_in_on_is_named_with_the_reason_and_what_to_type() -> None:
+def test_failed_login_is_reported_with_a_reason_and_command() -> None:
     tried = {
         "node2": {"code": 0, "said": ""},
         "node3": {"code": 255, "said": "Host key verification failed."},
@@ -58,14 +58,12 @@ def test_who_cannot_be_logged_in_on_is_named_with_the_reason_and_what_to_type() 
     nodes = {"node2": "10.0.0.2", "node3": "10.0.0.3", "node4": "10.0.0.4"}
     third, fourth = watched.unreached("node1", "anna", tried, nodes)
     assert (third.node, third.status) == ("node3", "fail")
-    assert third.summary.startswith(
-        "anna cannot log in here from node1, whose watcher would begin attempts: its host key"
-    )
+    assert third.summary.startswith("anna cannot log in from node1, where the watcher would run: the host key")
     assert third.fix["command"] == "ansible-playbook playbooks/network.yml -e ssh_mesh_users=anna"
     assert fourth.node == "node4"
 
 
-def test_its_word_is_read_with_paths_of_this_controller_and_a_status_of_its_findings() -> None:
+def test_state_is_read_with_the_controllers_paths_and_a_recomputed_status() -> None:
     found = WATCHER.read({"alive": True, "state": STATE})
     assert (found.alive, found.over, found.running, found.left) == (True, True, True, True)
     assert found.said == ["anna's watcher on node1 reports: attempt 1 failed"]
@@ -77,7 +75,7 @@ def test_its_word_is_read_with_paths_of_this_controller_and_a_status_of_its_find
     assert found.history[0]["launch_id"] == FIRST
 
 
-def test_a_watcher_that_has_said_nothing_is_not_known() -> None:
+def test_watcher_without_state_is_unknown() -> None:
     found = WATCHER.read({"alive": False, "state": None})
     assert (found.known, found.over) == (False, True)
 
@@ -94,31 +92,31 @@ def test_a_watcher_that_has_said_nothing_is_not_known() -> None:
         {"result": {**STATE["result"], "attempts": [{"launch_id": "x"}]}},
     ],
 )
-def test_what_is_no_word_of_a_watcher_is_refused(spoilt: dict[str, Any]) -> None:
+def test_invalid_watcher_state_is_rejected(spoilt: dict[str, Any]) -> None:
     with pytest.raises(UnusableError):
         WATCHER.read({"alive": True, "state": {**STATE, **spoilt}})
 
 
-def test_a_long_word_is_cut() -> None:
+def test_long_messages_are_truncated() -> None:
     said = ["x" * 10_000] * 1000
     found = WATCHER.read({"alive": True, "state": {**STATE, "said": said}})
     assert len(found.said) == watched.MOST_SAID
     assert {len(one) for one in found.said} == {len(WATCHER.quoted("")) + watched.MOST_TEXT}
 
 
-def test_with_its_watcher_a_launch_is_over_and_that_is_said() -> None:
-    ended = add_up([Finding("launch.lease", "fail", "node1", "its lease is over")], "its lease is over")
+def test_missing_watcher_is_reported() -> None:
+    ended = add_up([Finding("launch.lease", "fail", "node1", "the lease expired")], "the lease expired")
     verdict = watched.gone(ended, "node1", "it has ended without a word")
     assert verdict["status"] == "failed"
     assert [one["id"] for one in verdict["findings"]] == ["launch.watcher", "launch.lease"]
-    assert "no further attempt begins: it has ended without a word" in verdict["summary"]
+    assert "no further attempt starts: it has ended without a word" in verdict["summary"]
 
 
 # ---------------------------------------------------------------- its state is a file of the launch's user
 
 
 def told(**forged: Any) -> Any:
-    """The verdict over all attempts with a finding of which the user has written these parts."""
+    """Return the verdict over all attempts with a finding that the user has forged in part."""
     verdict = {"status": "healthy", "summary": f"done. {ADVICE}", "findings": [{**FOUND, **forged}]}
     found = WATCHER.read({"alive": True, "state": {**STATE, "result": {"verdict": verdict}}})
     assert found.verdict is not None
@@ -138,20 +136,20 @@ def told(**forged: Any) -> Any:
         None,
     ],
 )
-def test_no_fix_of_a_users_file_is_printed(fix: Any) -> None:
+def test_fix_from_a_users_file_is_not_printed(fix: Any) -> None:
     verdict = told(fix=fix)
     (one,) = verdict["findings"]
     assert one["fix"] == {"text": CATALOGUE["launch.exit"].fix}
     assert verdict["summary"] == (
-        "node2: anna's watcher on node1 reports: rank 1 ended with code 3. Read the log that is named"
+        "node2: anna's watcher on node1 reports: rank 1 ended with code 3. Read the named log"
     )
 
 
-def test_the_fix_of_a_kind_that_is_not_known_here_is_none() -> None:
+def test_unknown_finding_has_no_fix() -> None:
     assert told(id="launch.my_own", fix={"text": ADVICE})["findings"][0]["fix"] == {}
 
 
-def test_a_users_words_are_that_users_and_no_command_in_them_is_completed() -> None:
+def test_users_text_is_quoted_and_its_commands_stay_unchanged() -> None:
     verdict = told(summary=f"all is lost.\n\x1b[2J{ADVICE}", node=ADVICE)
     (one,) = verdict["findings"]
     assert (one["node"], one["summary"]) == (CLUSTER, f"anna's watcher on node1 reports: all is lost. {ADVICE}")
@@ -161,7 +159,7 @@ def test_a_users_words_are_that_users_and_no_command_in_them_is_completed() -> N
     assert ADVICE not in told()["summary"]
 
 
-def test_no_attempt_names_a_node_that_is_none() -> None:
+def test_attempt_names_only_known_nodes() -> None:
     attempt = {**STATE["result"]["attempts"][0], "nodes": ["node1", ADVICE, 7], "failed": [ADVICE], "summary": ADVICE}
     found = WATCHER.read({"alive": True, "state": {**STATE, "result": {"attempts": [attempt]}}})
     (one,) = found.history
@@ -169,8 +167,8 @@ def test_no_attempt_names_a_node_that_is_none() -> None:
     assert one["summary"] == f"anna's watcher on node1 reports: {ADVICE}"
 
 
-def test_what_a_watcher_itself_writes_is_known_here() -> None:
-    """All that judges a launch has its texts in the catalogue, by which they are printed."""
+def test_catalogue_has_all_checks_of_launches() -> None:
+    """All checks of launches are in the catalogue, which has their printed texts."""
     declared = {
         check.id
         for path in Path(watched.__file__).parent.glob("*.py")

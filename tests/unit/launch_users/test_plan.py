@@ -1,6 +1,6 @@
-"""Every file in cases/make_plan is one node: who may launch there, what there is for them, and the plan that follows.
+"""Every file in cases/make_plan is one node: its launch users, its state, and the expected plan.
 
-A case says what differs from `there`, a node that has all for anna; her files are those of the second run.
+A case lists the differences from `there`, a node that is set up for anna; her files are those of the second run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def user_of(given: dict[str, Any]) -> model.SeenUser:
 
 
 def files_of(record: model.LaunchUsersRecord, gpus: int) -> dict[str, str]:
-    """What a run has written for those in the record."""
+    """Return the files that a run wrote for the recorded users."""
     users = [entry.user for entry in record.users.values()]
     texts = files.of_users({entry.uid: entry.user for entry in record.users.values()})
     return texts | {
@@ -84,7 +84,7 @@ def json_of(value: Any) -> str:
 
 
 def done(plan: model.LaunchUsersPlan) -> dict[str, Any]:
-    """What a plan does, without what it leaves."""
+    """Return the actions of a plan, without its notes."""
     names = (
         *("make_group", "join", "link", "reload", "seats", "folders", "linger", "restart", "end_linger", "leave"),
         *("empty_folders", "drop_group", "close_seats"),
@@ -108,19 +108,19 @@ def test_make_plan(case: dict[str, Any]) -> None:
     assert sorted(plan.after.users) == case.get("after", ["anna"] if not plan.problems else [])
 
 
-def test_what_is_noted_comes_back() -> None:
+def test_record_is_parsed_again() -> None:
     record = files.record_of(json_of(NOTED))
     assert files.record_of(files.record_text(record)) == record
     assert files.record_of("") == model.LaunchUsersRecord()
 
 
 @pytest.mark.parametrize("text", ["[]", "{", '{"users": {"anna": {}}}', '{"users": {"anna": {"uid": "x"}}}'])
-def test_what_was_noted_by_others_is_refused(text: str) -> None:
+def test_invalid_record_is_rejected(text: str) -> None:
     with pytest.raises(ValueError, match="cannot be read"):
         files.record_of(text)
 
 
-def test_limits_are_in_the_units_of_each_file() -> None:
+def test_limits_use_the_units_of_each_file() -> None:
     user = model.LaunchUser("ben", memlock="64G", nofile="4096:8192", tasks="500")
     assert files.limits_text([user]).splitlines()[1:] == [
         "ben soft memlock 67108864",

@@ -1,4 +1,4 @@
-"""What stands against a node's leaving the cluster, and what is said of it."""
+"""Obstacles and messages when a node leaves the cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_leaving(case: dict[str, Any]) -> None:
         assert leaving.unfinished(names, "retire again") == case["unfinished"]
 
 
-def test_host_keys_of_others_stay_as_they_are() -> None:
+def test_host_keys_of_other_nodes_are_unchanged() -> None:
     key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIBkV7bhlbbnRSYSaJ34ycfu2s/ZzAXD4HnsbuCLDJknu"
     lines = [
         "# head\n",

@@ -1,4 +1,4 @@
-"""What cluster_quarantined may be, what is said of it, and when a launch is refused for a node's own copy."""
+"""Validation of cluster_quarantined, its messages, and launches blocked by a node's own copy."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_said(case: dict[str, Any]) -> None:
         assert found == case["refused"]
 
 
-def test_since_when_and_by_whom_stay_with_the_same_reason() -> None:
+def test_same_reason_keeps_date_and_author() -> None:
     first = quarantine.entry("a fan", "anna@ctl", "2026-11-24 10:15 UTC")
     again = quarantine.entry(" a \n fan ", "bert@ctl", "2026-11-25 08:00 UTC")
     assert quarantine.keeps(first, again)
@@ -45,7 +45,7 @@ def test_since_when_and_by_whom_stay_with_the_same_reason() -> None:
     assert not quarantine.keeps(by_itself, again), "a person confirms it by saying the same"
 
 
-def test_a_reason_is_one_line_that_nothing_obeys() -> None:
+def test_reason_is_one_line_without_template_markers() -> None:
     said = quarantine.reason_of("{{ lookup('pipe', 'id') }}\n\x1b[2J" + 1000 * "x")
     assert "{{" not in said
     assert "\n" not in said

@@ -1,4 +1,4 @@
-"""What goes off a node that leaves the cluster, and that every role says so of all that it writes there."""
+"""Removal of Muster from a node: every role must declare all files that it writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from muster.network import mtu
 
 ROOT = Path(__file__).parents[3]
 ROLES = ROOT / "roles"
-# With the driver, which stays: it needs them.
+# Required by the driver, which stays.
 OF_THE_DRIVER = re.compile(r"/etc/apt/preferences\.d/|/etc/modprobe\.d/")
 
 
@@ -40,7 +40,7 @@ def test_wiping(case: dict[str, Any]) -> None:
     assert bool(list(wiping.still_there(plan))) == bool(plan.shown)
 
 
-def test_folders_above_are_the_deepest_first_and_none_of_the_top() -> None:
+def test_parent_folders_are_sorted_deepest_first_without_system_folders() -> None:
     found = wiping.paths_above(
         ["/opt/muster/pytorch/envs", "/etc/muster/firewall.nft", "/usr/local/lib/muster/bin/torchrun"]
     )
@@ -54,7 +54,7 @@ def test_folders_above_are_the_deepest_first_and_none_of_the_top() -> None:
 
 
 def forgotten() -> str:
-    """What the roles take off, by their tasks and the data that these go over."""
+    """Return what the roles remove, from their tasks and the data of loops."""
     asked = (*ROLES.glob("*/tasks/forget.yml"), ROLES / "wipe/tasks/main.yml")
     texts = [path.read_text() for path in asked]
     named = {name for text in texts for name in re.findall(r"\b_[a-z_]+", text)}
@@ -64,24 +64,24 @@ def forgotten() -> str:
     return "\n".join(texts)
 
 
-def test_every_role_takes_off_what_its_data_puts_on_a_node() -> None:
+def test_every_role_removes_what_its_data_installs() -> None:
     texts = "\n".join(path.read_text() for path in ROLES.glob("*/vars/main.yml"))
     paths = set(re.findall(r"(?<![\w*])/(?:etc|var/lib|run|opt|usr/local)/[\w./*-]*muster[\w./*-]*", texts))
     gone = forgotten()
-    # What package_sources writes it takes back itself; node_baseline only looks for its traces.
+    # package_sources reverts its own files; node_baseline only checks for traces of it.
     of_sources = set(yaml.safe_load((ROLES / "node_baseline/vars/main.yml").read_text())["_node_baseline_traces"])
-    # A folder that goes with what is in it.
+    # A folder that is removed with its contents.
     left = {path for path in paths - of_sources if path not in gone and not OF_THE_DRIVER.match(path)}
     assert left == set()
 
 
-def test_every_role_that_takes_something_off_is_asked_to() -> None:
+def test_every_role_with_a_removal_is_called() -> None:
     asked = "\n".join(path.read_text() for path in (*ROLES.glob("*/tasks/forget.yml"), ROLES / "wipe/vars/main.yml"))
     for path in ROLES.glob("*/tasks/forget.yml"):
         assert re.search(rf"\b{path.parents[1].name}\b", asked), path
 
 
 @pytest.mark.parametrize("path", [mtu.NETPLAN, mtu.IF_UP, "/etc/systemd/network/*.d/90-muster-mtu.conf"])
-def test_the_files_of_the_mtu_are_those_that_are_written(path: str) -> None:
+def test_removed_mtu_files_are_those_written(path: str) -> None:
     assert path in yaml.safe_load((ROLES / "mtu/vars/main.yml").read_text())["_mtu_files"]
     assert Path(path).name in (ROOT / "plugins/module_utils/muster/network/mtu.py").read_text()

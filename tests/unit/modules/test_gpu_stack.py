@@ -1,4 +1,4 @@
-"""What the modules of the GPU stack see on a node, and what they write there."""
+"""Modules of the GPU stack: what they detect on a node, and what they write."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 NVCC = "Cuda compilation tools, release {}, V1"
 
 
-def test_toolkits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_toolkits_are_inspected_without_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = among_files_of(tmp_path, load("cuda_toolkits"), monkeypatch)
     local = tmp_path / "usr/local"
     for folder in ("cuda-12.8", "cuda-13.0", "cuda-13.0-old", "cuda-samples"):
@@ -27,7 +27,7 @@ def test_toolkits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     owner = {f"dpkg-query --search {local}/cuda-13.0": f"cuda: {local}/cuda-13.0", "dpkg-query": ""}
     monkeypatch.setattr(module, "run", commands := Commands({**compilers, **owner}))
     given: dict[str, Any] = {"node": "node1", "versions": ["12.8", "13.0"], "fix": "Run it"}
-    by_hand = "/usr/local/cuda-12.8, which no package brought (a runfile, as a rule), is taken as it is"
+    by_hand = "/usr/local/cuda-12.8 was not installed from a package (usually from a runfile), and is used unchanged"
     common = {"changed": False, "warnings": [f"node1: {by_hand}."], "notes": [by_hand]}
     headers = dict.fromkeys(("before_header", "after_header"), "/usr/local/cuda")
     packages, refused = ["cuda-toolkit-13-0"], module.domain.REFUSED
@@ -53,11 +53,11 @@ def test_toolkits(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         answered = answer(module, **given, default="13.0", check=check)
         assert answered == {**common, **wanted, "diff": there, "changed": check}
     assert answer(module, **given, default="13.0", mode="verify")["msg"] == (
-        "node1: /usr/local/cuda leads to nothing and not to /usr/local/cuda-13.0. Run it."
+        "node1: /usr/local/cuda leads to nothing instead of /usr/local/cuda-13.0. Run it."
     )
 
 
-def test_the_manifest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_manifest_is_written_only_on_change(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = load("gpu_stack_manifest")
     stack = {"running": "6.8", "loaded": "", "kernels": {}, "packages": {}}
     seen: dict[str, Any] = {
@@ -80,7 +80,7 @@ def test_the_manifest(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert answer(module, **given) == checked
     assert (path.read_text(), path.stat().st_mode & 0o777) == (first, 0o644)
     assert answer(module, **given) == {"changed": False}
-    assert commands.ran == []  # no packages are asked for
+    assert commands.ran == []  # no packages are queried
     stack["packages"] = {"libnccl2": {"version": "2.29.7", "state": "installed"}}
     second = json.loads(first)
     second["packages"] = {"libnccl2": {"version": "2.29.7", "from": "https://mirror.example.org/ubuntu noble/main"}}
@@ -106,11 +106,11 @@ BLOCK = (
     "NCCL_SOCKET_IFNAME==eno2\n"
     "# END muster\n"
 )
-LACKS = "/etc/nccl.conf lacks NCCL_SOCKET_IFNAME==eno2"
+LACKS = "missing in /etc/nccl.conf: NCCL_SOCKET_IFNAME==eno2"
 
 
 @pytest.mark.parametrize("address", ["10.1.0.1", "fd00::1"])
-def test_nccl_conf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str) -> None:
+def test_nccl_conf_is_managed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str) -> None:
     module = among_files_of(tmp_path, load("nccl_conf"), monkeypatch)
     monkeypatch.setattr(module, "run", commands := Commands({"ip -json addr": json.dumps(ADDRESSES)}))
     conf = tmp_path / "etc/nccl.conf"
@@ -119,13 +119,13 @@ def test_nccl_conf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
     headers = dict.fromkeys(("before_header", "after_header"), "/etc/nccl.conf")
     answered = {
         "changed": True,
-        "reasons": ["eno2 carries the training, and NCCL by itself takes eno1, eno2"],
+        "reasons": ["eno2 is the interface for training, but NCCL would use eno1, eno2"],
         "differences": [LACKS],
         "diff": {**headers, "before": "", "after": BLOCK},
     }
     assert answer(module, **given, check=True) == answered
     assert answer(module, **given, mode="verify")["msg"] == (
-        f"node1: {LACKS}. To change it, run ansible-playbook site.yml --tags gpu_stack -e nccl_mode=manage."
+        f"node1: {LACKS}. To apply the changes, run ansible-playbook site.yml --tags gpu_stack -e nccl_mode=manage."
     )
     assert not conf.exists()
     assert answer(module, **given) == answered
@@ -133,7 +133,7 @@ def test_nccl_conf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
     assert answer(module, **given)["changed"] is False
     assert answer(module, **given, interface="eno1")["diff"]["after"] == BLOCK.replace("eno2", "eno1")
     assert answer(module, **given, conf="off")["differences"] == [
-        "our block in /etc/nccl.conf still has NCCL_SOCKET_IFNAME==eno1"
+        "obsolete in Muster's block in /etc/nccl.conf: NCCL_SOCKET_IFNAME==eno1"
     ]
     assert not conf.exists()
     for nobodys in ("node1.example.org", "10.9.0.1"):
@@ -141,7 +141,7 @@ def test_nccl_conf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
     (tmp_path / "elsewhere").write_bytes(b"NCCL_NSOCKS_PERTHREAD=\xff\n")
     conf.symlink_to(tmp_path / "elsewhere")
     assert answer(module, **given)["msg"].startswith(
-        f"node1: {conf} is a link to {tmp_path}/elsewhere, so another tool writes it. "
+        f"node1: {conf} is a link to {tmp_path}/elsewhere, so another tool manages it. "
     )
     assert (tmp_path / "elsewhere").read_bytes() == b"NCCL_NSOCKS_PERTHREAD=\xff\n"
     conf.unlink()
@@ -149,4 +149,4 @@ def test_nccl_conf(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str
     assert answer(module, **given)["changed"] is True
     assert conf.read_bytes() == b"NCCL_NSOCKS_PERTHREAD=\xff\n" + BLOCK.encode()
     commands.answers.clear()
-    assert answer(module, **given)["msg"] == "node1: its interfaces cannot be looked at: ip is not there."
+    assert answer(module, **given)["msg"] == "node1: the network interfaces could not be read: ip is not there."

@@ -1,4 +1,4 @@
-"""Modules whose work is done elsewhere: what they hand on, what they answer, and what they say of an error."""
+"""Modules that delegate their work: passed options, results, and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def now() -> int:
 
 
 class Recorder:
-    """Does the work of a module: notes what it is given, and under which umask."""
+    """Replaces the work of a module: records its arguments and the umask."""
 
     def __init__(self, **result: Any) -> None:
         self.result, self.given, self.umask = result, list[Any](), -1
@@ -49,7 +49,7 @@ def fails(*_: Any, **__: Any) -> dict[str, Any]:
 
 
 def options_of(name: str) -> dict[str, Any]:
-    """The options that a module cannot do without."""
+    """Return the required options of a module."""
     spec = load(name).SPEC
     made = {"str": "one", "path": "/x", "list": [], "dict": {}, "int": 1, "raw": "", "bool": False, "float": 1.0}
     return {key: made[each["type"]] for key, each in spec.items() if each.get("required")} | NODE
@@ -67,7 +67,7 @@ def options_of(name: str) -> dict[str, Any]:
     ],
 )
 @pytest.mark.parametrize("check", [True, False])
-def test_what_is_handed_on(name: str, work: str, check: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_pass_on_their_options(name: str, work: str, check: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     module, given = load(name), options_of(name)
     noted: dict[str, Any] = {"notes": ["one", "two"]} if name in ("launch_users", "workbench") else {}
     noted |= {"overridden": "sshd_config"} if name == "ssh_mesh_key" else {}
@@ -79,13 +79,13 @@ def test_what_is_handed_on(name: str, work: str, check: bool, monkeypatch: pytes
     ((handed,), named) = recorder.given[0]
     assert named == {"check": check}
     assert {key: handed[key] for key in given} == given
-    # What is made on the node can be read by everybody.
+    # All users can read created files.
     assert recorder.umask == (0o077 if name in ("package_sources", "node_plan") else 0o022)
     monkeypatch.setattr(module, work, fails)
     assert answer(module, **given)["msg"] == "node1: /x/y: No space left on device."
 
 
-def test_keys_of_repositories_are_fetched_by_the_proxies_of_the_inventory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_module_fetches_repository_keys_through_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
     module = load("apt_repositories")
     monkeypatch.setenv("https_proxy", "http://other:1")
     asked = []
@@ -110,14 +110,14 @@ def raised(problem: Exception) -> None:
     raise problem
 
 
-def test_looks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspecting_modules_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     module = load("gpu_info")
     monkeypatch.setattr(module.gpu, "look", lambda seconds: {"seconds": seconds})
     monkeypatch.setattr(module, "facts", lambda look: {"of": look})
     assert answer(module, seconds=2.5, check=True) == {"changed": False, "facts": {"of": {"seconds": 2.5}}}
     for seconds in (0, -1):
         assert answer(module, seconds=seconds)["msg"] == (
-            "seconds is the time that nvidia-smi is given, and must be more than 0"
+            "seconds (the time limit of nvidia-smi) must be greater than 0"
         )
     module = load("nccl_health")
     monkeypatch.setattr(module, "look", looked := Recorder(system={}))
@@ -131,7 +131,7 @@ def test_looks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIKqPzXmr0g8 admin@laptop"
 
 
-def test_the_key_of_an_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_key_is_added_to_authorized_keys_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     module = load("ssh_copy_key")
     own = pwd.getpwuid(os.getuid())
     home = pwd.struct_passwd([str(tmp_path) if part == own.pw_dir else part for part in own])
@@ -149,7 +149,7 @@ def test_the_key_of_an_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     there = path.stat().st_mtime_ns
     assert answer(module, **NODE, key=KEY).items() >= kept.items()
     assert path.stat().st_mtime_ns == there
-    # One that leads elsewhere goes on leading there, and bytes that are no text are kept.
+    # A link stays a link, and bytes that are not UTF-8 are kept.
     (tmp_path / "elsewhere").write_bytes(b"# \xff\n")
     path.unlink()
     path.symlink_to(tmp_path / "elsewhere")
@@ -163,14 +163,15 @@ def test_the_key_of_an_account(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     )
 
 
-def test_what_is_taken_off_a_node(tmp_path: Path) -> None:
+def test_wipe_removes_only_files_of_muster(tmp_path: Path) -> None:
     module = load("wipe_node")
     ours, theirs = write(tmp_path / "conf/90-muster.conf", ""), write(tmp_path / "muster/notes", "theirs")
     write(tmp_path / "muster/wheels/one", "ours")
     folders = [{"path": str(theirs.parent), "only": ["wheels"], "keeps": "people wrote"}]
     given: dict[str, Any] = {**NODE, "files": [str(ours)], "folders": folders}
-    gone, left = [str(ours), f"{tmp_path}/muster/wheels"], f"{tmp_path}/muster stays, with what people wrote: notes"
-    header = "node1: what Muster has there"
+    gone = [str(ours), f"{tmp_path}/muster/wheels"]
+    left = f"{tmp_path}/muster stays, because it contains files that people wrote: notes"
+    header = "node1: files and settings of Muster"
     diff = {"before_header": header, "after_header": header, "before": f"{gone[0]}\n{gone[1]}\n", "after": ""}
     answered = {"changed": True, "gone": gone, "left": [left], "msg": f"node1: {left}.", "diff": diff}
     assert answer(module, **given, check=True) == answered
@@ -181,7 +182,7 @@ def test_what_is_taken_off_a_node(tmp_path: Path) -> None:
     assert answer(module, **NODE) == {"changed": False, "gone": [], "left": []}
 
 
-def test_what_peers_do_not_have_apt_downloads(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peer_errors_never_fail_shared_debs(monkeypatch: pytest.MonkeyPatch) -> None:
     module = load("shared_debs")
     monkeypatch.setattr(module.debs, "look", looked := Recorder(changed=False, why=""))
     monkeypatch.setattr(module.debs, "get", got := Recorder(changed=True, why=""))

@@ -1,4 +1,4 @@
-"""Which mutant was caught by what: with a toy project, whose script/test is pytest, and with runs as they may end."""
+"""Attribution of failures to mutants: with a toy project whose script/test is pytest, and with simulated runs."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ FOR_EVER = change_of(b"4", "5")
 
 @pytest.fixture
 def toy(tmp_path: Path) -> ScriptTest:
-    """A project with this script/test, whose unit stage is all it has."""
+    """A project with this script/test that only has the unit stage."""
     runner = {f"tests/runner/{path.name}": path.read_text() for path in (ROOT / "tests/runner").glob("*.py")}
     for name, text in {
         **runner,
@@ -84,7 +84,7 @@ def test_each_mutant_is_caught_by_its_own_test(toy: ScriptTest) -> None:
     assert (toy.checkout / "plugins/toy.py").read_bytes() == SOURCE
 
 
-def test_one_that_breaks_every_import_does_not_hide_the_others(toy: ScriptTest) -> None:
+def test_mutant_that_breaks_imports_does_not_hide_others(toy: ScriptTest) -> None:
     assert toy([NO_IMPORT], None).failures == [Failure("unit", "tests/unit/test_toy.py")]
     assert attribute([ONE, NO_IMPORT, THREE], toy) == [
         Result(ONE, FIRST),
@@ -93,7 +93,7 @@ def test_one_that_breaks_every_import_does_not_hide_the_others(toy: ScriptTest) 
     ]
 
 
-def test_one_that_never_ends_is_ended_with_all_that_it_started(toy: ScriptTest) -> None:
+def test_hanging_mutant_is_killed_with_its_children(toy: ScriptTest) -> None:
     toy.limit = 5
     assert attribute([FOR_EVER], toy) == [Result(FOR_EVER, NOT_ENDED)]
     mine = [path for path in Path("/proc").glob("[0-9]*/cwd") if is_link_to(path, toy.checkout)]
@@ -108,7 +108,7 @@ def is_link_to(path: Path, target: Path) -> bool:
 
 
 class Ends:
-    """Stands in for a suite. ends: how it does, by the mutants that are in it."""
+    """A simulated suite. ends: its outcome, by the mutants in it."""
 
     def __init__(self, ends: dict[frozenset[Mutant], Outcome]) -> None:
         self.ends = ends
@@ -119,32 +119,32 @@ class Ends:
         return self.ends.get(frozenset(mutants), Outcome())
 
 
-def test_a_group_that_fails_nothing_has_survived_after_one_run() -> None:
+def test_group_without_failures_survives_after_one_run() -> None:
     suite = Ends({})
     assert attribute([ONE, TWO, THREE], suite) == [Result(ONE, ""), Result(TWO, ""), Result(THREE, "")]
     assert suite.asked == [(3, False)]
 
 
-def test_what_fails_with_no_mutant_alone_has_caught_nothing() -> None:
+def test_failure_without_single_culprit_catches_nothing() -> None:
     suite = Ends({frozenset([ONE, TWO]): Outcome([Failure("unit", FIRST)])})
     assert attribute([ONE, TWO], suite) == [Result(ONE, ""), Result(TWO, "")]
     assert suite.asked == [(2, False), (0, True), (1, True), (1, True)]
 
 
-def test_what_fails_without_a_mutant_counts_for_none() -> None:
+def test_failure_without_any_mutant_is_ignored() -> None:
     always = Outcome([Failure("unit", FIRST)])
     suite = Ends({frozenset(mutants): always for mutants in ([], [ONE], [TWO], [ONE, TWO])})
     assert attribute([ONE, TWO], suite) == [Result(ONE, ""), Result(TWO, "")]
     assert suite.asked == [(2, False), (0, True)]
 
 
-def test_a_group_that_does_not_end_is_run_one_by_one() -> None:
+def test_hanging_group_is_run_one_by_one() -> None:
     late = Outcome(in_time=False)
     suite = Ends({frozenset([ONE, TWO, THREE]): late, frozenset([TWO]): late})
     assert attribute([ONE, TWO, THREE], suite) == [Result(ONE, ""), Result(TWO, NOT_ENDED), Result(THREE, "")]
 
 
-def test_a_stage_that_could_not_go_on_hides_tests_and_the_linters_do_not() -> None:
+def test_failed_stage_hides_tests_but_linters_do_not() -> None:
     broken, linted = Failure("molecule"), Failure("lint")
     group = frozenset([ONE, TWO])
     later = Outcome([Failure("integration", "t.py::test_x")])
@@ -156,7 +156,7 @@ def test_a_stage_that_could_not_go_on_hides_tests_and_the_linters_do_not() -> No
     assert suite.asked[-1] == (1, True)
 
 
-def test_what_script_test_keeps_is_read(tmp_path: Path) -> None:
+def test_failures_kept_by_script_test_are_read(tmp_path: Path) -> None:
     failed = {"unit": ['tests/a.py::test_b[\xfc "x"]'], "pipeline": []}
     for stage, tests in failed.items():
         cache_of(tmp_path, stage).parent.mkdir(parents=True)
@@ -165,7 +165,7 @@ def test_what_script_test_keeps_is_read(tmp_path: Path) -> None:
     assert read_failures(tmp_path) == [Failure("unit", 'tests/a.py::test_b[\xfc "x"]'), Failure("lint")]
 
 
-def test_what_was_evaluated_is_kept_and_counted(tmp_path: Path) -> None:
+def test_evaluated_mutants_are_kept_and_counted(tmp_path: Path) -> None:
     records = Records(tmp_path / "unit.jsonl")
     records.keep([Result(ONE, FIRST), Result(TWO, "stage lint")])
     records.keep([Result(THREE, "")])
@@ -183,7 +183,7 @@ def shown(one: Mutant) -> str:
     return "\n".join(f"   {line}" for line in one.diff.splitlines())
 
 
-def test_the_command_lists_what_it_would_run() -> None:
+def test_list_shows_drawn_mutations() -> None:
     argv = [str(ROOT / ".venv-dev/bin/python"), "-m", "mutations", "--seed", "3", "--count", "2", "--list"]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "tests")}
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=True)

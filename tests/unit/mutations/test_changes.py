@@ -1,4 +1,4 @@
-"""What is changed in a source, and that nothing else is."""
+"""Mutations of sources: what is changed, and that nothing else is changed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def new_lines(data: bytes, change: Change) -> list[str]:
     return after[at:][: max(1, len(after) - at - kept)]
 
 
-def test_every_python_change_and_no_other() -> None:
+def test_python_mutations_are_complete() -> None:
     found = changes(python_changes, PYTHON)
     assert sorted((each.kind, new_lines(PYTHON, each)[0]) for each in found) == sorted(PYTHON_LINES)
     for each in found:
@@ -89,11 +89,11 @@ def test_every_python_change_and_no_other() -> None:
         "x = y < z < w\n",
     ],
 )
-def test_what_is_never_changed(source: str) -> None:
+def test_types_and_documentation_are_never_mutated(source: str) -> None:
     assert changes(python_changes, source.encode()) == []
 
 
-def test_a_comment_between_two_values_is_not_taken_for_their_operator() -> None:
+def test_comment_between_values_is_not_an_operator() -> None:
     source = b"x = (\n    a  # and\n    and b\n)\n"
     assert [each for each in changes(python_changes, source) if each.kind == "logic"] == []
 
@@ -126,7 +126,7 @@ def removed(change: Change) -> str:
     return change.old.strip().splitlines()[0].strip()
 
 
-def test_every_yaml_change_and_no_other() -> None:
+def test_yaml_mutations_are_complete() -> None:
     found = changes(yaml_changes, TASKS)
     assert sorted((each.kind, removed(each), each.new) for each in found) == [
         ("condition", "false", "not (false)"),
@@ -148,13 +148,13 @@ def test_every_yaml_change_and_no_other() -> None:
     assert b"# The second." in task.applied(TASKS)
 
 
-def test_a_list_of_one_and_a_scalar_that_goes_on_are_kept_whole() -> None:
+def test_single_item_lists_and_block_scalars_stay_complete() -> None:
     data = b"paths:\n  - /etc/x\ntext: |\n  # no comment\n  x\nlast: 1\n"
     found = changes(yaml_changes, data)
     assert [each.old for each in found] == ["text: |\n  # no comment\n  x\n", "last: 1\n"]
 
 
-def test_a_change_is_made_and_taken_back(tmp_path: Path) -> None:
+def test_mutation_is_applied_and_reverted(tmp_path: Path) -> None:
     file = tmp_path / "x.py"
     file.write_bytes(PYTHON)
     seconds: list[float] = []
@@ -169,14 +169,14 @@ def test_a_change_is_made_and_taken_back(tmp_path: Path) -> None:
     assert len(set(map(int, seconds))) == len(seconds), "Python would take one for another"
 
 
-def test_a_file_that_is_another_one_is_refused(tmp_path: Path) -> None:
+def test_mutation_of_another_file_is_rejected(tmp_path: Path) -> None:
     one = mutant("x.py", "room", b"x = 1\n", Change("constant", 4, 5, "1", "2"))
     (tmp_path / "x.py").write_text("y = 30\n")
     with pytest.raises(ValueError, match="the text at byte 4 is not '1'"):
         one.apply(tmp_path)
 
 
-def test_a_mutant_is_shown_with_its_line_and_known_wherever_it_is() -> None:
+def test_moved_mutant_keeps_its_key() -> None:
     one = mutant("x.py", "room", b"a\nb\nc\nd == e\n", Change("compare", 8, 10, "==", "!="))
     assert (one.place, one.diff) == ("x.py:4", "@@ -2,3 +2,3 @@\n b\n c\n-d == e\n+d != e")
     moved = mutant("x.py", "room", b"\na\nb\nc\nd == e\n", Change("compare", 9, 11, "==", "!="))

@@ -1,4 +1,4 @@
-"""Which mutants a seed draws: the same ones every time, from every floor, and of product files alone."""
+"""Drawing of mutants: reproducible, from every floor, and only in product files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def product(tmp_path: Path) -> Path:
-    """Several rooms on each of three floors; what lies beside them is no product."""
+    """Several rooms on each of three floors, and files that are not part of the product."""
     for name, text in {
         "plugins/module_utils/muster/one/a.py": "A = 1\n",
         "plugins/module_utils/muster/one/b.py": "B = 2\n",
@@ -31,14 +31,14 @@ def product(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_seed_draws_the_same_mutants_and_another_one_others(product: Path) -> None:
+def test_same_seed_draws_same_mutants(product: Path) -> None:
     drawn = draw(product, 7, 5)
     assert draw(product, 7, 5) == drawn
     assert draw(product, 7, 4) == drawn[:4]
     assert any(draw(product, seed, 5) != drawn for seed in range(3))
 
 
-def test_all_that_there_is_is_drawn_once_and_nothing_else(product: Path) -> None:
+def test_every_product_mutation_is_drawn_once(product: Path) -> None:
     drawn = draw(product, 1, 100)
     assert Counter(one.file for one in drawn) == {
         "plugins/module_utils/muster/one/a.py": 1,
@@ -49,7 +49,7 @@ def test_all_that_there_is_is_drawn_once_and_nothing_else(product: Path) -> None
     }
 
 
-def test_each_floor_has_its_share_and_each_room_its_turn() -> None:
+def test_mutations_are_spread_over_floors_and_rooms() -> None:
     drawn = draw(ROOT, 11, 60)
     assert Counter(one.room.partition("/")[0] for one in drawn) == dict.fromkeys(FLOORS, 10)
     assert max(Counter(one.room for one in drawn).values()) == 1
@@ -58,12 +58,12 @@ def test_each_floor_has_its_share_and_each_room_its_turn() -> None:
         assert one.change.applied(data) != data
 
 
-def test_every_room_of_the_product_can_be_drawn() -> None:
+def test_every_room_can_be_drawn() -> None:
     assert {floor: len(rooms(ROOT, floor)) > 2 for floor in FLOORS} == dict.fromkeys(FLOORS, True)
     assert "network" in rooms(ROOT, "controller")
 
 
-def test_mutants_of_one_group_are_of_different_rooms(product: Path) -> None:
+def test_mutants_of_a_group_are_from_different_rooms(product: Path) -> None:
     drawn = draw(product, 1, 100)
     found = groups(drawn)
     assert sorted(one.key for group in found for one in group) == sorted(one.key for one in drawn)

@@ -1,4 +1,4 @@
-"""What participants of a launch say of their links is foreign input, and comes to findings with both ends."""
+"""Link results of launch participants are untrusted input and give findings that name both ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SERVED = {f"node{number}": served(number) for number in (1, 2, 3)}
 
 
 def called(origin: str, **changes: dict[str, Any]) -> dict[str, Any]:
-    """What a node answers of good links, with changes in those to some."""
+    """Return a node's reply for good links, with changes by peer."""
     request = before_launch.call_request(PLAN, PLAN.nodes[NAMES.index(origin)], "token", SERVED)
     answer = {}
     for peer in request["peers"]:
@@ -48,8 +48,7 @@ def called(origin: str, **changes: dict[str, Any]) -> dict[str, Any]:
     return before_launch.read_called({"links": answer}, {peer["node"]: peer["ports"] for peer in request["peers"]})
 
 
-def said(**changes: dict[str, dict[str, Any]]) -> list[str]:
-    """The findings where some nodes saw some links otherwise."""
+def findings(**changes: dict[str, dict[str, Any]]) -> list[str]:
     links = {name: called(name, **changes.get(name, {})) for name in NAMES}
     return [f"{one.status} {one.id} {with_fix(one)}" for one in before_launch.judge(PLAN, SERVED, links, {})]
 
@@ -59,7 +58,7 @@ def ports(shut: list[int], *, name: str, head: bool = False) -> dict[str, Any]:
     return {"ports": {str(port): SHUT if port in shut else {**OPEN, "greeting": name} for port in every}}
 
 
-def test_the_port_of_the_launch_is_called_on_the_head_node_alone() -> None:
+def test_launch_port_is_tested_only_on_the_head_node() -> None:
     requests = [before_launch.serve_request(PLAN, entry, "token") for entry in PLAN.nodes]
     assert [request["port"] for request in requests] == [PORT, None, None]
     request = before_launch.call_request(PLAN, PLAN.nodes[1], "token", SERVED)
@@ -69,18 +68,18 @@ def test_the_port_of_the_launch_is_called_on_the_head_node_alone() -> None:
     }
 
 
-def test_good_links_say_nothing() -> None:
-    assert said() == []
+def test_good_links_give_no_findings() -> None:
+    assert findings() == []
 
 
-def test_a_closed_port_of_the_head_node() -> None:
-    [found] = said(node2={"node1": ports([PORT], name="node1", head=True)})
+def test_closed_port_of_the_head_node_is_reported() -> None:
+    [found] = findings(node2={"node1": ports([PORT], name="node1", head=True)})
     assert found.startswith(
-        "fail net.master_port.dropped node1: node2 cannot call it on port 29500, though others can: a call gets no"
+        "fail net.master_port.dropped node1: node2 cannot connect to this node on port 29500, but other nodes can: no"
     )
 
 
-def test_of_a_detached_launch_the_port_of_beats_is_called_too() -> None:
+def test_heartbeat_port_of_a_detached_launch_is_tested() -> None:
     beats = 29450
     requests = [before_launch.serve_request(PLAN, entry, "token", beats) for entry in PLAN.nodes]
     assert [request["beats"] for request in requests] == [beats, None, None]
@@ -95,49 +94,49 @@ def test_of_a_detached_launch_the_port_of_beats_is_called_too() -> None:
         links[origin] = before_launch.read_called({"links": {"node1": {"ports": calls}}}, {"node1": head["ports"]})
     [found] = before_launch.judge(PLAN, there, links, {}, beats)
     assert (found.status, found.id, found.node, found.peer) == ("fail", "net.master_port.dropped", "node1", "node3")
-    assert found.summary.startswith("node3 cannot call it on port 29450, though others can: a call gets no answer")
+    assert found.summary.startswith("node3 cannot connect to this node on port 29450, but other nodes can: no reply")
 
 
-def test_closed_ports_of_ranks() -> None:
+def test_closed_ports_of_ranks_are_reported() -> None:
     shut = ports([32768, 60999], name="node3")
-    [found] = said(node1={"node3": shut}, node2={"node3": shut})
+    [found] = findings(node1={"node3": shut}, node2={"node3": shut})
     assert found.startswith(
-        "fail net.peer.dropped node3: node1, node2 cannot call it on port 32768, 60999: a call gets"
+        "fail net.peer.dropped node3: node1, node2 cannot connect to this node on port 32768, 60999: no reply"
     )
 
 
-def test_a_route_by_another_interface_is_no_firewall() -> None:
+def test_route_through_another_interface_is_not_reported_as_a_firewall() -> None:
     astray = {**ports([32768, 60999], name="node3"), "way": "eth1"}
     back = ports([PORT, 32768, 60999], name="node1", head=True)
-    [found] = said(node1={"node3": astray}, node3={"node1": back})
-    assert "node1: its route to node3 leaves by eth1, and its training address is on eth0" in found
+    [found] = findings(node1={"node3": astray}, node3={"node1": back})
+    assert "node1: the route to node3 uses eth1, but the training address is on eth0" in found
     assert found.startswith("fail ")
 
 
-def test_packets_that_vanish_by_their_size() -> None:
+def test_path_mtu_black_hole_is_reported() -> None:
     sizes = [{"mtu": size, "passes": size <= 1400} for size in (576, 1000, 1400, 1401, 1500)]
     hole = {"full_size": False, "sizes": sizes}
-    found = said(node1={"node2": hole}, node2={"node1": hole})
+    found = findings(node1={"node2": hole}, node2={"node1": hole})
     assert any(one.startswith("fail net.path_mtu.black_hole") for one in found)
-    assert "packets of more than 1400 bytes vanish" in found[0]
+    assert "packets larger than 1400 bytes are lost" in found[0]
 
 
-def test_a_node_that_could_not_be_asked_is_said_and_stops_nothing() -> None:
+def test_untested_node_is_reported_without_blocking_the_launch() -> None:
     two = {name: one for name, one in SERVED.items() if name != "node3"}
     why = {"node3": "no answer within 15 s"}
     links = {"node1": called("node1"), "node2": called("node2")}
     [found] = before_launch.judge(PLAN, two, links, why)
     assert (found.status, found.id, found.node) == ("warn", "launch.links", "node3")
-    assert found.summary == "its links were not tried: no answer within 15 s"
+    assert found.summary == "links not tested: no answer within 15 s"
 
 
-def test_another_probe_on_the_port_stops_nothing() -> None:
+def test_another_probe_on_the_port_does_not_block_the_launch() -> None:
     busy = {**SERVED, "node1": served(1, port=None, holder="muster-probe")}
     [found] = before_launch.judge(PLAN, busy, {}, {})
     assert (found.status, found.id, found.node) == ("warn", "launch.links", "node1")
 
 
-def test_somebody_who_took_the_port_meanwhile_is_named() -> None:
+def test_another_process_on_the_port_is_reported() -> None:
     busy = {**SERVED, "node1": served(1, port=None, holder="Address already in use")}
     [found] = before_launch.judge(PLAN, busy, {}, {})
     assert (found.status, found.id, found.node) == ("fail", "net.master_port.foreign", "node1")
@@ -154,12 +153,12 @@ def test_somebody_who_took_the_port_meanwhile_is_named() -> None:
         {"pid": 1, "started": True, "ephemeral": []},
     ],
 )
-def test_an_answer_that_says_not_what_listens_is_of_no_use(answer: Any) -> None:
+def test_reply_without_a_listener_is_rejected(answer: Any) -> None:
     with pytest.raises(UnusableError, match="expected"):
         before_launch.read_served(answer)
 
 
-def test_only_what_was_asked_for_is_taken_from_an_answer() -> None:
+def test_unrequested_parts_of_a_reply_are_ignored() -> None:
     seen = served(2, ephemeral=["1", 70000, 40000], port=True, holder=["x"], interfaces={"e" * 900: {"addresses": [7]}})
     assert seen["ephemeral"] == []
     assert (seen["port"], seen["holder"]) == (None, "")
@@ -185,20 +184,19 @@ STALLED = {"whole": False, "acked": 32000, "seconds": 1.3}
 
 
 def slow_ways(tries: list[dict[str, Any]]) -> list[str]:
-    """What is said where node2 sends slowly, and everybody else does not."""
     good = {name: {"bulk": [WHOLE]} for name in NAMES}
     slow = {name: {"bulk": tries} for name in NAMES}
-    return said(node1=good, node2=slow, node3=good)
+    return findings(node1=good, node2=slow, node3=good)
 
 
-def test_a_way_on_which_hardly_anything_gets_through_is_named() -> None:
+def test_stalled_link_is_reported() -> None:
     [line] = slow_ways([STALLED, STALLED])
     assert line.startswith(
-        "warn net.throughput.slow node2: a stream gets 0.20 Mbit/s on the way from it to node1, node3"
+        "warn net.throughput.slow node2: a stream from this node to node1, node3 reaches 0.20 Mbit/s"
     )
 
 
-def test_one_that_only_stuttered_is_not() -> None:
+def test_link_that_stalled_once_is_not_reported() -> None:
     assert slow_ways([STALLED, WHOLE]) == []
     assert slow_ways([STALLED]) == []
 
@@ -206,5 +204,5 @@ def test_one_that_only_stuttered_is_not() -> None:
 @pytest.mark.parametrize(
     "odd", [7, {}, [], [7], [{"whole": True}], [{"acked": -1, "seconds": 1}], [{"acked": 9, "seconds": 0}]]
 )
-def test_what_is_odd_about_it_is_left_out(odd: Any) -> None:
+def test_invalid_bulk_results_are_ignored(odd: Any) -> None:
     assert slow_ways(odd) == []

@@ -1,8 +1,8 @@
-"""Every file in cases holds what a few nodes saw of each other, and the findings, each as "status id node: sentence".
+"""Each file in cases has probe results of some nodes and the expected findings, as "status id node: sentence".
 
-Every node is a good one at 10.0.0.N, and every link is good. `links` lies over what was seen: "node1 -> node2", where
-either side may be "*", with `ports` as {port: outcome} or an outcome for all of them. `served` and `named` lie over
-what a node told of itself and of names; null as `served` is a node that could not be asked. `rates` are Gbit/s.
+Nodes are at 10.0.0.N; nodes and links have no problems by default. `links` changes results: "node1 -> node2", where
+either side may be "*", with `ports` as {port: outcome} or one outcome for all ports. `served` and `named` change a
+node's reports about itself and about names; `served: null` is a node that was not probed. `rates` are in Gbit/s.
 """
 
 from __future__ import annotations
@@ -113,22 +113,22 @@ def cluster_of(case: dict[str, Any]) -> Cluster:
 
 
 @cases(__file__, "judge")
-def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
+def test_findings_match_the_case(case: dict[str, Any]) -> None:
     found, skipped = judge.judge(cluster_of(case))
-    told = [f"{one.status} {one.id} {with_fix(one)}." for one in found if one.status != "pass"]
-    assert told == case["findings"], case["what"]
+    reported = [f"{one.status} {one.id} {with_fix(one)}." for one in found if one.status != "pass"]
+    assert reported == case["findings"], case["what"]
     assert [one.node for one in found if one.status == "pass"] == case.get("passes", []), case["what"]
     assert skipped == case.get("skipped", []), case["what"]
 
 
 @pytest.mark.parametrize("nodes", [2, 3, 8])
-def test_a_good_network_passes_on_every_node(nodes: int) -> None:
+def test_good_network_passes_on_every_node(nodes: int) -> None:
     found, skipped = judge.judge(cluster_of({"nodes": nodes, "rates": {"* -> *": 9.4}}))
     assert [(one.status, one.id) for one in found] == [("pass", "net.links")] * nodes
     assert skipped == []
 
 
-def test_what_is_kept_has_one_entry_for_every_ordered_pair() -> None:
+def test_result_has_one_entry_for_every_ordered_pair() -> None:
     case = {"nodes": 3, "links": {"node1 -> node2": {"ports": {PORT: "dropped"}, "lost": 8}}, "rates": {"* -> *": 9.4}}
     result = judge.result(cluster_of(case))
     links = result["network"].pop("links")
@@ -151,7 +151,7 @@ def test_what_is_kept_has_one_entry_for_every_ordered_pair() -> None:
     assert "skipped" not in result
 
 
-def test_the_shortest_exchange_tells_the_clock() -> None:
+def test_clock_offset_is_from_the_fastest_exchange() -> None:
     cluster = cluster_of({"nodes": 2})
     assert cluster.links[0].offset == pytest.approx(0.000005, abs=1e-6)
 

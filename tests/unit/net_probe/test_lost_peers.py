@@ -1,4 +1,4 @@
-"""What the other nodes say of a node that the controller does not reach any more."""
+"""Findings about a node that the controller has lost, from connection tests by the other nodes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def link(ssh: dict[str, Any], master: dict[str, Any]) -> dict[str, Any]:
     ("called", "check"),
     [
         ({"node1": link(MUTE, REFUSED), "node3": link(MUTE, MUTE)}, "net.peer.hangs"),
-        ({"node1": link(TAKEN, REFUSED), "node3": link(MUTE, REFUSED)}, ""),  # it spoke to one of them
+        ({"node1": link(TAKEN, REFUSED), "node3": link(MUTE, REFUSED)}, ""),  # sshd responded to one node
         ({"node1": link(TAKEN, REFUSED)}, ""),
-        ({"node1": link(DROPPED, REFUSED)}, ""),  # its ssh alone is closed to them, too
+        ({"node1": link(DROPPED, REFUSED)}, ""),  # only SSH is closed
         ({"node1": link(DROPPED, DROPPED)}, "net.peer.dropped"),
         ({}, ""),
     ],
 )
-def test_what_stands_against_it(called: dict[str, Any], check: str) -> None:
+def test_lost_node_is_diagnosed(called: dict[str, Any], check: str) -> None:
     assert [one.id for one in lost_peers.judge("node2", called)] == ([check] if check else [])

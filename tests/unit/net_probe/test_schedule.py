@@ -1,4 +1,4 @@
-"""Who sends in bulk to whom: every pair once, and nobody twice at a time."""
+"""Throughput measurements are scheduled so that each pair is measured once and no node twice at the same time."""
 
 from __future__ import annotations
 
@@ -31,18 +31,17 @@ def test_up_to_sixteen_nodes_every_pair_is_measured(count: int) -> None:
     usable = set(itertools.permutations(nodes, 2))
     called = calls(nodes, usable)
     assert sum(map(len, called.values())) == count * (count - 1) // 2
-    # The work is shared.
     assert max(map(len, called.values())) <= count // 2 + 1
 
 
-def test_of_many_nodes_each_meets_a_few() -> None:
+def test_each_of_many_nodes_meets_only_some_peers() -> None:
     nodes = names(200)
     called = calls(nodes, set(itertools.permutations(nodes, 2)))
     met = {node: len(called.get(node, [])) + sum(node in peers for peers in called.values()) for node in nodes}
     assert set(met.values()) == {SAMPLED_ROUNDS}
 
 
-def test_a_call_goes_where_it_comes_through() -> None:
+def test_calls_use_only_working_links() -> None:
     assert calls(names(2), {("node2", "node1")}) == {"node2": ["node1"]}
     assert calls(names(2), set()) == {}
     assert again([("node1", "node3"), ("node1", "node2")]) == {"node1": ["node3", "node2"]}
@@ -52,31 +51,31 @@ def every(count: int) -> set[tuple[str, str]]:
     return set(itertools.permutations(names(count), 2))
 
 
-def told(count: int, bad: set[tuple[str, str]]) -> list[tuple[str, str, int]]:
+def blamed(count: int, bad: set[tuple[str, str]]) -> list[tuple[str, str, int]]:
     return [(share.node, share.way, len(share.links)) for share in blame(names(count), bad, every(count))]
 
 
-def test_a_column_a_row_and_a_cross_name_the_node() -> None:
+def test_bad_column_row_or_cross_blames_one_node() -> None:
     pairs = every(4)
-    assert told(4, {pair for pair in pairs if pair[1] == "node3"}) == [("node3", "to", 3)]
-    assert told(4, {pair for pair in pairs if pair[0] == "node3"}) == [("node3", "from", 3)]
-    assert told(4, {pair for pair in pairs if "node3" in pair}) == [("node3", "both", 6)]
+    assert blamed(4, {pair for pair in pairs if pair[1] == "node3"}) == [("node3", "to", 3)]
+    assert blamed(4, {pair for pair in pairs if pair[0] == "node3"}) == [("node3", "from", 3)]
+    assert blamed(4, {pair for pair in pairs if "node3" in pair}) == [("node3", "both", 6)]
 
 
-def test_a_single_link_names_the_pair() -> None:
-    assert told(4, {("node1", "node3")}) == [("node3", "pair", 1)]
-    assert told(2, {("node1", "node2"), ("node2", "node1")}) == [("node1", "pair", 1), ("node2", "pair", 1)]
+def test_single_bad_link_blames_the_pair() -> None:
+    assert blamed(4, {("node1", "node3")}) == [("node3", "pair", 1)]
+    assert blamed(2, {("node1", "node2"), ("node2", "node1")}) == [("node1", "pair", 1), ("node2", "pair", 1)]
 
 
-def test_most_links_are_enough_and_the_rest_is_told_apart() -> None:
+def test_mostly_bad_node_is_blamed_and_other_bad_links_are_separate() -> None:
     bad = {("node1", "node8"), ("node2", "node8"), ("node3", "node8"), ("node4", "node8"), ("node5", "node8")}
-    assert told(8, {*bad, ("node1", "node2")}) == [("node8", "to", 5), ("node2", "pair", 1)]
+    assert blamed(8, {*bad, ("node1", "node2")}) == [("node8", "to", 5), ("node2", "pair", 1)]
 
 
-def test_when_all_are_cut_off_nobody_is_the_odd_one() -> None:
-    assert told(3, every(3)) == [("node1", "to", 2), ("node2", "to", 2), ("node3", "to", 2)]
+def test_no_single_node_is_blamed_if_all_are_cut_off() -> None:
+    assert blamed(3, every(3)) == [("node1", "to", 2), ("node2", "to", 2), ("node3", "to", 2)]
 
 
-def test_what_has_no_direction_is_told_once() -> None:
+def test_undirected_difference_is_reported_once() -> None:
     shares = blame(names(2), every(2), every(2))
     assert couples(names(2), shares) == [BlameShare("node1", "pair", (("node1", "node2"),))]

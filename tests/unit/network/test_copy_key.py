@@ -1,4 +1,4 @@
-"""Which key is copied to a node, and what becomes of its authorized_keys; the cases are that file before and after."""
+"""The key to copy to a node is chosen, and added to authorized_keys; the cases have that file before and after."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIJ1tuJ5Gm3uoZ0VrQqvDk6zY8c0Zb1pYB2kWJ4Hq5N7x"
 
 
 @cases(__file__, "copy_key")
-def test_authorized_keys(case: dict[str, Any]) -> None:
+def test_key_is_added_to_authorized_keys(case: dict[str, Any]) -> None:
     assert with_key(case["before"], case["line"]) == case["after"]
     assert with_key(case["after"], case["line"]) == case["after"]
 
@@ -22,14 +22,14 @@ def test_authorized_keys(case: dict[str, Any]) -> None:
     ("private", "there", "expected"),
     [
         ("/k/lab", [], "/k/lab.pub"),
-        ("/k/lab.pub", [], "/k/lab.pub"),  # ssh takes it too: the private half is in an agent
+        ("/k/lab.pub", [], "/k/lab.pub"),  # ssh accepts it too: the private key is in an agent
         ("", ["id_rsa", "id_rsa.pub", "id_ed25519", "id_ed25519.pub"], "/home/anna/.ssh/id_ed25519.pub"),
         ("", ["id_rsa", "id_rsa.pub", "id_ed25519_sk", "id_ed25519_sk.pub"], "/home/anna/.ssh/id_rsa.pub"),
-        ("", ["id_ed25519.pub"], ""),  # whose private half is elsewhere
+        ("", ["id_ed25519.pub"], ""),  # the private key is missing
         ("", [], ""),
     ],
 )
-def test_the_key_is_the_one_that_ssh_uses(private: str, there: list[str], expected: str) -> None:
+def test_key_is_the_one_that_ssh_uses(private: str, there: list[str], expected: str) -> None:
     assert public_key_file(private, "/home/anna/.ssh", there) == expected
 
 
@@ -44,10 +44,10 @@ def test_the_key_is_the_one_that_ssh_uses(private: str, there: list[str], expect
         "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjE",
     ],
 )
-def test_what_is_no_public_key_is_not_copied(text: str) -> None:
-    with pytest.raises(ValueError, match="it holds no public key"):
+def test_invalid_public_key_is_rejected(text: str) -> None:
+    with pytest.raises(ValueError, match="the file has no public key"):
         key_line(text)
 
 
-def test_a_public_key_is_one_line_with_its_comment() -> None:
+def test_public_key_is_one_line_with_its_comment() -> None:
     assert key_line(f"ssh-ed25519 {KEY}  anna at her desk\n") == f"ssh-ed25519 {KEY} anna at her desk"

@@ -1,8 +1,8 @@
-"""Every file in cases/rewrite is one hosts file: as it was found, and as it must be.
+"""Each file in cases/rewrite has a hosts file before and after the rewrite.
 
-Unless a case says otherwise, the node is node1 of node1 and node2, and calls itself node1. BLOCK stands for the block
-of these two, BEGIN and END for its first and last line.
-template: the same for cloud-init's template. answers: what the resolver said -> the sentences.
+By default, the cluster has node1 and node2, and the node is node1 with this hostname. BLOCK stands for the block of
+these nodes, BEGIN and END for its first and last line. template: the same for cloud-init's template. answers:
+resolver results -> sentences.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def filled(text: str) -> str:
 
 
 @cases(__file__, "rewrite")
-def test_rewrite(case: dict[str, Any]) -> None:
+def test_hosts_file_is_rewritten(case: dict[str, Any]) -> None:
     cluster, before = cluster_of(case), filled(case["before"])
     names = hosts_file.own_names(before, cluster)
     result = hosts_file.rewrite(before, cluster, names)
@@ -45,7 +45,7 @@ def test_rewrite(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "template")
-def test_template(case: dict[str, Any]) -> None:
+def test_cloud_init_template_is_rewritten(case: dict[str, Any]) -> None:
     cluster = cluster_of(case)
     result = hosts_file.rewrite(filled(case["before"]), cluster, case.get("names", ["node1"]), template=True)
     assert result.text == filled(case["after"])
@@ -54,7 +54,7 @@ def test_template(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "forgotten")
-def test_forgotten(case: dict[str, Any]) -> None:
+def test_block_is_removed(case: dict[str, Any]) -> None:
     after = hosts_file.forgotten(
         filled(case["before"]), case.get("hostname", "node1"), template=case.get("template", False)
     )
@@ -63,7 +63,7 @@ def test_forgotten(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "answers")
-def test_answers(case: dict[str, Any]) -> None:
+def test_wrong_resolver_results_are_reported(case: dict[str, Any]) -> None:
     assert hosts_file.misled(cluster_of(case), case["names"], case["answers"]) == case["sentences"]
 
 
@@ -94,9 +94,9 @@ cloud_config_modules:
         ("manage_etc_hosts: localhost", [], None),
     ],
 )
-def test_cloud_init_is_set_up(instance: str, settings: list[str], modules: list[str] | None) -> None:
-    told = yaml.safe_load(hosts_file.cloud_init_settings(instance, settings))
-    assert told == {"manage_etc_hosts": False, **({"cloud_init_modules": modules} if modules else {})}
+def test_cloud_init_is_configured(instance: str, settings: list[str], modules: list[str] | None) -> None:
+    written = yaml.safe_load(hosts_file.cloud_init_settings(instance, settings))
+    assert written == {"manage_etc_hosts": False, **({"cloud_init_modules": modules} if modules else {})}
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", " \n", "\n\n\n", "\t# x"])
@@ -107,10 +107,10 @@ def test_every_foreign_byte_is_kept(end: str) -> None:
     assert result.text == foreign + ("" if end.endswith("\n") else "\n") + BLOCK
 
 
-def test_a_node_that_is_taken_out_of_the_inventory_leaves_no_trace() -> None:
+def test_node_removed_from_the_inventory_is_removed_from_the_file() -> None:
     before = hosts_file.rewrite(
         "127.0.0.1 localhost\n", HostsRequest({**NODES, "node3": "10.0.0.13"}, "node1", "node1"), ["node1"]
     )
     after = hosts_file.rewrite(before.text, HostsRequest(NODES, "node1", "node1"), ["node1"])
     assert after.text == "127.0.0.1 localhost\n" + BLOCK
-    assert after.reasons == ("its block still has 10.0.0.13 node3",)
+    assert after.reasons == ("outdated lines in the block: 10.0.0.13 node3",)

@@ -1,4 +1,4 @@
-"""Every file in cases/ holds what ss printed, the sockets in it, and which ports the node alone reaches."""
+"""Each file in cases/ has output of ss, the sockets in it, and the ports that are local only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from muster.network.listeners import parse_ss
 
 
 @cases(__file__, "parse_ss")
-def test_the_sockets_are_those_of_the_case(case: dict[str, Any]) -> None:
+def test_sockets_match_the_case(case: dict[str, Any]) -> None:
     found = parse_ss(case["ss"])
     assert [asdict(listener) for listener in found] == case["listeners"]
     assert [listener.port for listener in found if listener.local_only] == case["local_only"]

@@ -1,7 +1,7 @@
-"""Every file in cases/mtu is one node: what was seen of its training interface, and what has to be done about its MTU.
+"""Each file in cases/mtu has the state of a node's training interface and the expected plan for its MTU.
 
-look: laid over that of a machine on which nothing that is known sets the interface up. What programs print is as the
-sources in the cases have it.
+look: merged over the data of a machine without a known network manager. Program output is from the sources named in
+the cases.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOOK = {
 
 
 @cases(__file__, "mtu")
-def test_what_has_to_be_done(case: dict[str, Any]) -> None:
+def test_plan_matches_the_case(case: dict[str, Any]) -> None:
     look = {**LOOK, **case.get("look", {})}
     look["link"] = look["link"] if isinstance(look["link"], str) else json.dumps(look["link"])
     seen = mtu.read(look)
@@ -47,12 +47,12 @@ def test_what_has_to_be_done(case: dict[str, Any]) -> None:
     ("value", "said"),
     [(0, None), (9000, None), (1280, None), (1279, "mtu_training is 1279"), (65521, "mtu_training is 65521")],
 )
-def test_what_is_wrong_with_the_request(value: int, said: str | None) -> None:
+def test_mtu_out_of_range_is_rejected(value: int, said: str | None) -> None:
     problem = mtu.request_problem(value)
-    assert (problem[0] if problem else None) == said
+    assert (problem[0].removesuffix(", which is out of range") if problem else None) == said
 
 
-def test_every_link_is_in_some_of_the_paths() -> None:
+def test_every_link_is_tested() -> None:
     nodes = [f"node{number}" for number in range(40)]
     tried = {peer for node in nodes for peer in mtu.peers_of(node, nodes)}
     assert tried == set(nodes)
@@ -60,28 +60,27 @@ def test_every_link_is_in_some_of_the_paths() -> None:
     assert mtu.peers_of("node0", ["node0"]) == []
 
 
-def test_one_path_that_does_not_carry_it_speaks_for_all() -> None:
+def test_one_failed_path_reverts_all_nodes() -> None:
     paths = [
         Path("node1", "node2", "10.0.0.2", small=True, full=False),
         Path("node1", "node3", "10.0.0.3", small=True, full=True),
         Path("node3", "node4", "10.0.0.4", small=False, full=False),
     ]
     judged = mtu.judge(paths, 9000)
-    fix = "Raise the MTU of the switch ports and of the interfaces between them, or lower mtu_training"
-    own = "a packet of 9000 bytes does not reach node2 (10.0.0.2), and a small one does"
+    fix = "Raise the MTU of the switch ports and interfaces in between, or lower mtu_training"
+    own = "packets of 9000 bytes do not reach node2 (10.0.0.2), but small packets do"
     assert list(mtu.ended("node1", judged, interface="eth1", changed=True)) == [f"{own}. {fix}"]
-    other = f"eth1 cannot have it alone: from node1 {own}. {fix}"
+    other = f"the MTU of eth1 is reverted, because on node1 {own}. {fix}"
     assert list(mtu.ended("node3", judged, interface="eth1", changed=True)) == [other]
-    # A node that has it already and whose paths carry it has nothing to answer for.
     assert list(mtu.ended("node3", judged, interface="eth1", changed=False)) == []
     assert judged.silent == {"node3": ["node4"]}
     assert list(mtu.ended("node1", mtu.judge(paths[1:], 9000), interface="eth1", changed=True)) == []
 
 
 @pytest.mark.parametrize(("family", "size"), [(4, 64), (4, 1500), (4, 9000), (6, 1280), (6, 8999)])
-def test_a_packet_has_the_size_that_is_tried(family: int, size: int) -> None:
+def test_packet_has_the_requested_size(family: int, size: int) -> None:
     packet = program.echo(family, size, 7, 1)
     assert len(packet) + program.HEADERS[family] == size
     if family == 4:
-        # RFC 1071: the sum over a whole that has its own sum in it.
+        # RFC 1071: the checksum of data that includes its checksum is 0.
         assert program.checksum(packet) == 0

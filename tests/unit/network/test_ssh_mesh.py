@@ -1,7 +1,7 @@
-"""Every file in cases/ is one decision about logins between the nodes.
+"""Each file in cases/ has one decision about logins between the nodes.
 
-files: the members, and what the user's files hold -> what they must hold. logins: how ssh ended -> the sentence.
-account: an account and sshd's settings -> why it cannot log in.
+files: members and the user's files -> the wanted files. logins: result of ssh -> sentence. account: an account and
+sshd's settings -> reasons why it cannot log in.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DROPIN = (Path(__file__).parents[3] / "roles/ssh_mesh/files/etc/ssh/sshd_config.
 
 
 def members(given: dict[str, dict[str, Any]]) -> list[MeshMember]:
-    """One digit says it all: node 1 has the address 10.0.0.1, the key K1 and the host key H1."""
+    """Return members; node1 has the address 10.0.0.1, the key K1 and the host key H1."""
     found = []
     for name, own in given.items():
         number = name[-1]
@@ -40,7 +40,7 @@ def peers(count: int) -> list[str]:
 
 
 @cases(__file__, "files")
-def test_files(case: dict[str, Any]) -> None:
+def test_files_match_the_case(case: dict[str, Any]) -> None:
     before = {"authorized_keys": "", "config": "", "known_hosts": "", **case.get("before", {})}
     if "refusal" in case:
         with pytest.raises(ssh_mesh.BlockError) as refusal:
@@ -51,7 +51,6 @@ def test_files(case: dict[str, Any]) -> None:
     for name, text in case["after"].items():
         assert getattr(wanted, name) == text
     assert list(wanted.strangers) == case.get("strangers", [])
-    # What is written is what a second run finds right.
     again = ssh_mesh.wanted(
         "rack", "muster", members(case["members"]), IDENTITY, wanted.authorized_keys, wanted.config, wanted.known_hosts
     )
@@ -65,7 +64,7 @@ def test_files(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "files")
-def test_what_is_written_is_forgotten_to_the_last_byte(case: dict[str, Any]) -> None:
+def test_forgotten_files_have_no_trace_of_muster(case: dict[str, Any]) -> None:
     before = {"authorized_keys": "", "config": "", "known_hosts": "", **case.get("before", {})}
     if "refusal" in case:
         with pytest.raises(ssh_mesh.BlockError):
@@ -81,7 +80,7 @@ def test_what_is_written_is_forgotten_to_the_last_byte(case: dict[str, Any]) -> 
 
 
 @cases(__file__, "logins")
-def test_logins(case: dict[str, Any]) -> None:
+def test_failed_login_is_explained(case: dict[str, Any]) -> None:
     (peer,) = members({"node2": {}})
     attempt = LoginAttempt(peer, case["code"], case["said"], case.get("hostname", ""))
     assert ssh_mesh.refusals("muster", [attempt]) == [f"node2: {why}" for why in case["refusals"]]
@@ -89,7 +88,7 @@ def test_logins(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "account")
-def test_account(case: dict[str, Any]) -> None:
+def test_account_problems_are_reported(case: dict[str, Any]) -> None:
     account: dict[str, Any] = {"name": "muster", "home": "/home/muster", "shell": "/bin/bash", "groups": ["muster"]}
     account.update(case.get("account", {}))
     account["groups"] = tuple(account["groups"])
@@ -97,7 +96,7 @@ def test_account(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 16, 17, 18, 40, 200])
-def test_every_node_is_logged_in_on_by_some_other(count: int) -> None:
+def test_every_node_is_tested_by_another(count: int) -> None:
     names = peers(count)
     chosen = {name: ssh_mesh.sample(names, name) for name in names}
     for name, others in chosen.items():
@@ -107,19 +106,19 @@ def test_every_node_is_logged_in_on_by_some_other(count: int) -> None:
     assert reached == (set(names) if count > 1 else set())
 
 
-def test_not_every_node_begins_with_the_same_peer() -> None:
+def test_nodes_start_with_different_peers() -> None:
     names = peers(16)
     assert len({ssh_mesh.sample(names, name)[0] for name in names}) == 16
 
 
-def test_one_private_key_on_two_nodes_is_refused_on_both() -> None:
+def test_shared_private_key_is_reported_for_both_nodes() -> None:
     found = ssh_mesh.clashes(members({"node1": {}, "node2": {"key": "ssh-ed25519 K1"}, "node3": {}}))
     assert set(found) == {"node1", "node2"}
-    assert found["node2"].startswith("has the same private key as node1,")
+    assert found["node2"].startswith("has the same private key as node1 (")
     assert "-e ssh_mesh_rotate=true" in found["node2"]
 
 
-def test_a_key_to_come_is_nobody_elses() -> None:
+def test_missing_keys_are_not_reported_as_shared() -> None:
     assert ssh_mesh.clashes(members({"node1": {"key": ""}, "node2": {"key": ""}})) == {}
 
 
@@ -127,7 +126,7 @@ def test_host_keys_of_copied_disks_are_reported_once() -> None:
     both = ["ssh-ed25519 H1", "ssh-rsa R1"]
     found = ssh_mesh.same_host_keys(members({"node1": {"host_keys": both}, "node2": {"host_keys": both}, "node3": {}}))
     assert len(found) == 1
-    assert found[0].startswith("node1, node2 have the same ssh host key")
+    assert found[0].startswith("node1, node2 have the same SSH host key")
     assert "trust_replace=node2" in found[0]
 
 
@@ -141,7 +140,7 @@ def test_host_keys_of_copied_disks_are_reported_once() -> None:
         ("", 22),
     ],
 )
-def test_the_port_is_the_one_at_the_training_address(listens: str, port: int) -> None:
+def test_port_is_the_one_at_the_training_address(listens: str, port: int) -> None:
     assert sshd.port_at(sshd.parse(listens), "10.0.0.1") == port
 
 
@@ -153,15 +152,15 @@ def test_the_port_is_the_one_at_the_training_address(listens: str, port: int) ->
         (255, "Missing privilege separation directory: /run/sshd\r\n"),
     ],
 )
-def test_an_sshd_that_says_nothing_against_its_settings_can_start(code: int, said: str) -> None:
+def test_valid_sshd_settings_are_accepted(code: int, said: str) -> None:
     assert sshd.broken(code, said) == ""
 
 
-def test_settings_with_which_sshd_could_not_start_are_reported() -> None:
+def test_invalid_sshd_settings_are_reported() -> None:
     said = "10-site.conf: line 1: Bad configuration option: Nonsense\r\n10-site.conf: terminating, 1 bad option\r\n"
-    told = sshd.broken(255, said)
-    assert "10-site.conf: line 1: Bad configuration option: Nonsense 10-site.conf: terminating, 1 bad option." in told
-    assert told.endswith("sudo sshd -t")
+    shown = sshd.broken(255, said)
+    assert "10-site.conf: line 1: Bad configuration option: Nonsense 10-site.conf: terminating, 1 bad option." in shown
+    assert shown.endswith("sudo sshd -t")
 
 
 def kexinit(kex: str, keys: str, macs: str) -> bytes:
@@ -177,7 +176,7 @@ STRICT = "kexalgorithms curve25519-sha256\nhostkeyalgorithms ssh-ed25519\nmacs h
 LAX = "kexalgorithms curve25519-sha256\nhostkeyalgorithms ssh-ed25519\nmacs hmac-sha1,hmac-sha2-256-etm@openssh.com"
 
 
-def test_weak_algorithms_are_those_that_the_file_takes_away() -> None:
+def test_weak_algorithms_are_those_removed_by_the_file() -> None:
     assert sshd.weak(sshd.offers_of(GOOD), DROPIN) == []
     assert sshd.weak(sshd.offers_of(BAD), DROPIN) == [
         "ecdh-sha2-nistp256",
@@ -187,7 +186,7 @@ def test_weak_algorithms_are_those_that_the_file_takes_away() -> None:
     ]
 
 
-def test_what_another_server_sends_is_not_taken_for_an_offer() -> None:
+def test_reply_of_another_server_is_rejected() -> None:
     with pytest.raises(ValueError, match="not the message"):
         sshd.offers_of(b"HTTP/1.1 400 Bad Request")
 
@@ -198,15 +197,15 @@ def test_what_another_server_sends_is_not_taken_for_an_offer() -> None:
         (None, LAX, BAD, "write", []),
         ("# something else\n", LAX, BAD, "write", []),
         (DROPIN, STRICT, GOOD, "", []),
-        # Killed between the writing and the reload.
+        # Interrupted between writing and reload.
         (DROPIN, STRICT, BAD, "reload", []),
-        # The site's own settings come first, and a reload would not change that.
+        # The site's settings take precedence, also after a reload.
         (DROPIN, LAX, BAD, "", ["hmac-sha1"]),
-        # sshd could not be asked.
+        # sshd's offer is unknown.
         (DROPIN, STRICT, None, "", []),
     ],
 )
-def test_sshd_is_changed_or_reloaded_only_where_that_helps(
+def test_sshd_is_changed_or_reloaded_only_if_needed(
     file: str | None, settings: str, offer: bytes | None, to_do: str, overridden: list[str]
 ) -> None:
     offered = sshd.offers_of(offer) if offer else {}
@@ -214,7 +213,7 @@ def test_sshd_is_changed_or_reloaded_only_where_that_helps(
     assert sshd.overridden(DROPIN, file, sshd.parse(settings)) == overridden
 
 
-def test_a_login_is_tried_where_its_way_is_another_one_and_on_one_peer_anyhow() -> None:
+def test_changed_logins_and_one_peer_are_tested() -> None:
     ways = {f"node{number}": ssh_mesh.way("out", f"in {number}") for number in range(4)}
     assert ssh_mesh.to_prove(["node1", "node2", "node3"], ways, ways) == ["node1"]
     known = {**ways, "node3": ssh_mesh.way("out", "in another")}

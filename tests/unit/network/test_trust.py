@@ -1,7 +1,7 @@
-"""Every file in cases/ is one decision about first contact.
+"""Each file in cases/ has one decision about first contact.
 
-decide: what a node showed, and the known_hosts files that ssh reads -> what is done, and what is said.
-pinned: a known_hosts file before -> after a key is pinned.
+decide: a node's keys and the known_hosts files that ssh reads -> decision and sentences.
+pinned: a known_hosts file before and after a key is pinned.
 In both, A, B and C stand for ed25519 keys and E for an ecdsa key of the file keys.yml.
 """
 
@@ -34,13 +34,13 @@ def key(name: str) -> HostKey:
 
 
 def spelt_out(text: str) -> str:
-    """{A} is the key's line, and {A.fingerprint} its fingerprint."""
+    """Replace {A} with the key's line, and {A.fingerprint} with its fingerprint."""
     text = re.sub(r"\{([ABCE])\.fingerprint\}", lambda found: key(found[1]).fingerprint, text)
     return re.sub(r"\{([ABCE])\}", lambda found: KEYS[found[1]], text)
 
 
 def row_of(case: dict[str, Any]) -> trust.HostKeyDecision:
-    """The decision; the node shows a key of a type only when it is asked for that type."""
+    """Return the decision; the node sends only keys of requested types."""
     has = [key(name) for name in case.get("shows", ())]
     wanted = spelt_out(case.get("wanted", ""))
     entries = [
@@ -68,7 +68,7 @@ def row_of(case: dict[str, Any]) -> trust.HostKeyDecision:
 
 
 @cases(__file__, "decide")
-def test_decide(case: dict[str, Any]) -> None:
+def test_decision_matches_the_case(case: dict[str, Any]) -> None:
     row = row_of(case)
     assert (row.state, row.action) == (case["state"], case.get("action", ""))
     assert [spelt_out(sentence) for sentence in case.get("says", [])] == trust.sentences([row], PROJECT)
@@ -78,16 +78,16 @@ def test_decide(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "pinned")
-def test_pinned(case: dict[str, Any]) -> None:
+def test_key_is_pinned(case: dict[str, Any]) -> None:
     host, before = case["host"], spelt_out(case["before"])
     after = known_hosts.pinned(before, "node3", host, key(case["pins"]), replace=case.get("replace", False))
     assert after == spelt_out(case["after"])
-    # ssh finds it, and a second time nothing changes.
+    # ssh finds the key, and a second pin changes nothing.
     assert any(entry.names(host) and entry.key == key(case["pins"]) for entry in known_hosts.entries(after))
     assert known_hosts.pinned(after, "node3", host, key(case["pins"])) == after
 
 
-def test_a_fingerprint_is_what_ssh_keygen_prints() -> None:
+def test_fingerprint_matches_ssh_keygen() -> None:
     assert key("A").fingerprint == FINGERPRINT
 
 
@@ -105,7 +105,7 @@ def test_a_fingerprint_is_what_ssh_keygen_prints() -> None:
         ("*.cluster,!bad.cluster", "bad.cluster", False),
         ("10.0.0.?", "10.0.0.7", True),
         ("[10.0.0.*]:2222", "[10.0.0.9]:2222", True),
-        # ssh-keygen -H made these of 10.0.0.1, [10.0.0.1]:2222 and node1.example.
+        # ssh-keygen -H hashed 10.0.0.1, [10.0.0.1]:2222 and node1.example.
         ("|1|LEx91X+xm016NEEJnh9fUQ8jlpQ=|wJYSSHC16jDfrGjypIRyOvbOZLs=", "10.0.0.1", True),
         ("|1|LEx91X+xm016NEEJnh9fUQ8jlpQ=|wJYSSHC16jDfrGjypIRyOvbOZLs=", "10.0.0.2", False),
         ("|1|uP1Fr9LztqnPM5Ev2gXNNVayKws=|D/Lsx0QyPCw4KWHmhm7D7FrZl5g=", "[10.0.0.1]:2222", True),
@@ -113,7 +113,7 @@ def test_a_fingerprint_is_what_ssh_keygen_prints() -> None:
         ("|1|broken", "node1.example", False),
     ],
 )
-def test_which_line_speaks_of_a_host(hosts: str, host: str, named: bool) -> None:
+def test_host_matches_the_line(hosts: str, host: str, named: bool) -> None:
     entry = known_hosts.entry_of(f"{hosts} {KEYS['A']}")
     assert entry
     assert entry.names(host) is named
@@ -130,7 +130,7 @@ def test_which_line_speaks_of_a_host(hosts: str, host: str, named: bool) -> None
         ("@revoked * ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB1qSk2WqV9JZBUn4otF1OS0eJrC5Qi3EEZXXj61XDfu", "@revoked"),
     ],
 )
-def test_lines_that_say_nothing_are_none(line: str, marker: str | None) -> None:
+def test_invalid_lines_are_ignored(line: str, marker: str | None) -> None:
     entry = known_hosts.entry_of(line)
     assert (entry.marker if entry else None) == marker
 
@@ -145,11 +145,11 @@ def test_lines_that_say_nothing_are_none(line: str, marker: str | None) -> None:
         ("10.0.0.1", 2222, "Node1", "node1"),
     ],
 )
-def test_the_name_is_the_one_that_ssh_looks_up(hostname: str, port: int, alias: str, name: str) -> None:
+def test_host_name_is_the_one_that_ssh_looks_up(hostname: str, port: int, alias: str, name: str) -> None:
     assert known_hosts.host_name(hostname, port, alias) == name
 
 
-def test_paths_with_spaces_are_put_together_again() -> None:
+def test_paths_with_spaces_are_rejoined() -> None:
     value = "/my lab/known_hosts /home/me/.ssh/known_hosts /home/me/.ssh/known_hosts2"
     assert known_hosts.paths_of(value, {"/my lab/known_hosts", "/home/me/.ssh/known_hosts"}) == [
         "/my lab/known_hosts",
@@ -160,7 +160,7 @@ def test_paths_with_spaces_are_put_together_again() -> None:
     assert known_hosts.paths_of("none", {}) == []
 
 
-def test_pinned_lines_of_nodes_that_left_are_listed() -> None:
+def test_pinned_keys_of_removed_nodes_are_listed() -> None:
     text = spelt_out("10.0.0.1 {A} muster:node1\n[10.0.0.9]:22 {B} muster:node9\nbastion {C}\n")
     left = known_hosts.left_behind(text, ["node1", "node2"])
     assert left == {"node9": ["[10.0.0.9]:22"]}
@@ -168,17 +168,17 @@ def test_pinned_lines_of_nodes_that_left_are_listed() -> None:
     assert line.endswith("ssh-keygen -R '[10.0.0.9]:22' -f '/my lab/known_hosts'")
 
 
-def test_the_table_is_aligned_and_the_question_counts() -> None:
+def test_table_is_aligned_and_question_has_the_count() -> None:
     rows = [
         row_of({"shows": ["A"]}),
         row_of({"shows": ["E"]}),
-        row_of({"error": "nothing answered within 12 s"}),
+        row_of({"error": "no reply within 12 s"}),
     ]
     lines = trust.table(rows)
     assert len({line.index(column) for line, column in zip(lines[1:3], ("SHA256", "SHA256"), strict=True)}) == 1
     assert lines[1].split() == ["node3", "10.0.0.3:22", "ed25519", FINGERPRINT, "new"]
     assert "nistp256" in lines[2]
-    assert lines[3].endswith("no answer: nothing answered within 12 s")
+    assert lines[3].endswith("no answer: no reply within 12 s")
     assert trust.question(rows).startswith("Trust these 2 new keys?")
     assert trust.question(rows[1:]).startswith("Trust the key of node3?")
     assert trust.question(rows[2:]) == ""
@@ -190,11 +190,11 @@ def test_the_table_is_aligned_and_the_question_counts() -> None:
         (["known"], "the host key of 1 node is pinned; next: ansible-playbook playbooks/inspect.yml"),
         (
             ["known", "new", "no answer"],
-            f"the host keys of 2 nodes are pinned, and node3 did not answer; for them, later: {playbook(TRUST)}",
+            f"the host keys of 2 nodes are pinned, but node3 did not respond; run later: {playbook(TRUST)}",
         ),
     ],
 )
-def test_the_last_line(states: list[str], said: str) -> None:
+def test_last_line_has_the_outcome_and_next_command(states: list[str], said: str) -> None:
     rows = [
         trust.HostKeyDecision(f"node{number}", "10.0.0.3:22", state, key=None if state == "no answer" else key("A"))
         for number, state in enumerate(states, start=1)

@@ -1,6 +1,6 @@
-"""Every file in cases/apt is one question to apt: what is needed, what is asked, what apt answers, and whether it may.
+"""Every file in cases/apt is one request to apt: need, words, output of apt, and refusals.
 
-The answers follow what apt 2.6 and 2.8 print.
+The output has the format of apt 2.6 and 2.8.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def test_request(case: dict[str, Any]) -> None:
     values: dict[str, Any] = {
         key: tuple(each) if isinstance(each, list) else each for key, each in case["need"].items()
     }
-    # Unless the case speaks of it, the source has what is installed, and of all of it the requested version.
+    # By default, the source has the installed and the requested version of every package.
     requested = f"{values.get('keep') or str(values['branch']) + '.99.99'}-1"
     everything = {**dict.fromkeys(values["names"], ""), **values["installed"]}
     values["offered"] = {name: (requested, version) for name, version in everything.items()}
@@ -52,7 +52,7 @@ def test_request(case: dict[str, Any]) -> None:
         ("", ""),
     ],
 )
-def test_the_driver_s_version_in_a_package_s(version: str, wanted: str) -> None:
+def test_driver_version_of_a_package_version(version: str, wanted: str) -> None:
     assert upstream(version) == wanted
 
 
@@ -79,7 +79,7 @@ def test_the_driver_s_version_in_a_package_s(version: str, wanted: str) -> None:
         ("linux-modules-nvidia-580-server-open-generic", "ubuntu", False),
     ],
 )
-def test_which_packages_keep_step(name: str, source: str, wanted: bool) -> None:
+def test_packages_that_must_have_the_driver_version(name: str, source: str, wanted: bool) -> None:
     assert keeps_step(name, "580.159.04-1", source) is wanted
 
 
@@ -97,7 +97,7 @@ def test_parts_and_branches_by_name() -> None:
     assert {name: named_branch(name) for name in names} == names
 
 
-def test_offers_of_a_source() -> None:
+def test_versions_offered_by_a_source() -> None:
     files = """\
 Package files:
  100 /var/lib/dpkg/status
@@ -152,7 +152,7 @@ nvidia-open:
     }
 
 
-def test_of_a_branch_the_newest_version_that_is_whole() -> None:
+def test_newest_version_with_all_packages_is_chosen() -> None:
     offered = {
         "linux-headers-generic": ("6.8.0-90.91",),
         "nvidia-open-580": ("580.178.04-1", "580.159.04-1", "580.126.20-1"),
@@ -164,7 +164,7 @@ def test_of_a_branch_the_newest_version_that_is_whole() -> None:
     assert apt.newest_common(apt.PackageNeed(("nvidia-open-580",), "nvidia", 580, {})) == ""
 
 
-def test_what_apt_complains_of() -> None:
+def test_error_lines_of_apt_are_extracted() -> None:
     out = """\
 (Reading database ... 100%
 Setting up nvidia-dkms-580-open (580.178.04-1ubuntu1) ...
@@ -186,8 +186,8 @@ E: Sub-process /usr/bin/dpkg returned an error code (1)
     assert apt.complaints("one\ntwo\n") == "one\ntwo"
 
 
-def test_a_mirror_that_is_behind_is_no_other_trouble() -> None:
-    # As apt 2.7 said it of an archive whose lists were older than its files.
+def test_outdated_mirror_has_its_own_fix() -> None:
+    # Message of apt 2.7 about an archive whose lists were older than its files
     said = "E: Failed to fetch http://example.org/linux-modules-nvidia.deb  404  Not Found [IP: 203.0.113.1 80]"
     assert "cluster_mirror" in apt.fix_with(apt.complaints(said))
-    assert "goes on from there" in apt.fix_with("E: Sub-process /usr/bin/dpkg returned an error code (1)")
+    assert "run this again" in apt.fix_with("E: Sub-process /usr/bin/dpkg returned an error code (1)")

@@ -1,6 +1,6 @@
-"""Every file in cases/ is one node: in what it differs from healthy.yml, and what follows at a stage.
+"""Every file in cases/ is one node as differences to healthy.yml, and the expected plan at a stage.
 
-plan: of the plan, what the case tells must be equal. wrong: why the node stops. A case without `wrong` goes on.
+plan: only the given parts are compared. wrong: reasons to stop the node; none by default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILES = (
 
 
 def laid_over(base: Any, changes: Any) -> Any:
-    """Lay changes over a tree; null takes a key away, and a key that ends with ! replaces what is there whole."""
+    """Return a tree with changes: null removes a key, and a key that ends with ! replaces the whole value."""
     if not (isinstance(base, dict) and isinstance(changes, dict)):
         return changes
     result = dict(base)
@@ -45,7 +45,7 @@ def seen_of(given: dict[str, Any]) -> DriverState:
         name: {**plain, **(package if isinstance(package, dict) else {"version": package})}
         for name, package in stack["packages"].items()
     }
-    # The drop-in of the node as it is described, unless the case speaks of it.
+    # By default, the drop-in matches the unit of the node.
     unit = stack["files"].get(persistence.UNIT_FILE)
     if unit:
         whole = {"text": persistence.drop_in(unit["text"]), "mode": "0644", "owner": "root", "changed": 100.0}
@@ -90,7 +90,7 @@ def test_case(case: dict[str, Any]) -> None:
         (
             {"stack": {"nvidia_smi": {"why": "ended with 255"}}},
             True,
-        ),  # that is a GPU's trouble, and no other driver's cure
+        ),  # a problem of a GPU, which another driver does not fix
         ({"stack": {"loaded": "580.178.04"}}, False),
         ({"stack": {"loaded": ""}}, False),
         ({"stack": {"packages!": {}}}, False),
@@ -101,6 +101,6 @@ def test_case(case: dict[str, Any]) -> None:
         ({"gpus": {"devices": [{"slot": "0000:18:00.0", "driver": "nouveau"}]}}, False),
     ],
 )
-def test_a_driver_works_when_the_kernel_runs_what_is_installed(changes: dict[str, Any], works: bool) -> None:
+def test_driver_works_if_the_installed_version_is_loaded(changes: dict[str, Any], works: bool) -> None:
     healthy = document_of(HERE / "healthy.yml")["seen"]
     assert seen_of(laid_over(healthy, changes)).works is works

@@ -1,4 +1,4 @@
-"""First login: what a machine's shell says, and the one sentence that follows."""
+"""First login: problems with Python and sudo are explained in one sentence."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 PYTHON = "/usr/bin/python3"
 OTTO = (
-    "nobody can log in as otto: it takes neither your key nor a password. Add --ask-pass to the command, or correct the"
-    " user (ansible_user)"
+    "login as otto failed: no key or password was accepted. Add --ask-pass to the command, or correct the user"
+    " (ansible_user)"
 )
 
 
 @cases(__file__, "contact")
-def test_what_keeps_a_machine_out(case: dict[str, Any]) -> None:
+def test_problem_of_a_machine_is_explained(case: dict[str, Any]) -> None:
     login = contact.read(case["said"], PYTHON)
     assert (login is None) == case.get("unreadable", False)
     if login is not None:
@@ -46,16 +46,16 @@ def test_what_keeps_a_machine_out(case: dict[str, Any]) -> None:
         ("connect to host 10.0.0.9 port 22: No route to host.", "otto", None),
     ],
 )
-def test_nobody_can_log_in(why: str, user: str, sentence: str | None) -> None:
-    expected = sentence or "it cannot be reached over ssh: connect to host 10.0.0.9 port 22: No route to host"
+def test_failed_login_is_explained(why: str, user: str, sentence: str | None) -> None:
+    expected = sentence or "not reachable over SSH: connect to host 10.0.0.9 port 22: No route to host"
     assert contact.not_reached(why, user) == expected
 
 
-@pytest.mark.parametrize("judge", [contact.python_problem, lambda login: contact.sudo_problem(login, "x" * 1000)])
-def test_what_a_machine_says_is_bounded(judge: Callable[[contact.FirstLogin], str]) -> None:
+@pytest.mark.parametrize("explain", [contact.python_problem, lambda login: contact.sudo_problem(login, "x" * 1000)])
+def test_output_of_a_machine_is_limited(explain: Callable[[contact.FirstLogin], str]) -> None:
     long = f"muster.python {'9' * 9000}\nmuster.said {'x' * 9000}\n{'muster.other y' * 9000}"
     login = contact.read(f"muster.uid 0\nmuster.sudo 1\n{long}", PYTHON)
     assert login is not None
     assert len(login.python) <= 300
     assert len(login.others) <= 5
-    assert len(judge(login)) < 3000
+    assert len(explain(login)) < 3000

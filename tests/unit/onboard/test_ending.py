@@ -1,4 +1,4 @@
-"""With whom a new node is tried, and what is said in the end."""
+"""New nodes are paired with idle members, and the outcome of a run is summarized."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from muster.onboard.partner import answered, busy_with, left_out, pairs
 
 
 @cases(__file__, "ending")
-def test_ending(case: dict[str, Any]) -> None:
+def test_outcome_matches_the_case(case: dict[str, Any]) -> None:
     found = end(case["nodes"], check=case.get("check", False))
     assert (found.last, found.lines, found.status) == (case["last"], case.get("lines", []), case["status"])
 
 
 @cases(__file__, "pairs")
-def test_pairs(case: dict[str, Any]) -> None:
+def test_pairs_match_the_case(case: dict[str, Any]) -> None:
     assert pairs(case["new"], case["busy"]) == case["pairs"]
     if not any(case["pairs"].values()):
         assert left_out(case["busy"]) == case["left_out"]
@@ -34,22 +34,22 @@ def holder(**own: Any) -> dict[str, Any]:
     [
         ({}, "", 0, ""),
         ({"cpu": []}, "", 0, ""),
-        ({"gpu-1": [holder()]}, "", 2, "PID 7 of erika (python3 train.py, began 2 minutes ago) works there"),
+        ({"gpu-1": [holder()]}, "", 2, "PID 7 of erika (python3 train.py, started 2 minutes ago) uses the node"),
         (
             {"cpu": [holder(launch_id="20260101-000000-abcd")]},
             "",
             0,
-            "launch 20260101-000000-abcd of erika (PID 7, began 2 minutes ago) works there",
+            "launch 20260101-000000-abcd of erika (PID 7, started 2 minutes ago) uses the node",
         ),
-        ({}, "nvidia-smi hangs", 2, "who computes on its GPUs is not known: nvidia-smi hangs"),
+        ({}, "nvidia-smi hangs", 2, "processes on its GPUs are unknown: nvidia-smi hangs"),
         ({}, "there is no nvidia-smi", 0, ""),
     ],
 )
-def test_who_works_on_a_node(held: dict[str, Any], why: str, gpus: int, expected: str) -> None:
+def test_user_of_a_node_is_described(held: dict[str, Any], why: str, gpus: int, expected: str) -> None:
     assert busy_with(held, why, gpus=gpus) == expected
 
 
-def test_a_member_at_work_answers() -> None:
+def test_busy_member_counts_as_reachable() -> None:
     assert answered("")
-    assert answered("PID 7 of erika works there")
+    assert answered("PID 7 of erika uses the node")
     assert not answered("it could not be asked: no route to host")

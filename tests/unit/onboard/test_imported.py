@@ -1,4 +1,4 @@
-"""A new inventory from a list of nodes: its text, and what ansible-playbook makes of it on this machine alone."""
+"""A new inventory is created from a list of nodes; ansible-playbook runs on the controller only."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Host *
 
 
 @cases(__file__, "imported")
-def test_imported(case: dict[str, Any]) -> None:
+def test_inventory_and_report_match_the_case(case: dict[str, Any]) -> None:
     nodes = case["nodes"]
     assert imported.node_problems(nodes) == case.get("problems", [])
     if "text" in case:
@@ -40,18 +40,18 @@ def test_imported(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", ["", "../etc", ".hidden", "two words", "a/b", "-x"])
-def test_what_is_no_name_of_an_inventory(name: str) -> None:
+def test_invalid_inventory_name_is_rejected(name: str) -> None:
     assert len(imported.name_problems(name)) == 1
 
 
-def test_a_template_is_not_written() -> None:
+def test_template_is_not_written() -> None:
     with pytest.raises(ValueError, match="template"):
         imported.text([{"name": "a", "variables": {"ansible_host": "10.0.0.1", "ansible_user": "{{ x }}"}}], "x")
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A copy of the project with the sample inventory alone: links would lead back to where this one writes."""
+    """Return a copy of the project with only the sample inventory. Links would point to the original."""
     place = tmp_path / "muster"
     place.mkdir()
     for name in ("library", "playbooks", "plugins", "roles", "inventory/lab"):
@@ -73,7 +73,7 @@ def played(project: Path, *words: str, book: str = "import", inventory: str = "l
     return done.returncode, done.stdout + done.stderr
 
 
-def test_an_ssh_config_becomes_an_inventory(project: Path) -> None:
+def test_ssh_config_is_imported(project: Path) -> None:
     config = project.parent / "config"
     config.write_text(CONFIG)
     asked = ("-e", "import_to=rack2", "-e", f"ssh_config={config}")
@@ -94,24 +94,24 @@ def test_an_ssh_config_becomes_an_inventory(project: Path) -> None:
 
     code, said = played(project, book="validate", inventory="rack2")
     assert code == 0, said
-    assert "changed=0" in played(project, *asked)[1]  # the same again
+    assert "changed=0" in played(project, *asked)[1]  # a second import changes nothing
 
     (made / "hosts.yml").write_text("# mine\n")
     code, said = played(project, *asked)
     assert code == 2
-    assert "inventory/rack2 is there already, and is not written over" in said
+    assert "inventory/rack2 already exists" in said
     assert (made / "hosts.yml").read_text() == "# mine\n"
     assert sorted(path.name for path in (project / "inventory").iterdir()) == ["lab", "rack2"]
 
 
 @pytest.mark.parametrize(("what", "argument"), [("Match exec", '"touch {mark}"'), ("Include", "{other}")])
-def test_an_ssh_config_of_somebody_else_runs_nothing(project: Path, what: str, argument: str) -> None:
+def test_foreign_ssh_config_cannot_run_commands(project: Path, what: str, argument: str) -> None:
     home, mark, other = project.parent, project.parent / "ran", project.parent / "other"
     other.write_text(f'Match exec "touch {mark}"\n')
     config = home / "config"
     config.write_text(f"{CONFIG}{what} {argument.format(mark=mark, other=other)}\n")
     subprocess.run(["ssh", "-F", str(config), "-G", "gpu1"], check=True, capture_output=True)
-    assert mark.exists(), "ssh does not run it: the test shows nothing"
+    assert mark.exists(), "ssh did not run the command, so the test is not valid"
     mark.unlink()
     code, said = played(project, "-e", "import_to=rack2", "-e", f"ssh_config={config}")
     assert (code, mark.exists()) == (2, False), said
@@ -119,10 +119,10 @@ def test_an_ssh_config_of_somebody_else_runs_nothing(project: Path, what: str, a
     assert not (project / "inventory/rack2").exists()
 
 
-def test_all_that_is_wrong_is_said_at_once(project: Path) -> None:
+def test_all_problems_are_reported_at_once(project: Path) -> None:
     (project / "hostfile").write_text("gpu1 10.0.0.1\ngpu2 10.0.0.1\ngpu3 10.0.0.300\n")
     code, said = played(project, "-e", "import_to=a/b", "-e", "nodes_file=hostfile")
     assert code == 2
-    for part in ("is no name of a folder", "have the same address", "10.0.0.300 looks like an IP address and is none"):
+    for part in ("is not a valid folder name", "have the same address", "10.0.0.300 is not a valid IP address"):
         assert part in said, said
     assert [path.name for path in (project / "inventory").iterdir()] == ["lab"]

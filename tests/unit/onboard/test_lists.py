@@ -1,4 +1,4 @@
-"""Lists of names as people write them."""
+"""Lists of nodes are parsed: Slurm's notation, hostfiles and ssh configs."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from muster.onboard.lists import HostfileLine, aliases, chosen, commands, expand
         ("", []),
     ],
 )
-def test_a_list_as_slurm_writes_it(text: str, names: list[str]) -> None:
+def test_slurm_list_is_expanded(text: str, names: list[str]) -> None:
     assert expand(text) == names
 
 
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("gpu[01-", r"gpu\[01- has a bracket that is not closed"),
-        ("gpu]1[", "has brackets that do not belong together"),
-        ("gpu[[1]]", "has brackets that do not belong together"),
-        ("gpu[4-1]", "counts from 4 down to 1"),
-        ("gpu[a-b]", "has a-b in brackets, where numbers stand"),
+        ("gpu[01-", r"gpu\[01- has an unclosed bracket"),
+        ("gpu]1[", "has unbalanced brackets"),
+        ("gpu[[1]]", "has unbalanced brackets"),
+        ("gpu[4-1]", "has a descending range from 4 to 1"),
+        ("gpu[a-b]", "has a-b in brackets instead of numbers"),
         ("gpu[]", "has nothing in brackets"),
         ("gpu[1-2000]", "names more than 1024 nodes"),
         ("gpu[1-99]n[1-99]", "names more than 1024 nodes"),
         ("gpu[1-1000],node[1-1000]", "names more than 1024 nodes"),
     ],
 )
-def test_what_is_no_such_list_is_said(text: str, problem: str) -> None:
+def test_invalid_list_is_rejected(text: str, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         expand(text)
 
 
-def test_a_hostfile() -> None:
+def test_hostfile_is_parsed() -> None:
     text = "# ours\nnode9 10.0.0.9 slots=8  # new\n\n10.0.0.10\nnode11\nnode12 10.0.0.12 max_slots=9\n"
     assert hostfile(text) == (
         [
@@ -57,13 +57,13 @@ def test_a_hostfile() -> None:
     assert hostfile("a b c\nnode9 slots=many\n") == (
         [],
         [
-            "line 1: it is to be a name, an address and perhaps slots=N, and has 3 words",
-            "line 2: slots is 'many', which is no number",
+            "line 1: expected a name, an address and optionally slots=N, but found 3 words",
+            "line 2: slots is 'many', which is not a number",
         ],
     )
 
 
-def test_the_hosts_of_an_ssh_config() -> None:
+def test_hosts_of_an_ssh_config_are_found() -> None:
     text = "Host gpu1 gpu2  # ours\n  HostName 10.0.0.1\nHost=gpu3\nhost *.lab !gpu9 gpu?\nMatch host x\nHost gpu1\n"
     assert aliases(f'{text}Host "a\n') == ["gpu1", "gpu2", "gpu3"]
 
@@ -78,7 +78,7 @@ def test_the_hosts_of_an_ssh_config() -> None:
         ("tpu*", ([], ["tpu*"])),
     ],
 )
-def test_names_and_patterns_choose_among_them(wanted: str, expected: tuple[list[str], list[str]]) -> None:
+def test_names_and_patterns_select_hosts(wanted: str, expected: tuple[list[str], list[str]]) -> None:
     assert chosen(["gpu1", "gpu2", "head"], wanted) == expected
 
 
@@ -100,8 +100,8 @@ def test_names_and_patterns_choose_among_them(wanted: str, expected: tuple[list[
         '"Include" x',
     ],
 )
-def test_what_runs_or_reads_more_in_an_ssh_config(line: str) -> None:
-    """As OpenSSH 9.2 reads it; what only another release takes is refused as well."""
+def test_commands_and_includes_in_an_ssh_config_are_found(line: str) -> None:
+    """As parsed by OpenSSH 9.2; forms that only other releases accept are rejected as well."""
     what = "Include" if "include" in line.lower() else "Match exec"
     assert commands(f"# Match exec\nHost exec\n{line}\n  User include\n") == [(3, what)]
 
@@ -109,5 +109,5 @@ def test_what_runs_or_reads_more_in_an_ssh_config(line: str) -> None:
 @pytest.mark.parametrize(
     "line", ["Match host gpu1", "Match all", "Host match exec", 'User "match"', " # Include x", "="]
 )
-def test_what_only_says_how_hosts_are_reached(line: str) -> None:
+def test_harmless_lines_of_an_ssh_config_are_accepted(line: str) -> None:
     assert commands(line) == []

@@ -1,4 +1,4 @@
-"""Which nodes a run was asked to onboard, and what is wrong with that."""
+"""The nodes to onboard are parsed from the options, and problems are reported."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster.onboard.standing import problems, standing
 
 
 @cases(__file__, "asked")
-def test_asked(case: dict[str, Any]) -> None:
+def test_requested_nodes_match_the_case(case: dict[str, Any]) -> None:
     found, wrong = asked(OnboardingOptions(**case["given"]))
     nodes = case.get("nodes", [])
     expected = [NewNode(one["name"], one.get("address", ""), one.get("variables", {}), one["where"]) for one in nodes]
@@ -21,13 +21,13 @@ def test_asked(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "resolved")
-def test_resolved(case: dict[str, Any]) -> None:
+def test_resolved_nodes_match_the_case(case: dict[str, Any]) -> None:
     nodes = [NewNode(**one) for one in case["nodes"]]
     assert resolved(nodes, case["looked_up"]) == (case["found"], case.get("problems", []))
 
 
 @cases(__file__, "standing")
-def test_what_the_inventory_says_already(case: dict[str, Any]) -> None:
+def test_state_in_the_inventory_is_checked(case: dict[str, Any]) -> None:
     asked_for = [{"name": name, "variables": {"ansible_host": address}} for name, address in case["asked"].items()]
     known = {name: {"quarantined": False, "reason": "", **own} for name, own in case["known"].items()}
     assert problems(asked_for, known, case.get("elsewhere", {})) == case.get("problems", [])
@@ -53,7 +53,7 @@ def test_what_the_inventory_says_already(case: dict[str, Any]) -> None:
         ),
     ],
 )
-def test_what_ssh_makes_of_a_host(own: dict[str, str], expected: tuple[str, dict[str, Any]]) -> None:
+def test_ssh_settings_become_inventory_variables(own: dict[str, str], expected: tuple[str, dict[str, Any]]) -> None:
     plain = {"hostname": "x", "port": "22", "user": "anna", "identityfile": "~/.ssh/id_rsa"}
     assert of_ssh({"port": "22", "user": "anna", "identityfile": "~/.ssh/id_rsa", **own}, plain) == expected
 
@@ -63,14 +63,14 @@ def test_what_ssh_makes_of_a_host(own: dict[str, str], expected: tuple[str, dict
     [
         ({"user": "root", "proxyjump": "none"}, ""),
         ({"user": "LAB\\anna.b", "proxyjump": "me@bastion.lab:22,ssh://[fd00::1]:2222,10.0.0.1,jump-%h"}, ""),
-        ({"user": "a;touch x"}, "config: user of gpu1 is 'a;touch x'. Write a user's name."),
-        ({"user": "-oProxyCommand=x"}, "config: user of gpu1 is '-oProxyCommand=x'. Write a user's name."),
+        ({"user": "a;touch x"}, "config: user of gpu1 is 'a;touch x'. Write a user name."),
+        ({"user": "-oProxyCommand=x"}, "config: user of gpu1 is '-oProxyCommand=x'. Write a user name."),
         *(
             ({"proxyjump": hop}, f"config: proxyjump of gpu1 is {hop!r}. Write {MEANT['proxyjump']}.")
             for hop in ("me;touch@b", "a -oProxyCommand=x", "-oProxyCommand=x", "b`x`", "b,$(x)", '"a')
         ),
     ],
 )
-def test_what_ssh_may_hand_to_a_shell_comes_into_no_inventory(own: dict[str, str], problem: str) -> None:
+def test_values_that_ssh_may_pass_to_a_shell_are_rejected(own: dict[str, str], problem: str) -> None:
     found = list(problems_of_ssh(NewNode("gpu1", "", {}, "config"), own))
     assert found == ([problem] if problem else [])

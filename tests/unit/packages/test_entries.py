@@ -1,6 +1,6 @@
-"""Every file in cases/retarget is one source file of apt: as it is found, and as it must be with these addresses.
+"""Every file in cases/retarget is an apt source file, and its expected content with new URLs.
 
-saved: as it was before it was first changed. Without `after` it stays as it is. On ubuntu unless it says otherwise.
+saved: its content before the first change. Without `after`, it must not change. The default distribution is ubuntu.
 """
 
 from __future__ import annotations
@@ -21,6 +21,6 @@ def test_case(case: dict[str, Any]) -> None:
 
     after = done(case["before"])
     assert after == case.get("after", case["before"])
-    # With what was there before beside it, as from then on, a second time changes nothing.
+    # With the original content saved beside it, a second run changes nothing.
     saved = case["before"] if saved is None else saved
     assert done(after) == after

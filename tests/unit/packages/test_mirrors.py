@@ -1,4 +1,4 @@
-"""Every file in cases/resolve is one request and the places it leads to, on ubuntu-24.04, x86_64 unless it says so."""
+"""Every file in cases/resolve is one request and the resulting sources, by default for ubuntu-24.04 on x86_64."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def test_case(case: dict[str, Any]) -> None:
     assert sources == Sources(**places, offline=case.get("offline", ""), notes=tuple(case.get("notes", ())))
 
 
-def test_every_row_says_where_it_is_from_and_when_it_was_seen() -> None:
+def test_every_row_has_a_source_and_a_date() -> None:
     for profile in TABLE["profiles"].values():
         for row in profile.values():
             assert set(row) in ({"uri", "source", "seen"}, {"lacks", "seen"})
 
 
-def test_a_table_of_another_schema_is_refused() -> None:
+def test_table_of_another_schema_is_rejected() -> None:
     with pytest.raises(MirrorError, match="schema 2"):
         resolve({**TABLE, "schema": 2}, MirrorsRequest(), "ubuntu-24.04")
 
 
-def test_every_host_of_upstream_is_among_those_to_admit() -> None:
+def test_upstream_hosts_are_in_the_list_of_hosts_to_allow() -> None:
     told = (FILE.parents[3] / "docs/mirrors.md").read_text()
     for row in TABLE["profiles"]["upstream"].values():
         assert f"`{urlsplit(row['uri']).hostname}`" in told
 
 
-def test_pytorchs_own_index_has_one_address() -> None:
+def test_pytorch_index_has_one_url() -> None:
     assert TABLE["profiles"]["upstream"]["torch"]["uri"] == f"{PYTORCH_WHEELS}/{{variant}}"

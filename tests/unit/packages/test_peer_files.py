@@ -1,4 +1,4 @@
-"""What is asked of a peer, and what is said when not everything came."""
+"""Requests to a peer, and explanations of failed transfers."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from muster.packages.peer_files import PeerFilesError, WantedFile, why_not
 A, B = "a" * 64, "b" * 64
 
 
-def test_files_are_named_once() -> None:
+def test_duplicate_files_are_merged() -> None:
     given = [{"name": "x.whl", "sha256": A}, {"name": "y_1.0+cpu.whl", "sha256": B}, {"name": "x.whl", "sha256": A}]
     assert peer_files.wanted_of(given) == (WantedFile("x.whl", A), WantedFile("y_1.0+cpu.whl", B))
 
 
 @pytest.mark.parametrize("name", ["", "../x", "/etc/shadow", "a/b", "-rf", ".", "..", ".hidden", "a b", "a\nb"])
-def test_a_name_leads_nowhere_else(name: str) -> None:
-    with pytest.raises(PeerFilesError, match="is not the bare name of a file"):
+def test_file_names_cannot_be_paths(name: str) -> None:
+    with pytest.raises(PeerFilesError, match="is not a bare file name"):
         peer_files.wanted_of([{"name": name, "sha256": A}])
 
 
 @pytest.mark.parametrize("sha256", ["", "a" * 63, "A" * 64, "g" * 64])
-def test_a_file_has_a_sha256(sha256: str) -> None:
+def test_files_require_a_sha256(sha256: str) -> None:
     with pytest.raises(PeerFilesError, match="is not a sha256"):
         peer_files.wanted_of([{"name": "x", "sha256": sha256}])
 
 
-def test_one_name_has_one_content() -> None:
-    with pytest.raises(PeerFilesError, match="x is named twice"):
+def test_conflicting_hashes_are_rejected() -> None:
+    with pytest.raises(PeerFilesError, match="x is listed twice"):
         peer_files.wanted_of([{"name": "x", "sha256": A}, {"name": "x", "sha256": B}])
 
 
-def test_the_command_is_quoted_for_the_shell() -> None:
+def test_command_is_quoted_for_the_shell() -> None:
     command = peer_files.remote_command("/srv/it's here", ["a.whl", "b!1.whl"])
     words = shlex.split(command)
     assert words[-4:] == ["--directory=/srv/it's here", "--", "a.whl", "b!1.whl"]
     assert words[:5] == ["printf", "%s\\n", "", peer_files.BEGIN.decode().strip(), "&&"]
 
 
-def test_peers_are_those_of_the_known_hosts() -> None:
+def test_peers_come_from_known_hosts() -> None:
     text = (
         "# head\nn1,192.0.2.1 ssh-ed25519 AAAA muster:lab:n1\n[n2]:2222 ssh-ed25519 AAAA muster:lab:n2\nx y AAAA me\n"
     )
@@ -56,23 +56,23 @@ TAR = "tar: b: Cannot stat: No such file or directory\ntar: Exiting with failure
     ("code", "said", "came", "why"),
     [
         (0, "", ["a", "b"], ""),
-        (2, TAR, ["a"], "it does not have b"),
-        (2, TAR, [], "it does not have a and 1 more"),
-        (2, "tar: /srv: Cannot open: Permission denied\n", [], "it does not have a and 1 more"),
-        (255, "Host key verification failed.\n", [], "its host key is not the one that the mesh knows"),
+        (2, TAR, ["a"], "b missing on the peer"),
+        (2, TAR, [], "a and 1 more missing on the peer"),
+        (2, "tar: /srv: Cannot open: Permission denied\n", [], "a and 1 more missing on the peer"),
+        (255, "Host key verification failed.\n", [], "its host key differs from the recorded one"),
         (255, "muster@n1: Permission denied (publickey).\n", [], "its sshd does not accept the user's key"),
-        (255, "ssh: connect to host n1 port 22: Connection timed out\n", [], "it does not answer"),
-        (255, "ssh: connect to host n1 port 22: Connection refused\n", [], "nothing listens on its ssh port"),
-        (1, "This account is currently not available.\n", [], "the user has no login shell there"),
+        (255, "ssh: connect to host n1 port 22: Connection timed out\n", [], "it does not respond"),
+        (255, "ssh: connect to host n1 port 22: Connection refused\n", [], "no program listens on its ssh port"),
+        (1, "This account is currently not available.\n", [], "the user has no login shell on that node"),
         (255, "something\nnew\n", [], "something new"),
-        (255, "", [], "ssh ended with 255 and said nothing"),
+        (255, "", [], "ssh exited with 255 without output"),
     ],
 )
-def test_why_not(code: int, said: str, came: list[str], why: str) -> None:
+def test_transfer_errors_are_explained(code: int, said: str, came: list[str], why: str) -> None:
     assert why_not(code, said, came, ["a", "b"]) == why
 
 
-def test_a_peer_that_hangs_up_is_asked_again() -> None:
+def test_closed_connection_is_recognized() -> None:
     assert peer_files.hung_up("kex_exchange_identification: Connection closed by remote host")
     assert peer_files.hung_up("Connection reset by 192.0.2.1 port 22")
     assert not peer_files.hung_up("its sshd does not accept the user's key")

@@ -1,4 +1,4 @@
-"""What apt has to know of a repository, what it knows already, and which key is trusted."""
+"""Files of an apt repository, existing entries, and trusted keys."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ DEBIAN = repositories.AptRepository(
     ],
     ids=["armoured", "binary", "of Windows", "with a header"],
 )
-def test_a_fingerprint_is_the_one_that_gpg_tells(key: bytes) -> None:
+def test_fingerprints_match_gpg(key: bytes) -> None:
     assert repositories.fingerprints(key) == [FINGERPRINT]
     assert CUDA.trusts(key)
 
 
-def test_two_keys_in_one_file_must_both_be_known() -> None:
+def test_all_keys_in_a_file_must_be_known() -> None:
     other = bytearray(BINARY)
     other[20] ^= 1
     assert len(set(repositories.fingerprints(BINARY + bytes(other)))) == 2
@@ -67,19 +67,19 @@ def test_two_keys_in_one_file_must_both_be_known() -> None:
     [b"<html>moved</html>", BINARY[:40], BINARY[:1], KEY.replace(b"mDME", b"m(ME")],
     ids=["a web page", "cut off", "cut off early", "damaged"],
 )
-def test_what_is_no_key_is_not_trusted(key: bytes) -> None:
+def test_invalid_key_is_not_trusted(key: bytes) -> None:
     with pytest.raises(repositories.KeyFileError):
         repositories.fingerprints(key)
     assert not CUDA.trusts(key)
 
 
-def test_nothing_is_not_trusted() -> None:
+def test_empty_key_is_not_trusted() -> None:
     assert repositories.fingerprints(b"") == []
     assert not repositories.AptRepository("x", "http://example.org").trusts(b"")
     assert repositories.AptRepository("x", "http://example.org").trusts(KEY)
 
 
-def test_the_files_of_a_flat_repository() -> None:
+def test_flat_repository_files() -> None:
     assert CUDA.texts == {
         "/etc/apt/sources.list.d/muster-nvidia.sources": (
             "# Written by Muster (role gpu_stack).\n"
@@ -93,14 +93,14 @@ def test_the_files_of_a_flat_repository() -> None:
     assert CUDA.list_names[0] == "example.org_cuda_ubuntu2404_x86%5f64_InRelease"
 
 
-def test_the_file_of_a_repository_that_the_system_trusts_already() -> None:
+def test_repository_with_an_existing_keyring_has_one_file() -> None:
     (text,) = DEBIAN.texts.values()
     assert "Suites: bookworm bookworm-updates\nComponents: contrib non-free\nSigned-By: /usr/share" in text
     assert DEBIAN.list_names[2] == "example.org_debian_dists_bookworm-updates_InRelease"
     assert DEBIAN.lacks(DEBIAN.texts) == []
 
 
-def test_what_differs_is_written_anew() -> None:
+def test_differing_files_are_listed() -> None:
     right = {**CUDA.texts, CUDA.key_path: KEY.decode()}
     assert CUDA.lacks(right) == []
     assert CUDA.lacks({}) == [CUDA.sources_path, CUDA.preferences_path, CUDA.key_path]
@@ -134,7 +134,7 @@ Suites: noble
 """
 
 
-def test_sources_are_read_in_both_forms() -> None:
+def test_both_source_formats_are_parsed() -> None:
     of_lines = list(repositories.sources("/etc/apt/sources.list", LINES))
     assert of_lines == [
         repositories.AptSource(
@@ -159,7 +159,7 @@ def test_sources_are_read_in_both_forms() -> None:
     ]
 
 
-def test_an_entry_of_somebody_else_for_the_same_address_is_found() -> None:
+def test_existing_entry_for_the_same_url_is_found() -> None:
     there = list(repositories.sources("/etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.list", LINES))
     found = repositories.foreign(CUDA, there)
     assert found
@@ -170,7 +170,7 @@ def test_an_entry_of_somebody_else_for_the_same_address_is_found() -> None:
 
 
 @pytest.mark.parametrize(("components", "needed"), [("main", True), ("main contrib non-free", False)])
-def test_further_components_come_from_where_the_archive_does(components: str, needed: bool) -> None:
+def test_additional_components_use_the_archive_url(components: str, needed: bool) -> None:
     text = f"Types: deb\nURIs: http://example.org/debian\nSuites: trixie\nComponents: {components}\nSigned-By: /k.gpg\n"
     there = list(repositories.sources("/etc/apt/sources.list.d/debian.sources", text))
     found = repositories.of_archive("debian", ("contrib", "non-free"), there)
@@ -181,8 +181,8 @@ def test_further_components_come_from_where_the_archive_does(components: str, ne
     assert (repositories.foreign(found, there) is None) is needed
 
 
-def test_an_archive_without_a_keyring_of_its_own_stays_without() -> None:
-    # apt refuses two entries of one suite that are signed in different ways.
+def test_archive_without_a_keyring_stays_without() -> None:
+    # apt rejects two entries of one suite with different signatures.
     there = list(repositories.sources("/etc/apt/sources.list", LINES.replace(" contrib", "")))
     found = repositories.of_archive("debian", ("contrib",), there)
     assert found
@@ -196,7 +196,7 @@ def test_an_archive_without_a_keyring_of_its_own_stays_without() -> None:
     )
 
 
-def test_every_suite_of_an_archive_is_taken() -> None:
+def test_every_suite_of_the_archive_is_used() -> None:
     lines = (
         "deb http://example.org/ubuntu noble main universe\n"
         "deb http://example.org/ubuntu noble-updates main\n"

@@ -1,4 +1,4 @@
-"""What must change on a node for apt and its certificates to be as requested, and what is taken back."""
+"""Planned changes of apt's sources and of certificates, and their reversal."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ TRUSTING = SourcesRequest("ubuntu", certificates=(PEM,))
 OFFLINE = SourcesRequest("ubuntu", offline="/srv/muster")
 
 
-def test_a_bare_node_without_requests_is_left_alone() -> None:
+def test_node_without_requests_is_unchanged() -> None:
     plan = make_plan(NOTHING, SourcesState({LIST: STOCK}))
     assert not plan.needed
     assert (plan.differences, plan.problems, plan.left_out) == ([], [], [])
 
 
-def test_a_proxy_is_written_and_then_kept() -> None:
+def test_proxy_is_written_once() -> None:
     plan = make_plan(PROXIED, SourcesState())
     assert plan.write == {PROXY_FILE: proxy_text(PROXIED)}
     assert plan.lists
@@ -54,17 +54,17 @@ def test_a_proxy_is_written_and_then_kept() -> None:
     assert not make_plan(PROXIED, there).needed
 
 
-def test_a_proxy_that_is_not_requested_for_any_more_is_taken_back() -> None:
+def test_proxy_that_is_no_longer_requested_is_removed() -> None:
     plan = make_plan(NOTHING, SourcesState({PROXY_FILE: proxy_text(PROXIED)}))
     assert (plan.write, plan.remove) == ({}, [PROXY_FILE])
 
 
-def test_a_proxy_of_somebody_else_that_wins_is_reported() -> None:
+def test_overriding_proxy_setting_is_reported() -> None:
     there = SourcesState({PROXY_FILE: proxy_text(PROXIED)}, proxies={PROXY_KEYS[0]: "http://other.lab:8080"})
-    assert "apt goes by Acquire::http::Proxy http://other.lab:8080 and not" in make_plan(PROXIED, there).problems[0]
+    assert "apt uses Acquire::http::Proxy http://other.lab:8080 instead of" in make_plan(PROXIED, there).problems[0]
 
 
-def test_apt_gets_single_hosts_alone() -> None:
+def test_apt_bypasses_the_proxy_for_single_hosts_only() -> None:
     text = proxy_text(SourcesRequest("ubuntu", https_proxy=PROXY, no_proxy=("10.0.0.1", ".lab", "10.0.0.0/8")))
     assert text.splitlines()[1:] == [
         f'Acquire::https::Proxy "{PROXY}";',
@@ -73,59 +73,59 @@ def test_apt_gets_single_hosts_alone() -> None:
     ]
 
 
-def test_programs_are_led_through_the_proxies() -> None:
+def test_proxy_variables_are_set() -> None:
     assert proxy_environment("", "", ["node1"]) == {}
     led = proxy_environment("", PROXY, ["node1", "10.0.0.1"])
     assert led == {"http_proxy": "", "https_proxy": PROXY, "no_proxy": "node1,10.0.0.1"}
 
 
-def test_the_file_is_kept_before_it_is_changed() -> None:
+def test_source_file_is_copied_before_it_is_changed() -> None:
     plan = make_plan(MIRROR, SourcesState({LIST: STOCK}))
     assert list(plan.write.items()) == [(LIST + SAVED, STOCK), (LIST, MIRRORED)]
 
 
-def test_a_run_that_was_cut_off_after_the_copy_is_finished() -> None:
+def test_run_interrupted_after_the_copy_is_completed() -> None:
     assert make_plan(MIRROR, SourcesState({LIST: STOCK, LIST + SAVED: STOCK})).write == {LIST: MIRRORED}
 
 
-def test_a_mirrored_node_stays_as_it_is() -> None:
+def test_node_with_the_mirror_is_unchanged() -> None:
     assert not make_plan(MIRROR, SourcesState({LIST: MIRRORED, LIST + SAVED: STOCK})).needed
 
 
-def test_upstream_gives_the_file_back() -> None:
+def test_upstream_restores_the_file() -> None:
     plan = make_plan(NOTHING, SourcesState({LIST: MIRRORED, LIST + SAVED: STOCK}))
     assert (plan.write, plan.remove) == ({LIST: STOCK}, [LIST + SAVED])
 
 
-def test_a_run_that_was_cut_off_before_the_copy_went_is_finished() -> None:
+def test_run_interrupted_before_the_removal_of_the_copy_is_completed() -> None:
     plan = make_plan(NOTHING, SourcesState({LIST: STOCK, LIST + SAVED: STOCK}))
     assert (plan.write, plan.remove) == ({}, [LIST + SAVED])
 
 
-def test_a_copy_of_a_file_that_is_gone_goes_too() -> None:
+def test_copy_of_a_deleted_file_is_removed() -> None:
     assert make_plan(MIRROR, SourcesState({LIST + SAVED: STOCK, STOCK_FILES[1]: ""})).remove == [LIST + SAVED]
 
 
-def test_a_node_with_no_entry_to_point_at_the_mirror_is_reported() -> None:
+def test_node_without_an_archive_entry_is_reported() -> None:
     plan = make_plan(MIRROR, SourcesState({LIST: "deb http://packages.ros.example/ros2/ubuntu noble main\n"}))
     assert not plan.write
-    assert plan.problems[0].startswith("no entry for the archive of ubuntu is in /etc/apt/sources.list, ")
+    assert plan.problems[0].startswith("no entry for the archive of ubuntu was found in /etc/apt/sources.list, ")
 
 
-def test_a_certificate_is_added_and_then_kept() -> None:
+def test_certificate_is_added_once() -> None:
     path = f"{CERTIFICATES}/muster.crt"
     plan = make_plan(TRUSTING, SourcesState(bundle=OTHER))
     assert (plan.write, plan.bundle) == ({path: PEM}, True)
     assert not make_plan(TRUSTING, SourcesState({path: PEM}, links=("muster.pem",), bundle=OTHER + PEM)).needed
 
 
-def test_a_certificate_that_never_came_into_the_bundle_is_put_there() -> None:
+def test_certificate_missing_from_the_bundle_is_added() -> None:
     plan = make_plan(TRUSTING, SourcesState({f"{CERTIFICATES}/muster.crt": PEM}, bundle=OTHER))
     assert (plan.write, plan.bundle) == ({}, True)
-    assert plan.differences == [f"the system's certificates do not hold {CERTIFICATES}/muster.crt"]
+    assert plan.differences == [f"the system's certificates do not include {CERTIFICATES}/muster.crt"]
 
 
-def test_a_certificate_is_taken_back_and_a_killed_run_is_finished() -> None:
+def test_certificate_is_removed_also_after_a_killed_run() -> None:
     path, link = f"{CERTIFICATES}/muster.crt", f"{CERTIFICATE_LINKS}/muster.pem"
     plan = make_plan(NOTHING, SourcesState({path: PEM}, links=("muster.pem",), bundle=OTHER + PEM))
     assert (plan.remove, plan.links, plan.bundle) == ([path], [link], True)
@@ -134,7 +134,7 @@ def test_a_certificate_is_taken_back_and_a_killed_run_is_finished() -> None:
     assert len(killed.differences) == 1
 
 
-def test_of_two_certificates_one_can_go() -> None:
+def test_one_of_two_certificates_can_be_removed() -> None:
     second = f"{CERTIFICATES}/muster-2.crt"
     both = make_plan(SourcesRequest("ubuntu", certificates=(PEM, OTHER)), SourcesState())
     assert list(both.write) == [f"{CERTIFICATES}/muster.crt", second]
@@ -143,13 +143,13 @@ def test_of_two_certificates_one_can_go() -> None:
     assert (plan.remove, plan.links) == ([second], [f"{CERTIFICATE_LINKS}/muster-2.pem"])
 
 
-def test_a_node_without_the_package_for_certificates_is_reported() -> None:
+def test_missing_certificate_package_is_reported() -> None:
     plan = make_plan(TRUSTING, SourcesState(bundle=None))
     assert not plan.bundle
     assert plan.left_out[0]["why"].startswith("ca-certificates is not installed yet")
 
 
-def test_offline_apt_knows_of_one_folder_alone() -> None:
+def test_offline_apt_uses_one_folder_only() -> None:
     plan = make_plan(OFFLINE, SourcesState({LIST: STOCK}))
     assert list(plan.write) == [OFFLINE_SOURCES, OFFLINE_FILE]
     assert "URIs: file:/srv/muster/debs/\n" in plan.write[OFFLINE_SOURCES]
@@ -157,37 +157,37 @@ def test_offline_apt_knows_of_one_folder_alone() -> None:
     assert make_plan(NOTHING, SourcesState(offline_texts("/srv/muster"))).remove == [OFFLINE_FILE, OFFLINE_SOURCES]
 
 
-def test_an_offline_folder_that_cannot_be_used_is_reported() -> None:
-    plan = make_plan(OFFLINE, SourcesState(offline="there is no folder /srv/muster/debs"))
-    assert (plan.write, plan.problems) == ({}, ["there is no folder /srv/muster/debs"])
+def test_unusable_offline_folder_is_reported() -> None:
+    plan = make_plan(OFFLINE, SourcesState(offline="folder /srv/muster/debs does not exist"))
+    assert (plan.write, plan.problems) == ({}, ["folder /srv/muster/debs does not exist"])
 
 
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("", "holds no certificate"),
-        ("<html></html>", "holds no certificate"),
-        (PEM + "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\n", "holds a private key"),
-        (PEM + OTHER, "is damaged: certificate 2 of 2 cannot be read"),
+        ("", "contains no PEM certificate"),
+        ("<html></html>", "contains no PEM certificate"),
+        (PEM + "-----BEGIN PRIVATE KEY-----\nMII\n-----END PRIVATE KEY-----\n", "contains a private key"),
+        (PEM + OTHER, "is corrupt: certificate 2 of 2 cannot be read"),
     ],
 )
-def test_what_is_no_certificate_is_refused(text: str, error: str) -> None:
+def test_invalid_certificates_are_rejected(text: str, error: str) -> None:
     with pytest.raises(CertificateError, match=error):
         certificates(text)
 
 
-def test_certificates_are_known_again() -> None:
+def test_own_certificates_are_recognized() -> None:
     assert certificates(f"# of the lab\n{PEM}\n{PEM}") == [PEM]
     assert within(PEM, "x" + PEM.replace("\n", "\r\n"))
 
 
-def test_baseline_looks_for_everything_that_is_written() -> None:
+def test_baseline_checks_for_every_written_file() -> None:
     traces = yaml.safe_load((ROOT / "roles/node_baseline/vars/main.yml").read_text())["_node_baseline_traces"]
     files = [PROXY_FILE, OFFLINE_FILE, OFFLINE_SOURCES, *(path + SAVED for path in STOCK_FILES)]
     assert traces == [*files, f"{CERTIFICATES}/muster.crt", f"{CERTIFICATE_LINKS}/muster.pem"]
 
 
-def test_what_is_requested_for_is_asked_in_two_places_in_the_same_words() -> None:
+def test_request_conditions_are_equal_in_both_places() -> None:
     before = yaml.safe_load((ROOT / "playbooks/baseline.yml").read_text())[1]["pre_tasks"]
     requested = next(task for task in before if "include_role" in str(task))["when"]
     tasks = yaml.safe_load((ROOT / "roles/node_baseline/tasks/main.yml").read_text())[1]["block"]

@@ -1,4 +1,4 @@
-"""Packages that come over HTTP: who is told, and what is worse than what."""
+"""Warnings about packages over HTTP, and their severity."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from muster.inventory import Inventory, InventoryNode, warnings
 from muster.packages import unencrypted
 
 WHEELS = (
-    "wheels come over HTTP from mirror.lab: whoever sits between can put any code in their place, until"
-    " their hashes are in the lock"
+    "wheels are downloaded over HTTP from mirror.lab: an attacker on the network can replace them,"
+    " until their hashes are in the lock"
 )
-DEBS = "apt's packages come over HTTP from mirror.lab: they are signed, but everybody sees which"
+DEBS = "apt packages are downloaded over HTTP from mirror.lab: they are signed, but visible"
 CUSTOM = {"cluster_mirror": "custom"}
 
 
@@ -38,14 +38,14 @@ CUSTOM = {"cluster_mirror": "custom"}
         ),
     ],
 )
-def test_what_comes_unencrypted(values: dict[str, Any], said: str, status: str | None) -> None:
+def test_unencrypted_sources_are_found(values: dict[str, Any], said: str, status: str | None) -> None:
     assert unencrypted.warning(values) == said
     assert [one.status for one in unencrypted.judge("node1", values)] == ([status] if status else [])
     inventory = Inventory(tuple(InventoryNode(name, values) for name in ("node1", "node2")), (), 5, (2, 19))
     assert warnings(inventory) == ([f"every node: {said}."] if said else [])
 
 
-def test_the_verdict_has_it() -> None:
+def test_verdict_contains_the_warning() -> None:
     values = {"pytorch_index_url": "http://mirror.lab/simple"}
     plan = {"participants": ["node1"], "quarantined": [], "sources": {"node1": values}}
     health = cluster.judge(cluster.Nodes(plan, {}, {}, [], {}), "fail")

@@ -1,4 +1,4 @@
-"""Environments of conda packages: what an environment.yml asks for, and the lock with every package and its hash."""
+"""Conda environments: reading an environment.yml, and the lock of packages with hashes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def section(platform: str = "linux-64", *more: str, asked: CondaSpecs = ASKED) -
     return conda.make_section(platform, asked, [CondaPackage(f"{AT}/{name}", HASH) for name in names])
 
 
-def test_what_an_environment_yml_asks_for() -> None:
+def test_environment_yml_is_read() -> None:
     assert conda.asked_of(YML) == ASKED
     assert conda.asked_of(YML, "12.8").lines == ("channel conda-forge", "numpy >=2,<3", "python=3.12", "__cuda=12.8")
     mirror = {**YML, "channels": ["https://mirror.example.org/conda-forge", "file:///srv/channel"]}
@@ -33,29 +33,29 @@ def test_what_an_environment_yml_asks_for() -> None:
 @pytest.mark.parametrize(
     ("content", "refusal"),
     [
-        ([], "it is no mapping with channels and dependencies"),
-        ({**YML, "channels": []}, "it names no channels, and none is asked unless it does"),
-        ({**YML, "dependencies": None}, "it has no dependencies"),
+        ([], "not a mapping with channels and dependencies"),
+        ({**YML, "channels": []}, "no channels are listed, and Muster uses no default channel"),
+        ({**YML, "dependencies": None}, "no dependencies are listed"),
         (
             {**YML, "dependencies": ["python", {"pip": ["torch"]}]},
-            "it has packages for pip among its dependencies: take conda's, or make a second environment",
+            "pip dependencies are not supported: use conda packages or a second environment",
         ),
         (
             {**YML, "channels": ["https://me:secret@h/c"]},
-            "its channel 'https://me:secret@h/c' is neither a name nor an address without a password",
+            "channel 'https://me:secret@h/c' is neither a name nor a URL without a password",
         ),
-        ({**YML, "channels": ["--x"]}, "its channel '--x' is neither a name nor an address without a password"),
-        ({**YML, "dependencies": ["a\nb"]}, "its dependency 'a\\nb' is none as conda writes them"),
-        ({**YML, "dependencies": [3]}, "its dependency '3' is none as conda writes them"),
+        ({**YML, "channels": ["--x"]}, "channel '--x' is neither a name nor a URL without a password"),
+        ({**YML, "dependencies": ["a\nb"]}, "dependency 'a\\nb' is not a valid conda spec"),
+        ({**YML, "dependencies": [3]}, "dependency '3' is not a valid conda spec"),
     ],
 )
-def test_an_environment_yml_that_cannot_be_used(content: Any, refusal: str) -> None:
+def test_invalid_environment_yml_is_rejected(content: Any, refusal: str) -> None:
     with pytest.raises(CondaError) as refused:
         conda.asked_of(content)
     assert str(refused.value) == refusal
 
 
-def test_what_is_written_is_read_again() -> None:
+def test_rendered_conda_lock_is_parsed_again() -> None:
     sections = (section(), section("linux-aarch64"))
     text = conda.render(sections)
     assert set(conda.parse(text)) == set(sections)
@@ -67,25 +67,25 @@ def test_what_is_written_is_read_again() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "refusal"),
     [
-        ("six-1.17.0", "six-1.16.0", "the environment for linux-64 is not as it was written"),
-        ("sha256:000", "md5:000", "its line '"),
-        ("# asked for", "# wanted", "what follows '# environment: linux-64' is not an environment"),
-        ("/six-1.17.0-pyhd8ed1ab_0.tar.bz2", "/six.zip", "is not the address of a conda package"),
-        ("# The conda", "<<<<<<< HEAD\n# The conda", "its line '<<<<<<< HEAD' belongs to no environment"),
+        ("six-1.17.0", "six-1.16.0", "the environment for linux-64 was modified"),
+        ("sha256:000", "md5:000", "^line '"),
+        ("# asked for", "# wanted", "starts with '# environment: linux-64' is not a conda"),
+        ("/six-1.17.0-pyhd8ed1ab_0.tar.bz2", "/six.zip", "is not the URL of a conda package"),
+        ("# The conda", "<<<<<<< HEAD\n# The conda", "line '<<<<<<< HEAD' is outside of any environment"),
     ],
 )
-def test_a_lock_that_somebody_edited_is_refused(old: str, new: str, refusal: str) -> None:
+def test_edited_conda_lock_is_rejected(old: str, new: str, refusal: str) -> None:
     text = conda.render([section()])
     with pytest.raises(LockError, match=refusal):
         conda.parse(text.replace(old, new))
 
 
-def test_a_lock_of_wheels_is_none() -> None:
-    with pytest.raises(LockError, match="is not an environment of conda packages"):
+def test_wheel_lock_is_not_a_conda_lock() -> None:
+    with pytest.raises(LockError, match="is not a conda environment"):
         conda.parse("# environment: Python 3.12, x86_64, cpu\n# asked for: torch==2.13.0\n# digest: 0000000000000000\n")
 
 
-def test_another_request_takes_the_place_of_the_one_before() -> None:
+def test_new_request_replaces_the_old_one() -> None:
     other = conda.asked_of({**YML, "dependencies": ["python=3.12"]})
     new = section(asked=other)
     assert conda.section_for([section()], ASKED, "linux-64") == section()
@@ -95,16 +95,16 @@ def test_another_request_takes_the_place_of_the_one_before() -> None:
     assert {one.platform for one in both} == {"linux-64", "linux-aarch64"}
 
 
-def test_what_is_different_is_said() -> None:
+def test_changes_are_described() -> None:
     newer = conda.make_section("linux-64", ASKED, [CondaPackage(f"{AT}/linux-64/python-3.12.5-h1_0.conda", HASH)])
     assert conda.changes([], section()) == ["linux-64, conda: 2 packages"]
     assert conda.changes([section()], newer) == [
         "linux-64, conda: python 3.12.4_h955ad1f_1 -> 3.12.5_h1_0",
-        "linux-64, conda: six 1.17.0_pyhd8ed1ab_0 is gone",
+        "linux-64, conda: six 1.17.0_pyhd8ed1ab_0 removed",
     ]
 
 
-def test_its_name_follows_from_the_lock_and_it_is_judged_by_its_packages() -> None:
+def test_conda_name_depends_on_the_lock_and_packages_are_compared() -> None:
     request = section().request()
     assert request.name.startswith("3.12.4-conda-py3.12-")
     assert is_environment(request.name)
@@ -112,9 +112,9 @@ def test_its_name_follows_from_the_lock_and_it_is_judged_by_its_packages() -> No
     there = {"python": "3.12.4_h955ad1f_1", "six": "1.17.0_pyhd8ed1ab_0"}
     assert shortcomings(request, Environment("3.12", there)) == []
     (lacks,) = shortcomings(request, Environment("3.12", {**there, "six": "1.17.0_0"}))
-    assert lacks == "six==1.17.0_pyhd8ed1ab_0 is wanted, and it has 1.17.0_0"
+    assert lacks == "six==1.17.0_pyhd8ed1ab_0 is requested, but 1.17.0_0 is installed"
 
 
-def test_an_environment_has_a_python() -> None:
-    with pytest.raises(LockError, match="it has no package python"):
+def test_environment_requires_python() -> None:
+    with pytest.raises(LockError, match="package python is missing"):
         conda.make_section("linux-64", ASKED, []).request()

@@ -1,4 +1,4 @@
-"""What conda packages may contain, each by its own list and all together, and what an environment's archive may."""
+"""Validation of conda packages, of their combined layout, and of environment archives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def entry(given: dict[str, Any]) -> conda_contents.CondaEntry:
 
 
 def package(given: dict[str, Any]) -> tuple[conda_contents.Contents, list[conda_contents.CondaEntry]]:
-    """given: name, and what differs from a sound package: index, paths or files, commands, entries."""
+    """given: name, and the differences from a valid package: index, paths or files, commands, entries."""
     known = CondaPackage(f"https://h/c/linux-64/{given['name']}-3.11.2-0.conda", "0" * 64)
     index = {"name": given["name"], "version": "3.11.2", "build": "0", **given.get("index", {})}
     texts = {conda_contents.INDEX: json.dumps(index)}
@@ -53,12 +53,12 @@ def test_packages(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "conda_tree")
-def test_the_environment_that_was_linked(case: dict[str, Any]) -> None:
+def test_linked_environment_matches_the_layout(case: dict[str, Any]) -> None:
     assert refusal(case) == case.get("refusal", "")
 
 
 @cases(__file__, "conda_members")
-def test_members_of_an_archive(case: dict[str, Any]) -> None:
+def test_archive_members_are_validated(case: dict[str, Any]) -> None:
     if "refusal" not in case:
         conda_contents.check_members(map(entry, case["members"]), ROOT)
         return
@@ -76,13 +76,13 @@ def test_members_of_an_archive(case: dict[str, Any]) -> None:
         *((kind, "special") for kind in (tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE)),
     ],
 )
-def test_a_member_of_an_archive(kind: bytes, expected: str) -> None:
+def test_tar_members_become_entries(kind: bytes, expected: str) -> None:
     member = tarfile.TarInfo("bin/x")
     member.type, member.linkname, member.mode = kind, "y", 0o755
     assert conda_contents.member_entry(member) == conda_contents.CondaEntry("bin/x", expected, 0o755, "y")
 
 
-def test_links_without_end() -> None:
+def test_link_loops_are_rejected() -> None:
     circle = {"a": {"b": ""}, "b": {"a": ""}}
     assert conda_contents.leads_out(circle, "a", "b")
     many = {f"l{number}": {f"l{number + 1}/x": "", f"l{number + 1}/y": ""} for number in range(40)}

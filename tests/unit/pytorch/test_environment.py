@@ -1,7 +1,7 @@
-"""Every file in cases/ is one decision: what was asked for, what was seen, and what must follow from it.
+"""Every file in cases/ is one decision: the request, the inspection, and the expected result.
 
-plan: request, observed -> plan. judge: request, look -> findings. pip: what pip printed -> the sentence and the fix.
-request: what the inventory says -> requirements and pip's arguments, or the refusal.
+plan: request, observed -> plan. judge: request, look -> findings. pip: pip's output -> the error and the fix.
+request: options of the inventory -> requirements and pip's arguments, or the error.
 """
 
 from __future__ import annotations
@@ -87,13 +87,13 @@ def test_judge(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "pip")
-def test_pip_is_explained(case: dict[str, Any]) -> None:
+def test_pip_errors_are_explained(case: dict[str, Any]) -> None:
     asked = replace(request_of(case), locked=case.get("locked", {}))
     what, fix = pip.explain_pip(case["output"], asked)
     assert {"what": what, "fix": fix} == {"what": case["what"], "fix": case["fix"]}
 
 
-def test_wheels_alone_but_of_what_is_named() -> None:
+def test_only_named_packages_may_be_built_from_source() -> None:
     assert pip.kinds([]) == ["--only-binary=:all:"]
     assert pip.kinds(["flash-attn", "x"]) == ["--only-binary=:all:", "--no-binary=flash-attn,x"]
     for name in (":all:", "x --pre", "", "x,:all:"):
@@ -104,7 +104,7 @@ def test_wheels_alone_but_of_what_is_named() -> None:
 @pytest.mark.parametrize(
     "text", ["x @ https://h/x.tar.gz", "x[a @ https://h/x.whl]==1", "file:///x.whl", "--pre", "x>=1"]
 )
-def test_only_exact_pins_are_requested(text: str) -> None:
+def test_packages_must_be_exact_pins(text: str) -> None:
     with pytest.raises(request.EnvironmentRequestError, match="is not an exact pin"):
         request.parse_requirement(text, "3.12")
 
@@ -126,7 +126,7 @@ def test_same_version(installed: str, wanted: str, *, same: bool) -> None:
     assert request.same_version(installed, wanted) is same
 
 
-def test_the_name_of_an_environment_follows_from_its_content() -> None:
+def test_environment_name_depends_on_the_content() -> None:
     assert request_of({}).name == request_of({}).name
     others = [{"packages": ["numpy==2.3.4"]}, {"variant": "cu126"}, {"torch_version": "2.12.1"}, {"python": "3.12"}]
     assert len({request_of({"request": other}).name for other in [{}, *others]}) == 5
@@ -134,11 +134,11 @@ def test_the_name_of_an_environment_follows_from_its_content() -> None:
     assert request_of({"request": {"packages": two}}).name == request_of({"request": {"packages": two[::-1]}}).name
 
 
-def test_a_foreign_folder_is_no_environment() -> None:
+def test_foreign_folder_names_are_not_environments() -> None:
     assert not any(map(request.is_environment, ["", "current", "mine", "2.13.0", "2.13.0-cpu-py3.11-xyz"]))
 
 
-def test_names_of_packages_are_compared_as_pip_does() -> None:
+def test_package_names_are_normalized_like_in_pip() -> None:
     pin = request.parse_requirement("Typing_Extensions == 4.15.0", "3.11")
     assert pin == Requirement("typing-extensions", "4.15.0")
     assert pin.met_by({"typing-extensions": "4.15.0"})

@@ -1,6 +1,6 @@
-"""Environments that somebody else has made: who did, and whether launches may run in them (cases/existing).
+"""Environments that users built: the program that built one, and whether launches can run in it (cases/existing).
 
-What the programs leave is written as their sources write it; none of the programs was at hand.
+The marker files are derived from the source code of the programs, not recorded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SOUND: dict[str, Any] = {
 
 
 @cases(__file__, "existing")
-def test_it_is_recognised_and_judged(case: dict[str, Any]) -> None:
+def test_existing_environment_is_identified_and_evaluated(case: dict[str, Any]) -> None:
     if "made_by" in case:
         assert existing.made_by(case["marks"]) == case["made_by"]
         return

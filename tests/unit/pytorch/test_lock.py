@@ -1,8 +1,8 @@
 """Every file in cases/ is one decision about the lock.
 
-choose: the lock, what is asked of a node -> the build, whether the lock has it, and what the user is told.
-refuse: a lock that somebody edited -> the sentence. update: the lock, a new environment, what all nodes ask for ->
-the environments that are in the lock then, and what is different, for people.
+choose: lock, request of a node -> build, whether the lock has it, and the note for the user.
+refuse: an edited lock -> the error. update: lock, new environment, requests of all nodes -> the environments in the new
+lock, and the described changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def ask_of(given: dict[str, Any]) -> Ask:
 
 
 def section_of(given: dict[str, Any]) -> WheelSection:
-    """An environment as a case describes it: by its build, and where it is another one than most."""
+    """Return the environment that a case describes: its build, and the differences from the default."""
     variant, python = given["variant"], given.get("python", PYTHON)
     gpus = 0 if variant == "cpu" else 8
     request = ask_of({**given.get("ask", {}), "variant": variant, "gpus": gpus}).request(python)
@@ -58,7 +58,7 @@ def test_choose(case: dict[str, Any]) -> None:
     assert choice.request.locked == ({w.name: w.version for w in choice.section.wheels} if choice.section else {})
 
 
-def test_what_was_reviewed_is_taken_where_the_lock_has_nothing_and_every_pin_is_the_same() -> None:
+def test_reviewed_section_is_used_only_without_a_locked_one_and_with_equal_pins() -> None:
     shipped = section_of({"variant": "cuda", "wheels": {"sympy": "1.13.0"}})
     own = section_of({"variant": "cuda", "wheels": {"sympy": "1.14.0"}})
     ask = {"gpus": 8}
@@ -90,12 +90,12 @@ def test_update(case: dict[str, Any]) -> None:
     before = [section_of(given) for given in case["lock"]]
     new = section_of(case["new"])
     after = choosing.updated(before, new, [ask_of(given) for given in case["asks"]])
-    # As the file has them, which is in the order of their titles.
+    # In the order of the file, which is sorted by title.
     assert [told(section) for section in lock.parse(lock.render(after))] == case["after"]
     assert lock.changes(before, after, new) == case["changes"]
 
 
-def test_what_is_written_is_read_again_in_whatever_order() -> None:
+def test_rendered_lock_is_parsed_again_in_any_order() -> None:
     sections = [section_of(given) for given in ({"variant": "cpu"}, {"variant": "cu130", "python": "3.9"})]
     text = lock.render(sections)
     assert lock.render(sections[::-1]) == text
@@ -124,24 +124,24 @@ def test_what_is_written_is_read_again_in_whatever_order() -> None:
         {"asked": None},
     ],
 )
-def test_what_another_machine_hands_over_is_read_by_the_rules_of_the_file(change: dict[str, Any]) -> None:
+def test_received_sections_are_validated_like_the_file(change: dict[str, Any]) -> None:
     given = section_of({"variant": "cpu"}).as_dict()
     assert lock.section_of(given)
     with pytest.raises(LockError):
         lock.section_of({**given, **change})
 
 
-def test_a_file_without_end_is_no_lock() -> None:
+def test_oversized_file_is_rejected() -> None:
     with pytest.raises(LockError):
         lock.parse("# \n" * lock.MOST)
 
 
-def test_there_is_no_lock_yet() -> None:
+def test_empty_lock_has_no_sections() -> None:
     assert lock.parse("") == ()
     assert lock.render([]) == ""
 
 
-def test_a_section_is_a_requirements_file_of_pip() -> None:
+def test_section_renders_a_requirements_file() -> None:
     first, *_ = section_of({"variant": "cpu"}).requirements.splitlines()
     assert first.startswith("numpy==2.3.5 --hash=sha256:")
     assert first.endswith("  # numpy-2.3.5-any.whl")
@@ -152,12 +152,12 @@ def test_a_section_is_a_requirements_file_of_pip() -> None:
     [
         ({}, []),
         ({"pip": "25.3", "setuptools": "80.9.0"}, []),
-        ({"sympy": "1.13.3"}, ["the lock has sympy 1.14.0, and it has 1.13.3"]),
-        ({"sympy": None}, ["the lock has sympy 1.14.0, and it has none"]),
-        ({"ipython": "9.7.0"}, ["it has ipython 9.7.0, which is not in the lock (pytorch_packages puts it there)"]),
+        ({"sympy": "1.13.3"}, ["the lock has sympy 1.14.0, but 1.13.3 is installed"]),
+        ({"sympy": None}, ["the lock has sympy 1.14.0, but none is installed"]),
+        ({"ipython": "9.7.0"}, ["ipython 9.7.0 is installed but not in the lock (add it with pytorch_packages)"]),
     ],
 )
-def test_an_environment_is_as_the_lock_says_or_not(packages: dict[str, str | None], unlocked: list[str]) -> None:
+def test_differences_from_the_lock_are_reported(packages: dict[str, str | None], unlocked: list[str]) -> None:
     section = section_of({"variant": "cpu"})
     request = choosing.with_lock(ask_of({}).request(PYTHON), section)
     live = {**request.locked, **packages}
@@ -182,12 +182,12 @@ NEEDS = {
         ({"n2", "n3", "n4"}, {"a": "n5", "b": ""}),
     ],
 )
-def test_who_downloads(gone: set[str], expected: dict[str, str]) -> None:
+def test_downloader_is_the_first_node_that_needs_the_wheels(gone: set[str], expected: dict[str, str]) -> None:
     needs = {name: need for name, need in NEEDS.items() if name not in gone}
     assert {key: downloader(key, needs) for key in expected} == expected
 
 
-def test_who_is_asked_first_has_the_wheels_and_the_first_nodes_may_have_kept_them() -> None:
+def test_holders_are_sorted_before_the_first_nodes() -> None:
     nodes = ["n0", "n1", "n2", "n3", "n4", "n5"]
     assert holders("n4", "a", NEEDS, nodes) == ["n1", "n0", "n2"]
     assert holders("n0", "b", NEEDS, nodes) == ["n1", "n2", "n3"]

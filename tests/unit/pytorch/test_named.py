@@ -1,5 +1,5 @@
-"""Environments by their names: where each lies, what is wrong with what the inventory says of them, and what their
-files ask for (cases/environments, cases/requirements).
+"""Named environments: their paths, errors in the inventory, and their requirements (cases/environments,
+cases/requirements).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def test_problems(case: dict[str, Any]) -> None:
     assert [f"{what}. {fix}" for what, fix in environments.problems(case["declared"])] == case["problems"]
 
 
-def test_every_environment_has_a_path_that_stays() -> None:
+def test_environments_have_stable_paths() -> None:
     assert environments.places(CLUSTER) == (
         EnvironmentPlace("default", "/opt/muster/pytorch/current"),
         EnvironmentPlace("vision", "/opt/muster/pytorch/named/vision/current"),
@@ -39,7 +39,7 @@ def test_every_environment_has_a_path_that_stays() -> None:
     assert environments.places(CLUSTER)[1].python == "/opt/muster/pytorch/named/vision/current/bin/python"
 
 
-def test_a_launch_finds_its_torchrun_by_the_name() -> None:
+def test_torchrun_is_found_by_environment_name() -> None:
     own = {**CLUSTER, "cluster_torchrun": "/opt/site/bin/torchrun"}
     assert environments.torchrun(own, "") == environments.torchrun(own, "default") == "/opt/site/bin/torchrun"
     assert environments.torchrun(own, "vision") == "/opt/muster/pytorch/named/vision/current/bin/torchrun"
@@ -48,12 +48,12 @@ def test_a_launch_finds_its_torchrun_by_the_name() -> None:
         environments.torchrun(own, "nlp")
 
 
-def test_what_somebody_else_keeps_is_not_built() -> None:
+def test_provided_environments_are_not_built() -> None:
     assert environments.built(CLUSTER["cluster_environments"]) == ("vision",)
 
 
 @cases(__file__, "requirements")
-def test_what_a_requirements_file_asks_for(case: dict[str, Any]) -> None:
+def test_requirements_files_are_read(case: dict[str, Any]) -> None:
     options = case.get("options", {})
 
     def read() -> tuple[list[str], requirements.RequestedPackages]:
@@ -76,7 +76,7 @@ PROJECT = {
 }
 
 
-def test_what_a_pyproject_asks_for() -> None:
+def test_pyprojects_are_read() -> None:
     assert requirements.of_pyproject(PROJECT, []) == ["numpy>=2"]
     assert requirements.of_pyproject(PROJECT, ["train-gpu"]) == ["numpy>=2", "torch==2.12.0"]
 
@@ -84,22 +84,22 @@ def test_what_a_pyproject_asks_for() -> None:
 @pytest.mark.parametrize(
     ("project", "extras", "refusal"),
     [
-        ({}, [], "it has no table [project], and only there are dependencies looked for"),
-        (PROJECT, ["gpu"], "it has no optional-dependencies called gpu"),
+        ({}, [], "the table [project], which lists the dependencies, is missing"),
+        (PROJECT, ["gpu"], "optional-dependencies has no gpu"),
         (
             {"project": {"dynamic": ["dependencies"]}},
             [],
-            "its dependencies are dynamic, and code of a project is not run to find them out",
+            "the dependencies are dynamic, and Muster does not run project code to compute them",
         ),
     ],
 )
-def test_a_pyproject_that_cannot_be_used(project: dict[str, Any], extras: list[str], refusal: str) -> None:
+def test_invalid_pyprojects_are_rejected(project: dict[str, Any], extras: list[str], refusal: str) -> None:
     with pytest.raises(RequirementsError) as refused:
         requirements.of_pyproject(project, extras)
     assert str(refused.value) == refusal
 
 
-def test_a_marker_is_judged_here_where_it_is_about_python_alone() -> None:
+def test_only_python_version_markers_are_evaluated() -> None:
     assert parse_range('numpy>=2; python_version < "3.11"', "3.12") is None
     windows = parse_range('pywin32==310; sys_platform == "win32"', "3.12")
     assert windows
@@ -107,7 +107,7 @@ def test_a_marker_is_judged_here_where_it_is_about_python_alone() -> None:
     assert not windows.met_by({"pywin32": "1"})
 
 
-def test_ranges_are_in_the_lock_as_they_were_asked_for() -> None:
+def test_lock_keeps_the_requested_ranges() -> None:
     ask = Ask("2.13.0", "cpu", 0, ("numpy >= 2, <3", 'x==1; sys_platform == "win32"'), ranges=True)
     request = ask.request("3.12")
     section = lock.make_section(request, "x86_64", [lock.Wheel("numpy", "2.3.5", "0" * 64, "numpy-2.3.5-any.whl")])

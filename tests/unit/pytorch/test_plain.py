@@ -1,4 +1,4 @@
-"""Environments of another package than PyTorch, such as JupyterLab's: the same request, lock and choice."""
+"""Environments without PyTorch, such as JupyterLab's, use the same request, lock and choice."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ ASK = Ask("4.6.6", PLAIN, 0, ("tensorboard==2.21.0", "x==1; python_version < '3.
 WHEELS = [Wheel("jupyterlab", "4.6.6", "0" * 64, "jupyterlab-4.6.6-py3-none-any.whl")]
 
 
-def test_its_name_follows_from_its_pins() -> None:
+def test_environment_name_depends_on_the_pins() -> None:
     wanted = ASK.request("3.12")
     assert [*map(str, wanted.requirements)] == ["jupyterlab==4.6.6", "tensorboard==2.21.0"]
     assert wanted.name.startswith("4.6.6-plain-py3.12-")
     assert is_environment(wanted.name)
 
 
-def test_its_lock_is_read_and_chosen_again() -> None:
+def test_plain_lock_is_parsed_and_chosen_again() -> None:
     section = lock.make_section(ASK.request("3.12"), "x86_64", WHEELS)
     text = lock.render([section])
     assert text.startswith("# The environments of the workbench of this cluster")
@@ -29,23 +29,23 @@ def test_its_lock_is_read_and_chosen_again() -> None:
     assert updated([section], section, [ASK]) == (section,)
 
 
-def test_no_node_that_asks_for_pytorch_asks_for_it() -> None:
+def test_pytorch_requests_do_not_keep_plain_sections() -> None:
     section = lock.make_section(ASK.request("3.12"), "x86_64", WHEELS)
     assert not still_asked(section, [Ask("2.13.0", "auto", 0, ()), Ask("2.13.0", "auto", 8, ())])
     assert still_asked(section, [ASK])
 
 
-def test_pytorch_has_no_such_variant() -> None:
+def test_plain_is_not_a_pytorch_variant() -> None:
     with pytest.raises(EnvironmentRequestError, match="plain"):
         make_request(torch_version="2.13.0", variant=PLAIN, gpus=0, packages=[], python="3.12")
 
 
-def test_what_is_no_pin_is_said_with_the_variable_that_has_it() -> None:
+def test_invalid_pin_is_reported_with_its_option() -> None:
     with pytest.raises(EnvironmentRequestError, match="workbench_packages: 'tensorboard' is not an exact pin"):
         make_plain_request("jupyterlab", version="4.6.6", packages=["tensorboard"], python="3.12")
 
 
-def test_pytorchs_own_index_is_not_asked() -> None:
+def test_pytorch_index_is_not_used() -> None:
     sources = pip.pip_sources(PLAIN, index_url="auto", extra_index_urls=[], find_links=[], offline_dir="")
     assert sources == [[]]
 
@@ -61,12 +61,12 @@ def test_pytorchs_own_index_is_not_asked() -> None:
         (
             {"packages": {"jupyterlab": "4.6.6"}},
             "fail",
-            "tensorboard==2.21.0 is wanted, and it has tensorboard none",
+            "tensorboard==2.21.0 is requested; installed: tensorboard none",
         ),
         ({"error": "ImportError: no", "packages": {}}, "fail", "jupyterlab==4.6.6 cannot be used: ImportError: no"),
     ],
 )
-def test_the_judgement(look: dict[str, object], status: str, summary: str) -> None:
+def test_tools_finding(look: dict[str, object], status: str, summary: str) -> None:
     wanted: request.EnvironmentRequest = ASK.request("3.12")
     (finding,) = judge.judge("node1", wanted, look)
     assert (finding.id, finding.status, finding.summary) == ("workbench.environment", status, summary)

@@ -1,4 +1,4 @@
-"""What is taken for a wheel, and what is refused, whoever made it."""
+"""Validation of wheels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TORCH = "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
         ("tiny-1.0-1build-py2.py3-none-any.whl", ("tiny", "1.0")),
     ],
 )
-def test_a_wheel_is_named(file: str, found: tuple[str, str]) -> None:
+def test_file_name_gives_name_and_version(file: str, found: tuple[str, str]) -> None:
     assert wheels.named(file) == found
 
 
@@ -35,22 +35,22 @@ def test_a_wheel_is_named(file: str, found: tuple[str, str]) -> None:
         "tiny-1.0-py3-none-any.whl/x",
     ],
 )
-def test_what_is_no_wheel(file: str) -> None:
+def test_invalid_wheel_names_are_rejected(file: str) -> None:
     with pytest.raises(WheelError):
         wheels.named(file)
 
 
-def test_a_wheel_is_what_its_file_is_called() -> None:
+def test_metadata_must_match_the_file_name() -> None:
     wheels.judge(TORCH, "Torch", "2.13.0+cpu", ["sympy>=1.13", "ruff @ https://x.example/ruff.whl ; extra == 'dev'"])
-    with pytest.raises(WheelError, match="says that it is 'tiny'"):
+    with pytest.raises(WheelError, match="names 'tiny'"):
         wheels.judge(TORCH, "tiny", "2.13.0+cpu", [])
-    with pytest.raises(WheelError, match=r"says that it is 'torch' '2\.12\.0'"):
+    with pytest.raises(WheelError, match=r"names 'torch' '2\.12\.0'"):
         wheels.judge(TORCH, "torch", "2.12.0", [])
 
 
 @pytest.mark.parametrize(
     "needed", ["evil @ https://x.example/e.tar.gz", "evil[a]@file:///tmp/e", " evil @ git+ssh://x/e"]
 )
-def test_what_is_required_by_its_address_is_refused(needed: str) -> None:
-    with pytest.raises(WheelError, match="only what an index or a folder has"):
+def test_requirements_by_url_are_rejected(needed: str) -> None:
+    with pytest.raises(WheelError, match="only packages of an index or a folder"):
         wheels.judge(TORCH, "torch", "2.13.0+cpu", ["sympy", needed])

@@ -1,8 +1,8 @@
-"""Trials of RDMA between nodes, from what their tools printed to the sentence.
+"""RDMA tests between nodes, from the output of the tools to the findings.
 
-A case of cases/judge gives `nodes` and how many `rails` each has; all are good. `trials` lies over that: "node1 ->
-node2" with or without " mlx5_N" behind either name, where either side may be "*" and both ways are meant, with what is
-in recorded/outputs.yml for a step, or Gbit/s and microseconds.
+A case of cases/judge has `nodes` and the number of `rails` of each; all are good by default. `trials` has changes:
+"node1 -> node2", each with or without " mlx5_N", where a side may be "*" and both directions are meant, with the name
+of an output in recorded/outputs.yml for a step, or with Gbit/s and microseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RATE = 100.0
 
 
 def answer(name: str) -> dict[str, Any]:
-    """Return what a step printed, by its name in outputs.yml, or the reason why it printed nothing."""
+    """Return the output of a step by its name in outputs.yml, or the reason why it has none."""
     if name in GOOD:
         return {"text": PRINTED[name], "aside": "", "why": "", "missing": False}
     if name in PRINTED:
@@ -74,7 +74,7 @@ def trials(case: dict[str, Any]) -> list[outputs.RailTrial]:
 
 
 @cases(__file__, "judge")
-def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
+def test_findings_match_the_case(case: dict[str, Any]) -> None:
     result = judge.result(trials(case), {})
     found = [Finding(**each) for each in result["findings"]]
     lines = [f"{finding.status} {finding.id} {as_lines([finding])[0]}." for finding in found]
@@ -83,7 +83,7 @@ def test_the_findings_are_those_of_the_case(case: dict[str, Any]) -> None:
     assert skipped == case.get("skipped", {})
 
 
-def test_no_adapter_meets_two_others_at_once_and_all_meet() -> None:
+def test_rounds_use_each_adapter_once_and_cover_all_pairs() -> None:
     adapters = {f"node{n}": [plan.Hca("mlx5_0", "1", RATE), plan.Hca("mlx5_1", "1", RATE)] for n in range(5)}
     met = set()
     for each in plan.meetings(adapters):
@@ -93,11 +93,11 @@ def test_no_adapter_meets_two_others_at_once_and_all_meet() -> None:
     assert len(met) == 10
 
 
-def test_of_many_nodes_each_meets_some() -> None:
+def test_large_clusters_test_a_sample_of_pairs() -> None:
     assert len(plan.meetings({f"node{n}": [] for n in range(40)})) == plan.MOST_ROUNDS
 
 
-def test_adapters_of_one_name_meet_and_else_the_nth() -> None:
+def test_adapters_are_paired_by_name_or_by_position() -> None:
     named = [plan.Hca(name, "1", RATE) for name in ("mlx5_0", "mlx5_1", "mlx5_2")]
     other = [plan.Hca(name, "1", RATE) for name in ("mlx5_0", "mlx5_2")]
     strange = [plan.Hca(name, "1", RATE) for name in ("ibp1s0", "ibp2s0")]
@@ -111,7 +111,7 @@ def test_adapters_of_one_name_meet_and_else_the_nth() -> None:
     ]
 
 
-def test_the_commands_take_the_gid_the_partition_and_the_class_of_nccl() -> None:
+def test_commands_use_gid_partition_and_class_of_nccl() -> None:
     adapter = plan.Hca("mlx5_3", "1", RATE, "3", ("--pkey_index=1", "--tclass=106"))
     assert [" ".join(words) for words in plan.commands(adapter)] == [
         "ibv_rc_pingpong -d mlx5_3 -i 1 -c -n 1000 -g 3",
@@ -126,30 +126,30 @@ def test_the_commands_take_the_gid_the_partition_and_the_class_of_nccl() -> None
 @pytest.mark.parametrize(
     ("name", "meaning"),
     [
-        ("no_way", "the adapter knows no way to the other one (Failed to modify QP to RTR)"),
+        ("no_way", "the adapter has no route to its counterpart (Failed to modify QP to RTR)"),
         (
             "no_answer",
-            "its packets are not answered (Failed status transport retry counter exceeded (12) for wr_id 2)",
+            "no acknowledgement from the counterpart (Failed status transport retry counter exceeded (12) for wr_id 2)",
         ),
-        ("changed", "data arrived changed (invalid data in page 1)"),
-        ("no_device", "libibverbs does not list it (IB device mlx5_9 not found)"),
-        ("gave_up", "the other end gave up (Couldn't read/write remote address)"),
+        ("changed", "the received data is wrong (invalid data in page 1)"),
+        ("no_device", "libibverbs does not list the adapter (IB device mlx5_9 not found)"),
+        ("gave_up", "the counterpart stopped the test (Couldn't read/write remote address)"),
         (
             "no_adapter",
-            "libibverbs does not list it (Failed to get IB devices list: Function not implemented)",
+            "libibverbs does not list the adapter (Failed to get IB devices list: Function not implemented)",
         ),
-        ("no_adapter_for_perftest", "libibverbs does not list it (Unable to find the Infiniband/RoCE device)"),
-        ("no_memory", "too little locked memory (Couldn't register MR)"),
+        ("no_adapter_for_perftest", "libibverbs does not list the adapter (Unable to find the Infiniband/RoCE device)"),
+        ("no_memory", "the limit of locked memory is too low (Couldn't register MR)"),
         ("ibv_rc_pingpong did not answer within 10 s", "ibv_rc_pingpong did not answer within 10 s"),
     ],
 )
-def test_what_a_failure_means_is_said(name: str, meaning: str) -> None:
+def test_failures_are_explained(name: str, meaning: str) -> None:
     adapter = plan.Hca("mlx5_0", "1", RATE)
     assert outputs.trial(("a", "b"), (adapter, adapter), [answer(name)]).why == meaning
 
 
 def server(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Facts of a node with four adapters of InfiniBand, after tests/unit/health/recorded/server.yml."""
+    """Return the facts of a node with four InfiniBand adapters, from tests/unit/health/recorded/server.yml."""
     looks = document_of(HEALTH / "node.yml")
     base = document_of(HEALTH / "server.yml")
     for place, value in {**base["looks"], **changes}.items():
@@ -166,7 +166,7 @@ def server(**changes: Any) -> tuple[dict[str, Any], dict[str, Any]]:
     return facts(looks, request), request
 
 
-def test_the_adapters_are_those_that_nccl_would_use() -> None:
+def test_only_adapters_that_nccl_would_use_are_tested() -> None:
     seen, request = server(**{"host/nccl_conf": "NCCL_IB_HCA=^mlx5_1\nNCCL_IB_PKEY=2\n"})
     assert plan.why_not(seen, request) == ""
     assert [(each.name, each.rate, each.gid, each.extra) for each in plan.hcas(seen)] == [
@@ -178,17 +178,17 @@ def test_the_adapters_are_those_that_nccl_would_use() -> None:
     ("changes", "why"),
     [
         ({"rdma/devices": {}}, "the node has no RDMA adapter"),
-        ({"rdma/uverbs": []}, "no rank can open its adapters"),
-        ({"verbs/library": ""}, "no rank can open its adapters"),
-        ({"host/nccl_conf": "NCCL_IB_HCA=mthca\n"}, "no port that NCCL would use is active"),
+        ({"rdma/uverbs": []}, "ranks cannot open the RDMA adapters"),
+        ({"verbs/library": ""}, "ranks cannot open the RDMA adapters"),
+        ({"host/nccl_conf": "NCCL_IB_HCA=mthca\n"}, "no RDMA port that NCCL would use is active"),
         ({"host/nccl_conf": "NCCL_IB_DISABLE=1\n"}, "nccl.conf sets NCCL_IB_DISABLE"),
     ],
 )
-def test_a_node_without_rdma_is_left_out_with_the_reason(changes: dict[str, Any], why: str) -> None:
+def test_node_without_rdma_is_skipped_with_a_reason(changes: dict[str, Any], why: str) -> None:
     assert why in plan.why_not(*server(**changes))
 
 
-def test_of_roce_the_gid_is_that_of_nccl() -> None:
+def test_roce_uses_the_gid_of_nccl() -> None:
     gids = {
         "1": {"gid": "fe80:0000:0000:0000:a288:c2ff:fe12:3456", "type": "RoCE v2", "netdev": "ens2np0"},
         "3": {"gid": "0000:0000:0000:0000:0000:ffff:0a00:0001", "type": "RoCE v2", "netdev": "ens2np0"},

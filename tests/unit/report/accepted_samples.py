@@ -1,4 +1,4 @@
-"""Acceptance tests of clusters that do not exist, in the shapes of smoke.json; made by hand, not recorded."""
+"""Invented acceptance tests in the shape of smoke.json."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ OFFERED = {
     "peermem": True,
     "adapters": [{"name": "mlx5_0:1", "layer": "InfiniBand", "rate": "400 Gb/sec (4X NDR)", "active": True}],
 }
-SLOW, WEAK, DEAD = 5, 3, 6  # the ranks on which something is wrong
+SLOW, WEAK, DEAD = 5, 3, 6  # ranks with faults
 
 
 def kept(nodes: int, ranks: int, broken: str = "") -> Artifacts:
-    """A run on so many nodes with so many GPUs each. broken: gpu, link, straggler, stage or drop."""
+    """Return a run. nodes: their number. ranks: GPUs per node. broken: gpu, link, straggler, stage or drop."""
     well = samples.healthy(nodes)
     measured = smoke(nodes, ranks, broken)
     entries = [
@@ -193,7 +193,7 @@ def lone_pairs(nodes: int) -> list[dict[str, Any]]:
 
 
 def pairs(nodes: int, ranks: int, broken: str) -> list[dict[str, Any]]:
-    """Each rank talks with those of its node, and with the same local rank of the next node."""
+    """Connect each rank with those of its node, and with the same local rank of the next node."""
     found = []
     for rank in range(nodes * ranks):
         node, local = divmod(rank, ranks)
@@ -233,7 +233,7 @@ def beside(broken: str) -> dict[str, Any]:
 
 
 def soaked(nodes: int, ranks: int) -> Artifacts:
-    """Six hours, in which one GPU grew too warm and was throttled."""
+    """Return a six-hour soak in which one GPU overheats and is throttled."""
     chance = random.Random(6)
     series = []
     for rank in range(nodes * ranks):

@@ -1,4 +1,4 @@
-"""A headless Chromium that is spoken to through a pipe, in its DevTools protocol."""
+"""A headless Chromium, controlled through a pipe with the DevTools protocol."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-PATIENCE = 60.0  # seconds for one answer, on a machine that is busy otherwise
+PATIENCE = 60.0  # seconds for one answer on a busy machine
 
 
 def find() -> str | None:
@@ -24,12 +24,12 @@ def find() -> str | None:
 
 
 class Chromium:
-    """One browser with one page. noises: what the page complained about; asked_for: what it wanted from anywhere."""
+    """One browser with one page. noises: errors and console output of the page. asked_for: its requests."""
 
     def __init__(self, program: str, folder: Path) -> None:
         to_read, write = os.pipe()
         read, to_write = os.pipe()
-        # It reads from file descriptor 3 and answers on 4. Other shells know no descriptors above 9.
+        # Chromium reads from descriptor 3 and writes to 4. Shells other than bash do not support descriptors above 9.
         command = f'exec "$0" "$@" 3<&{to_read} 4>&{to_write}'
         flags = ["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--remote-debugging-pipe"]
         self.log = (folder / "chromium.log").open("wb")
@@ -53,7 +53,7 @@ class Chromium:
             self.ask(f"{domain}.enable")
 
     def ask(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """Ask for something and wait for the answer; what happens meanwhile is kept in events."""
+        """Send a command and wait for the answer; other messages are added to `events`."""
         self.number += 1
         message = {"id": self.number, "method": method, "params": parameters}
         if getattr(self, "session", ""):
@@ -72,18 +72,18 @@ class Chromium:
         while b"\0" not in self.buffer:
             ready, _, _ = select.select([self.read], [], [], max(0.0, deadline - time.monotonic()))
             part = os.read(self.read, 1 << 20) if ready else b""
-            assert part, "Chromium has ended, or does not answer"
+            assert part, "Chromium has exited or does not respond"
             self.buffer += part
         text, _, self.buffer = self.buffer.partition(b"\0")
         answer: dict[str, Any] = json.loads(text)
         return answer
 
     def open(self, page: Path, *, width: int = 1280, height: int = 900, scheme: str = "light", media: str = "") -> None:
-        """Show a file as a screen of that size with that colour scheme would."""
+        """Open a file with this screen size and colour scheme."""
         self.go(page.as_uri(), width=width, height=height, scheme=scheme, media=media)
 
     def go(self, address: str, *, width: int = 1280, height: int = 900, scheme: str = "light", media: str = "") -> None:
-        """The same of a page with an address."""
+        """Open an address with this screen size and colour scheme."""
         phone = width < 600
         self.ask(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1 + phone, mobile=phone
@@ -96,13 +96,13 @@ class Chromium:
             self.events.append(self.next())
 
     def value(self, expression: str) -> Any:
-        """What a piece of JavaScript comes to on the page."""
+        """Evaluate JavaScript on the page."""
         answer = self.ask("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
     def press(self, key: str, code: int, *, shift: bool = False) -> None:
-        """A key with its number, as somebody types it where the page's cursor is."""
+        """Press a key. code: its virtual key code."""
         for kind in ("rawKeyDown", "keyUp"):
             about = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 * shift}
             self.ask("Input.dispatchKeyEvent", type=kind, **about)
@@ -118,13 +118,13 @@ class Chromium:
         return [str(event["request"]["url"]) for event in sent]
 
     def picture(self, path: Path, *, whole: bool = True) -> None:
-        """A screenshot, of the whole page or of what a screen shows of it."""
+        """Save a screenshot. whole: of the whole page, not only of its visible part."""
         data = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(data))
 
     def print(self, path: Path) -> None:
-        """The page on paper, as PDF."""
+        """Print the page to a PDF (A4)."""
         data = self.ask("Page.printToPDF", printBackground=True, paperWidth=8.27, paperHeight=11.69)["data"]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(data))

@@ -1,4 +1,4 @@
-"""A launch that failed, with its diagnosis; made by hand, not recorded."""
+"""An invented failed launch with its diagnosis."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STUCK_IN = "wait_for_a_file (train.py:41)"
 
 
 def kept(count: int, ranks: int, *, hostile: bool = False) -> Artifacts:
-    """On the third node a rank raised, the others followed node by node; one rank of the last node was stopped."""
+    """Return a run in which a rank on node3 raised, the others followed node by node, and the last rank was stopped."""
     names = samples.names(count)
     raised = samples.HOSTILE if hostile else RAISED
     culprit = ("node3", 2 * ranks + 1)
@@ -50,7 +50,7 @@ def kept(count: int, ranks: int, *, hostile: bool = False) -> Artifacts:
         "open": [],
     }
     other = {**cause, "says": "node3 ran out of memory", "word": "ruled out", "proofs": []}
-    asked = {**other, "word": "possible", "open": ["kernel.oom: root alone may see the kernel log"]}
+    asked = {**other, "word": "possible", "open": ["kernel.oom: requires root"]}
     parts = {
         "Symptom": f"rank {culprit[1]}, node3: {raised}",
         "Where": f"node3, rank {culprit[1]}",

@@ -1,4 +1,4 @@
-"""Runs of clusters that do not exist, in the shapes that the steps of the road leave; made by hand, not recorded."""
+"""Invented runs in the shapes that the steps of site.yml write."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 from muster.launch.planned import LaunchPlan, PlannedNode
 from muster.report import Artifacts
 
-RANKS = 8  # of a node
-ODD_DRIVER, DEAF, SLOW, LATE = 1, 2, 3, 5  # the nodes on which something is wrong, by their place
+RANKS = 8  # per node
+ODD_DRIVER, DEAF, SLOW, LATE = 1, 2, 3, 5  # indexes of nodes with faults
 CHECKS = (
     *("launch.preflight", "net.peer", "net.names", "net.path_mtu", "gpu.count", "gpu.ecc", "gpu.row_remap", "gpu.xid"),
     *("nvlink.links", "fabric_manager.version", "pci.link", "sw.torch", "sw.nccl", "rdma.state", "rdma.rate"),
@@ -45,8 +45,8 @@ def run(count: int, **more: Any) -> dict[str, Any]:
 
 
 def healthy(count: int) -> Artifacts:
-    """Every check passed on every node, and the training job was right."""
-    found = [finding(check, "pass", node, "as it should be") for node in names(count) for check in CHECKS]
+    """Return a run in which every check passed on every node, and the training job succeeded."""
+    found = [finding(check, "pass", node, "OK") for node in names(count) for check in CHECKS]
     summary = f"{RANKS * count} ranks on {count} nodes trained together (nccl): all-reduce exact, parameters equal"
     verdict = {
         "schema": 1,
@@ -69,7 +69,7 @@ def healthy(count: int) -> Artifacts:
 
 
 def failed(count: int) -> Artifacts:
-    """One node does not hear the others, one sends slowly, one is far away, and one has another driver."""
+    """Return a run in which one node cannot be reached, one sends slowly, and one has another driver."""
     well = healthy(count)
     deaf, slow, odd = names(count)[DEAF], names(count)[SLOW % count], names(count)[ODD_DRIVER]
     summary = "calls of every other node to port 29500 are dropped on the way"
@@ -111,8 +111,8 @@ def failed(count: int) -> Artifacts:
 
 
 def inspected(count: int) -> Artifacts:
-    """All is well, and inspect saw something worth a word on three nodes."""
-    text = "It matters where the nodes share a file system. An account that exists is never altered"
+    """Return a healthy run with inspection warnings on three nodes."""
+    text = "This matters if the nodes share a file system. Muster never changes an existing account"
     found = [
         finding("user.uid.differs", "warn", node, "the uid is 1002, and 1001 on most nodes", fix={"text": text})
         for node in names(count)[:3]
@@ -122,7 +122,7 @@ def inspected(count: int) -> Artifacts:
 
 
 def stopped(count: int) -> Artifacts:
-    """The road ended before anything was looked at."""
+    """Return a run that stopped before any check."""
     why = 'Data could not be sent to remote host "10.1.0.12": Connection timed out'
     failure = {"node": "node2", "task": "Inspect the node", "why": why, "unreachable": True, "before_verdict": False}
     this = run(count, failures=[failure], check=True)
@@ -130,7 +130,7 @@ def stopped(count: int) -> Artifacts:
 
 
 def hostile() -> Artifacts:
-    """Whoever can write a name or a log tries to be more than text."""
+    """Return a run whose names and logs contain HTML and template code."""
     well = healthy(3)
     bad = finding(
         HOSTILE,
@@ -198,7 +198,7 @@ def smoke(count: int) -> dict[str, Any]:
 
 
 def network(count: int, *, deaf: bool) -> dict[str, Any]:
-    """Every ordered pair; throughput is measured of some above sixteen nodes."""
+    """Return links of every ordered pair; with more than 16 nodes, only some have a throughput."""
     chance = random.Random(count)
     nodes = names(count)
     links = []
@@ -245,7 +245,7 @@ def figures(count: int, speed: float) -> dict[str, Any]:
 
 
 def earlier(count: int) -> list[dict[str, Any]]:
-    """Eight runs, the newest first; the third of them was slower than those before it."""
+    """Return eight runs, newest first; the third is slower than the runs before it."""
     return [
         {
             "id": f"202611{20 - number:02}-101010-aaaa",
@@ -261,12 +261,12 @@ def earlier(count: int) -> list[dict[str, Any]]:
 
 
 def restarted(count: int) -> Artifacts:
-    """A launch that went on without its last node, from a checkpoint, in a second attempt."""
+    """Return a launch that continued from a checkpoint in a second attempt, without its last node."""
     kept = healthy(count)
     first, second = kept.run["id"], "20261121-215201-77a0"
     checkpoint = f"/var/lib/muster/work/{first}/output/step-400"
     left_out, rest = names(count)[-1], names(count)[:-1]
-    why = f"attempt 1 ({first}) failed: {left_out}: stopped answering; went on with attempt 2 ({second})"
+    why = f"attempt 1 ({first}) failed: {left_out}: stopped answering; continued with attempt 2 ({second})"
     found = [finding("launch.restarted", "warn", left_out, why), *kept.verdict["findings"]]
     of_both = [
         {"number": 1, "launch_id": first, "nodes": names(count), "failed": [left_out], "checkpoint": ""},

@@ -1,4 +1,4 @@
-"""What the page shows of an acceptance test, and junit.xml. Every file in cases/accepted is a smoke.json, in part."""
+"""The acceptance test in the report, and junit.xml. Every file in cases/accepted has parts of a smoke.json."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def led_to(shown: Any, path: str) -> Any:
 
 
 @cases(__file__, "accepted")
-def test_the_page_shows(case: dict[str, Any]) -> None:
+def test_content_of_the_page(case: dict[str, Any]) -> None:
     shown = report.page(Artifacts(smoke=case["smoke"]))["acceptance"]
     assert {place: led_to(shown, place) for place in case["shows"]} == case["shows"]
 
 
 def spots(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every place in a tree of JSON: what holds it, and under what."""
+    """Yield (container, key) of every value in a JSON tree."""
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in entries:
         yield value, key
@@ -61,7 +61,7 @@ def spots(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_whatever_ranks_reported_is_no_error(seed: int) -> None:
+def test_invalid_reports_of_ranks_cause_no_error(seed: int) -> None:
     chance = random.Random(seed)
     kept = accepted_samples.soaked(2, 2) if seed % 2 else accepted_samples.kept(2, 2, "link")
     smoke = copy.deepcopy({**kept.smoke, "steps": []})
@@ -76,7 +76,7 @@ def test_whatever_ranks_reported_is_no_error(seed: int) -> None:
 
 
 @pytest.mark.parametrize("broken", ["", "link"])
-def test_sixty_four_nodes_are_a_small_page(broken: str) -> None:
+def test_page_of_64_nodes_is_small(broken: str) -> None:
     assert len(render(report.page(accepted_samples.kept(64, 8, broken)))) < 600_000
 
 
@@ -98,11 +98,11 @@ def test_every_plot_has_axes_with_units() -> None:
         (float("nan"), ["0", "0.25", "0.5", "0.75", "1"]),
     ],
 )
-def test_an_axis_ends_at_a_round_number(top: float, labels: list[str]) -> None:
+def test_axis_ends_at_a_round_number(top: float, labels: list[str]) -> None:
     assert [label for _, label in plots.upward("GB/s", [top]).ticks] == labels
 
 
-def test_an_axis_of_sizes_is_logarithmic() -> None:
+def test_axis_of_sizes_is_logarithmic() -> None:
     axis = plots.sizes("size", 8, 2**30)
     assert [label for _, label in axis.ticks] == ["32 B", "1 KiB", "32 KiB", "1 MiB", "32 MiB", "1 GiB"]
     assert axis.part(8) == 0
@@ -113,7 +113,7 @@ def test_an_axis_of_sizes_is_logarithmic() -> None:
 # ---------------------------------------------------------------- junit.xml
 
 
-def test_a_pipeline_sees_every_check_of_every_node() -> None:
+def test_junit_has_every_check_of_every_node() -> None:
     suite = read_junit(page_.junit_xml(report.suite(samples.failed(3))))
     assert {name: suite.attrib[name] for name in ("tests", "failures", "errors", "skipped", "name", "timestamp")} == {
         "tests": "64",
@@ -129,13 +129,13 @@ def test_a_pipeline_sees_every_check_of_every_node() -> None:
     assert failure.attrib["message"] == "calls of every other node to port 29500 are dropped on the way"
     assert failure.text == (
         "fail: calls of every other node to port 29500 are dropped on the way\n"
-        "seen: dropped\nexpected: ok\nfix: Have the firewall opened with\n"
-        "type: ansible-playbook site.yml --tags network\n"
+        "observed: dropped\nexpected: ok\nfix: Have the firewall opened with\n"
+        "run: ansible-playbook site.yml --tags network\n"
         "node1 to node3: connect to 10.9.0.13 port 29500: no answer in 2 s"
     )
 
 
-def test_a_pipeline_sees_every_stage_of_every_rank() -> None:
+def test_junit_has_every_stage_of_every_rank() -> None:
     suite = read_junit(page_.junit_xml(report.suite(accepted_samples.kept(4, 2, "stage"))))
     stages = {
         (case.attrib["classname"], case.attrib["name"]): case for case in suite if "rank" in case.attrib["classname"]
@@ -148,14 +148,14 @@ def test_a_pipeline_sees_every_stage_of_every_rank() -> None:
     assert (skipped[0].tag, skipped[0].attrib["message"]) == ("skipped", "bfloat16 is not supported here")
 
 
-def test_a_pipeline_sees_where_a_run_stopped() -> None:
+def test_junit_has_the_task_that_stopped_a_run() -> None:
     suite = read_junit(page_.junit_xml(report.suite(samples.stopped(2))))
     (case,) = suite
     assert (case.attrib["classname"], case.attrib["name"]) == ("muster.node2", "Inspect the node")
     assert (case[0].tag, case[0].attrib["message"][:24]) == ("error", "Data could not be sent t")
 
 
-def test_several_findings_of_a_check_on_a_node_are_one_case() -> None:
+def test_findings_of_one_check_and_node_share_a_case() -> None:
     found = [samples.finding("gpu.ecc", status, "node1", f"GPU {status}") for status in ("warn", "fail", "pass")]
     (case,) = read_junit(page_.junit_xml(report.suite(Artifacts(verdict={"findings": found}))))
     (failure,) = case
@@ -163,7 +163,7 @@ def test_several_findings_of_a_check_on_a_node_are_one_case() -> None:
     assert failure.text == "warn: GPU warn\n\nfail: GPU fail\n\nGPU pass"
 
 
-def test_what_machines_say_is_text_in_xml_too() -> None:
+def test_machine_output_is_escaped_in_xml() -> None:
     said = f"{samples.HOSTILE}\x00\x1b[31m\ufffe]]>\u202e"
     found = [samples.finding(said, "fail", said, said, observed=said)]
     (case,) = read_junit(page_.junit_xml(report.suite(Artifacts(verdict={"findings": found}, run={"cluster": said}))))

@@ -1,4 +1,4 @@
-"""The diagnosis on the page: its lines, and who failed first and how it spread."""
+"""The diagnosis in the report: its lines, and the time line of failures."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def section(count: int, ranks: int) -> dict[str, Any]:
     return found
 
 
-def test_no_diagnosis_no_section() -> None:
+def test_run_without_diagnosis_has_no_section() -> None:
     assert diagnosed.section(samples.healthy(2)) is None
 
 
-def test_five_lines_by_their_names() -> None:
+def test_diagnosis_has_five_named_lines() -> None:
     found = section(4, 2)
     assert [line["name"] for line in found["lines"]] == ["Symptom", "Where", "Cause", "Ruled out", "Next step"]
     assert (found["word"], found["mark"]) == ("confirmed", "fail")
-    assert found["candidates"][0]["open"] == ["kernel.oom: root alone may see the kernel log"]
+    assert found["candidates"][0]["open"] == ["kernel.oom: requires root"]
 
 
-def test_the_first_failure_is_the_first_in_order_and_the_others_follow() -> None:
+def test_failures_are_numbered_by_time() -> None:
     line = section(4, 2)["line"]
     assert len(line["rows"]) == 8
     first = next(row for row in line["rows"] if row["order"] == 1)
@@ -37,14 +37,14 @@ def test_the_first_failure_is_the_first_in_order_and_the_others_follow() -> None
     assert all(float(row["until"]) <= 100 for row in line["rows"])
 
 
-def test_a_stopped_rank_says_where_it_was() -> None:
+def test_stopped_rank_shows_its_stack() -> None:
     last = section(4, 2)["line"]["rows"][-1]
     assert (last["how"], last["order"]) == ("stopped", "")
     assert last["last"] == f"stopped (state T), in {diagnosed_samples.STUCK_IN}"
     assert 0 < float(last["said_at"]) < float(last["until"])
 
 
-def test_of_many_ranks_those_are_shown_that_failed() -> None:
+def test_failed_ranks_come_first_among_many() -> None:
     line = section(80, 8)["line"]
     assert len(line["folded"]) == diagnosed.MOST_ROWS
     assert len(line["rows"]) == diagnosed.UNFOLDED
@@ -55,12 +55,12 @@ def test_of_many_ranks_those_are_shown_that_failed() -> None:
         ("node3", "ranks 16, 18-23", "follows"),
     ]
     assert line["rows"][3]["who"] == "ranks 8-15"
-    # One row for each node, and one more for each whose ranks did not all end alike.
+    # One row per node, and one more for each node whose ranks have two different outcomes.
     assert line["more"] == 82 - diagnosed.UNFOLDED
     assert line["folded"][0]["who"] == "rank 17"
 
 
-def test_a_failure_on_the_last_of_many_nodes_is_the_first_row() -> None:
+def test_failure_on_the_last_node_is_the_first_row() -> None:
     kept = diagnosed_samples.kept(64, 8)
     symptoms = [{**one, "victim": one["rank"] != 510} for one in kept.diagnosis["symptoms"]]
     found = diagnosed.section(replace(kept, diagnosis={**kept.diagnosis, "symptoms": symptoms}))
@@ -68,7 +68,7 @@ def test_a_failure_on_the_last_of_many_nodes_is_the_first_row() -> None:
     assert {found["line"][part][0]["who"] for part in ("rows", "folded")} == {"rank 510"}
 
 
-def test_the_same_error_of_all_ranks_of_a_node_is_one_row() -> None:
+def test_same_error_on_all_ranks_of_a_node_is_one_row() -> None:
     kept = diagnosed_samples.kept(8, 8)
     symptoms = [{**one, "victim": False, "line": "SyntaxError"} for one in kept.diagnosis["symptoms"]]
     found = diagnosed.section(replace(kept, diagnosis={**kept.diagnosis, "symptoms": symptoms}))

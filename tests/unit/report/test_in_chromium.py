@@ -1,6 +1,6 @@
-"""The page in a headless Chromium: what a person sees of it, by day and by night, on a desk, on a phone and on paper.
+"""The report in a headless Chromium: light and dark, on a desktop, on a phone and on paper.
 
-Its pictures go to artifacts/screenshots.
+Screenshots go to artifacts/screenshots.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ PAGES: dict[str, Artifacts] = {
     "accepted_64": accepted_samples.kept(64, 8, "gpu"),
 }
 SEEN = "document.body.innerText"
-# Whether what is drawn there could be read: its text's colour against the first background behind it.
+# Elements with too little contrast between their text and the nearest background.
 CONTRASTS = """
 (() => {
   const number = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -72,7 +72,7 @@ CONTRASTS = """
 """
 
 
-# What goes beyond the right edge and is nothing that scrolls: not a list whose rows are blocks of lines there, either.
+# Elements beyond the right edge that do not scroll, and overflowing lists with stacked rows.
 CUT = """
 [
   ...[...document.querySelectorAll("body *")]
@@ -97,7 +97,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
     program = find()
     if program is None:
-        pytest.skip("no Chromium is installed: script/setup dev installs Debian's where it can be had")
+        pytest.skip("Chromium is not installed: script/setup dev installs Debian's package, if available")
     chromium = Chromium(program, tmp_path_factory.mktemp("chromium"))
     yield chromium
     chromium.close()
@@ -105,9 +105,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_quiet_readable_and_asks_for_nothing(
-    browser: Chromium, pages: dict[str, Path], name: str, scheme: str
-) -> None:
+def test_page_is_readable_and_loads_nothing(browser: Chromium, pages: dict[str, Path], name: str, scheme: str) -> None:
     browser.open(pages[name], scheme=scheme)
     assert browser.noises == []
     assert browser.asked_for == [pages[name].as_uri()]
@@ -118,7 +116,7 @@ def test_a_page_is_quiet_readable_and_asks_for_nothing(
         browser.picture(PICTURES / f"{name}_{scheme}.png")
 
 
-def test_light_is_light_and_dark_is_dark(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_page_follows_the_color_scheme(browser: Chromium, pages: dict[str, Path]) -> None:
     colors = []
     for scheme in ("light", "dark"):
         browser.open(pages["healthy"], scheme=scheme)
@@ -129,7 +127,7 @@ def test_light_is_light_and_dark_is_dark(browser: Chromium, pages: dict[str, Pat
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_phone_shows_it_without_scrolling_sideways(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+def test_page_fits_on_a_phone(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name], width=390, height=844)
     assert browser.value("document.documentElement.scrollWidth") == 390
     assert browser.value(CUT) == []
@@ -140,17 +138,17 @@ def test_a_phone_shows_it_without_scrolling_sideways(browser: Chromium, pages: d
     assert browser.value(CUT) == []
 
 
-def test_the_failing_node_stands_on_top_with_its_next_command(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_failed_node_and_command_are_at_the_top(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["failed"], width=390, height=844)
     first = browser.value("document.querySelector('header').innerText")
     assert "Failed" in first
     assert "node3" in first
     assert "ansible-playbook site.yml --tags network" in first
-    # All of it on the first screen of a phone.
+    # The whole header fits on the first screen of a phone.
     assert browser.value("document.querySelector('header pre').getBoundingClientRect().bottom") < 844
 
 
-def test_the_culprits_column_is_red_and_nobody_elses(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_only_the_culprits_column_is_red(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["failed"])
     red = "[...document.querySelectorAll('.map')[0].querySelectorAll('rect.bad3')]"
     assert browser.value(f"{red}.length") == 15
@@ -158,11 +156,11 @@ def test_the_culprits_column_is_red_and_nobody_elses(browser: Chromium, pages: d
     assert browser.value(
         "[...document.querySelectorAll('.map')[0].querySelectorAll('text.bad')].map((one) => one.textContent)"
     ) == ["node3"]
-    assert "Reachability: what goes to node3" in browser.value(SEEN)
-    assert "Throughput: what comes from node4" in browser.value(SEEN)
+    assert "Reachability: traffic to node3" in browser.value(SEEN)
+    assert "Throughput: traffic from node4" in browser.value(SEEN)
 
 
-def test_a_cell_of_the_grid_leads_to_what_was_found(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_cell_of_the_grid_links_to_its_finding(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["failed"])
     links = "[...document.querySelectorAll('table.grid a')]"
     assert browser.value(f"{links}.length") == 4
@@ -171,7 +169,7 @@ def test_a_cell_of_the_grid_leads_to_what_was_found(browser: Chromium, pages: di
     assert "13 other nodes with nothing wrong" in browser.value(SEEN)
 
 
-def test_versions_launch_and_history_are_told(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_page_shows_versions_launch_and_history(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["failed"])
     assert "570.172.08 on node2" in browser.value("document.querySelector('#versions').innerText")
     assert "30 % less" in browser.value("document.querySelector('#runs').innerText")
@@ -181,7 +179,7 @@ def test_versions_launch_and_history_are_told(browser: Chromium, pages: dict[str
     assert "the link layer is InfiniBand" in browser.value("document.querySelector('#skipped').innerText")
 
 
-def test_what_machines_say_is_text_and_nothing_else(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_machine_output_is_plain_text(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["hostile"])
     assert browser.value("document.querySelectorAll('script, img, iframe, object, style').length") == 1
     assert samples.HOSTILE in browser.value("document.querySelector('header').innerText")
@@ -193,30 +191,30 @@ def test_what_machines_say_is_text_and_nothing_else(browser: Chromium, pages: di
     assert schemes == ["file:"]
 
 
-def test_two_hundred_nodes_are_less_than_three_megabytes(pages: dict[str, Path]) -> None:
+def test_page_of_200_nodes_is_below_3_mb(pages: dict[str, Path]) -> None:
     assert pages["two_hundred"].stat().st_size < 3_000_000
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_it_fits_on_paper(browser: Chromium, pages: dict[str, Path], name: str) -> None:
-    # A4 less a centimetre on either side.
+def test_page_fits_on_paper(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+    # A4 with margins of 1 cm.
     browser.open(pages[name], width=718, media="print")
     assert browser.value("document.documentElement.scrollWidth") <= 718
 
 
 @pytest.mark.parametrize("name", ["sixty_four", "accepted_64", "two_hundred"])
-def test_many_nodes_are_few_sheets_of_paper(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+def test_large_cluster_prints_on_few_sheets(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name])
     paper = PICTURES / f"{name}.pdf"
     browser.print(paper)
     assert 2 <= len(re.findall(rb"/Type /Page\b", paper.read_bytes())) <= 5
 
 
-def test_what_is_folded_is_printed_and_by_day(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_folded_parts_are_printed_in_light_colors(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["failed"], scheme="dark", media="print")
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"
-    # What a click would unfold is on the paper, but not a row for each node that is well.
+    # Folded parts are printed, except the rows of nodes without problems.
     assert "no answer in 2 s" in browser.value(SEEN)
     assert "13 other nodes with nothing wrong" in browser.value(SEEN)
     assert "node16" not in browser.value("document.querySelector('#checks').innerText")

@@ -1,4 +1,4 @@
-"""Scripts read from one word how a launch ended, whatever ansible-playbook ends with."""
+"""The word for scripts that tells how a launch ended, independent of the exit code of ansible-playbook."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def finding(name: str, status: str = "fail") -> dict[str, Any]:
 
 
 def of(*findings: dict[str, Any], status: str = "failed", **run: Any) -> str:
-    """The word in run.json of a run of launch.yml."""
+    """Return the word in run.json for a run of launch.yml."""
     verdict = {"status": status, "summary": "x", "findings": list(findings)} if findings else {}
     kept = Artifacts(run={"playbook": "launch.yml", **run}, verdict=verdict, plan=PLAN if findings else None)
     found: str = outcome(kept).get("launch", "")
     return found
 
 
-def test_every_ending_has_a_word() -> None:
+def test_every_outcome_has_a_word() -> None:
     for ending in Ending:
         assert of(finding(ending.check.id)) == run_verdict.word_of(ending)
     assert {*map(run_verdict.word_of, Ending), run_verdict.GIVEN_UP} == set(run_verdict.ORDER)
@@ -46,16 +46,16 @@ def test_every_ending_has_a_word() -> None:
         ([finding("launch.detached", "unknown")], "unknown", "detached"),
     ],
 )
-def test_of_findings(findings: list[dict[str, Any]], status: str, word: str) -> None:
+def test_word_from_findings(findings: list[dict[str, Any]], status: str, word: str) -> None:
     assert of(*findings, status=status) == word
 
 
-def test_a_launch_that_did_not_come_to_a_verdict_was_refused() -> None:
+def test_launch_without_a_verdict_was_refused() -> None:
     assert of(failures=[FAILURE]) == "refused"
     assert of(failures=[FAILURE], playbook="site.yml, launch.yml") == "refused"
 
 
-def test_an_acceptance_test_is_refused_before_it_computes_and_not_afterwards() -> None:
+def test_acceptance_test_is_refused_only_before_it_computes() -> None:
     verdict = {"status": "failed", "summary": "x", "findings": [finding("smoke.loss")]}
     run = {"playbook": "ddp_smoke.yml"}
     assert "launch" not in outcome(Artifacts(run=run, verdict=verdict, plan=PLAN, smoke={"verdict": {}}))
@@ -63,7 +63,7 @@ def test_an_acceptance_test_is_refused_before_it_computes_and_not_afterwards() -
     assert outcome(Artifacts(run=run, verdict=verdict, plan=PLAN))["launch"] == "refused"
 
 
-def test_what_launched_nothing_has_no_word() -> None:
+def test_run_without_a_launch_has_no_word() -> None:
     assert of(failures=[FAILURE], playbook="health.yml") == ""
     assert of(check=True) == ""
     assert of() == ""

@@ -1,5 +1,5 @@
-"""What the page shows of a run. Every file in cases/page is what a run left, in parts that are named as its files, and
-what the page must show of it: `shows` leads by dotted paths into what the template is given.
+"""The content of the report. Every file in cases/page has artifacts of a run, named like their files, and the expected
+content: `shows` has dotted paths into the template's input.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def led_to(shown: Any, path: str) -> Any:
 
 
 @cases(__file__, "page")
-def test_the_page_shows(case: dict[str, Any]) -> None:
+def test_content_of_the_page(case: dict[str, Any]) -> None:
     given = copy.deepcopy(case)
     wanted = given.pop("shows")
     for finding in given.get("verdict", {}).get("findings", []):
@@ -40,7 +40,7 @@ def test_the_page_shows(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 10, 24, 25, 200])
-def test_a_map_holds_every_link_once(count: int) -> None:
+def test_map_contains_every_link_once(count: int) -> None:
     drawn = links.maps(samples.network(count, deaf=False))
     assert drawn
     reached = [*drawn["maps"], *drawn["folded"]][0]
@@ -54,7 +54,7 @@ def test_a_map_holds_every_link_once(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 16, 24, 25, 200])
-def test_the_culprit_is_named_beside_the_map(count: int) -> None:
+def test_map_marks_the_culprits_name(count: int) -> None:
     drawn = links.maps(samples.network(count, deaf=True))
     assert drawn
     reached = drawn["maps"][0]
@@ -64,7 +64,7 @@ def test_the_culprit_is_named_beside_the_map(count: int) -> None:
     assert drawn["more"] + len(drawn["pairs"]) == count - 1
 
 
-def test_many_checks_are_shown_by_family_and_the_failed_ones_alone() -> None:
+def test_passed_checks_share_a_column_if_there_are_many() -> None:
     ran = [f"os.check{number}" for number in range(40)]
     found = [samples.finding("os.check7", "fail", "node1", "broken")]
     kept = Artifacts(
@@ -80,7 +80,7 @@ def test_many_checks_are_shown_by_family_and_the_failed_ones_alone() -> None:
     assert len(grid["made"][0]["names"].split(", ")) == 40
 
 
-def test_a_large_cluster_shows_first_the_nodes_with_something() -> None:
+def test_large_cluster_shows_nodes_with_problems_first() -> None:
     kept = samples.failed(200)
     grid = checks.grid(kept, kept.nodes())
     assert grid
@@ -89,20 +89,20 @@ def test_a_large_cluster_shows_first_the_nodes_with_something() -> None:
 
 
 @pytest.mark.parametrize(("count", "unfolded"), [(24, 3), (64, 0)])
-def test_maps_of_many_nodes_with_nothing_wrong_are_folded(count: int, unfolded: int) -> None:
+def test_maps_of_large_healthy_clusters_are_folded(count: int, unfolded: int) -> None:
     drawn = links.maps(samples.network(count, deaf=False))
     assert drawn
     assert (len(drawn["maps"]), len(drawn["folded"])) == (unfolded, 3 - unfolded)
 
 
-def test_of_many_maps_those_with_something_wrong_are_shown() -> None:
+def test_maps_with_problems_are_unfolded() -> None:
     drawn = links.maps(samples.network(64, deaf=True))
     assert drawn
     assert [one["title"] for one in drawn["maps"]] == ["Reachability", "Throughput"]
     assert [one["title"] for one in drawn["folded"]] == ["Round trip"]
 
 
-def test_of_many_nodes_those_with_slow_or_silent_ranks_are_shown() -> None:
+def test_nodes_with_slow_or_silent_ranks_are_unfolded() -> None:
     kept = samples.healthy(64)
     heard = [rank for rank in kept.smoke["ranks"] if rank["rank"] != 9]
     shown = training.launch(replace(kept, smoke={**kept.smoke, "ranks": heard}))
@@ -114,7 +114,7 @@ def test_of_many_nodes_those_with_slow_or_silent_ranks_are_shown() -> None:
     assert (shown["count"], len(shown["folded"])) == (64, 62)
 
 
-def test_of_many_nodes_the_slowest_at_shared_data_are_shown() -> None:
+def test_slowest_nodes_at_shared_data_are_unfolded() -> None:
     rows = [{"node": name, "write": 400.0, "read": 900.0, "seen": 0.1} for name in samples.names(64)]
     rows[5]["write"], rows[7]["read"], rows[9]["seen"], rows[11]["seen"] = 20.0, 30.0, 4.0, None
     found = measured.shared_data_tables({"folders": [{"path": "/data", "megabytes": 64, "nodes": rows}]})
@@ -124,7 +124,7 @@ def test_of_many_nodes_the_slowest_at_shared_data_are_shown() -> None:
     assert len(found[0]["rows"]) <= 3 * measured.SLOWEST
 
 
-def test_one_check_on_node_after_node_does_not_hide_the_others() -> None:
+def test_one_check_on_many_nodes_does_not_hide_others() -> None:
     found = [samples.finding("gpu.ecc", "warn", name, f"{name} has {name[4:]} errors") for name in samples.names(40)]
     other = samples.finding("os.clock", "warn", "node7", "its clock is off")
     shown = words.causes({"findings": [*found, other]})
@@ -142,7 +142,7 @@ def test_many_differences_are_folded() -> None:
     assert (len(found["rows"]), len(found["folded"]), found["left_out"]) == (versions.UNFOLDED, 10, 0)
 
 
-def test_what_a_cell_is_called_on_a_phone_is_what_the_head_of_its_column_says() -> None:
+def test_cell_labels_on_a_phone_match_the_column_heads() -> None:
     drift = {"status": "warn", "node": "node1", "what": "x", "observed": "", "expected": "", "since": "", "by": ""}
     kept = replace(
         accepted_samples.kept(2, 2, "drop"),
@@ -157,7 +157,7 @@ def test_what_a_cell_is_called_on_a_phone_is_what_the_head_of_its_column_says() 
         assert re.findall(r"<th[^>]*>(.*?)</th>", head)[int(number) - 1] == name, place
 
 
-def test_a_run_is_remembered_by_a_few_figures() -> None:
+def test_figures_of_a_run() -> None:
     kept = past.figures(samples.healthy(3))
     assert {name: kept[name] for name in ("nodes", "world_size", "backend")} == {
         "nodes": 3,
@@ -180,7 +180,7 @@ def test_a_run_is_remembered_by_a_few_figures() -> None:
         (None, ""),
     ],
 )
-def test_a_number_has_the_digits_that_matter(value: float | None, text: str) -> None:
+def test_numbers_have_three_significant_digits(value: float | None, text: str) -> None:
     assert words.number(value) == text
 
 
@@ -188,12 +188,12 @@ def test_a_number_has_the_digits_that_matter(value: float | None, text: str) -> 
     ("seconds", "text"),
     [(0.52, "0.5 s"), (83.4, "83 s"), (125, "2 min 5 s"), (7265, "2 h 1 min"), (None, ""), ("x", "")],
 )
-def test_a_duration_is_told_as_people_do(seconds: Any, text: str) -> None:
+def test_durations_are_readable(seconds: Any, text: str) -> None:
     assert words.duration(seconds) == text
 
 
 class Tags(HTMLParser):
-    """Fails where an element is not closed, or not opened, or has an attribute twice."""
+    """Fails if an element is not closed, not opened, or has a duplicate attribute."""
 
     ALONE = ("meta", "link", "col")
 

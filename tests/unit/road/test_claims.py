@@ -1,4 +1,4 @@
-"""What an administrator is told whose nodes another one is changing, and which steps claim nodes."""
+"""Messages about nodes claimed by another administrator, and the steps that claim nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_loss(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.tag)
-def test_a_step_that_changes_nodes_claims_them_first(step: Any) -> None:
+def test_steps_that_change_nodes_claim_them_first(step: Any) -> None:
     text = (ROOT / step.playbook).read_text()
     assert ("claim_nodes" in text) == (step.tag in CHANGING)
     if step.tag in CHANGING:

@@ -1,4 +1,4 @@
-"""Which steps are looked for at once, and where no quick look excuses a node."""
+"""Steps that are inspected together, and roles without a quick inspection."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLAIN = {
 }
 
 
-def test_the_road_is_looked_at_as_far_as_it_is_gone() -> None:
+def test_inspections_cover_the_selected_steps() -> None:
     assert to_come("baseline", ["all"], [], road=True) == ("baseline", "network", "pytorch")
     assert to_come("baseline", ["baseline", "pytorch"], [], road=True) == ("baseline", "pytorch")
     assert to_come("network", ["all"], ["pytorch"], road=True) == ("network",)
@@ -40,18 +40,18 @@ def test_the_road_is_looked_at_as_far_as_it_is_gone() -> None:
         ("pytorch", {"workbench_nodes": ["node1"]}),
     ],
 )
-def test_what_a_quick_look_does_not_see_the_role_looks_at(step: str, own: dict[str, object]) -> None:
+def test_roles_run_when_no_quick_inspection_covers_them(step: str, own: dict[str, object]) -> None:
     assert comes_anyhow(step, PLAIN) == ""
-    assert comes_anyhow(step, {**PLAIN, **own}).endswith(("itself", "themselves"))
+    assert comes_anyhow(step, {**PLAIN, **own}).startswith("the role")
 
 
-def test_which_build_goes_with_gpus_is_known_behind_their_stack() -> None:
+def test_pytorch_inspection_waits_for_the_gpu_stack() -> None:
     assert waits("pytorch", {**PLAIN, "cluster_gpus": 8})
     assert not waits("pytorch", PLAIN)
     assert not waits("network", {**PLAIN, "cluster_gpus": 8})
 
 
-def test_every_role_of_such_a_step_has_a_look_or_comes_anyhow() -> None:
+def test_every_role_has_an_inspection_or_always_runs() -> None:
     roles = {step.tag: step.roles for step in STEPS}
     for tag, looks in LOOKS.items():
         assert set(roles[tag]) - {look.role for look in looks} <= {"package_sources", "mtu"}

@@ -1,4 +1,4 @@
-"""site.yml, the playbooks, the roles and README have the steps that are declared, in their order."""
+"""site.yml, the playbooks, the roles and README match the declared steps."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
     from muster.road.steps import RoadStep
 
-# Of no step: a sandbox is made before there is a cluster, and the rest is for a cluster that is there already.
+# Roles outside of all steps: the sandbox precedes the cluster, and the others require a finished cluster.
 OF_NO_STEP = {"comparison", "diagnose", "drift", "jobs", "notebook", "onboard", "sandbox", "upgrade", "wipe"}
 
 
-def test_site_yml_takes_the_steps_in_their_order() -> None:
+def test_site_yml_has_the_steps_in_order() -> None:
     plays = yaml.safe_load((ROOT / "site.yml").read_text())
     assert [(play["name"], play["ansible.builtin.import_playbook"]) for play in plays] == [
         (step.name, step.playbook) for step in STEPS
@@ -35,7 +35,7 @@ def test_every_role_belongs_to_one_step() -> None:
 
 
 def roles_named(tasks: Any) -> Iterator[str]:
-    """Every role that a playbook names, wherever it stands in it; not one that a variable names."""
+    """Return every role that a playbook names literally, at any place."""
     if isinstance(tasks, list):
         for task in tasks:
             yield from roles_named(task)
@@ -49,18 +49,18 @@ def roles_named(tasks: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[step.tag for step in STEPS])
-def test_a_steps_playbook_has_its_tag_and_brings_its_roles(step: RoadStep) -> None:
+def test_step_playbooks_have_the_tag_and_the_roles(step: RoadStep) -> None:
     plays = yaml.safe_load((ROOT / step.playbook).read_text())
     own = [play for play in plays if "hosts" in play]
     assert {play["name"] for play in own} <= {step.name, "Validate the inventory"}
-    # The inventory is judged whatever is asked for.
+    # The inventory is always validated.
     assert all(play["tags"] in ([step.tag], "always") for play in own)
     earlier = {role for one in STEPS[: STEPS.index(step) + 1] for role in one.roles}
     assert set(roles_named(plays)) <= earlier
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[step.tag for step in STEPS])
-def test_what_nodes_agree_on_are_options_of_the_steps_roles(step: RoadStep) -> None:
+def test_agreed_options_belong_to_the_steps_roles(step: RoadStep) -> None:
     options: set[str] = set()
     for role in step.roles:
         specs = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())["argument_specs"]

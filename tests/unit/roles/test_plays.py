@@ -1,8 +1,8 @@
-"""What roles have done on a node, and with what: Ansible plays their tasks, and modules answer as the case says.
+"""Modules that roles run on a node, with their options: Ansible plays the tasks, and modules respond as in the case.
 
-Every file in cases/plays has a list of plays. vars: what the play knows. answers: by a task's name, or else by its
-module; one that is not there has changed the node. calls: the modules that are run, in order, each with all that it is
-given (of texts the first line), or its name alone where another play has that.
+Every file in cases/plays has a list of plays. vars: variables of the play. answers: results by task name, or else by
+module name; the default is a changed node. calls: the modules in order, each with all options (only the first line of
+texts), or only its name if another play has the options.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def test_play(case: dict[str, Any], tmp_path: Path) -> None:
 
 
 def first_lines(given: Any) -> Any:
-    """With the first line alone of a text that has several."""
+    """Return the options with only the first line of each text."""
     if isinstance(given, dict):
         return {name: first_lines(each) for name, each in given.items()}
     if isinstance(given, list):

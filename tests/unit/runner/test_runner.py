@@ -1,4 +1,4 @@
-"""The stages of script/test: nothing is left out, what runs next, what there is time for, and the table at the end."""
+"""The stages of script/test: completeness, order, time limits, and the table at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def a_stage(name: str = "one", *, seconds: int = 60, nodes: bool = False, argv: 
 
 
 def integration_files(stage: Stage) -> set[str]:
-    """Return the test files below tests/integration that a stage names."""
+    """Return the test files below tests/integration that belong to a stage."""
     named = [ROOT / word for command in stage.commands for word in command if word.startswith("tests/integration/")]
     folders = [path for path in named if path.is_dir()]
     files = {path for path in named if path.suffix == ".py"}
@@ -47,7 +47,7 @@ def test_every_test_on_nodes_has_one_stage() -> None:
     assert sorted(below_slow) == sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/slow").glob("test_*.py"))
 
 
-def test_slow_tests_of_a_stage_are_a_stage_of_their_own() -> None:
+def test_slow_tests_have_a_separate_stage() -> None:
     for one in of_tier(STAGES, "all"):
         files = [path for path in integration_files(one) if "pytest.mark.slow" in (ROOT / path).read_text()]
         slow = STAGES.get(f"{one.name}-slow")
@@ -55,7 +55,7 @@ def test_slow_tests_of_a_stage_are_a_stage_of_their_own() -> None:
         assert slow is None or integration_files(slow) == integration_files(one)
 
 
-def test_no_stage_that_runs_regularly_takes_more_than_twelve_minutes() -> None:
+def test_regular_stages_take_at_most_twelve_minutes() -> None:
     slow = {one.name: one.seconds for one in of_tier(STAGES, "default", "all") if one.seconds > 720}
     assert slow == {}
 
@@ -68,13 +68,13 @@ def test_no_stage_that_runs_regularly_takes_more_than_twelve_minutes() -> None:
         ({"mark": "slow"}, "unknown keys mark"),
     ],
 )
-def test_a_wrong_entry_is_refused(entry: dict[str, Any], problem: str) -> None:
+def test_invalid_stage_entry_is_rejected(entry: dict[str, Any], problem: str) -> None:
     given = {"does": "something", "tier": "all", "seconds": 5, "tests": ["tests/unit"], **entry}
     with pytest.raises(ValueError, match=f"^one: {problem}$"):
         make_stage("one", given)
 
 
-def test_an_unknown_stage_is_refused_with_the_nearest_name() -> None:
+def test_unknown_stage_is_rejected_with_closest_name() -> None:
     with pytest.raises(UnknownStageError) as refused:
         find_stage(STAGES, "firewal")
     assert str(refused.value) == "script/test has no stage 'firewal'. Did you mean firewall?"
@@ -83,7 +83,7 @@ def test_an_unknown_stage_is_refused_with_the_nearest_name() -> None:
     assert str(refused.value) == "script/test has no stage 'xyzzy'. script/test stages lists them."
 
 
-def test_the_first_lane_takes_stages_with_nodes_first_and_the_other_those_without() -> None:
+def test_first_lane_prefers_stages_with_nodes() -> None:
     plain, nodes = a_stage("plain"), a_stage("nodes", nodes=True)
     assert take_next([plain, nodes], 0) is nodes
     assert take_next([nodes, plain], 1) is plain
@@ -92,18 +92,18 @@ def test_the_first_lane_takes_stages_with_nodes_first_and_the_other_those_withou
     assert take_next([], 0) is None
 
 
-def test_each_stage_is_first_in_turn() -> None:
+def test_stages_rotate_so_that_each_is_first() -> None:
     stages = [a_stage(name) for name in "abc"]
     assert ["".join(one.name for one in rotated(stages, turn)) for turn in range(4)] == ["abc", "bca", "cab", "abc"]
     assert rotated([], 5) == []
 
 
 @pytest.mark.parametrize(("now", "expected"), [(0.0, True), (2100.0, True), (2100.1, False)])
-def test_a_stage_starts_only_if_one_and_a_half_times_its_seconds_are_left(now: float, expected: bool) -> None:
+def test_stage_starts_only_with_enough_time_left(now: float, expected: bool) -> None:
     assert fits(a_stage(seconds=600), now, 3000.0) is expected
 
 
-def test_counts_of_a_report(tmp_path: Path) -> None:
+def test_counts_are_read_from_report(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     assert results.read_counts(report) == Counts()
     report.write_text('<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/></testsuites>')
@@ -112,7 +112,7 @@ def test_counts_of_a_report(tmp_path: Path) -> None:
     assert results.read_counts(report) == Counts()
 
 
-def test_the_table_says_how_to_run_a_failed_stage_alone() -> None:
+def test_table_shows_command_for_failed_stage() -> None:
     shown = results.table(
         [
             Result(a_stage("lint"), "passed", 61.2),
@@ -128,7 +128,7 @@ def test_the_table_says_how_to_run_a_failed_stage_alone() -> None:
     ]
 
 
-def test_seconds_of_the_last_time_here_count_before_recorded_ones(tmp_path: Path) -> None:
+def test_local_durations_take_precedence_over_recorded_ones(tmp_path: Path) -> None:
     kept = tmp_path / "tests/seconds.json"
     assert results.last_time(kept, a_stage(seconds=0)) == "not measured"
     assert results.last_time(kept, a_stage()) == "1:00 as recorded"
@@ -136,7 +136,7 @@ def test_seconds_of_the_last_time_here_count_before_recorded_ones(tmp_path: Path
     assert results.last_time(kept, a_stage()) == "0:12 last time here"
 
 
-def test_the_page_of_seconds_names_slow_tests_and_counts_the_others(tmp_path: Path) -> None:
+def test_durations_page_lists_slow_tests_and_counts_others(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     cases = [("tests.unit.test_a", "test_fast", 1.2), ("tests.unit.test_a", "test_slow[a|b]", 61.0)]
     texts = [f'<testcase classname="{one}" name="{name}" time="{took}"/>' for one, name, took in cases]
@@ -155,7 +155,7 @@ def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_stages_run_in_two_lanes_and_what_fails_is_shown(kept: Path) -> None:
+def test_stages_run_in_two_lanes_and_failures_are_shown(kept: Path) -> None:
     shown: list[str] = []
     run = work.Work(shown.append)
     bad = a_stage("bad", argv=("sh", "-c", "echo before; echo '=== FAILURES ==='; echo broken; exit 4"))
@@ -166,7 +166,7 @@ def test_stages_run_in_two_lanes_and_what_fails_is_shown(kept: Path) -> None:
     assert "before" not in "".join(shown)
 
 
-def test_a_stage_without_nodes_yields_the_processor_to_the_others(kept: Path) -> None:
+def test_stage_without_nodes_has_lower_priority(kept: Path) -> None:
     run = work.Work(lambda _line: None)
     lower = min(os.nice(0) + 10, 19)
     waits = ("timeout", "60", "sh", "-c", f"until [ $(nice) = {lower} ]; do sleep 0.01; done")
@@ -175,7 +175,7 @@ def test_a_stage_without_nodes_yields_the_processor_to_the_others(kept: Path) ->
     assert {one.stage.name: one.outcome for one in run.results} == {"plain": "passed", "nodes": "passed"}
 
 
-def test_a_stage_that_is_stopped_leaves_no_process(kept: Path) -> None:
+def test_stopped_stage_leaves_no_process(kept: Path) -> None:
     gate = kept / "begun"
     program = f"echo $$ >{gate}.new; mv {gate}.new {gate}; sleep 300 & wait"
     shown: list[str] = []
@@ -193,7 +193,7 @@ def test_a_stage_that_is_stopped_leaves_no_process(kept: Path) -> None:
     until(lambda: not subprocess.run(ps, check=False, capture_output=True).stdout, what="its group has ended")
 
 
-def test_a_stage_that_needs_containers_is_refused_where_there_are_none() -> None:
+def test_stage_with_containers_is_rejected_without_them() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "runner", "--no-nodes", "containers need root", "pipeline"],
         cwd=ROOT / "tests",

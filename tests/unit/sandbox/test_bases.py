@@ -1,7 +1,7 @@
-"""Where a base comes from, and whose signature counts.
+"""Sources of a base system, and trusted signatures.
 
-sources: what apt printed, or a mirror -> the sources of a release. refusals: a package of keys -> why not trusted.
-failures: what a tool printed -> the sentence. Then the recipe itself, against an archive in a folder.
+sources: apt's output, or a mirror -> the sources of a release. refusals: a key package -> why it is rejected.
+failures: output of a tool -> the message. The other tests run the bootstrap against an archive in a folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from muster_controller.sandbox import bases as recipe
 if TYPE_CHECKING:
     from pathlib import Path
 
-# A key of nobody's: a public key packet of 16 bytes, which is enough to have a fingerprint.
+# An unknown key: a public key packet of 16 bytes, which is enough for a fingerprint.
 STRANGE_KEY = bytes([0x99, 0, 16]) + bytes(range(16))
 needs_apt = pytest.mark.skipif(
     not (shutil.which("dpkg-deb") and shutil.which(recipe.HELPER)), reason="this machine has no apt"
@@ -52,7 +52,7 @@ def test_failures(case: dict[str, Any]) -> None:
 
 
 def serve(folder: Path, known: bases.Keyring, key: bytes = STRANGE_KEY) -> tuple[str, bases.Keyring]:
-    """Put a package with this key where the archive has its own; return the mirror, and what is known of it."""
+    """Put a package with this key in place of the archive's own; return the mirror, and the known keyring."""
     tree = folder / "tree"
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "DEBIAN/control").write_text(
@@ -68,52 +68,50 @@ def serve(folder: Path, known: bases.Keyring, key: bytes = STRANGE_KEY) -> tuple
 
 @pytest.fixture
 def known() -> bases.Keyring:
-    """A keyring that no machine has, as the machine's own counts first."""
+    """Return a keyring at a path that does not exist, because an existing file takes precedence."""
     return bases.UBUNTU_KEYRING._replace(file="usr/share/keyrings/of-these-tests-alone.gpg")
 
 
 @needs_apt
-def test_another_package_of_keys_is_not_opened(tmp_path: Path, known: bases.Keyring) -> None:
+def test_unknown_key_package_is_not_unpacked(tmp_path: Path, known: bases.Keyring) -> None:
     mirror, _ = serve(tmp_path, known)
-    with pytest.raises(recipe.UnavailableError, match="is not the known one"):
+    with pytest.raises(recipe.UnavailableError, match="serves an unknown package"):
         recipe.ubuntu_keyring(tmp_path, mirror, known)
     assert not (tmp_path / "keys").exists()
 
 
 @needs_apt
-def test_a_strange_key_in_the_known_package_is_refused(tmp_path: Path, known: bases.Keyring) -> None:
+def test_unknown_key_in_the_known_package_is_rejected(tmp_path: Path, known: bases.Keyring) -> None:
     mirror, expected = serve(tmp_path, known)
-    with pytest.raises(
-        recipe.UnavailableError, match=f"has the key {fingerprints(STRANGE_KEY)[0]}, which is not known"
-    ):
+    with pytest.raises(recipe.UnavailableError, match=f"contains the unknown key {fingerprints(STRANGE_KEY)[0]}"):
         recipe.ubuntu_keyring(tmp_path, mirror, expected)
     assert not (tmp_path / "ubuntu-archive-keyring.gpg").exists()
 
 
 @needs_apt
-def test_a_file_that_is_no_key_is_refused(tmp_path: Path, known: bases.Keyring) -> None:
+def test_invalid_key_file_is_rejected(tmp_path: Path, known: bases.Keyring) -> None:
     mirror, expected = serve(tmp_path, known, b"hello")
-    with pytest.raises(recipe.UnavailableError, match="cannot be read: it is no key"):
+    with pytest.raises(recipe.UnavailableError, match="cannot be read: not an OpenPGP key"):
         recipe.ubuntu_keyring(tmp_path, mirror, expected)
 
 
 @needs_apt
-def test_known_keys_are_taken(tmp_path: Path, known: bases.Keyring) -> None:
+def test_known_keys_are_accepted(tmp_path: Path, known: bases.Keyring) -> None:
     mirror, expected = serve(tmp_path, known)
     expected = expected._replace(keys={fingerprints(STRANGE_KEY)[0]: "of these tests"})
     assert recipe.ubuntu_keyring(tmp_path, mirror, expected).read_bytes() == STRANGE_KEY
 
 
 @needs_apt
-def test_an_archive_without_the_package_is_named(tmp_path: Path, known: bases.Keyring) -> None:
-    with pytest.raises(recipe.UnavailableError, match="Ubuntu's keys could not be had from file:///nowhere: "):
+def test_missing_key_package_is_reported(tmp_path: Path, known: bases.Keyring) -> None:
+    with pytest.raises(recipe.UnavailableError, match="Ubuntu's keys could not be downloaded from file:///nowhere: "):
         recipe.ubuntu_keyring(tmp_path, "file:///nowhere", known)
 
 
-def test_a_base_is_made_of_sources_whose_keys_are_known(
+def test_base_uses_sources_with_known_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With tools that print what a test says, and a keyring of nobody's."""
+    """Replace the tools by stubs with the given output, and the keyring by an unknown one."""
     ran: list[tuple[tuple[str, ...], float]] = []
     printed = {"apt-get": "Debian|http://deb.example.org/debian|stable|bookworm|main\n"}
     code = 0
@@ -141,13 +139,13 @@ def test_a_base_is_made_of_sources_whose_keys_are_known(
         "--dpkgopt=force-unsafe-io",
     )
     assert "http://deb.example.org/debian" in (tmp_path / "sources").read_text()
-    # Of a mirror the keys are known, and the machine has them in their usual place.
+    # With a mirror, the known keys are at their usual path in the new system.
     ran.clear()
     assert recipe.bootstrap(tmp_path, "ubuntu24.04", "http://mirror/ubuntu/") == tmp_path / "base.tar"
     ((made, _),) = ran
     assert made[-4].startswith(f"--customize-hook=sed -i 's#{tmp_path}/keys.gpg#/usr/share/keyrings/")
     assert f"{tmp_path}/keys.gpg" in (tmp_path / "sources").read_text()
-    # What cannot be had is said in a sentence, and nothing is left.
+    # Failures give one sentence and leave no files.
     code = 1
     assert (recipe.main(str(tmp_path), "debian12"), (tmp_path / "base.tar").exists()) == (1, False)
     printed["apt-get"] = ""
@@ -157,7 +155,7 @@ def test_a_base_is_made_of_sources_whose_keys_are_known(
     full, missing, tool = capsys.readouterr().err.splitlines()
     assert full == bases.failure("debian12", "this machine's package sources", "E: it is full\n")
     assert missing == (
-        "debian12 cannot be made here: apt on this machine has no source of Debian; where it should have one, run"
+        "debian12 cannot be created: apt on this machine has no source of Debian. If one is configured, run"
         " apt-get update."
     )
     assert tool == "mmdebstrap is missing: run script/setup sandbox, or install it."

@@ -1,8 +1,8 @@
-"""Every file in cases/ is a look at a machine, and what must follow from it.
+"""Every file in cases/ is the state of a machine, and the expected result.
 
-plan: containers, networks, routes, free space, image -> the steps, or the refusal. end: the same -> what is removed.
-pip: what C(pip config list) printed -> variables and folders. apt: what apt printed -> settings. The sources of a
-release, and whose signature counts, are in test_bases.py. ulimits: the caller's hard limits -> what podman may set.
+plan: containers, networks, routes, free space, image -> the changes, or the refusal. end: the same -> the removal.
+pip: output of C(pip config list) -> variables and folders. apt: apt's output -> settings. ulimits: hard limits of the
+caller -> limits for podman. test_bases.py covers sources of releases and trusted signatures.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def owner(given: dict[str, Any]) -> dict[str, str]:
 
 
 def found_of(case: dict[str, Any]) -> SandboxFacts:
-    """What podman shows, written short: a container of which nothing is said is as wanted, and runs."""
+    """Return podman's output for a short description; by default, a container is as requested and running."""
     usual = SandboxRequest(
         **{**WANTED, "nodes": {f"node{number}": f"10.203.77.{10 + number}" for number in range(1, 10)}}
     )
@@ -81,7 +81,7 @@ def test_plan(case: dict[str, Any]) -> None:
     assert plan.machines == bool(set(case["steps"]) - {"build"})
 
 
-def test_the_command_of_a_machine() -> None:
+def test_run_command() -> None:
     wanted = SandboxRequest(**{**WANTED, "volumes": ["/wheels:/wheels:ro"], "environment": {"no_proxy": "localhost"}})
     spec = sandbox.specification(wanted, "node1")
     words = sandbox.run_command("muster", "/srv/muster", "node1", spec, ["nofile=1024:1024"], ["/dev/fuse"])
@@ -123,6 +123,6 @@ def test_ulimits(case: dict[str, Any]) -> None:
     assert sandbox.ulimits(case["hard"]) == case["limits"]
 
 
-def test_the_last_line() -> None:
-    assert sandbox.outcome("muster", 3) == "the sandbox muster has 3 machines; next: ansible-playbook site.yml"
-    assert sandbox.outcome("muster", 0).startswith("nothing of the sandbox muster is left on this machine")
+def test_last_line() -> None:
+    assert sandbox.outcome("muster", 3) == "the sandbox muster has 3 nodes; next: ansible-playbook site.yml"
+    assert sandbox.outcome("muster", 0).startswith("the sandbox muster was removed from this machine")

@@ -1,4 +1,4 @@
-"""What of an inventory others get, and what stays with the administrator."""
+"""The shared part of an inventory, and what stays with the administrator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def node(name: str, **more: Any) -> SharedNode:
     return SharedNode(**{"name": name, "host": f"10.0.0.{name[-1]}", "values": values, "keys": (KEY,), **more})
 
 
-def test_what_all_nodes_have_is_written_once() -> None:
+def test_common_variables_are_written_once() -> None:
     written = share.inventory([node("node1"), node("node2", values={"cluster_gpus": 4})])["gpu_nodes"]
     assert written["vars"] == {
         "cluster_name": "lab",
@@ -30,13 +30,13 @@ def test_what_all_nodes_have_is_written_once() -> None:
     }
 
 
-def test_a_cluster_of_one_keeps_its_address_with_the_node() -> None:
+def test_single_node_keeps_its_address() -> None:
     written = share.inventory([node("node1")])["gpu_nodes"]
     assert written["hosts"] == {"node1": {"ansible_host": "10.0.0.1"}}
     assert written["vars"]["cluster_address"] == "10.1.0.1"
 
 
-def test_nothing_else_of_the_inventory_is_in_it() -> None:
+def test_other_variables_are_not_shared() -> None:
     secret = {
         "ansible_user": "root",
         "ansible_become_password": "hunter22",
@@ -50,7 +50,7 @@ def test_nothing_else_of_the_inventory_is_in_it() -> None:
     assert not [word for word in (*secret, *map(str, secret.values())) if word in text and word != "root"]
 
 
-def test_environments_are_there_by_their_names_alone() -> None:
+def test_environments_are_shared_by_name_only() -> None:
     old = {"prefix": "/opt/miniconda3/envs/train"}
     own = {
         "cluster_environments": {"vision": {"requirements": "/home/a/vision.txt"}, "old": old},
@@ -61,7 +61,7 @@ def test_environments_are_there_by_their_names_alone() -> None:
     assert variables["cluster_environments_root"] == "/opt/muster/pytorch/named"
 
 
-def test_the_way_is_kept_without_the_administrators_name() -> None:
+def test_connection_is_shared_without_the_administrators_user() -> None:
     hops = (Hop("bastion.lab", 22, (KEY,)), Hop("fd00::1", 2222))
     nodes = [node("node1", hops=hops, port=2200), node("node2", hops=hops, port=2200)]
     variables = share.inventory(nodes)["gpu_nodes"]["vars"]
@@ -71,30 +71,30 @@ def test_the_way_is_kept_without_the_administrators_name() -> None:
     assert f"- bastion.lab: {KEY.fingerprint}\n- [fd00::1]:2222: ask\n" in share.readme(nodes, "lab")
 
 
-def test_a_node_that_nobody_can_trust_is_refused_by_name() -> None:
+def test_node_without_pinned_keys_is_rejected() -> None:
     nodes = [node("node1"), node("node2", keys=()), SharedNode("node3", error="it is reached by the connection local")]
-    unpinned = "node2: its host key is not pinned, and others would have to trust whoever answers."
+    unpinned = "node2: the host key is not pinned, so users could not verify the node."
     assert share.problems(nodes) == [
         f"{unpinned} Run ansible-playbook playbooks/trust.yml first.",
         "node3: it is reached by the connection local.",
     ]
 
 
-def test_a_proxy_command_is_left_out_and_said() -> None:
+def test_proxy_command_is_omitted_with_a_warning() -> None:
     nodes = [node("node1", command="corkscrew -a ~/.secret %h %p")]
     assert "corkscrew" not in str(share.inventory(nodes))
-    assert share.warnings(nodes)[0].startswith("node1: reached through a ProxyCommand")
+    assert share.warnings(nodes)[0].startswith("node1: the ProxyCommand may use files")
     assert share.warnings([node("node1")]) == []
 
 
-def test_who_is_left_out_and_why_is_handed_on() -> None:
+def test_quarantine_is_shared_with_its_reason() -> None:
     left_out = {"cluster_quarantined": {"reason": "a fan", "since": "2026-11-24", "by": "anna"}}
     written = share.inventory([node("node1"), node("node2", values=left_out)])["gpu_nodes"]
     assert "cluster_quarantined" not in written["hosts"]["node1"]
     assert written["hosts"]["node2"]["cluster_quarantined"] == left_out["cluster_quarantined"]
 
 
-def test_who_may_have_a_notebook_reads_how() -> None:
+def test_readme_describes_notebooks() -> None:
     node = share.SharedNode(
         "node1", "10.0.0.1", values={"cluster_name": "lab", "workbench_nodes": ["node1"]}, keys=(KEY,)
     )

@@ -1,4 +1,4 @@
-"""What is done for shared folders on a node, from what is there."""
+"""Planned changes for shared folders on a node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DONE = MountsState(
 )
 
 
-def test_a_bare_node_gets_all_of_it() -> None:
+def test_bare_node_gets_the_whole_setup() -> None:
     plan = make_plan([DATA], BARE, PACKAGES)
     assert plan.problems == []
     assert plan.packages == ["nfs-common"]
@@ -32,17 +32,17 @@ def test_a_bare_node_gets_all_of_it() -> None:
     assert plan.files == files_of(DATA)
     assert plan.start == ["data.automount"]
     assert plan.stop == plan.remove == []
-    assert plan.differences[0] == "the package nfs-common is missing, for /data"
+    assert plan.differences[0] == "package nfs-common is missing (required for /data)"
 
 
 @pytest.mark.parametrize("mounted", [[AUTOFS], DONE.mounted["/data"]], ids=["not used yet", "in use"])
-def test_where_all_is_so_nothing_is_done(mounted: Any) -> None:
+def test_complete_node_is_unchanged(mounted: Any) -> None:
     plan = make_plan([DATA], replace(DONE, mounted={"/data": mounted}), PACKAGES)
     assert not plan.needed
     assert plan.problems == []
 
 
-def test_another_source_is_mounted_anew() -> None:
+def test_changed_source_is_mounted_again() -> None:
     other = replace(DATA, source="files2:/export")
     plan = make_plan([other], DONE, PACKAGES)
     assert plan.stop == ["/data"]
@@ -54,11 +54,11 @@ def test_another_source_is_mounted_anew() -> None:
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        ({"enabled": []}, "data.automount is off at boot"),
+        ({"enabled": []}, "data.automount is not enabled"),
         ({"active": []}, "data.automount is not active"),
     ],
 )
-def test_a_unit_that_is_off_is_started(seen: dict[str, Any], said: str) -> None:
+def test_disabled_unit_is_started(seen: dict[str, Any], said: str) -> None:
     plan = make_plan([DATA], replace(DONE, **seen), PACKAGES)
     assert plan.differences == [said]
     assert plan.start == ["data.automount"]
@@ -67,13 +67,13 @@ def test_a_unit_that_is_off_is_started(seen: dict[str, Any], said: str) -> None:
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        ({"folders": {"/data": FULL}}, "/data has files in it, which would be hidden"),
-        ({"folders": {"/data": OTHER}}, "/data is no folder"),
-        ({"mounted": {"/data": [On("/dev/sdb1", "ext4")]}}, "/dev/sdb1 is mounted on /data already, by somebody else"),
-        ({"fstab": {"/data": "old:/export"}}, "its /etc/fstab mounts old:/export on /data, and not files:/export"),
+        ({"folders": {"/data": FULL}}, "/data contains files, which a mount would hide"),
+        ({"folders": {"/data": OTHER}}, "/data is not a folder"),
+        ({"mounted": {"/data": [On("/dev/sdb1", "ext4")]}}, "/dev/sdb1 is already mounted on /data, but not by Muster"),
+        ({"fstab": {"/data": "old:/export"}}, "/etc/fstab mounts old:/export on /data instead of files:/export"),
     ],
 )
-def test_what_stands_against_it(seen: dict[str, Any], said: str) -> None:
+def test_obstacles_are_reported(seen: dict[str, Any], said: str) -> None:
     plan = make_plan([DATA], MountsState(**seen), PACKAGES)
     (problem,) = plan.problems
     assert problem.startswith(said)
@@ -81,33 +81,33 @@ def test_what_stands_against_it(seen: dict[str, Any], said: str) -> None:
     assert plan.start == []
 
 
-def test_what_fstab_mounts_stays_the_sites() -> None:
+def test_fstab_mounts_are_unchanged() -> None:
     seen = MountsState(fstab={"/data": "files:/export"}, mounted={"/data": [On("files:/export", "nfs4")]})
     plan = make_plan([DATA], seen, PACKAGES)
     assert (plan.problems, plan.needed) == ([], False)
 
 
-def test_a_type_that_nobody_here_can_mount() -> None:
+def test_unsupported_type_is_reported() -> None:
     plan = make_plan([replace(DATA, type="weka")], BARE, PACKAGES)
-    assert plan.problems == ["it cannot mount weka (there is no mount.weka): install what does, or correct the type"]
+    assert plan.problems == ["weka has no mount helper (mount.weka): install one, or correct the type"]
 
 
-def test_what_is_not_requested_any_more_goes() -> None:
+def test_unrequested_units_are_removed() -> None:
     plan = make_plan([], DONE, PACKAGES)
     assert plan.stop == ["/data"]
     assert plan.remove == sorted(files_of(DATA))
     assert plan.needed
 
 
-def test_room_of_its_own() -> None:
+def test_scratch_folder() -> None:
     def of(**seen: Any) -> Any:
         return make_plan([], MountsState(**seen), {}, "/scratch", 500 * 10**9)
 
     missing = of(folders={"/scratch": MISSING}, scratch_bytes=2 * 10**12)
     assert (missing.scratch, missing.differences) == (True, ["/scratch is missing"])
     closed = of(folders={"/scratch": FULL}, scratch_bytes=2 * 10**12)
-    assert closed.differences == ["/scratch is not open to everybody (mode 1777)"]
+    assert closed.differences == ["/scratch is not writable for all users (mode 1777)"]
     done = of(folders={"/scratch": EMPTY}, scratch_open=True, scratch_bytes=2 * 10**12)
     assert (done.needed, done.problems) == (False, [])
     small = of(folders={"/scratch": EMPTY}, scratch_open=True, scratch_bytes=64 * 10**9)
-    assert small.problems[0].startswith("/scratch lies on a file system of 64 GB, and 500 GB are requested")
+    assert small.problems[0].startswith("/scratch is on a file system of 64 GB, but 500 GB are requested")

@@ -1,4 +1,4 @@
-"""What may be requested of shared data: every fault with its fix, all at once."""
+"""Validation of the requested shared folders: all errors with fixes at once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ GOOD: list[Any] = [
 ]
 
 
-def test_what_is_as_it_may_be() -> None:
+def test_valid_requests_have_no_errors() -> None:
     assert faults(GOOD, "/scratch") == []
     assert faults([]) == faults(()) == []
 
 
-def test_the_usual_type_and_options_are_filled_in() -> None:
+def test_default_type_and_options() -> None:
     first, second, third = mounts_of(GOOD)
     assert first == Mount("files:/export/data", "/data", "nfs", "hard,timeo=150,retrans=2")
     assert second.options == "hard,vers=4.2"
@@ -30,45 +30,45 @@ def test_the_usual_type_and_options_are_filled_in() -> None:
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"source": "files:/a"}, "is no mapping of source, path, type, options"),
-        ({"source": "files:/a", "path": "/data", "kind": "nfs"}, "is no mapping of"),
-        ("files:/a /data", "is no mapping of"),
+        ({"source": "files:/a"}, "is not a mapping of source, path, type, options"),
+        ({"source": "files:/a", "path": "/data", "kind": "nfs"}, "is not a mapping of"),
+        ("files:/a /data", "is not a mapping of"),
         ({"source": "files:/a b", "path": "/data"}, "is not one word"),
         ({"source": "", "path": "/data"}, "is not one word"),
-        ({"source": "files:/a", "path": "data"}, "the path 'data' is none from / on"),
-        ({"source": "files:/a", "path": "/data/"}, "is none from / on"),
-        ({"source": "files:/a", "path": "/data/../etc"}, "is none from / on"),
-        ({"source": "files:/a", "path": "/my data"}, "is none from / on"),
-        ({"source": "files:/a", "path": "/"}, "/ belongs to the system"),
-        ({"source": "files:/a", "path": "/var/lib/muster"}, "/var/lib/muster belongs to the system"),
+        ({"source": "files:/a", "path": "data"}, "the path 'data' is not a normalized absolute path"),
+        ({"source": "files:/a", "path": "/data/"}, "is not a normalized absolute path"),
+        ({"source": "files:/a", "path": "/data/../etc"}, "is not a normalized absolute path"),
+        ({"source": "files:/a", "path": "/my data"}, "is not a normalized absolute path"),
+        ({"source": "files:/a", "path": "/"}, "/ is a system folder"),
+        ({"source": "files:/a", "path": "/var/lib/muster"}, "/var/lib/muster is a system folder"),
         ({"source": "files:/a", "path": "/data", "type": "NFS 4"}, "has the type 'NFS 4'"),
         ({"source": "files:/a", "path": "/data", "options": "hard, vers=3"}, "the options of /data are not one word"),
-        ({"source": "files:/a", "path": "/data", "options": "soft,vers=3"}, "is to be mounted soft"),
+        ({"source": "files:/a", "path": "/data", "options": "soft,vers=3"}, "has the option soft"),
         (
             {"source": "files:/a", "path": "/data", "options": "hard,_netdev,nofail"},
-            "the options of /data say _netdev, nofail, which",
+            "the options of /data contain _netdev, nofail, which",
         ),
-        ({"source": "files:/a", "path": "/data", "options": "x-systemd.automount"}, "only a line of fstab can say"),
+        ({"source": "files:/a", "path": "/data", "options": "x-systemd.automount"}, "only fstab supports"),
     ],
 )
-def test_what_is_wrong_with_one(entry: Any, said: str) -> None:
+def test_invalid_entries_are_reported(entry: Any, said: str) -> None:
     found = faults([entry])
     assert len(found) == 1, found
     assert said in found[0][0]
     assert found[0][1]
 
 
-def test_two_folders_must_not_hide_each_other() -> None:
+def test_nested_folders_are_rejected() -> None:
     twice = [{"source": "a:/x", "path": "/data"}, {"source": "b:/x", "path": "/data"}]
-    assert [what for what, _ in faults(twice)] == ["/data is there twice"]
+    assert [what for what, _ in faults(twice)] == ["/data is listed twice"]
     within = [{"source": "a:/x", "path": "/data"}, {"source": "b:/x", "path": "/data/sets"}]
-    assert [what for what, _ in faults(within)] == ["/data/sets lies within /data"]
+    assert [what for what, _ in faults(within)] == ["/data/sets is inside /data"]
     assert [what for what, _ in faults([{"source": "a:/x", "path": "/data"}], "/data/scratch")] == [
-        "/data/scratch lies within /data"
+        "/data/scratch is inside /data"
     ]
-    assert [what for what, _ in faults("files:/a")] == ["it is no list"]
+    assert [what for what, _ in faults("files:/a")] == ["the value is not a list"]
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     entries = [{"source": "a b", "path": "data", "options": "soft"}, 7]
     assert len(faults(entries)) == 4

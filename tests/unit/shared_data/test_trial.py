@@ -1,4 +1,4 @@
-"""What is said of a shared folder from what each node wrote, saw and read there."""
+"""Evaluation of a shared folder's trial."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NAMES = {"node1": ".muster-x-0", "node2": ".muster-x-1", "node3": ".muster-x-2"}
 
 
 def trial() -> FolderTrial:
-    """Three nodes, with which all is well."""
+    """Return a successful trial with three nodes."""
     wrote = {name: {"uid": 1500, "took": 2.0, "error": "", "kind": ""} for name in NAMES}
     saw = {
         name: {
@@ -48,12 +48,11 @@ def seen(node: str, writer: str, **values: Any) -> FolderTrial:
     return one
 
 
-def test_where_all_is_well_nothing_is_found() -> None:
+def test_successful_trial_has_no_findings() -> None:
     assert findings(trial()) == []
-    assert [one.node for one in collect(judge(trial())).findings] == list(NAMES), "each is known to see the others'"
-    assert (
-        summary([trial()], "healthy") == "/data: 3 nodes see within 1 s what each of them wrote, with the right owner"
-    )
+    assert [one.node for one in collect(judge(trial())).findings] == list(NAMES), "each node sees the others' files"
+    said = "/data: each of 3 nodes sees the other nodes' files within 1 s, with the right owner"
+    assert summary([trial()], "healthy") == said
     assert rates(trial())[0] == {"node": "node1", "write": 134.2, "read": 268.4, "seen": 0.02}
     assert table(trial())[2].split() == ["node1", "134.2", "268.4", "0.02"]
 
@@ -78,19 +77,19 @@ def test_where_all_is_well_nothing_is_found() -> None:
         (
             seen("node3", "node1", right=False),
             (
-                "fail data.trial.unseen node3: what node1 wrote to /data is not there within 5 s:"
-                " it is not the same folder"
+                "fail data.trial.unseen node3: files that node1 wrote to /data are not visible within 5 s:"
+                " the folders differ"
             ),
         ),
         (
             seen("node3", "node1", after=2.5),
-            "warn data.trial.unseen node3: what node1 wrote to /data is there after 2.5 s only",
+            "warn data.trial.unseen node3: the file that node1 wrote to /data is visible only after 2.5 s",
         ),
         (
             seen("node3", "node1", uid=65534),
             (
-                "fail data.trial.owner node3: a file that the training user wrote to /data on node1 belongs to uid"
-                " 65534 here, and the training user is uid 1500"
+                "fail data.trial.owner node3: a file that the training user wrote to /data on node1 has uid"
+                " 65534 here, but the training user has uid 1500"
             ),
         ),
         (
@@ -99,11 +98,11 @@ def test_where_all_is_well_nothing_is_found() -> None:
         ),
         (
             changed("saw", "node3", error=17),
-            "fail data.trial.unseen node3: /data cannot be read: its answer is of no use",
+            "fail data.trial.unseen node3: /data cannot be read: invalid answer",
         ),
     ],
 )
-def test_what_is_wrong(one: FolderTrial, said: str) -> None:
+def test_trial_failures_are_reported(one: FolderTrial, said: str) -> None:
     assert findings(one) == [said]
 
 
@@ -114,14 +113,14 @@ def test_what_is_wrong(one: FolderTrial, said: str) -> None:
         (
             False,
             [
-                f"fail data.trial.owner node3: a file that the training user wrote to /data on {writer} belongs to uid"
-                " 1500 here, and the training user is uid 1501"
+                f"fail data.trial.owner node3: a file that the training user wrote to /data on {writer} has uid"
+                " 1500 here, but the training user has uid 1501"
                 for writer in ("node1", "node2")
             ],
         ),
     ],
 )
-def test_where_the_account_has_another_number_the_server_may_go_by_its_name(by_name: bool, said: list[str]) -> None:
+def test_different_uids_are_allowed_when_the_server_maps_names(by_name: bool, said: list[str]) -> None:
     one = changed("wrote", "node3", uid=1501)
     for node, answer in one.saw.items():
         given: Any = answer
@@ -133,7 +132,7 @@ def test_where_the_account_has_another_number_the_server_may_go_by_its_name(by_n
     assert findings(one) == said
 
 
-def test_a_folder_that_is_to_be_read_alone_is_skipped() -> None:
+def test_read_only_folder_is_skipped() -> None:
     one = trial()
     for answer in one.wrote.values():
         given: Any = answer
@@ -141,17 +140,17 @@ def test_a_folder_that_is_to_be_read_alone_is_skipped() -> None:
     found = collect(judge(one))
     assert not [each for each in found.findings if each.status != "pass"]
     assert {each["why"] for each in found.skipped} == {
-        "/data is not the training user's to write (Read-only file system)"
+        "/data is not writable for the training user (Read-only file system)"
     }
 
 
-def test_a_node_that_did_not_answer_is_unknown() -> None:
+def test_silent_node_is_unknown() -> None:
     one = trial()
     one.silent = {"node9": "it was not reached"}
-    assert findings(one) == ["unknown data.trial.unwritable node9: /data was not tried there: it was not reached"]
+    assert findings(one) == ["unknown data.trial.unwritable node9: /data was not tested: it was not reached"]
 
 
-def test_the_page_shows_every_folder() -> None:
+def test_report_shows_every_folder() -> None:
     assert shared_data_tables({}) is None
     (one,) = shared_data_tables({"folders": [{"path": "/data", "megabytes": 256, "nodes": rates(trial())}]}) or []
     assert one["together"] == {"write": "403", "read": "805"}

@@ -1,4 +1,4 @@
-"""The units of shared folders: their names are systemd's, and their text says what is theirs."""
+"""Names and contents of the systemd units for shared folders."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = {
 
 
 @pytest.mark.parametrize("path", NAMES)
-def test_names_are_those_of_systemd(path: str) -> None:
+def test_unit_names_match_systemd(path: str) -> None:
     assert unit_name(path, "mount") == NAMES[path]
     if shutil.which("systemd-escape"):
         said = subprocess.run(
@@ -28,7 +28,7 @@ def test_names_are_those_of_systemd(path: str) -> None:
         assert said.stdout.strip() == NAMES[path]
 
 
-def test_both_units_of_a_folder() -> None:
+def test_mount_and_automount_units() -> None:
     mount = Mount("files:/export/100%", "/data", "nfs", "hard")
     found = files_of(mount)
     assert list(found) == ["/etc/systemd/system/data.mount", "/etc/systemd/system/data.automount"]
@@ -41,5 +41,5 @@ def test_both_units_of_a_folder() -> None:
     assert "WantedBy=remote-fs.target" in second
 
 
-def test_without_options_there_is_no_such_line() -> None:
+def test_missing_options_give_no_options_line() -> None:
     assert "Options=" not in files_of(Mount("fs", "/data", "9p", ""))["/etc/systemd/system/data.mount"]

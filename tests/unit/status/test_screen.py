@@ -1,4 +1,4 @@
-"""Whole screens, as a person sees them: what was seen of the nodes, and every line that comes of it."""
+"""Complete status screens: input from the nodes, and every expected line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDED = "2026-11-18T08:06:40+00:00"  # three hours before
 
 
 def spread(given: Mapping[str, Any]) -> dict[str, Any]:
-    """{"node[1-3]": x} is x for each of the three; one that is named later has what is added to it."""
+    """Expand {"node[1-3]": x} to three nodes; mappings of a node named several times are merged."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         for one in names(name):
@@ -38,7 +38,7 @@ def names(text: str) -> Iterator[str]:
 
 
 def answer(**said: Any) -> dict[str, Any]:
-    """What a node says at rest. gpus: how many it lists, if not the list itself."""
+    """Return the answer of an idle node. gpus: their number."""
     gpus = said.pop("gpus", 0)
     listed = [{"index": str(number), "name": "H100", "used": "4", "busy": "0"} for number in range(gpus)]
     return {

@@ -1,4 +1,4 @@
-"""Whether a node is to have another driver, what is kept of its own, and how it goes back; one case in each file."""
+"""The driver upgrade of a node: changes, kept packages and rollback; one case per file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEVICE = {"slot": "0000:18:00.0", "id": "10de:2330", "name": "", "driver": "nvid
 
 
 def seen_of(given: dict[str, Any]) -> DriverState:
-    """packages: the version of each, or [version, dpkg's state]. runfile: libraries that no package brought."""
+    """packages: version or [version, dpkg state] by name. runfile: libraries that belong to no package."""
     rows = {
         name: row if isinstance(row, list) else [row, "installed"] for name, row in given.get("packages", {}).items()
     }
@@ -27,7 +27,7 @@ def seen_of(given: dict[str, Any]) -> DriverState:
 
 
 @cases(__file__, "driver")
-def test_what_a_node_gets(case: dict[str, Any]) -> None:
+def test_turn_of_a_node(case: dict[str, Any]) -> None:
     stack = {"branch": 595, "driver": case.get("exact", ""), "nodes": {"node1": {"source": "nvidia"}}}
     options = {"mode": "manage", "reboots": True, **case.get("options", {})}
     turn = turn_of("node1", stack, seen_of(case["seen"]), **options)
@@ -38,7 +38,7 @@ def test_what_a_node_gets(case: dict[str, Any]) -> None:
     assert turn_from(asdict(turn)) == turn
 
 
-def test_what_is_typed_to_go_back() -> None:
+def test_rollback_commands() -> None:
     turn = turn_of(
         "node1",
         {"branch": 595, "driver": "", "nodes": {"node1": {"source": "nvidia"}}},
@@ -52,20 +52,20 @@ def test_what_is_typed_to_go_back() -> None:
     )
     install = "apt-get install --yes --allow-downgrades --allow-change-held-packages --no-install-recommends"
     lines = text.splitlines()
-    assert lines[1] == "The upgrade ends here: node2 is as before, and the inventory too."
-    assert lines[2] == "To go back to the driver that was there, whose packages were kept:"
+    assert lines[1] == "The upgrade stops: node2 and the inventory are unchanged."
+    assert lines[2] == "To roll back to the previous driver from its kept packages:"
     assert f"{install} /var/lib/muster/driver_before/*.deb libnvidia-gpucomp-" in lines[3]
     assert lines[3].startswith("  ansible node1 --become -m ansible.builtin.command -a ")
     assert lines[-1] == "To try again: ansible-playbook playbooks/upgrade.yml -e driver=595."
 
 
-def test_what_is_shown_before_and_behind() -> None:
+def test_texts_before_and_after_the_upgrade() -> None:
     request, nodes = UpgradeRequest(driver="595"), [UpgradeNode("node1")]
     assert say.planned(nodes, Order(proved=("node1",)), request, launches=True) == (
-        "changes  none: every node that answers has it"
+        "changes  none: every node that responds is up to date"
     )
     assert say.complete(request, ["node1", "node2"], {}) == "2 nodes have the driver 595."
 
 
-def test_the_machine_on_which_this_runs() -> None:
-    assert by_hand("595", "node1").endswith("playbooks/gpu_stack.yml -e gpu_stack_driver=595 --limit node1 brings it")
+def test_controller_has_a_manual_command() -> None:
+    assert by_hand("595", "node1").endswith("playbooks/gpu_stack.yml -e gpu_stack_driver=595 --limit node1")

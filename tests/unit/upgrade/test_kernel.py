@@ -1,4 +1,4 @@
-"""Which fixes of its kernel a node gets, whether it can be started with them, and how it goes back."""
+"""Kernel security fixes of a node: packages, checks before and after the reboot, and rollback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NODES: dict[str, Any] = document_of(Path(__file__).with_name("nodes.yml"))
 
 
 def seen_of(given: dict[str, Any]) -> kernel_seen.Kernels:
-    """packages: [version, depends...] of each. security: the versions there, newest first. known: all of apt's."""
+    """packages: [version, dependencies...] by name. security: versions in the pocket, newest first. known: all."""
     packages = {
         name: kernel_seen.KernelPackage(rest[0], False, tuple(rest[1:]))
         for name, rest in given.get("packages", {}).items()
@@ -54,7 +54,7 @@ def answer_of(given: dict[str, Any]) -> AptSimulation:
 
 
 @cases(__file__, "kernel")
-def test_what_a_node_gets(case: dict[str, Any]) -> None:
+def test_fix_of_a_node(case: dict[str, Any]) -> None:
     seen = seen_of({**NODES.get(case.get("like", ""), {}), **case.get("seen", {})})
     assert list(kernel.unfit(seen)) == case.get("unfit", [])
     if "unfit" in case:
@@ -75,7 +75,7 @@ def test_what_a_node_gets(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "kernel_after")
-def test_whether_it_can_be_started_and_has_come_back(case: dict[str, Any]) -> None:
+def test_checks_before_and_after_the_reboot(case: dict[str, Any]) -> None:
     fix = kernel.KernelFix(start=case["start"])
     seen = seen_of(case["seen"])
     assert kernel.unready(seen, fix) == case.get("unready", "")
@@ -83,7 +83,7 @@ def test_whether_it_can_be_started_and_has_come_back(case: dict[str, Any]) -> No
 
 
 @cases(__file__, "boot_menu")
-def test_what_the_boot_menu_calls_it(case: dict[str, Any]) -> None:
+def test_entry_in_the_boot_menu(case: dict[str, Any]) -> None:
     assert kernel_seen.entry(case["menu"], case["release"]) == case.get("entry", "")
 
 
@@ -110,7 +110,7 @@ def read_of(stack: dict[str, Any], answer: Any) -> kernel_seen.Kernels:
 
 
 @cases(__file__, "kernel_seen")
-def test_what_is_read(case: dict[str, Any]) -> None:
+def test_kernels_read_from_a_report(case: dict[str, Any]) -> None:
     seen = read_of({}, {**ANSWER, **case})
     found = {
         "flavour": seen.flavour,
@@ -123,12 +123,12 @@ def test_what_is_read(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("answer", [None, {}, "no", {"packages": ""}])
-def test_an_answer_of_no_use(answer: Any) -> None:
+def test_invalid_report_is_rejected(answer: Any) -> None:
     with pytest.raises(kernel_seen.UselessError):
         read_of({}, answer)
 
 
-def test_a_kernel_that_is_no_name() -> None:
+def test_invalid_kernel_name_is_rejected() -> None:
     with pytest.raises(kernel_seen.UselessError):
         read_of({"running": "6.1.0; reboot"}, ANSWER)
 
@@ -147,10 +147,10 @@ def test_a_kernel_that_is_no_name() -> None:
         ("6.18.44", ""),
     ],
 )
-def test_the_flavour_of_a_kernel(release: str, of: str) -> None:
+def test_flavour_of_a_kernel(release: str, of: str) -> None:
     assert kernel_seen.flavour(release) == of
 
 
-def test_the_machine_on_which_this_runs() -> None:
+def test_controller_has_manual_commands() -> None:
     said = kernel.by_hand(kernel.KernelFix(words=("linux-image-generic=6.8.0-94.96",)))
-    assert said.endswith("On it: sudo apt-get install linux-image-generic=6.8.0-94.96, then sudo systemctl reboot")
+    assert said.endswith("Run on it: sudo apt-get install linux-image-generic=6.8.0-94.96, then sudo systemctl reboot")

@@ -1,4 +1,4 @@
-"""What keeps somebody out, in words for people."""
+"""Explanations of access errors."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ ANSIBLE = (
 
 
 @pytest.mark.parametrize("why", [SSH, ANSIBLE + SSH, f"Failed to connect to the host via ssh: {SSH}\n"])
-def test_a_log_in_that_is_refused_says_who_and_what_to_type(why: str) -> None:
+def test_rejected_login_names_user_and_command(why: str) -> None:
     what, fix = explain(why)
-    assert what == "ssh does not let root in there"
+    assert what == "ssh rejected the login of root"
     assert fix.endswith(": ansible-playbook playbooks/trust.yml -e trust_copy_key=true --ask-pass")
 
 
 @pytest.mark.parametrize("why", [f"node1 cannot log in on node2: {SSH}", "Connection timed out", ""])
-def test_what_is_no_log_in_of_the_controller_stays_as_it_is(why: str) -> None:
+def test_other_errors_are_not_explained(why: str) -> None:
     assert explain(why) == ("", "")

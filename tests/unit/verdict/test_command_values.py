@@ -1,4 +1,4 @@
-"""Values in commands: what a node, a user or a log gives as a name or a path stays one word, or there is no command."""
+"""Values in commands: a name or path from a node, a user or a log stays one word, or no command is printed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("value", QUOTED)
-def test_a_value_is_one_word_whatever_it_holds(value: str, tmp_path: Path) -> None:
+def test_value_stays_one_word(value: str, tmp_path: Path) -> None:
     assert shlex.split(shell("findmnt {path} --of={path}", path=value)) == ["findmnt", value, f"--of={value}"]
     printed = shell("printf '%s\\0' {path} --of={path}", path=value)
     done = subprocess.run(["/bin/sh", "-c", printed], cwd=tmp_path, capture_output=True, check=True, text=True)
@@ -63,7 +63,7 @@ def test_a_value_is_one_word_whatever_it_holds(value: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("value", QUOTED)
-def test_a_command_within_a_command_is_quoted_twice(value: str) -> None:
+def test_nested_command_is_quoted_twice(value: str) -> None:
     words = shlex.split(on_node("node1", "stat {path}", become=True, path=value))
     assert words[:-1] == ["ansible", "node1", "--become", "-m", "ansible.builtin.command", "-a"]
     assert shlex.split(words[-1]) == ["stat", value]
@@ -72,7 +72,7 @@ def test_a_command_within_a_command_is_quoted_twice(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", REFUSED)
-def test_of_a_value_that_no_quoting_makes_safe_there_is_no_command(value: str) -> None:
+def test_unsafe_value_gives_no_command(value: str) -> None:
     assert shell("findmnt {path}", path=value) == ""
     assert on_node("node1", "findmnt {path}", path=value) == ""
     assert playbook("site.yml", name=value) == again(name=value) == ""
@@ -82,7 +82,7 @@ def test_of_a_value_that_no_quoting_makes_safe_there_is_no_command(value: str) -
 @pytest.mark.parametrize(
     "node", [*REFUSED, "a b", "@file", "!node1", "~.*", "node1;touch x", "$(id)", "größe", "node1,node2"]
 )
-def test_what_is_no_node_is_in_no_command(node: str) -> None:
+def test_invalid_node_gives_no_command(node: str) -> None:
     assert on_node(node, "df -h") == ping(node) == OnNode().filled({"node": node}) == ""
 
 
@@ -94,14 +94,14 @@ def test_values_are_filled_once() -> None:
 
 
 @pytest.mark.parametrize("value", ["a b", "a other=b", "a'b", 'a"b', "a\\b"])
-def test_a_variable_is_one_whatever_it_holds(value: str) -> None:
-    """As Ansible itself reads it: a text that does not begin with a brace it splits at spaces."""
+def test_variable_stays_one_variable(value: str) -> None:
+    """Ansible splits an argument at spaces, unless it begins with a brace."""
     words = shlex.split(playbook("site.yml", reason=value))
     assert words[-1].startswith("{")
     assert DataLoader().load(words[-1]) == {"reason": value}
 
 
-# ---------------------------------------------------------------- all commands are written so
+# ---------------------------------------------------------------- commands in the source
 
 
 A_COMMAND = re.compile(
@@ -123,7 +123,7 @@ def called(call: ast.Call) -> str:
 
 
 def shown(part: ast.expr) -> str:
-    """A part of an f-string; a value that is no constant of its module is a null."""
+    """Return a part of an f-string; a null character stands for a value that is not a module constant."""
     value = part.value if isinstance(part, ast.FormattedValue) else part
     if isinstance(value, ast.Constant):
         return str(value.value)
@@ -131,8 +131,8 @@ def shown(part: ast.expr) -> str:
 
 
 @pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT / "plugins")))
-def test_no_command_is_put_together_by_hand(path: Path) -> None:
-    """An f-string that begins like a command has its values unquoted."""
+def test_no_command_is_built_by_hand(path: Path) -> None:
+    """An f-string that begins like a command would contain unquoted values."""
     tree = ast.parse(path.read_text())
     written = {
         id(each)
@@ -148,7 +148,7 @@ def test_no_command_is_put_together_by_hand(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT / "plugins")))
-def test_placeholders_stand_outside_of_quotes_and_have_values(path: Path) -> None:
+def test_placeholders_are_unquoted_and_have_values(path: Path) -> None:
     for call in ast.walk(ast.parse(path.read_text())):
         place = {"shell": 0, "on_node": 1}.get(called(call)) if isinstance(call, ast.Call) else None
         if place is None or not isinstance(call, ast.Call) or len(call.args) <= place:

@@ -1,4 +1,4 @@
-"""What people read of a command that the code has written in its plain form."""
+"""Completion of commands that the code writes in plain form."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ def terminal_of(case: dict[str, Any]) -> Terminal:
 
 
 @cases(__file__, "text")
-def test_text(case: dict[str, Any]) -> None:
+def test_commands_in_text_are_completed(case: dict[str, Any]) -> None:
     assert terminal_of(case).text(case["text"], case.get("quoted", ())) == case["typed"]
 
 
 @pytest.mark.parametrize("written", WRITTEN)
 @pytest.mark.parametrize("here", TERMINALS, ids=["activated", "lab", "spaces", "sudo"])
-def test_a_command_is_found_and_typed_once(written: str, here: Terminal) -> None:
+def test_command_is_completed_once(written: str, here: Terminal) -> None:
     assert COMMAND.match(written)
     once = here.text(written)
     assert here.text(once) == once
@@ -55,14 +55,14 @@ def test_a_command_is_found_and_typed_once(written: str, here: Terminal) -> None
         assert here.text(place.format(written)) == place.format(once)
 
 
-def test_what_is_written_is_what_a_shell_takes() -> None:
+def test_commands_are_valid_shell_commands() -> None:
     assert WRITTEN[0] == "ansible-playbook site.yml --tags pytorch"
     assert WRITTEN[3] == 'ansible-playbook site.yml --tags baseline -e \'{"cluster_user": "a b"}\''
     assert WRITTEN[4] == "ansible node1 -m ansible.builtin.command -a 'ip route get 10.0.0.2'"
     assert WRITTEN[5] == "ansible 'node[1:2]' --become -m ansible.builtin.command -a 'ss -ltnp'"
 
 
-def test_findings_and_verdicts_are_typed_wherever_they_are_and_what_nodes_said_is_not() -> None:
+def test_commands_in_findings_are_completed_but_not_in_node_text() -> None:
     said = "run ansible-playbook site.yml --tags pytorch"
     check = Check(
         "torch.import", "", "", seen="never", fix="Build it with", command=playbook("site.yml", tags="pytorch")
@@ -81,7 +81,7 @@ def test_findings_and_verdicts_are_typed_wherever_they_are_and_what_nodes_said_i
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A checkout with an environment that no PATH leads to, and a run in it with two inventories."""
+    """Create a checkout whose environment is not in the PATH, with a run with three inventories."""
     program = tmp_path / "my lab/.venv/bin/ansible-playbook"
     program.parent.mkdir(parents=True)
     program.touch(mode=0o755)
@@ -90,7 +90,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(terminal, "project_root", lambda: folder)
     monkeypatch.setattr(sys, "argv", [".venv/bin/ansible-playbook"])
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    # As Ansible has it: absolute, but for a list of hosts.
+    # As Ansible stores them: absolute paths, except for a list of hosts.
     inventories = (str(folder / "inventory/rack"), "/etc/other racks", "a,b")
     monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=inventories))
     return folder
@@ -99,17 +99,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 SITE = "ansible-playbook site.yml -i inventory/rack -i '/etc/other racks' -i a,b"
 
 
-def test_an_environment_that_is_not_activated_is_named(project: Path) -> None:
+def test_inactive_environment_is_named(project: Path) -> None:
     assert project == Path.cwd()
     assert terminal.typed("Run ansible-playbook site.yml.") == f"Run .venv/bin/{SITE}."
 
 
-def test_in_an_activated_one_the_name_alone_is_enough(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_active_environment_is_not_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{project}/.venv/bin:/usr/bin")
     assert terminal.typed("ansible-playbook site.yml") == SITE
 
 
-def test_another_ansible_on_the_path_is_another(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_ansible_in_the_path_is_not_used(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = project.parent / "bin/ansible-playbook"
     other.parent.mkdir()
     other.touch(mode=0o755)
@@ -117,7 +117,7 @@ def test_another_ansible_on_the_path_is_another(project: Path, monkeypatch: pyte
     assert terminal.typed("ansible-playbook site.yml") == f".venv/bin/{SITE}"
 
 
-def test_from_elsewhere_everything_has_its_folder(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_outside_the_project_have_full_paths(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [f"{project}/.venv/bin/ansible-playbook"])
     monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=(str(project / "inventory"),)))
     (project.parent / "here").mkdir()
@@ -129,7 +129,7 @@ def test_from_elsewhere_everything_has_its_folder(project: Path, monkeypatch: py
     assert terminal.typed(WRITTEN[7]) == f"'{project}/.venv/bin/python' '{project}/script/torch_rows.py'"
 
 
-def test_the_run_itself_is_typed_again_without_its_secrets(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_of_the_run_is_repeated_without_secrets(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = ImmutableDict(
         args=(f"{project}/playbooks/launch.yml",),
         inventory=(f"{project}/inventory/rack",),
@@ -143,13 +143,13 @@ def test_the_run_itself_is_typed_again_without_its_secrets(project: Path, monkey
     assert terminal.typed(text) == f"take another port: {run} -e launch_script=train.py -e cluster_master_port=29501."
 
 
-def test_what_is_no_playbook_is_not_run_again(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ad_hoc_command_is_not_repeated(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "CLIARGS", ImmutableDict(args="gpu_nodes", inventory=(f"{project}/inventory/rack",)))
     assert terminal.typed(again(cluster_master_port=1)) == again(cluster_master_port=1)
     assert terminal.typed(ping("node1")).startswith(".venv/bin/ansible node1 -i inventory/rack -m ")
 
 
-def test_output_and_evidence_within_a_message_stay_as_they_were(project: Path) -> None:
+def test_output_and_evidence_in_a_message_are_unchanged(project: Path) -> None:
     said = "hint: ansible-playbook site.yml"
     for result in (
         {"stderr": said},

@@ -1,4 +1,4 @@
-"""Commands in what nodes wrote, and its quotation."""
+"""Commands in text from nodes, and its quotation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WIPES = "ansible-playbook playbooks/retire.yml -e node=node1 -e wipe=true"
 
 
 @cases(__file__, "commands_in")
-def test_commands_in(case: dict[str, Any]) -> None:
+def test_commands_in_text_are_found(case: dict[str, Any]) -> None:
     assert commands_in(case["value"]) == set(case["commands"])
 
 
@@ -39,21 +39,21 @@ def test_commands_in(case: dict[str, Any]) -> None:
         ("ansible-playbook playbooks/retire.yml", ".venv/bin/ansible-playbook playbooks/retire.yml -i inventory/lab"),
     ],
 )
-def test_a_command_of_a_node_stays_as_it_is_and_ours_does_not(text: str, typed: str) -> None:
+def test_only_our_commands_are_completed(text: str, typed: str) -> None:
     here = Terminal(".venv/bin/", ("inventory/lab",), foreign=frozenset(commands_in([{"said": f"run {WIPES}"}])))
     assert here.text(text) == typed
     finding = {"summary": text, "fix": {"text": text, "command": ""}}
     assert here.shapes(finding) == {"summary": typed, "fix": {"text": typed, "command": ""}}
 
 
-def test_a_long_log_is_searched_in_its_lines_alone() -> None:
+def test_long_log_is_searched_quickly() -> None:
     log = "x" * 79 + "\n"
     began = time.thread_time()
     assert commands_in(log * (8 * LONG // 80) + f"run {WIPES}\n" + log) == {WIPES}
     assert time.thread_time() - began < 5
 
 
-def test_an_answer_may_be_nested_as_deep_as_json_has_it() -> None:
+def test_deeply_nested_answer_is_searched() -> None:
     value: Any = f"run {WIPES}"
     for _ in range(5000):
         value = [{"a": value}]
@@ -61,7 +61,7 @@ def test_an_answer_may_be_nested_as_deep_as_json_has_it() -> None:
 
 
 def advised() -> Iterator[str]:
-    """What modules and programs on nodes write: calls of playbook, and the option fix of roles' tasks."""
+    """Yield the commands that modules and programs write on nodes: calls of `playbook`, and `fix` in roles' tasks."""
     for place in ("library", "plugins/module_utils/muster_node"):
         for path in (ROOT / place).rglob("*.py"):
             for call in ast.walk(ast.parse(path.read_text())):
@@ -72,10 +72,10 @@ def advised() -> Iterator[str]:
         yield from re.findall(r"fix: .*(ansible-playbook \S.*)", path.read_text())
 
 
-def test_what_is_advised_from_nodes_is_listed() -> None:
+def test_advice_from_nodes_is_listed() -> None:
     assert set(advised()) == ADVICE
 
 
-def test_a_quotation_ends_where_its_text_does() -> None:
+def test_quotation_cannot_be_closed_by_its_text() -> None:
     assert quote('no" or\n\tsudo "sh') == "\"no' or sudo 'sh\""
     assert quote("") == '""'

@@ -1,4 +1,4 @@
-"""What is covered of variables and of command lines, by name and by shape."""
+"""Masking of variables and command lines by name and format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from muster.verdict.masking import masked_argv, masked_command, masked_env, secrets_of_argv, secrets_of_env
 
-# Not one of them is anybody's: put together here, so that no search for leaked tokens stops at this file.
+# Not a real token; composed here so that scanners for leaked tokens do not report this file.
 TOKEN = "hf_" + "abcdefgh12345678"
 
 
@@ -20,7 +20,7 @@ TOKEN = "hf_" + "abcdefgh12345678"
         *("AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_CONNECTION_STRING", "PGPASSWORD", "ssh_key", "S3_CREDS", "APIKEY"),
     ],
 )
-def test_names_of_secrets(name: str) -> None:
+def test_values_of_secret_names_are_masked(name: str) -> None:
     env = {name: "x1y2"}
     assert (masked_env(env), secrets_of_env(env)) == ({name: "********"}, ["x1y2"])
 
@@ -32,7 +32,7 @@ def test_names_of_secrets(name: str) -> None:
         *("NCCL_IB_PKEY", "XAUTHORITY", "MONKEY", "COMPASS", "HOME"),
     ],
 )
-def test_names_of_others(name: str) -> None:
+def test_values_of_other_names_are_not_masked(name: str) -> None:
     env = {name: "x1y2"}
     assert (masked_env(env), secrets_of_env(env)) == (env, [])
 
@@ -57,11 +57,11 @@ def test_names_of_others(name: str) -> None:
         ("http://mlflow:5000/x@y", "http://mlflow:5000/x@y", []),
     ],
 )
-def test_command_lines(typed: str, shown: str, secrets: list[str]) -> None:
+def test_secrets_in_command_lines_are_masked(typed: str, shown: str, secrets: list[str]) -> None:
     argv = shlex.split(typed)
     assert masked_argv(argv) == shlex.split(shown)
     assert secrets_of_argv(argv) == secrets
 
 
-def test_a_command_line_without_its_quotes() -> None:
+def test_command_line_without_quotes_is_masked() -> None:
     assert masked_command("curl -H Authorization: Bearer abc") == "curl -H Authorization: Bearer ********"

@@ -1,4 +1,4 @@
-"""What nodes say, as it may be shown."""
+"""Sanitizing of text from nodes for display."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 @cases(__file__, "printable")
-def test_printable(case: dict[str, Any]) -> None:
+def test_control_characters_become_visible(case: dict[str, Any]) -> None:
     assert printable(case["text"]) == case["shown"]
     assert printable(case["shown"]) == case["shown"]
 
 
-def test_half_a_character_can_be_kept() -> None:
+def test_surrogates_become_visible() -> None:
     assert printable("a\ud83dz").encode() == b"a<U+D83D>z"
 
 
-def test_sequences_within_sequences_leave_none() -> None:
+def test_nested_sequences_leave_no_sequence() -> None:
     shown = printable("\x1b\x1b[31m[32m" + "\x1b[" * 3 + "31m")
     assert not UNSEEN.search(shown)
 
@@ -35,13 +35,13 @@ def test_sequences_within_sequences_leave_none() -> None:
 @pytest.mark.parametrize(
     "text", ["\x1b]" * 300_000, "\x1b[" + "0" * 600_000, "\x1b]" + "x" * 600_000, "\x90" * 600_000, "\x90x" * 600_000]
 )
-def test_what_never_ends_takes_time_by_its_length_alone(text: str) -> None:
+def test_unterminated_sequence_takes_linear_time(text: str) -> None:
     began = time.thread_time()
     printable(text)
-    assert time.thread_time() - began < 60  # a search that begins anew at every place would take hours
+    assert time.thread_time() - began < 60  # quadratic time would be hours
 
 
-def test_a_finding_is_printable_wherever_it_is_shown() -> None:
+def test_all_parts_of_a_finding_are_printable() -> None:
     foul = "\x1b[2J\x1b]52;c;eA==\aHEALTHY"
     shape = Finding(
         "launch.exit", "fail", "node1", foul, observed=foul, evidence=evidence(foul, foul), fix=fix_with(foul, foul)
@@ -51,7 +51,7 @@ def test_a_finding_is_printable_wherever_it_is_shown() -> None:
     assert shape["fix"] == {"text": "HEALTHY", "command": "HEALTHY"}
 
 
-def test_foreign_text_comes_into_a_sentence_by_its_line_alone() -> None:
+def test_foreign_text_cannot_be_formatted() -> None:
     text = ForeignText("a\x1b[2J\nb")
     assert (text.line, bool(ForeignText(""))) == ("a b", False)
     for use in (str, "{}".format, lambda one: f"{one}"):
@@ -59,7 +59,7 @@ def test_foreign_text_comes_into_a_sentence_by_its_line_alone() -> None:
             use(text)
 
 
-def test_mypy_refuses_foreign_text_where_a_text_is_needed(tmp_path: Path) -> None:
+def test_mypy_rejects_foreign_text_as_str(tmp_path: Path) -> None:
     uses = ["Path(text)", "'-'.join([text])", "'node1: ' + text", "re.sub('x', text, 'x')"]
     imports = ["import re", "from pathlib import Path", "from muster.verdict.printable import ForeignText"]
     (tmp_path / "uses.py").write_text("\n".join([*imports, "text = ForeignText('x')", *uses]))

@@ -1,4 +1,4 @@
-"""What nodes say for a diagnosis is foreign input: only what has the declared shape comes further."""
+"""Answers of nodes for a diagnosis are untrusted: only parts with the declared shape are used."""
 
 from __future__ import annotations
 
@@ -74,20 +74,20 @@ RECORD: dict[str, Any] = {
     "gpus": None,
     "fabric": {},
     "left": [],
-    "unseen": {"kernel": "root did not look"},
+    "unseen": {"kernel": "requires root"},
 }
 GIVEN: dict[str, tuple[type[Any], dict[str, Any]]] = {"record": (NodeRecord, RECORD), "snapshot": (Snapshot, SNAPSHOT)}
 INFINITE = json.loads("1e999")
 
 
 @pytest.mark.parametrize("of", GIVEN)
-def test_what_fits_is_taken_as_it_is(of: str) -> None:
+def test_valid_answer_is_unchanged(of: str) -> None:
     shape, given = GIVEN[of]
     assert reading.read(shape, json.loads(json.dumps(given))) == (given, ())
 
 
 @cases(__file__, "reading")
-def test_hostile(case: dict[str, Any]) -> None:
+def test_hostile_answers_are_limited(case: dict[str, Any]) -> None:
     shape, whole = GIVEN[case["of"]]
     given = {**whole, **case.get("differing", {})}
     for name in case.get("without", ()):
@@ -102,19 +102,19 @@ def test_hostile(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("given", [None, [], "x", 7])
-def test_what_is_no_object_is_of_no_use(given: Any) -> None:
+def test_answer_that_is_not_an_object_is_rejected(given: Any) -> None:
     with pytest.raises(reading.UnusableError):
         reading.read(Snapshot, given)
 
 
 @pytest.mark.parametrize("number", [INFINITE, -INFINITE, float("nan"), 2**64, True, "7", None, [7]])
-def test_a_rank_whose_processor_time_is_no_finite_number_is_left_out(number: Any) -> None:
+def test_rank_with_invalid_cpu_time_is_dropped(number: Any) -> None:
     found, dropped = reading.read(Snapshot, {**SNAPSHOT, "ranks": [{**SHOT, "cpu": number}, SHOT]})
     assert (found["ranks"], dropped) == ([SHOT], ("ranks",))
     assert found["unseen"] == {"ranks": reading.NO_USE}
 
 
-def test_texts_lists_and_the_whole_are_bounded() -> None:
+def test_sizes_of_answers_are_limited() -> None:
     many = [{**SHOT, "stack": ["x" * 10_000] * 100} for _ in range(1000)]
     found, dropped = reading.read(Snapshot, {**SNAPSHOT, "ranks": many})
     assert dropped == ("ranks",)
@@ -124,7 +124,7 @@ def test_texts_lists_and_the_whole_are_bounded() -> None:
     assert {len(name) for name in reading.read(NodeRecord, {**RECORD, "counters": names})[0]["counters"]} == {128}
 
 
-def test_what_is_nested_deeply_where_a_text_belongs_is_dropped() -> None:
+def test_deeply_nested_value_in_place_of_a_text_is_dropped() -> None:
     deep: Any = "x"
     for _ in range(500):
         deep = [deep]

@@ -1,4 +1,4 @@
-"""Secrets that are known by their value, in texts that come whole, in pieces, and with gaps."""
+"""Masking of secrets by value in complete texts, in pieces, and with gaps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OTHER = "abcabcabd-42"
         base64.urlsafe_b64encode(GIVEN.encode()).decode(),
     ],
 )
-def test_it_is_covered_in_the_forms_in_which_programs_print_it(form: str) -> None:
+def test_secret_is_masked_in_printed_forms(form: str) -> None:
     text = Redaction([GIVEN]).text(f"before {form} behind")
     assert MASK in text
     assert text.startswith("before ")
@@ -37,31 +37,31 @@ def test_it_is_covered_in_the_forms_in_which_programs_print_it(form: str) -> Non
     assert not any(part in text for part in (GIVEN, form, form[8:-8] or form))
 
 
-def test_each_line_of_it_is_covered() -> None:
+def test_each_line_of_a_secret_is_masked() -> None:
     text = Redaction(["-----BEGIN KEY-----\nMIIEabcdef\nxyz\n"]).text("line: MIIEabcdef")
     assert text == f"line: {MASK}"
 
 
-def test_secrets_that_overlap_are_covered_whole() -> None:
+def test_overlapping_secrets_are_masked() -> None:
     redaction = Redaction(["abcdef-1", "def-1234", "abcdef-12345"])
     assert redaction.text("abcdef-1234 abcdef-12345 xdef-1234") == f"{MASK} {MASK} x{MASK}"
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
-def test_what_a_cut_leaves_of_a_secret_in_a_sentence_is_covered(cut: int) -> None:
+def test_cut_secret_in_a_sentence_is_masked(cut: int) -> None:
     redaction = Redaction([OTHER])
     texts = {redaction.text(f"node1: it said: {part} (code 1)") for part in (OTHER[:-cut], OTHER[cut:])}
     assert (texts == {f"node1: it said: {MASK} (code 1)"}) is (len(OTHER) - cut >= 6)
 
 
-def test_shapes_are_covered_in_all_their_texts() -> None:
+def test_all_texts_of_a_shape_are_masked() -> None:
     shape = {"summary": f"no {OTHER}", OTHER: [1, None, (OTHER, True)]}
     assert Redaction([OTHER]).shape(shape) == {"summary": f"no {MASK}", MASK: [1, None, [MASK, True]]}
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_text_in_pieces_is_covered_as_the_whole_is(seed: int) -> None:
-    """Also one that is made of nothing but parts of secrets."""
+def test_text_in_pieces_is_masked_like_the_whole(seed: int) -> None:
+    """Includes texts that consist only of parts of secrets."""
     chance = random.Random(seed)
     redaction = Redaction([OTHER, "abcab-1", "1abcabcab-", GIVEN])
     bits = [*redaction.forms, "abc", "ab", "-", "1", "line\n", "p", 'ä55"']
@@ -76,13 +76,13 @@ def test_a_text_in_pieces_is_covered_as_the_whole_is(seed: int) -> None:
     assert not any(form in out for form in redaction.forms)
 
 
-def test_what_cannot_be_a_secret_is_not_held_back() -> None:
+def test_text_that_cannot_be_a_secret_is_not_held_back() -> None:
     stream = Redaction([OTHER]).stream()
     assert [stream.feed(piece) for piece in ("step 1", "\n", "a", "b", "out")] == ["step 1", "\n", "", "", "about"]
 
 
 @pytest.mark.parametrize("cut", range(1, len(OTHER)))
-def test_what_a_gap_leaves_of_a_secret_is_covered(cut: int) -> None:
+def test_secret_at_a_gap_is_masked(cut: int) -> None:
     stream = Redaction([OTHER]).stream()
     before = stream.feed(f"begin {OTHER[:cut]}") + stream.gap()
     behind = stream.feed(OTHER[cut]) + stream.feed(f"{OTHER[cut + 1 :]} end") + stream.gap()
@@ -92,13 +92,13 @@ def test_what_a_gap_leaves_of_a_secret_is_covered(cut: int) -> None:
     assert len(behind) <= len(" end") + 4 or behind.startswith(MASK)
 
 
-def test_a_piece_from_the_middle_of_a_secret_is_covered() -> None:
+def test_middle_of_a_secret_is_masked() -> None:
     stream = Redaction([OTHER]).stream()
     stream.gap()
     assert stream.feed(OTHER[2:5]) + stream.feed(OTHER[5:9]) + stream.gap() == MASK
 
 
-def test_without_secrets_nothing_is_held_back() -> None:
+def test_stream_without_secrets_holds_nothing_back() -> None:
     stream = Redaction([]).stream()
     assert isinstance(stream, RedactedStream)
     assert stream.feed("abc") + stream.gap() == "abc"
@@ -114,11 +114,11 @@ def test_without_secrets_nothing_is_held_back() -> None:
         *(("correct horse", True, True), ("/JalrXUtnFEMI/K7MDENG", True, True), ("correcthorsebattery", True, True)),
     ],
 )
-def test_numbers_words_and_paths_stay(value: str, *, named: bool, covered: bool) -> None:
+def test_short_numbers_words_and_paths_are_not_masked(value: str, *, named: bool, covered: bool) -> None:
     assert is_covered(value, named=named) is covered
 
 
-def test_what_is_a_secret_of_a_launch() -> None:
+def test_secrets_of_a_launch() -> None:
     found = secrets_of(
         {"HF_TOKEN": "hf-1234", "NCCL_DEBUG": "INFO", "HUB": "hub.example/x1"},
         {"DB_PWD": "hunter2", "MODE": "fast-and-good", "DB": "postgres://ada:geheim-1@db/x"},

@@ -1,8 +1,8 @@
-"""What a check says that it was seen by is so: the tests are searched for its id.
+"""The `seen` value of every check is true, verified by searching the tests for its id.
 
-sandbox: a test that runs on nodes of the sandbox names it, and not one whose GPUs are stand-ins. recording: a case
-names it whose input is a recording, changed as the case says. stand-in: another unit test does. never: no test does.
-A check may say less than its tests: a case can also make up what the recording lacks.
+sandbox: named by a test on sandbox nodes without simulated GPUs. recording: named by a case with recorded input,
+possibly modified. stand-in: named by another unit test. never: named by no test. A check may declare less than its
+tests show, because a case may also invent what the recording does not contain.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 UNIT = ROOT / "tests/unit"
 ON_NODES = ("tests/integration", "tests/slow", "molecule")
 WITH_STANDIN_GPUS = {"test_gpu_health.py", "test_gpu_parts.py"}
-# By the folder of cases: the key of a case that lays something made up over the recording, and of which subjects.
+# Folder of cases -> (key with invented input on top of the recording, subjects that it concerns).
 ALL = ""
 RECORDED = {
     "gpu_info/cases/judge": ("look", ALL),
@@ -32,7 +32,7 @@ RECORDED = {
     "firewall/cases/plan": (None, ALL),
     "health/cases/judge": ("base", "rdma pci kernel_log ras software"),
 }
-# A word with dots that is no name of a file or of an attribute.
+# A word with dots that is not a file or attribute name.
 ID = re.compile(r"(?<![\w./-])[a-z][a-z0-9_]*(?:\.[a-z][a-z0-9_]*)+(?![\w.(/=-])")
 
 
@@ -71,8 +71,8 @@ WITNESSES = {
 
 
 @pytest.mark.parametrize(("name", "seen"), declared().items())
-def test_a_check_was_seen_by_what_it_says(name: str, seen: str) -> None:
+def test_declared_source_of_a_check_is_true(name: str, seen: str) -> None:
     found = [kind for kind in SEEN if name in WITNESSES.get(kind, ())]
     best = found[0] if found else "never"
-    assert SEEN.index(seen) >= SEEN.index(best), f"at best it was seen by: {best}"
+    assert SEEN.index(seen) >= SEEN.index(best), f"the tests show only: {best}"
     assert seen != "never" or best == "never"

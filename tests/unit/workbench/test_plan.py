@@ -1,4 +1,4 @@
-"""What a node gets for notebooks, and what is taken off it (cases/plan)."""
+"""Planned notebook setup of a node, and its removal (cases/plan)."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ def test_plan(case: dict[str, Any]) -> None:
     assert plan.needed == bool(plan.differences)
 
 
-def test_the_default_kernel_hides_the_one_of_jupyterlab_itself() -> None:
+def test_default_kernel_replaces_jupyterlabs_own() -> None:
     assert files.kernel_path(ROOT, "default") == f"{ROOT}/share/jupyter/kernels/python3/kernel.json"
 
 
-def test_a_kernel_has_no_debugger_since_that_listens_for_everybody() -> None:
+def test_kernel_has_no_debugger() -> None:
     assert json.loads(files.kernel_text(ROOT, "default", "/opt/x"))["metadata"] == {"debugger": False}
 
 
-def test_a_notebook_has_a_folder_that_nobody_else_may_enter_and_no_token_in_its_unit() -> None:
+def test_notebook_unit_has_a_private_folder_and_no_token() -> None:
     text = files.unit_text(ROOT, USERS)
     assert "RuntimeDirectoryMode=0700\n" in text
     assert f"JUPYTER_TOKEN_FILE={USERS}/%u/notebook/token\n" in text

@@ -1,5 +1,5 @@
-"""The acceptance test: what its ranks reported, judged on the controller against plan, bounds and the cluster's past.
+"""Evaluate the ranks' reports of an acceptance test on the controller, against plan, bounds and earlier runs.
 
-`reports` reads what the ranks said. Then one file for each subject, under the name of its stage in the payload
-(roles/ddp_smoke/files/acceptance): each has CHECKS and `judge(reports)`. `judge` puts them together.
+`reports` reads the ranks' reports. Each subject has one file, named after its stage in the payload
+(roles/ddp_smoke/files/acceptance), with CHECKS and `judge(reports)`. `judge` combines them.
 """

@@ -1,4 +1,4 @@
-"""Ranks compared: who differs from most of those that should be the same, or that have the same model of GPU."""
+"""Compare ranks with each other, and find those that differ from most ranks or from ranks with the same GPU model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from .reports import Reports
 
 HEALTH = playbook("site.yml", tags="health")
-NOT_FINITE = 1e30  # what the payload says for it
-MAJORITY = 3  # of two that differ, nobody knows which one is as it should be
-MAD = 1.4826  # of a normal distribution, the standard deviation by the median of the distances from the median
+NOT_FINITE = 1e30  # the payload reports this for NaN and infinity, which JSON does not have
+MAJORITY = 3  # with two different values, the correct one is unknown
+MAD = 1.4826  # standard deviation of a normal distribution / median absolute deviation
 
 
 class Apart(NamedTuple):
-    """How far two sets of numbers are from each other where that is worst. excess: as a part of the tolerance."""
+    """The largest difference between two sets of numbers. excess: in multiples of the tolerance."""
 
     parameter: str
     excess: float
@@ -32,12 +32,12 @@ class Apart(NamedTuple):
 
     def __str__(self) -> str:
         if self.absolute >= NOT_FINITE:
-            return f"{self.parameter} is no finite number"
+            return f"{self.parameter} is not finite"
         return f"{self.parameter} differs by {self.absolute:.2g}, {self.excess:.2g} times the tolerance"
 
 
 def apart(value: Any) -> Apart | None:
-    """As a rank says it; None where that is something else."""
+    """Return the difference that a rank reported; None if the value is not a valid report."""
     said = value if isinstance(value, dict) else {}
     excess, absolute = number(said.get("excess")), number(said.get("absolute"))
     if excess is None or absolute is None or math.isnan(excess):
@@ -46,12 +46,12 @@ def apart(value: Any) -> Apart | None:
 
 
 def words_of(by_rank: Mapping[int, Mapping[str, Any]], key: str) -> dict[int, str]:
-    """What the ranks say under this key, of those that say a word there."""
+    """Return the non-empty strings that the ranks reported under this key."""
     return {rank: said[key] for rank, said in by_rank.items() if isinstance(said.get(key), str) and said[key]}
 
 
 def by_value(values: Mapping[int, Hashable]) -> list[list[int]]:
-    """The ranks that agree, the most of them first."""
+    """Return groups of ranks with the same value, the largest group first."""
     groups: dict[Hashable, list[int]] = {}
     for rank in sorted(values):
         groups.setdefault(values[rank], []).append(rank)
@@ -59,20 +59,20 @@ def by_value(values: Mapping[int, Hashable]) -> list[list[int]]:
 
 
 def disagree(check: Check, reports: Reports, values: Mapping[int, Hashable], what: str) -> Iterator[Finding]:
-    """A failure for each node with a rank that has another value than most; nothing where all have the same."""
+    """Yield a failure for each node with a rank whose value differs from the largest group's."""
     groups = by_value(values)
     if len(groups) < 2:
         return
     if len(groups[0]) == len(groups[1]):
         sides = " against ".join(few([str(rank) for rank in group]) for group in groups[:4])
-        text = f"the ranks have different {what}, and no majority says which are right: {sides}"
+        text = f"{what} differ between the ranks, without a majority: {sides}"
         for node in by_node(reports, values):
             yield check.fail(node, text)
         return
     odd = [rank for group in groups[1:] for rank in group]
     for node, ranks in by_node(reports, odd).items():
         most = plural(len(groups[0]), "rank")
-        yield check.fail(node, f"{who(reports, ranks)} {has(ranks)} other {what} than the {most} that agree")
+        yield check.fail(node, f"{who(reports, ranks)}: {what} differ from those of the {most} that agree")
 
 
 def by_node(reports: Reports, ranks: Iterable[int]) -> dict[str, list[int]]:
@@ -91,14 +91,14 @@ def has(ranks: Collection[int]) -> str:
 
 
 def settled(check: Check, reports: Reports, known: Collection[int], text: str) -> Finding:
-    """Nothing is wrong with what is known; whether that is of all ranks is another question."""
+    """Return a pass if every rank reported, else unknown. For checks without a failure."""
     if not known:
-        return check.unknown(reports.head, f"no rank reported what {check.id} reads", fix="Read the ranks' logs")
+        return check.unknown(reports.head, f"no rank reported the values for {check.id}", fix="Check the ranks' logs")
     return reports.good(check, text, whole=set(known) == set(reports.places))
 
 
 def by_model(values: Mapping[int, float], models: Mapping[int, str]) -> list[dict[int, float]]:
-    """The values of the ranks, those of each model apart."""
+    """Group the ranks' values by GPU model."""
     groups: dict[str, dict[int, float]] = {}
     for rank, value in values.items():
         groups.setdefault(models.get(rank, ""), {})[rank] = value
@@ -106,13 +106,13 @@ def by_model(values: Mapping[int, float], models: Mapping[int, str]) -> list[dic
 
 
 def usual(values: Iterable[float]) -> float | None:
-    """The median where there is a majority."""
+    """Return the median; None for fewer than MAJORITY values."""
     told = list(values)
     return median(told) if len(told) >= MAJORITY else None
 
 
 def outside(value: float, values: Iterable[float], times: float, deviations: float = 3.0) -> bool:
-    """Whether it is more than so many times the median, and farther above it than the others scatter."""
+    """Return whether the value exceeds the median by this factor and by this number of standard deviations."""
     told = list(values)
     middle = median(told)
     scatter = MAD * median(abs(one - middle) for one in told)

@@ -1,4 +1,4 @@
-"""How fast the ranks talk; when they are slow, at which level, and which node or link it is."""
+"""Evaluate the bandwidth between the ranks, and find the level, node or link that is slow."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from ..verdict.check import Said
     from .reports import Reports
 
-# Of pairs of nodes with each other. Gloo is bound by processors, which others may need too: figures of one healthy
-# pair lay between 0.35 and 1.1 GB/s on two busy cores. With NCCL, pairs do what their link does.
+# Pairs of nodes. Gloo is limited by the CPUs, which other processes may use too: one healthy pair measured between
+# 0.35 and 1.1 GB/s on two busy cores. With NCCL, a pair reaches the rate of its link.
 SLOW_PAIR = {"gloo": 1 / 3, "nccl": 1 / 2}
-# One GPU of each node, over one adapter at least. oci-hpc (multi_node_active_healthcheck.py) demands more of rings: 185
-# GB/s of two nodes with sixteen adapters of 100 Gbit/s each (200 GB/s). Ours warns later, since what is measured in a
-# minute has few rounds.
+# One GPU per node, over at least one adapter. oci-hpc (multi_node_active_healthcheck.py) requires more of rings: 185
+# GB/s for two nodes with sixteen adapters of 100 Gbit/s each (200 GB/s). This threshold is lower because a measurement
+# of one minute has few rounds.
 SLOW_RDMA = 0.5
-# All-reduce busbw in GB/s that acceptance tests of others demand of eight GPUs in a node: oci-hpc 440 of H100 and 800
-# of B300 (https://github.com/oracle-quickstart/oci-hpc, b5285a68, active_healthcheck.py); azurehpc-health-checks 460 of
-# H100 (https://github.com/Azure/azurehpc-health-checks, 0e0a1ac2, conf/nd96isr_h100_v5.conf). Those send 1 to 16 GB; we
-# send 256 MiB at least, and say something only far below.
+# All-reduce busbw in GB/s that published acceptance tests require of eight GPUs in a node: oci-hpc 440 for H100 and 800
+# for B300 (https://github.com/oracle-quickstart/oci-hpc, b5285a68, active_healthcheck.py); azurehpc-health-checks 460
+# for H100 (https://github.com/Azure/azurehpc-health-checks, 0e0a1ac2, conf/nd96isr_h100_v5.conf). Those send 1 to 16
+# GB; this test sends at least 256 MiB and warns only far below.
 INSIDE = {"H100 80GB HBM3": 440.0, "B300": 800.0}
 SLOW_INSIDE = 0.5
 INSIDE_RANKS = 8
@@ -38,28 +38,28 @@ INSIDE_BYTES = 256 << 20
 BANDWIDTH = Check(
     "smoke.bandwidth",
     seen="sandbox",
-    reads="busbw of all-reduce (the definitions of nccl-tests) over all ranks, inside each node, and across nodes with "
-    "one rank of each; the rates that the trial of the RDMA adapters measured",
-    fires="fail: below ddp_smoke_busbw_floor, where that is set. "
-    f"warn: over RDMA, less than {SLOW_RDMA:.0%} of what the median adapter got in the trial of the rails "
-    "(rails.json). Gloo is never held against an adapter's rate",
-    fix="Look at the slow level, which the finding names, and at smoke.pairs and smoke.sockets",
+    reads="all-reduce busbw (as defined by nccl-tests) over all ranks, inside each node, and across nodes with one "
+    "rank per node; the measured rates of the RDMA adapters (rails.json)",
+    fires="fail: below ddp_smoke_busbw_floor, if set. "
+    f"warn: over RDMA, less than {SLOW_RDMA:.0%} of the median adapter rate in rails.json. Gloo is not compared with "
+    "adapter rates",
+    fix="Check the slow level named in the finding, and the findings of smoke.pairs and smoke.sockets",
 )
 PAIRS = Check(
     "smoke.pairs",
     seen="sandbox",
-    reads="what each pair of nodes sends to each other at once, 1 MiB (64 MiB from GPUs), the best of three",
-    fires="warn: with three nodes and more, less than half (Gloo: a third) of the median node's best pair. A node is "
-    "named where most of its pairs are slow, else the link",
-    fix="Look at the node's cable, its port on the switch, and what else uses the link",
+    reads="the rate of a simultaneous exchange between each pair of nodes, 1 MiB (64 MiB from GPUs), best of three",
+    fires="warn: with three or more nodes, less than half (Gloo: a third) of the median node's best pair. The finding "
+    "names a node if most of its pairs are slow, otherwise the link",
+    fix="Check the node's cable, the switch port, and other traffic on the link",
 )
 NVLINK = Check(
     "smoke.inside",
     seen="stand-in",
-    reads="busbw of all-reduce between the GPUs of a node",
-    fires=f"warn: eight GPUs of a model whose figure others publish get less than {SLOW_INSIDE:.0%} of it from 256 MiB "
-    "on (H100: 440 GB/s, B300: 800, oci-hpc's healthchecks); other models are not judged",
-    fix="Look at the node's NVLinks and at the fabric manager",
+    reads="all-reduce busbw between the GPUs of a node",
+    fires=f"warn: eight GPUs reach less than {SLOW_INSIDE:.0%} of the published busbw of their model, from 256 MiB on "
+    "(H100: 440 GB/s, B300: 800, health checks of oci-hpc); other models are not evaluated",
+    fix="Check the node's NVLinks and the fabric manager",
     command="nvidia-smi nvlink --status",
 )
 CHECKS = (BANDWIDTH, PAIRS, NVLINK)
@@ -71,7 +71,7 @@ def judge(reports: Reports) -> Iterator[Said]:
     if not reports.tried(STAGE):
         return
     if is_skipped(reports):
-        yield BANDWIDTH.skip("there is one rank alone, which talks to nobody")
+        yield BANDWIDTH.skip("the launch has only one rank")
         return
     yield from whole(reports)
     yield from pairs(reports)
@@ -84,7 +84,7 @@ def is_skipped(reports: Reports) -> bool:
 
 
 def curves(reports: Reports) -> list[dict[str, Any]]:
-    """Those of all ranks, as they are in smoke.json; node: its name, "" where there are several."""
+    """Return the bandwidth curves of all ranks as in smoke.json. node: its name; "" for curves over several nodes."""
     found = []
     for rank, said in reports.facts(STAGE).items():
         for curve in listed(said.get("curves")):
@@ -103,7 +103,7 @@ def point_of(point: Mapping[str, Any]) -> dict[str, float] | None:
 
 
 def best(reports: Reports, level: str, node: str = "") -> float | None:
-    """The most busbw of all-reduce at a level, in GB/s."""
+    """Return the highest all-reduce busbw at a level, in GB/s."""
     rates = [
         point["busbw"]
         for curve in curves(reports)
@@ -114,7 +114,7 @@ def best(reports: Reports, level: str, node: str = "") -> float | None:
 
 
 def slow_level(reports: Reports) -> str:
-    """node or across, whichever is slower; "" where there are not both."""
+    """Return the slower level, "node" or "across"; "" unless both were measured."""
     rates = {level: rate for level in ("node", "across") if (rate := best(reports, level)) is not None}
     return min(rates, key=lambda level: rates[level]) if len(rates) == 2 else ""
 
@@ -122,7 +122,7 @@ def slow_level(reports: Reports) -> str:
 def whole(reports: Reports) -> Iterator[Said]:
     everybody, across, node = (best(reports, level) for level in ("all", "across", "node"))
     if everybody is None:
-        yield BANDWIDTH.unknown(reports.head, "no rank reported the busbw of all ranks together", fix="")
+        yield BANDWIDTH.unknown(reports.head, "no rank reported the busbw over all ranks", fix="")
         return
     several = len(reports.plan.nodes) > 1
     rate = across if across is not None else everybody
@@ -142,9 +142,9 @@ def whole(reports: Reports) -> Iterator[Said]:
     elif several and rail > 0 and over_rdma(reports) and rate < SLOW_RDMA * rail:
         yield BANDWIDTH.warn(
             reports.head,
-            f"all-reduce busbw across nodes is {gbps(rate)}, where one RDMA adapter of this cluster carries "
+            f"all-reduce busbw across nodes is {gbps(rate)}, but one RDMA adapter of this cluster reaches "
             f"{gbps(rail)} ({text})",
-            "Look whether GPUDirect is in use (smoke.gpudirect), and how far the GPUs are from their adapters:",
+            "Check whether GPUDirect is in use (smoke.gpudirect), and the distance between GPUs and adapters",
             "nvidia-smi topo -m",
             observed=gbps(rate),
             expected=gbps(SLOW_RDMA * rail),
@@ -154,7 +154,7 @@ def whole(reports: Reports) -> Iterator[Said]:
 
 
 def over_rdma(reports: Reports) -> bool:
-    """Whether NCCL itself says that its network is neither sockets nor unknown."""
+    """Return whether NCCL reported a network other than sockets."""
     nets = {str(said.get("net") or "") for said in reports.facts("transport").values()}
     return bool(nets) and not nets & {"", "Socket", "gloo/tcp"}
 
@@ -164,7 +164,7 @@ def gbps(rate: float) -> str:
 
 
 def tried_pairs(reports: Reports) -> dict[tuple[str, str], float]:
-    """{(node, node): GB/s of each way}."""
+    """Return {(node, node): GB/s in each direction}."""
     names = {entry.node_rank: entry.node for entry in reports.plan.nodes}
     found = {}
     for said in reports.facts(STAGE).values():
@@ -176,19 +176,19 @@ def tried_pairs(reports: Reports) -> dict[tuple[str, str], float]:
 
 
 def pairs(reports: Reports) -> Iterator[Said]:
-    """The nodes or links that are slow beside the others."""
+    """Yield the nodes or links that are slower than the others."""
     rates = tried_pairs(reports)
     count = len(reports.plan.nodes)
     if count < 3:
         why = (
-            "one node has no link to another"
+            "there is only one node"
             if count == 1
-            else "two nodes have one link, and nothing to compare it with"
+            else "two nodes have only one link, so there is no other link to compare it with"
         )
         yield PAIRS.skip(why)
         return
     if not rates:
-        yield PAIRS.unknown(reports.head, "no rank reported what the pairs of nodes carry", fix="")
+        yield PAIRS.unknown(reports.head, "no rank reported the rates between pairs of nodes", fix="")
         return
     usual = usual_of(rates)
     least = usual * slow_pair(reports)
@@ -198,19 +198,19 @@ def pairs(reports: Reports) -> Iterator[Said]:
     wrong = [way for pair in bad for way in (pair, pair[::-1])]
     for share in couples(nodes, blame(nodes, wrong, list(both))):
         slow = [rates.get(link, rates.get(link[::-1], 0.0)) for link in share.links]
-        others = f"others of this cluster carry {gbps(usual)}"
-        level = "it is slow across nodes"
+        others = f"other links {gbps(usual)}"
+        level = "the node's network is slow"
         own = best(reports, "node", share.node)
         if own is not None and share.way != "pair":
-            level += f", not inside the node (all-reduce busbw {gbps(own)} there)" if own > max(slow) else ""
+            level += f" (all-reduce busbw inside the node: {gbps(own)})" if own > max(slow) else ""
         if share.way == "pair":
-            text = f"its link with {share.peers[0]} carries {gbps(slow[0])}, where {others}: it is this link alone"
+            text = f"the link to {share.peers[0]} carries {gbps(slow[0])}, {others}: only this link is slow"
         else:
-            text = f"its links with {few(share.peers)} carry at most {gbps(max(slow))}, where {others}: {level}"
+            text = f"the links to {few(share.peers)} carry at most {gbps(max(slow))}, {others}: {level}"
         yield PAIRS.warn(
             share.node,
             text,
-            "Look at its cable, its port on the switch, and what else uses the link",
+            "Check the cable, the switch port, and other traffic on the link",
             shell("ip -s link show {interface}", interface=interface)
             if (interface := interface_of(reports, share.node))
             else "ip -s link",
@@ -220,7 +220,7 @@ def pairs(reports: Reports) -> Iterator[Said]:
         )
     if not bad:
         span = f"{gbps(min(rates.values()))} to {gbps(max(rates.values()))}"
-        yield PAIRS.passed(reports.head, f"{plural(len(rates), 'pair')} of nodes: {span} each way")
+        yield PAIRS.passed(reports.head, f"{plural(len(rates), 'pair')} of nodes: {span} in each direction")
 
 
 def interface_of(reports: Reports, node: str) -> str:
@@ -232,7 +232,7 @@ def slow_pair(reports: Reports) -> float:
 
 
 def usual_of(rates: Mapping[tuple[str, str], float]) -> float:
-    """The median node's best pair: one slow node of three spoils two pairs of three."""
+    """Return the best pair of the median node. The median pair would not do: one slow node of three slows two pairs."""
     found: dict[str, float] = {}
     for pair, rate in rates.items():
         for end in pair:
@@ -241,7 +241,7 @@ def usual_of(rates: Mapping[tuple[str, str], float]) -> float:
 
 
 def inside(reports: Reports) -> Iterator[Said]:
-    """GPUs of a node, where the model's figure is known."""
+    """Evaluate the busbw between the GPUs of a node, for models with a published value."""
     for entry in reports.plan.nodes:
         node = entry.node
         said = reports.facts("world").get(entry.ranks[0], {}) if entry.ranks else {}
@@ -256,16 +256,16 @@ def inside(reports: Reports) -> Iterator[Said]:
         ]
         if known is None or len(entry.ranks) != INSIDE_RANKS or not rates:
             continue
-        text = f"all-reduce busbw between its {INSIDE_RANKS} GPUs is {gbps(max(rates))}"
+        text = f"all-reduce busbw between the {INSIDE_RANKS} GPUs is {gbps(max(rates))}"
         if max(rates) < SLOW_INSIDE * known:
-            text += f", where others demand {known:g} GB/s of this model"
+            text += f"; published acceptance tests require {known:g} GB/s for this model"
             yield NVLINK.warn(node, text, observed=gbps(max(rates)), expected=gbps(SLOW_INSIDE * known))
         else:
             yield NVLINK.passed(node, text)
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """For smoke.json."""
+    """Return the part of smoke.json about bandwidth."""
     rates = tried_pairs(reports)
     listed_pairs = [{"a": a, "b": b, "gbps": rate} for (a, b), rate in rates.items()]
     latency = [

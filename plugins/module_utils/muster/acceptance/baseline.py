@@ -1,7 +1,8 @@
-"""The accepted state of a cluster: what a healthy run measured and on what, and by how much a later run is slower.
+"""Keep the accepted state of a cluster (measurements, versions and GPUs of a healthy run), and compare later runs.
 
-It is kept for each mode, backend and layout of ranks (acceptance.json, beside the runs, so that it outlives them). The
-first healthy run is accepted by itself, and adds what it measured for the first time; a later one on request.
+acceptance.json has one accepted state for each mode, backend and layout of ranks. The file is kept beside the folders
+of the runs, so that it outlives them. The first healthy run is accepted automatically, a later run on request. Later
+healthy runs add values that were not measured before.
 """
 
 from __future__ import annotations
@@ -22,45 +23,45 @@ if TYPE_CHECKING:
     from .metrics import Metric
     from .reports import Reports
 
-HISTORY = 10  # healthy runs whose values are kept, for their spread
-LEARNT = 6  # values from which a spread is taken; before that, twice the fixed part is allowed
-# The difference of two values that scatter alike has 1.4 times their spread, and ten values easily show two thirds of
-# it. With this, forty values of each of two hundred runs that scatter by 10 % tell nothing (a test holds it).
+HISTORY = 10  # healthy runs whose values are kept to calculate the spread
+LEARNT = 6  # values that are required for a spread; with fewer values, twice the fixed part is allowed
+# The difference of two values with the same spread has 1.4 times that spread, and ten values may well show only two
+# thirds of it. With this factor, two hundred runs of forty values with a spread of 10 % have no finding (see the test).
 SPREADS = 8.0
-MAD = 1.4826  # https://en.wikipedia.org/wiki/Median_absolute_deviation: to the standard deviation of a normal one
-MOST = 0.8  # of a value; however much it scatters, to lose more than this is told
-APART = 3  # nodes that have a finding of their own for one kind of value; more are one
-SETTINGS = ("--batch-size=", "--steps=")  # of the payload; with others it measures something else
+MAD = 1.4826  # standard deviation / MAD: https://en.wikipedia.org/wiki/Median_absolute_deviation
+MOST = 0.8  # of a value; a larger loss is reported whatever the spread
+APART = 3  # up to this number of nodes, each node has a finding for a kind of value; more nodes share one finding
+SETTINGS = ("--batch-size=", "--steps=")  # options of the payload; runs with different values are not comparable
 
 REGRESSION = Check(
     "smoke.regression",
     seen="sandbox",
-    reads="GEMM rate, bandwidths, latency, compute time, throughput and efficiency, against the accepted state of the"
-    " same mode, backend and layout (acceptance.json)",
+    reads="GEMM rate, bandwidths, latency, compute time, throughput and efficiency, compared with the accepted state of"
+    " the same mode, backend and layout (acceptance.json)",
     fires="a value is worse by more than 5 % (GEMM, memory), 10 % (links, compute, efficiency), 15 % (throughput) or"
-    " 50 % (latency), on CPUs 50 %, and by more than eight times the spread of the last ten healthy runs; always where"
-    " 80 % are lost (warn, or fail with ddp_smoke_regression). Twice as much is allowed until there are six such runs",
-    fix="If it is to stay as it is now, accept that with",
+    " 50 % (latency), on CPUs 50 %, and by more than eight times the spread of the last ten healthy runs; always for a"
+    " loss of 80 % (warn, or fail with ddp_smoke_regression). With fewer than six healthy runs, twice the percentage",
+    fix="If the new values are expected, accept them",
     command=playbook("playbooks/ddp_smoke.yml", ddp_smoke_accept="true"),
 )
 ACCEPTED = Check(
     "smoke.accepted",
     seen="sandbox",
-    reads="whether a run may be the cluster's accepted state",
-    fires="it was requested with ddp_smoke_accept, and something in the run is not healthy (fail)",
-    fix="Fix what was found, then accept it with",
+    reads="the findings of a run that is to become the cluster's accepted state",
+    fires="ddp_smoke_accept requests to accept a run that is not healthy (fail)",
+    fix="Fix the findings, then accept a new run",
     command=playbook("playbooks/ddp_smoke.yml", ddp_smoke_accept="true"),
 )
 CHECKS = (REGRESSION, ACCEPTED)
-# Of what health sees of a node, beside what the ranks say themselves.
+# Properties of a node from the health check; the ranks report the others.
 TRAITS = ("os", "kernel", "driver", "vbios", "hca_firmware")
 
 
 @dataclass(frozen=True)
 class AcceptanceHistory:
-    """book: acceptance.json as it is. run, date: of this run. accept: whether it is requested. severity: of a drop.
+    """book: the present acceptance.json. run, date: of this run. accept: whether requested. severity: of a drop.
 
-    looks: what health saw on each node in this run, where it looked.
+    looks: the health inspection of each node in this run, if any.
     """
 
     book: Mapping[str, Any] = field(default_factory=dict)
@@ -73,7 +74,7 @@ class AcceptanceHistory:
 
 @dataclass(frozen=True)
 class Settled:
-    """book: acceptance.json as it is to be, None where it stays. shown: for smoke.json. note: for the summary."""
+    """book: the new acceptance.json, None if unchanged. shown: for smoke.json. note: for the summary."""
 
     findings: Sequence[Finding] = ()
     book: Mapping[str, Any] | None = None
@@ -83,7 +84,7 @@ class Settled:
 
 @dataclass(frozen=True)
 class Drop:
-    """A value that is worse than accepted by more than its bound."""
+    """A value that is worse than the accepted one by more than its bound."""
 
     metric: Metric
     before: float
@@ -102,7 +103,7 @@ class Drop:
 
 
 def settle(reports: Reports, smoke: Mapping[str, Any], past: AcceptanceHistory, wrong: Sequence[str]) -> Settled:
-    """Compare, accept or refuse. wrong: what stands against this run, in words; empty where it is healthy."""
+    """Compare a run with the accepted state, or accept or reject it. wrong: the run's problems; empty if healthy."""
     measured = metrics(smoke)
     layout = layout_of(reports)
     state = state_of(past.book, layout)
@@ -112,24 +113,26 @@ def settle(reports: Reports, smoke: Mapping[str, Any], past: AcceptanceHistory, 
         return Settled([_refused(reports.head, wrong)], shown=_shown(state, measured, []))
     if past.accept or (not state and not wrong):
         book = _with(past.book, layout, _accepted(reports, smoke, measured, past, layout))
-        note = "accepted as the state that later runs are compared with"
+        note = "saved as the accepted state"
         said = ACCEPTED.passed(reports.head, f"{plural(len(measured), 'value')} {note}")
         return Settled([said], book, {"run": past.run, "date": past.date, "accepted": True}, note)
     if not state:
         return Settled()
     drops = sorted(compared(measured, state, reports.plan.backend), key=lambda drop: -drop.lost)
-    findings = _findings(drops, reports, since(state, about(smoke, past.looks)), past.severity)
+    changes = since(state, about(smoke, past.looks))
+    sentence = f" Changed since the accepted run: {changes}" if changes else ""
+    findings = _findings(drops, reports, sentence, past.severity)
     remembered = None
     if not drops and not wrong:
         count = len(_pairs(measured, state))
-        text = f"{plural(count, 'value')} as in the accepted state of {_day(state)}"
+        text = f"{plural(count, 'value')} within the bounds of the accepted state of {_day(state)}"
         findings = [REGRESSION.passed(reports.head, text)] if count else []
         remembered = _with(past.book, layout, _remembered(state, measured, past))
     return Settled(findings, remembered, _shown(state, measured, drops))
 
 
 def layout_of(reports: Reports) -> dict[str, Any]:
-    """What must be the same for two runs to be compared."""
+    """Return the properties that must be equal in two runs that are compared."""
     return {
         "mode": reports.mode,
         "backend": reports.plan.backend,
@@ -140,12 +143,12 @@ def layout_of(reports: Reports) -> dict[str, Any]:
 
 
 def state_of(book: Mapping[str, Any], layout: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The accepted state of that layout; empty where there is none."""
+    """Return the accepted state of a layout; empty if none exists."""
     return next((state for state in rows(book, "states") if state.get("layout") == layout), {})
 
 
 def compared(measured: Mapping[str, Metric], state: Mapping[str, Any], backend: str) -> list[Drop]:
-    """What is worse than its bound allows."""
+    """Return the values that are worse than their bounds allow."""
     drops = []
     for metric, identity, before in _pairs(measured, state):
         bound = bound_of(
@@ -158,7 +161,7 @@ def compared(measured: Mapping[str, Metric], state: Mapping[str, Any], backend: 
 
 
 def bound_of(kind: str, backend: str, values: Sequence[float]) -> float | None:
-    """The part that may be lost: the kind's own, or what healthy runs have scattered by; None where it says nothing."""
+    """Return the allowed loss as a fraction, fixed or from the spread of healthy runs; None: not compared."""
     fixed = KINDS[kind].accelerated if backend == "nccl" else KINDS[kind].bare
     if fixed is None:
         return None
@@ -175,9 +178,9 @@ def _value(run: Mapping[str, Any], identity: str) -> float | None:
 
 
 def _pairs(measured: Mapping[str, Metric], state: Mapping[str, Any]) -> list[tuple[Metric, str, float]]:
-    """What both have: the value now, the id it was accepted under, and the value then.
+    """Return (present value, id in the accepted state, accepted value) of the values that both runs have.
 
-    A GPU is known by its UUID, wherever it is now; one that took the place of another is compared with that one.
+    A GPU is identified by its UUID, even in another place. A replacement is compared with the GPU that it replaced.
     """
     kept = state.get("values")
     accepted = {key: one for key, one in kept.items() if isinstance(one, dict)} if isinstance(kept, dict) else {}
@@ -197,7 +200,7 @@ def _pairs(measured: Mapping[str, Metric], state: Mapping[str, Any]) -> list[tup
 
 
 def _findings(drops: Sequence[Drop], reports: Reports, since: str, severity: str) -> list[Finding]:
-    """One for each kind and node, with the worst of it; one for a kind that is worse on many nodes."""
+    """Return one finding per kind and node, with the worst value; one per kind if it is worse on many nodes."""
     groups: dict[tuple[str, str], list[Drop]] = {}
     for kind in dict.fromkeys(drop.metric.kind for drop in drops):
         its = [drop for drop in drops if drop.metric.kind == kind]
@@ -208,11 +211,12 @@ def _findings(drops: Sequence[Drop], reports: Reports, since: str, severity: str
     for (_, node), its in groups.items():
         worst = its[0]
         nodes = len({drop.metric.node for drop in its})
-        also = f" So are {len(its) - 1} more" + (f", on {nodes} nodes in all" if nodes > 1 else "") + "."
+        also = f" {len(its) - 1} more {'is' if len(its) == 2 else 'are'} worse"
+        also += (f", on {nodes} nodes in total" if nodes > 1 else "") + "."
         text = f"{worst}." + (also if len(its) > 1 else "") + since
         say = REGRESSION.fail if severity == "fail" else REGRESSION.warn
         least = told(worst.metric.kind, worst.before)
-        allowed = f"{least}, and at most {100 * worst.bound:.0f} % worse"
+        allowed = f"{least}, at most {100 * worst.bound:.0f} % worse"
         seen = told(worst.metric.kind, worst.metric.value)
         findings.append(say(node or reports.head, text.rstrip("."), observed=seen, expected=allowed))
     return findings
@@ -220,7 +224,7 @@ def _findings(drops: Sequence[Drop], reports: Reports, since: str, severity: str
 
 def _refused(head: str, wrong: Sequence[str]) -> Finding:
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return ACCEPTED.fail(head, f"this run was not accepted as the cluster's state, since {wrong[0]}{more}")
+    return ACCEPTED.fail(head, f"this run was not saved as the accepted state: {wrong[0]}{more}")
 
 
 def _accepted(
@@ -245,7 +249,7 @@ def _accepted(
 
 
 def _remembered(state: Mapping[str, Any], measured: Mapping[str, Metric], past: AcceptanceHistory) -> dict[str, Any]:
-    """The state with this healthy run in its history, and with what was not measured when it was accepted."""
+    """Return the state with this healthy run in its history, and with values that the accepted run did not measure."""
     values = state.get("values")
     known = {key for _, key, _ in _pairs(measured, state)}
     new = {key: _kept(metric, past) for key, metric in measured.items() if key not in known}
@@ -273,7 +277,7 @@ def _with(book: Mapping[str, Any], layout: Mapping[str, Any], state: Mapping[str
 
 
 def _shown(state: Mapping[str, Any], measured: Mapping[str, Metric], drops: Sequence[Drop]) -> dict[str, Any]:
-    """For the page: what this run was compared with, and the values beside each other."""
+    """Return the accepted run and both values of each metric, for the report."""
     if not state:
         return {}
     worse = {(drop.metric.kind, drop.metric.key) for drop in drops}
@@ -297,7 +301,7 @@ def _day(state: Mapping[str, Any]) -> str:
 
 
 def about(smoke: Mapping[str, Any], looks: Mapping[str, Any]) -> dict[str, dict[str, dict[str, str]]]:
-    """Versions by node, and the GPU of each rank. looks: what health saw in the same run, where it looked."""
+    """Return versions by node, and the GPU of each rank. looks: the health inspections of the same run, if any."""
     versions: dict[str, dict[str, str]] = {}
     gpus: dict[str, dict[str, str]] = {}
     for rank in rows(smoke, "ranks"):
@@ -318,7 +322,7 @@ def about(smoke: Mapping[str, Any], looks: Mapping[str, Any]) -> dict[str, dict[
 
 
 def since(state: Mapping[str, Any], now: Mapping[str, dict[str, dict[str, str]]]) -> str:
-    """What is no longer as it was when the state was accepted, as a sentence; of what is known of both."""
+    """Return the versions and GPUs that changed since the state was accepted, where both are known."""
     groups: dict[str, list[str]] = {}
     for part, places in now.items():
         for place, said in places.items():
@@ -329,7 +333,7 @@ def since(state: Mapping[str, Any], now: Mapping[str, dict[str, dict[str, str]]]
                     title = {"uuid": "", "serial": "serial number "}.get(what, f"{what} ")
                     groups.setdefault(f"{title}{old} -> {value}", []).append(place)
     changes = [f"{change} ({few(places)})" for change, places in groups.items()]
-    return f" Changed since then: {few(changes, '; ')}" if changes else ""
+    return few(changes, "; ")
 
 
 def _facts(rank: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -337,7 +341,7 @@ def _facts(rank: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _inner(value: Any, *names: str) -> Mapping[str, Any]:
-    """A mapping inside mappings of foreign input; empty where there is none."""
+    """Return a nested mapping of foreign input; empty if missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}

@@ -1,6 +1,7 @@
-"""The same training in one process, on one node and on all nodes: how much faster, and does it learn the same?
+"""Compare speed and accuracy of the same training in one process, on one node and on all nodes.
 
-Each launch's rank 0 ends with an event `summary`. What it says is foreign input: what is no number is not known.
+Rank 0 of each launch ends with an event `summary`. Its content is foreign input: values that are not numbers are
+unknown.
 """
 
 from __future__ import annotations
@@ -18,22 +19,22 @@ if TYPE_CHECKING:
 
 MEASURED = ("seconds", "samples_per_second", "global_batch", "accuracy", "loss", "memory_mb")
 HEADINGS = ("", "time, s", "samples/s", "speed-up", "efficiency", "memory, MB", "accuracy")
-TOO_GOOD = 1.1  # of the ideal; a little more than all of it is noise
-NO_SUMMARY = 'its rank 0 printed no line @muster {"event": "summary", "samples_per_second": ...}'
+TOO_GOOD = 1.1  # of the ideal; up to this, more than 1 is noise
+NO_SUMMARY = 'rank 0 did not print a line @muster {"event": "summary", "samples_per_second": ...}'
 
 
 class ComparedLaunch(NamedTuple):
-    """One of the launches that are compared. plan: as it was run. events: what its ranks reported."""
+    """A launch to compare. plan: of this launch. events: reported by its ranks."""
 
     plan: LaunchPlan
     events: Sequence[Mapping[str, Any]]
 
 
 def compare(launches: Sequence[ComparedLaunch], skipped: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
-    """The content of comparison.json. launches: the smallest first, with which the others are compared.
+    """Return the content of comparison.json. launches: the smallest first, as the base of the comparison.
 
-    efficiency: of the ideal, which is as many times the first one's speed as there are GPUs; without GPUs, nodes, for
-    a single process may use all processors of its node.
+    efficiency: fraction of the ideal, which is the speed of the first launch times the ratio of GPUs. Without GPUs,
+    nodes are counted, because a single process may use all CPUs of its node.
     """
     rows = [row_of(launch) for launch in launches]
     for row in rows:
@@ -71,27 +72,27 @@ def measured(value: Any) -> float | None:
 
 
 def wrong(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Why these launches cannot be compared; one sentence each."""
+    """Return the reasons why the launches cannot be compared, one sentence each."""
     found = [f"{row['name']}: {row['why']}" for row in rows if row["why"]]
     batches = {row["global_batch"] for row in rows if not row["why"]}
     told = ", ".join(f"{row['name']} {shown(row['global_batch'])}" for row in rows if not row["why"])
     if None in batches:
-        found.append(f"not every launch reported its global_batch, which has to be the same: {told}")
+        found.append(f"not every launch reported its global_batch, which must be the same in all launches: {told}")
     elif len(batches) > 1:
-        found.append(f"they trained with different global batches: {told}")
+        found.append(f"the launches used different global batches: {told}")
     if len({row["backend"] for row in rows}) > 1:
-        found.append(f"they trained on different backends: {', '.join(row['backend'] for row in rows)}")
+        found.append(f"the launches used different backends: {', '.join(row['backend'] for row in rows)}")
     return found
 
 
 def sentence(comparison: Mapping[str, Any]) -> str:
-    """The one line for people."""
+    """Return the result as one line."""
     rows = comparison["rows"]
     if comparison["wrong"]:
-        return f"the launches ran, but cannot be compared: {'; '.join(comparison['wrong'])}"
+        return f"the launches finished, but cannot be compared: {'; '.join(comparison['wrong'])}"
     first, last = rows[0], rows[-1]
     if len(rows) == 1:
-        return f"{last['name']}: {shown(last['samples_per_second'])} samples/s; there is nothing to compare it with"
+        return f"{last['name']}: {shown(last['samples_per_second'])} samples/s; no other launch to compare with"
     text = f"{last['name']} trained {last['speed_up']:.2f} times as fast as {first['name']}"
     text += f" ({percent(last['efficiency'])} of the ideal)"
     if first["accuracy"] is not None and last["accuracy"] is not None:
@@ -100,7 +101,7 @@ def sentence(comparison: Mapping[str, Any]) -> str:
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
-    """A row of the table as text, by HEADINGS."""
+    """Return the cells of a row as text, in the order of HEADINGS."""
     speed_up = "" if row["speed_up"] is None else f"{row['speed_up']:.2f}"
     accuracy = "" if row["accuracy"] is None else f"{row['accuracy']:.3f}"
     rest = [shown(row["memory_mb"]), accuracy]
@@ -115,7 +116,7 @@ def cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def table(comparison: Mapping[str, Any]) -> str:
-    """The comparison as people write it by hand."""
+    """Return the comparison as a text table with notes."""
     lines = [HEADINGS, *(tuple(cells(row)) for row in comparison["rows"])]
     widths = [max(len(line[column]) for line in lines) for column in range(len(HEADINGS))]
     ends = [[cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)] for line in lines]
@@ -124,7 +125,7 @@ def table(comparison: Mapping[str, Any]) -> str:
     notes = [f"global batch {shown(batch)} in each" for batch in batches if len(batches) == 1]
     if any((row["efficiency"] or 0) > TOO_GOOD for row in comparison["rows"]):
         slowed = comparison["rows"][0]["name"]
-        notes.append(f"more than the ideal: {slowed} was slowed by something, such as other work on its node")
+        notes.append(f"more than the ideal: {slowed} was slowed down, for example by other processes on its node")
     notes += [f"left out: {entry['name']}: {entry['why']}" for entry in comparison["skipped"]]
     return "\n".join([*shown_lines, *notes])
 

@@ -1,4 +1,4 @@
-"""Each rank's device by itself: whether it computes correctly, and as fast as its model and others of it do."""
+"""Check each rank's device alone: correct results, and the speed expected of its model and of similar devices."""
 
 from __future__ import annotations
 
@@ -15,75 +15,76 @@ if TYPE_CHECKING:
     from ..verdict.check import Said
     from .reports import Reports
 
-# Of GPUs of one model in five large clusters, the variation was 8 % in the mean and 22 % at most; outliers were up to
-# 1.5 times slower than the median: abstract of https://arxiv.org/abs/2208.11035. So 15 % is more than usual, and 30 %
-# is an outlier.
+# In five large clusters, GPUs of one model varied by 8 % on average and 22 % at most; outliers were up to 1.5 times
+# slower than the median: abstract of https://arxiv.org/abs/2208.11035. So 15 % is more than usual, and 30 % is an
+# outlier.
 ODD, FAR = 0.85, 0.7
-# Of what the link carries. check_gpu_bw of https://github.com/Azure/azurehpc-health-checks (0e0a1ac2, conf/nd96*.conf)
-# fails an H100 on PCIe 5 x16 (63 GB/s) below 48, which is 76 %, and an A100 on PCIe 4 x16 (31.5 GB/s) below 21, which
-# is 67 %. So nothing is said above 65 %; half is a link of half its width.
+# Fractions of the link's rate. check_gpu_bw of https://github.com/Azure/azurehpc-health-checks (0e0a1ac2,
+# conf/nd96*.conf) fails an H100 on PCIe 5 x16 (63 GB/s) below 48 (76 %), and an A100 on PCIe 4 x16 (31.5 GB/s) below
+# 21 (67 %). So there is no finding above 65 %; 50 % is a link with half its width.
 LINK_ODD, LINK_FAR = 0.65, 0.5
-# A pair whose GPUs reach each other through NVSwitches: PCIe 5 x16 carries 63 GB/s, and the same check_gpu_bw fails
-# pairs of A100 below 235 and of H100 below 335.
+# Above this rate, a pair of GPUs is connected by NVSwitches: PCIe 5 x16 carries 63 GB/s, and the same check_gpu_bw
+# fails pairs of A100 below 235 and of H100 below 335.
 SWITCHED_GBPS = 100.0
 
 GEMM = Check(
     "smoke.gemm",
     seen="sandbox",
-    reads="products of matrices on each rank's device: repeated and compared bitwise, and of integers against the "
+    reads="matrix products on each rank's device: repeated and compared bitwise, and integer products against the "
     "exact sums of their rows and columns",
-    fires="one of them is wrong (fail)",
-    fix="Take the node out of launches and run DCGM's long diagnostics on it (dcgmi diag -r 3): a device that computes "
-    "wrongly without an error goes to its maker",
+    fires="a product is wrong (fail)",
+    fix="Remove the node from launches and run the long DCGM diagnostics on it (dcgmi diag -r 3). Return a device that "
+    "silently computes wrong results to its vendor",
 )
 FLOOR = Check(
     "smoke.gpu_floor",
     seen="stand-in",
-    reads="the rate of products of matrices and of copies in the memory of each GPU",
-    fires="it is below the floor of its model in gpu_rates.yml of the role, which is a part of its data sheet's peak "
-    "(fail); a model that is not there has none",
-    fix="Look at its clocks, power and heat under load: nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE",
+    reads="the rates of matrix products and of memory copies on each GPU",
+    fires="a rate is below the floor of the model in the role's gpu_rates.yml, a fraction of the data sheet's peak "
+    "(fail); models that are not listed have no floor",
+    fix="Check its clocks, power and temperature under load: nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE",
 )
 SLOWER = Check(
     "smoke.gpu_slower",
     seen="stand-in",
-    reads="the same rates, and those of copies between host and GPU, against the median of all GPUs of the model "
-    "(three at least)",
-    fires=f"below {ODD:.0%} of it (warn), below {FAR:.0%} (fail)",
-    fix="Compare its clocks, power and heat under load with another one's: "
+    reads="the rates of matrix products, memory copies and copies between host and GPU, against the median of all GPUs "
+    "of the model (at least three)",
+    fires=f"a rate is below {ODD:.0%} of the median (warn), below {FAR:.0%} (fail)",
+    fix="Compare its clocks, power and temperature under load with those of another GPU: "
     "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE",
 )
 HOST = Check(
     "smoke.gpu_host",
     seen="stand-in",
-    reads="copies between pinned memory of the host and each GPU, one GPU of a node at a time; its link",
-    fires=f"below {LINK_ODD:.0%} of the link's generation and width (warn), below {LINK_FAR:.0%} (fail)",
-    fix="Look whether the link is as wide and fast as its slot (health names it), and at the node's NUMA settings",
+    reads="copies between pinned host memory and each GPU, one GPU of a node at a time; generation and width of the "
+    "PCIe link",
+    fires=f"the rate is below {LINK_ODD:.0%} of the link's rate (warn), below {LINK_FAR:.0%} (fail)",
+    fix="Check the width and speed of the link (health check) and the node's NUMA settings",
 )
 PEER = Check(
     "smoke.gpu_peer",
     seen="stand-in",
     reads="copies between the GPUs of a node, one pair at a time",
-    fires=f"where the median says that NVSwitches connect them ({SWITCHED_GBPS:.0f} GB/s and more): a pair is below "
-    f"{FAR:.0%} of it (warn)",
-    fix="Look at the NVLinks of both GPUs: nvidia-smi nvlink -s",
+    fires=f"on nodes with NVSwitches (median of {SWITCHED_GBPS:.0f} GB/s or more): a pair is below {FAR:.0%} of the "
+    "median (warn)",
+    fix="Check the NVLinks of both GPUs: nvidia-smi nvlink -s",
 )
 DCGM = Check(
     "smoke.dcgm",
     seen="stand-in",
-    reads="DCGM's diagnostics of all GPUs of a node, where they are installed: level 2 in full mode, 3 in soak mode",
-    fires="one of its tests fails (fail) or warns (warn)",
-    fix="Do what the text of the test says",
+    reads="DCGM diagnostics of all GPUs of a node, if installed: level 2 in full mode, level 3 in soak mode",
+    fires="a DCGM test fails (fail) or warns (warn)",
+    fix="Follow the advice in the text of the test",
 )
 CHECKS = (GEMM, FLOOR, SLOWER, HOST, PEER, DCGM)
 
 STAGE = "device"
-NO_GPU = "no rank has a GPU, and what a CPU reaches is not judged: ranks share it"
-# Facts: what it is called, and in which unit.
+NO_GPU = "no rank has a GPU, and CPU rates are not evaluated because ranks share CPUs"
+# By fact: verb for messages, and unit.
 RATES = {"gemm_tflops": ("computes", "TFLOPS"), "memory_gbps": ("copies in its memory at", "GB/s")}
-COPIES = {"h2d_gbps": ("is written from the host at", "GB/s"), "d2h_gbps": ("is read by the host at", "GB/s")}
-# GB/s that a lane of PCIe carries in one direction, by generation, without its line code (8b/10b, then 128b/130b; flits
-# since 6): https://pcisig.com/specifications. Times the width it is what no copy can exceed.
+COPIES = {"h2d_gbps": ("copies from the host at", "GB/s"), "d2h_gbps": ("copies to the host at", "GB/s")}
+# GB/s of a PCIe lane in one direction, by generation, without the line code (8b/10b, then 128b/130b; flits since 6):
+# https://pcisig.com/specifications. Multiplied by the width, it is the upper limit of any copy.
 LANE_GBPS = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.563}
 
 
@@ -103,7 +104,7 @@ def judge(reports: Reports) -> Iterator[Said]:
 
 
 def models_of(reports: Reports) -> dict[int, str]:
-    """The GPU of each rank that computed on one."""
+    """Return the GPU model of each rank that computed on a GPU."""
     told = {rank: said.get("model") for rank, said in reports.facts(STAGE).items()}
     return {rank: model for rank, model in told.items() if isinstance(model, str) and model not in ("", "cpu")}
 
@@ -117,24 +118,24 @@ def gemm(reports: Reports) -> Iterator[Said]:
     found, checked = False, []
     for rank, said in reports.facts(STAGE).items():
         wrong, count = said.get("gemm_wrong"), finite(said.get("gemm_checked"))
-        if isinstance(wrong, list) and wrong:  # one is enough to know the device
+        if isinstance(wrong, list) and wrong:  # one wrong product identifies the device
             found = True
             yield GEMM.fail(reports.places[rank].node, f"{named(reports, rank)}: {sentence(wrong[0], said)}")
         elif isinstance(wrong, list) and count and count > 0:
             checked.append(int(count))
     if not found:
-        text = f"{plural(sum(checked), 'product')} of matrices right, bitwise repeated and exact in integers"
+        text = f"{plural(sum(checked), 'matrix product')} correct: bitwise repeatable and exact in integers"
         yield reports.good(GEMM, text, whole=len(checked) == len(reports.places))
 
 
 def sentence(one: Any, said: Mapping[str, Any]) -> str:
     wrong = one if isinstance(one, dict) else {}
-    how = "differs from its own repetition" if wrong.get("how") == "repeated" else "is not exact in integers"
+    how = "differs when repeated" if wrong.get("how") == "repeated" else "is not exact in integers"
     places, row, column = (finite(wrong.get(name)) for name in ("places", "row", "column"))
-    text = f"a product of matrices ({said.get('gemm_dtype')}) {how}"
+    text = f"a matrix product ({said.get('gemm_dtype')}) {how}"
     if places is None or row is None or column is None:
         return text
-    return f"{text} at {plural(int(places), 'place')}, first in row {row:.0f}, column {column:.0f}"
+    return f"{text} in {plural(int(places), 'element')}, first in row {row:.0f}, column {column:.0f}"
 
 
 def values(reports: Reports, key: str, models: Mapping[int, str]) -> dict[int, float]:
@@ -153,22 +154,20 @@ def floors(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
             value = values(reports, key, models).get(rank)
             if value is None or least is None:
                 yield FLOOR.unknown(
-                    reports.places[rank].node, f"{named(reports, rank)}: no rate is known ({key})", fix=""
+                    reports.places[rank].node, f"{named(reports, rank)}: the rate {key} is unknown", fix=""
                 )
                 found = True
             elif value < least:
                 found = True
                 text = f"{named(reports, rank)}: {short(model)} {does} {value:.4g} {unit}, below {least:.4g}"
-                more = {"observed": f"{value:.4g} {unit}", "expected": f"{least:.4g} {unit} at least ({bound.basis})"}
+                more = {"observed": f"{value:.4g} {unit}", "expected": f"at least {least:.4g} {unit} ({bound.basis})"}
                 yield FLOOR.fail(reports.places[rank].node, text, **more)
             else:
                 held += 1
     for model in sorted(unknown):
-        yield FLOOR.skip(f"no floor is known of {short(model)}; its like are compared")
+        yield FLOOR.skip(f"no floor is known for {short(model)}; GPUs of this model are compared with each other")
     if held and not found:
-        yield reports.good(
-            FLOOR, "the GPUs compute and copy above the floors of their models", whole=everywhere(reports)
-        )
+        yield reports.good(FLOOR, "all GPUs reach the floors of their models", whole=everywhere(reports))
 
 
 def everywhere(reports: Reports) -> bool:
@@ -186,16 +185,16 @@ def slower(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
                     found = True
                     say = SLOWER.fail if value < FAR * middle else SLOWER.warn
                     text = f"{named(reports, rank)}: {short(models[rank])} {does} {value:.4g} {unit}"
-                    text += f", {value / middle:.0%} of the median of {plural(len(group), 'such GPU')} ({middle:.4g})"
+                    text += f", {value / middle:.0%} of the median of {plural(len(group), 'GPU')} ({middle:.4g})"
                     yield say(reports.places[rank].node, text, observed=f"{value:.4g}", expected=f"{middle:.4g}")
     if not compared:
-        yield SLOWER.skip(f"there are not {agreement.MAJORITY} GPUs of one model")
+        yield SLOWER.skip(f"the launch has fewer than {agreement.MAJORITY} GPUs of one model")
     elif not found:
-        yield reports.good(SLOWER, "each GPU is as fast as its like", whole=everywhere(reports))
+        yield reports.good(SLOWER, "GPUs of the same model have similar rates", whole=everywhere(reports))
 
 
 def alone(reports: Reports, key: str, told: dict[int, float]) -> dict[int, float]:
-    """Of copies over a bus, only those that had it to themselves."""
+    """Return the rates; of copies over a bus, only those measured without other copies on the node."""
     facts = reports.facts(STAGE)
     return told if key in RATES else {rank: value for rank, value in told.items() if facts[rank].get("alone") is True}
 
@@ -212,16 +211,16 @@ def host(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
             if value < LINK_ODD * most:
                 found = True
                 say = HOST.fail if value < LINK_FAR * most else HOST.warn
-                part = f"{value / most:.0%} of its link ({name}, {most:.3g})"
+                part = f"{value / most:.0%} of the link's rate ({name}, {most:.3g})"
                 text = f"{named(reports, rank)}: {does} {value:.3g} {unit}, {part}"
                 yield say(
                     reports.places[rank].node, text, observed=f"{value:.3g}", expected=f"{LINK_ODD * most:.3g} {unit}"
                 )
     if not held:
-        yield HOST.skip("no copy between host and GPU was timed over a link that is known")
+        yield HOST.skip("no copy between host and GPU was measured over a known link")
     elif not found:
         whole = reports.whole(STAGE, "h2d_gbps") and reports.whole(STAGE, "d2h_gbps")
-        yield reports.good(HOST, "copies between host and GPUs are as fast as their links", whole=whole)
+        yield reports.good(HOST, "copies between host and GPUs reach the rates of their links", whole=whole)
 
 
 def peers(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
@@ -236,12 +235,12 @@ def peers(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
             if value < FAR * middle:
                 found = True
                 text = f"{named(reports, rank)}: copies to GPU {peer} at {value:.3g} GB/s"
-                text += f", the node's median is {middle:.3g}"
+                text += f"; the node's median is {middle:.3g}"
                 yield PEER.warn(node, text, observed=f"{value:.3g} GB/s", expected=f"{FAR * middle:.3g} GB/s")
     if not compared:
-        yield PEER.skip("no node has three pairs of GPUs that NVSwitches connect")
+        yield PEER.skip("no node has three pairs of GPUs connected by NVSwitches")
     elif not found:
-        yield PEER.passed(reports.head, f"{plural(compared, 'pair')} of GPUs copy at the same rate")
+        yield PEER.passed(reports.head, f"{plural(compared, 'pair')} of GPUs copy at similar rates")
 
 
 def pairs_of(reports: Reports, models: Mapping[int, str], node: str) -> Iterator[tuple[int, int, float]]:
@@ -266,23 +265,23 @@ def dcgm(reports: Reports) -> Iterator[Said]:
             yield DCGM.skip(f"{node}: {str(told['skipped'])[:200]}")
         elif not isinstance(told.get("bad"), list):
             found = True
-            yield DCGM.unknown(node, f"DCGM's diagnostics gave no result: {str(told.get('why'))[:300]}", fix="")
+            yield DCGM.unknown(node, f"the DCGM diagnostics returned no result: {str(told.get('why'))[:300]}", fix="")
         for one in told["bad"] if isinstance(told.get("bad"), list) else []:
             found = True
             yield diagnosis(node, one if isinstance(one, dict) else {})
         passed += int(finite(told.get("tests")) or 0)
     if passed and not found:
-        yield DCGM.passed(reports.head, f"{plural(passed, 'test')} of DCGM passed")
+        yield DCGM.passed(reports.head, f"{plural(passed, 'DCGM test')} passed")
 
 
 def diagnosis(node: str, one: Mapping[str, Any]) -> Said:
-    what = f"DCGM's test {str(one.get('test'))[:80]} {'warns' if one.get('status') == 'warn' else 'fails'}"
-    text = f"{what} on GPU {str(one.get('gpu'))[:20]}: {str(one.get('text') or 'it says no more')[:300]}"
+    what = f"the DCGM test {str(one.get('test'))[:80]} {'warns' if one.get('status') == 'warn' else 'fails'}"
+    text = f"{what} on GPU {str(one.get('gpu'))[:20]}: {str(one.get('text') or 'no details')[:300]}"
     return DCGM.warn(node, text) if one.get("status") == "warn" else DCGM.fail(node, text)
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """Of each rank that reported: its rates, and what they are held against."""
+    """Return the rates of each rank that reported, and the bounds that they are compared with."""
     facts, models = reports.facts(STAGE), models_of(reports)
     return {"ranks": [row(reports, rank, said, models.get(rank, "")) for rank, said in facts.items()]}
 
@@ -300,12 +299,12 @@ def row(reports: Reports, rank: int, said: Mapping[str, Any], model: str) -> dic
         "gemm_floor": bound.gemm,
         "memory_floor": bound.memory,
         "h2d_floor": round(LINK_FAR * link[0], 2) if link else None,
-        "basis": bound.basis or ("the median of its like" if model else ""),
+        "basis": bound.basis or ("the median of GPUs of this model" if model else ""),
     }
 
 
 class Floor(NamedTuple):
-    """gemm: TFLOPS, memory: GB/s; None where none is known. basis: of which row, from where."""
+    """gemm: TFLOPS, memory: GB/s; None if unknown. basis: model and source of the row."""
 
     gemm: float | None
     memory: float | None
@@ -316,9 +315,9 @@ NONE = Floor(None, None, "")
 
 
 def floor(table: Mapping[str, Any], model: str) -> Floor:
-    """By the longest name whose words the model's begins with: an A100 is no A10, a share of an A40 (A40-48Q) no A40.
+    """Return the floor of the longest name whose words begin the model's name. A100 is not A10, nor A40-48Q A40.
 
-    A part of a GPU (MIG) is not held to what the whole one does.
+    A MIG device has no floor: the floor of the whole GPU does not apply.
     """
     name = short(model)
     if " MIG " in name:
@@ -336,12 +335,12 @@ def floor(table: Mapping[str, Any], model: str) -> Floor:
 
 
 def short(model: str) -> str:
-    """As the rows have it, and versions.yml of the role gpu_stack: without its maker's name."""
+    """Return the model without its vendor's name, as in the rows and in versions.yml of the role gpu_stack."""
     return model.removeprefix("NVIDIA ").removeprefix("Tesla ")
 
 
 def link_gbps(smi: Any) -> tuple[float, str] | None:
-    """What the GPU's link carries at most, and its name; None where nvidia-smi does not tell it."""
+    """Return the maximum rate of the GPU's link and its name; None if nvidia-smi does not report the link."""
     if not isinstance(smi, dict):
         return None
     generation, width = finite(smi.get("link_generation")), finite(smi.get("link_width"))

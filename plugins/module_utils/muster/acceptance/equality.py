@@ -1,4 +1,4 @@
-"""DDP equals one process of the same run."""
+"""Check that training with DDP equals training in one process."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ if TYPE_CHECKING:
 DATA = Check(
     "smoke.data",
     seen="sandbox",
-    reads="digests of the samples that each rank trained on, and of the batch of all ranks as each rank makes it",
-    fires="a rank trained on other samples than its shard of the batch, such as another rank's, or makes another batch"
-    " than most ranks, as with another seed (fail)",
-    fix="Compare the seed and the script of the rank with the other ranks'",
+    reads="digests of the samples that each rank trained on, and of the global batch that each rank computes",
+    fires="a rank trained on samples outside its shard of the batch (for example another rank's), or computes a"
+    " different batch than most ranks, as with a different seed (fail)",
+    fix="Compare the seed and the script of the rank with those of the other ranks",
 )
 WEIGHTS = Check(
     "smoke.weights",
     seen="sandbox",
-    reads="a digest of all parameters of every rank, when DDP has wrapped the net, and after each step",
-    fires="they are not bitwise the same on all ranks; those that differ from most are named, and all where there is no"
-    " majority (fail)",
-    fix="Look at the node's GPUs and memory",
+    reads="a digest of all parameters of every rank, after DDP has wrapped the model and after each step",
+    fires="the parameters are not bitwise equal on all ranks; the ranks that differ from most ranks are named, all"
+    " ranks if there is no majority (fail)",
+    fix="Check the node's GPUs and memory",
     command=HEALTH,
 )
 EQUALITY = Check(
     "smoke.equality",
     seen="sandbox",
-    reads="losses and all parameters of some steps of SGD with momentum under DDP over all ranks, and of one process"
-    " over the same batches, in float64 and float32 (TF32 off), without and with gradient accumulation",
-    fires="an element differs by more than 1e-10 + 1e-9 of its value in float64, or 1e-5 + 1e-4 of it in float32"
-    " (fail): a million, and a hundred times what the order of the sums was measured to do in 20 steps; a rank is named"
-    " whose own loss is another one before the first averaging",
-    fix="Look at the versions of torch and NCCL and at the GPUs of all nodes",
+    reads="losses and all parameters of some steps of SGD with momentum under DDP over all ranks, and in one process"
+    " with the same batches, in float64 and float32 (TF32 off), with and without gradient accumulation",
+    fires="an element differs by more than 1e-10 + 1e-9 of its value in float64, or 1e-5 + 1e-4 in float32 (fail). This"
+    " is a million times and a hundred times the measured effect of the summation order in 20 steps. Ranks whose loss"
+    " differs before the first averaging are named",
+    fix="Check the versions of torch and NCCL and the GPUs of all nodes",
     command=HEALTH,
 )
 CHECKS = (DATA, WEIGHTS, EQUALITY)
@@ -68,15 +68,15 @@ def judge(reports: Reports) -> Iterator[Said]:
     yield from wrong_data or [settled(DATA, reports, known, "each rank trained on its own samples")]
     differ = list(weights(reports, runs))
     known = complete(reports, runs, lambda said: bool(said.get("start") and digests_of(said)))
-    yield from differ or [settled(WEIGHTS, reports, known, "parameters bitwise equal on all ranks at each step")]
+    yield from differ or [settled(WEIGHTS, reports, known, "parameters bitwise equal on all ranks after each step")]
     if wrong_data or differ:
-        yield EQUALITY.skip("the ranks differ from each other already")
+        yield EQUALITY.skip("the samples or parameters already differ between ranks")
     else:
         yield from equality(reports, runs)
 
 
 def runs_of(reports: Reports) -> Runs:
-    """What the ranks said of each run, by rank."""
+    """Return the ranks' reports of each run, by rank."""
     runs: Runs = {}
     for rank, said in reports.facts(STAGE).items():
         listed = said.get("runs")
@@ -87,7 +87,7 @@ def runs_of(reports: Reports) -> Runs:
 
 
 def complete(reports: Reports, runs: Runs, told: Callable[[Mapping[str, Any]], bool]) -> list[int]:
-    """The ranks that told this of each run."""
+    """Return the ranks whose report of each run fulfils the condition."""
     return [rank for rank in reports.places if runs and all(told(by_rank.get(rank, {})) for by_rank in runs.values())]
 
 
@@ -97,7 +97,7 @@ def digests_of(said: Mapping[str, Any]) -> list[str]:
 
 
 def data(reports: Reports, runs: Runs) -> Iterator[Finding]:
-    """The first run with wrong samples tells it: the others have the same batches."""
+    """Yield the findings of the first run with wrong samples. The other runs have the same batches."""
     for by_rank in runs.values():
         plans = words_of(by_rank, "plan")
         if len(by_value(plans)) > 1:
@@ -108,14 +108,14 @@ def data(reports: Reports, runs: Runs) -> Iterator[Finding]:
         for rank in wrong:
             of: Any = by_rank[rank].get("of")
             known = type(of) is int and of in reports.places
-            whose = f"the samples of {reports.named(of)}" if known else "samples of no rank"
-            yield DATA.fail(reports.places[rank].node, f"{reports.named(rank)} trained on {whose} instead of its own")
+            whose = f"the samples of {reports.named(of)}" if known else "samples that belong to no rank's shard"
+            yield DATA.fail(reports.places[rank].node, f"{reports.named(rank)} trained on {whose}, not on its shard")
         if wrong:
             return
 
 
 def weights(reports: Reports, runs: Runs) -> Iterator[Finding]:
-    """The first step behind which the ranks differ, in the first run in which they do."""
+    """Yield the findings of the first step after which the ranks differ, in the first run with a difference."""
     for run, by_rank in runs.items():
         moments = {"at the beginning": words_of(by_rank, "start")}
         digests = {rank: digests_of(said) for rank, said in by_rank.items()}
@@ -128,19 +128,19 @@ def weights(reports: Reports, runs: Runs) -> Iterator[Finding]:
 
 
 def equality(reports: Reports, runs: Runs) -> Iterator[Said]:
-    """All ranks hold the same here: what is far from one process is so on all of them. The loss of a rank's own samples
-    before the first averaging is its own alone.
+    """Compare DDP with one process. All ranks have equal parameters here, so a difference concerns all of them. Only
+    the loss of a rank's own samples before the first averaging is specific to a rank.
     """
     worst = [(farthest(by_rank), run) for run, by_rank in runs.items()]
     far = sorted(((one, run) for one, run in worst if one and one.excess > 1), key=lambda pair: -pair[0].excess)
     count = plural(len(reports.places), "rank")
     if far:
         (one, run), *others = far
-        more = f", and so in {plural(len(others), 'other run')}" if others else ""
-        text = f"DDP over {count} does not train what one process trains ({run}){more}: {one}"
+        more = f", also in {plural(len(others), 'other run')}" if others else ""
+        text = f"DDP over {count} has a different result than one process ({run}){more}: {one}"
         by_rank = {rank: own for rank, said in runs[run].items() if (own := apart(said.get("own"))) and own.excess > 1}
         if len(by_rank) * 2 > len(reports.places):
-            text += f"; {plural(len(by_rank), 'rank')} compute other losses than {reports.named(0)}, which ran alone"
+            text += f"; {plural(len(by_rank), 'rank')} have other losses than the single process on {reports.named(0)}"
             by_rank = {}
         for rank, own in by_rank.items():
             yield EQUALITY.fail(reports.places[rank].node, f"{text}; {reports.named(rank)}: {own}")
@@ -149,7 +149,7 @@ def equality(reports: Reports, runs: Runs) -> Iterator[Said]:
         return
     known = complete(reports, runs, lambda said: bool(apart(said.get("worst")) and apart(said.get("loss"))))
     most = max((one.excess for one, _ in worst if one), default=0.0)
-    text = f"DDP over {count} trains what one process trains, apart by at most {most:.2g} of the tolerance"
+    text = f"DDP over {count} has the same result as one process, within {most:.2g} of the tolerance"
     yield settled(EQUALITY, reports, known, text)
 
 

@@ -1,4 +1,4 @@
-"""The acceptance test evaluated: the checks of every subject, the measured values, and one sentence for people."""
+"""Evaluate the acceptance test: the checks of every subject, the measured values, and a summary."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ..verdict.finding import Verdict
     from .reports import Reports
 
-# In the order of the payload's stages.
+# In the order of the payload's stages
 SUBJECTS = (
     stages,
     world,
@@ -58,7 +58,7 @@ def judge(reports: Reports) -> CheckResults:
 
 
 def measured(reports: Reports, events: list[dict[str, Any]]) -> dict[str, Any]:
-    """The content of smoke.json: what was measured, by rank and in all."""
+    """Return the content of smoke.json: measurements by rank and in total."""
     trained = reports.facts(train.STAGE)
     rates = [rate for said in trained.values() if (rate := number(said.get("samples_per_second"))) is not None]
     return {
@@ -82,7 +82,7 @@ def measured(reports: Reports, events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def rank_of(reports: Reports, rank: int) -> dict[str, Any]:
-    """One rank: its place, what it says it runs on, and its report of every stage."""
+    """Return one rank's place, machine and device, and its report of every stage."""
     place, said = reports.places[rank], reports.facts(world.STAGE).get(rank, {})
     return {
         "rank": rank,
@@ -97,7 +97,7 @@ def rank_of(reports: Reports, rank: int) -> dict[str, Any]:
 
 
 class Conclusion(NamedTuple):
-    """book: acceptance.json as it is to be, None where it stays as it is."""
+    """book: the new acceptance.json, None if unchanged."""
 
     verdict: Verdict
     measured: dict[str, Any]
@@ -110,7 +110,7 @@ def concluded(
     events: list[dict[str, Any]],
     past: baseline.AcceptanceHistory | None = None,
 ) -> Conclusion:
-    """The launch's verdict with the test's findings added, and what was measured; against the accepted state where
+    """Return the launch's verdict with the test's findings, and the measurements. Compare with the accepted state if
     past is given.
     """
     launched = findings_in(launch)

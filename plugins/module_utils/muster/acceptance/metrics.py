@@ -1,4 +1,4 @@
-"""What an acceptance test measured, as single values that one run can be compared by with another."""
+"""Extract single values from an acceptance test, for the comparison of runs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from .reports import number
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-LONGEST = 80  # characters of a name that a node tells
+LONGEST = 80  # characters of a name reported by a node
 
 
 class MetricKind(NamedTuple):
-    """What is measured. accelerated, bare: the part of its value that a run may lose before it is told, on GPUs and on
-    CPUs; None where it says nothing.
+    """A kind of measurement. accelerated, bare: the fraction that a run may lose without a finding, on GPUs and on
+    CPUs; None if not compared.
     """
 
     title: str
@@ -27,11 +27,11 @@ class MetricKind(NamedTuple):
     bare: float | None
 
 
-# On GPUs: 5 % is what SuperBench takes for the variance of one machine's own results
-# (https://microsoft.github.io/superbenchmark/docs/user-tutorial/data-diagnosis); twice that where a link is shared or
-# the work is short, and 15 % for the small training of quick mode, whose steps take milliseconds. On CPUs the ranks
-# share cores, caches and one kernel's network with each other and with whatever else runs there: a run beside another
-# one takes up to twice as long, and single small messages ten times.
+# On GPUs: SuperBench assumes 5 % for the variance of one machine's results
+# (https://microsoft.github.io/superbenchmark/docs/user-tutorial/data-diagnosis); twice that for shared links or short
+# work, and 15 % for the small training of quick mode, whose steps take milliseconds. On CPUs, the ranks share cores,
+# caches and the kernel's network stack with each other and with other processes: a run beside another run takes up to
+# twice as long, and single small messages up to ten times as long.
 KINDS = {
     "gemm": MetricKind("GEMM rate", "TFLOP/s", True, 0.05, 0.5),
     "memory": MetricKind("memory bandwidth", "GB/s", True, 0.05, 0.5),
@@ -46,8 +46,8 @@ LEVELS = {"all": "over all ranks", "node": "inside {}", "across": "across the no
 
 
 class Metric(NamedTuple):
-    """One value. key: it is the same in every run of this layout. where: for people. node: "" where it is of all of
-    them. gpu: the UUID of the GPU it was measured on.
+    """One value. key: the same in every run of this layout. where: for messages. node: "" for a value of all nodes.
+    gpu: the UUID of the measured GPU.
     """
 
     kind: str
@@ -59,7 +59,7 @@ class Metric(NamedTuple):
 
 
 def metrics(smoke: Mapping[str, Any]) -> dict[str, Metric]:
-    """By an id of kind and key. What is missing, no number or not positive is left out."""
+    """Return the metrics by "<kind> <key>". Values that are missing, not numbers or not positive are left out."""
     found: dict[str, Metric] = {}
     for one in (*_of_gpus(smoke), *_of_links(smoke), *_of_compute(smoke), *_of_all(smoke)):
         found.setdefault(f"{one.kind} {one.key}", one)
@@ -67,7 +67,7 @@ def metrics(smoke: Mapping[str, Any]) -> dict[str, Metric]:
 
 
 def drop_of(kind: str, before: float, now: float) -> float:
-    """The part that is lost, 0.07 for 7 %; negative where it is better."""
+    """Return the lost fraction, 0.07 for 7 %; negative for an improvement."""
     ratio = now / before if KINDS[kind].higher_is_better else before / now
     return 1 - ratio
 
@@ -78,7 +78,7 @@ def told(kind: str, value: float) -> str:
 
 
 def rows(of: Any, name: str) -> list[Mapping[str, Any]]:
-    """The entries of a list in foreign input."""
+    """Return the mappings of a list in foreign input."""
     value = of.get(name) if isinstance(of, dict) else None
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
@@ -99,7 +99,7 @@ def _metric(kind: str, key: str, where: str, value: Any, node: str = "", gpu: st
 
 
 def _place(rank: Mapping[str, Any]) -> tuple[str, str, str, str]:
-    """The key, the words, the node and the GPU of a rank."""
+    """Return (key, name for messages, node, GPU UUID) of a rank."""
     node, local, gpu = word(rank.get("node")), word(rank.get("local_rank")), word(rank.get("gpu_uuid"))
     where = f"rank {word(rank.get('rank'))} ({node}, local rank {local}{f', {gpu}' if gpu else ''})"
     return f"{node}/{local}", where, node, gpu
@@ -113,7 +113,7 @@ def _of_gpus(smoke: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _of_links(smoke: Mapping[str, Any]) -> Iterator[Metric]:
-    """busbw at the largest size, latency at the smallest."""
+    """Yield busbw at the largest size and latency at the smallest size."""
     for curve in rows(smoke.get("bandwidth"), "curves"):
         points = [one for one in rows(curve, "points") if positive(one.get("bytes"))]
         level, node = word(curve.get("level")), word(curve.get("node"))

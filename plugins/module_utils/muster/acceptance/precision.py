@@ -1,4 +1,4 @@
-"""Mixed precision: it trains, on all ranks alike, and near what float32 trains."""
+"""Evaluate training in mixed precision: the loss falls, ranks agree, and losses are close to float32."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 AMP = Check(
     "smoke.amp",
     seen="sandbox",
-    reads="the losses of a training under autocast, in bfloat16 where all ranks compute with it, else float16 with"
-    " a GradScaler, beside float32; every rank's parameters and scale at its end",
-    fires="a loss is no finite number, does not fall, or is further from float32's than a twentieth of the first one,"
-    " or ranks end with other parameters or another scale than most (fail); bfloat16 has 8 bits: a result is off by up"
-    " to 1/256, and the losses were measured to be off by 1/2000",
-    fix="Look at the GPUs of the nodes, and at the versions of torch and cuDNN",
+    reads="the losses of a training under autocast, in bfloat16 if all ranks support it, otherwise in float16 with"
+    " a GradScaler, and in float32; every rank's final parameters and scale",
+    fires="a loss is not finite, does not fall, or differs from the float32 loss by more than a twentieth of the first"
+    " loss, or the final parameters or scale of a rank differ from most ranks (fail). bfloat16 has 8 significant bits:"
+    " a result is off by up to 1/256, and the measured difference of losses was 1/2000",
+    fix="Check the GPUs of the nodes, and the versions of torch and cuDNN",
     command=HEALTH,
 )
 CHECKS = (AMP,)
@@ -44,11 +44,11 @@ def judge(reports: Reports) -> Iterator[Said]:
         rank for rank in reports.places if runs and all(is_told(by_rank.get(rank, {})) for by_rank in runs.values())
     ]
     names = ", ".join(runs)
-    yield from wrong or [settled(AMP, reports, known, f"{names} trains like float32, and alike on all ranks")]
+    yield from wrong or [settled(AMP, reports, known, f"{names} is close to float32 and equal on all ranks")]
 
 
 def runs_of(reports: Reports) -> Runs:
-    """What the ranks said of each dtype, by rank, float32's losses beside it."""
+    """Return the ranks' reports of each dtype, by rank, with the float32 losses."""
     runs: Runs = {}
     for rank, said in reports.facts(STAGE).items():
         listed, plain = said.get("mixed"), said.get("float32")
@@ -63,7 +63,7 @@ def is_told(said: Mapping[str, Any]) -> bool:
 
 
 def losses_of(said: Mapping[str, Any], key: str) -> list[float]:
-    """All of them are numbers, or there are none."""
+    """Return the losses; empty unless all are numbers."""
     listed = said.get(key)
     values = [number(value) for value in listed] if isinstance(listed, list) else []
     return [value for value in values if value is not None] if None not in values else []
@@ -73,14 +73,14 @@ def mixed(reports: Reports, dtype: str, by_rank: Mapping[int, Mapping[str, Any]]
     lost = {rank: step for rank, said in by_rank.items() if type(step := said.get("lost_at")) is int}
     if lost:
         first = min(lost.values())
-        # All have it a step later: the gradients are averaged.
+        # One step later, all ranks have it, because the gradients are averaged.
         for node, ranks in by_node(reports, [rank for rank, step in lost.items() if step == first]).items():
-            text = f"{who(reports, ranks)} {has(ranks)} a loss that is no finite number at step {first + 1} ({dtype})"
+            text = f"{who(reports, ranks)} {has(ranks)} a loss that is not finite at step {first + 1} ({dtype})"
             yield AMP.fail(node, text)
         return
     digests, scales = words_of(by_rank, "parameters_sha256"), scales_of(by_rank)
-    yield from disagree(AMP, reports, digests, f"parameters at the end ({dtype})")
-    yield from disagree(AMP, reports, scales, f"values of the gradients' scale ({dtype})")
+    yield from disagree(AMP, reports, digests, f"final parameters ({dtype})")
+    yield from disagree(AMP, reports, scales, f"gradient scales ({dtype})")
     if len(by_value(digests)) > 1 or len(by_value(scales)) > 1:
         return
     told = [said for said in by_rank.values() if is_told(said)]
@@ -93,13 +93,13 @@ def scales_of(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[int, float]:
 
 
 def strange(losses: list[float], plain: list[float]) -> str:
-    """What is wrong with losses that are the mean over all ranks; nothing where they are as they should be."""
+    """Return the problem of losses that are means over all ranks; "" if OK."""
     if not all(abs(loss) < NOT_FINITE for loss in [*losses, *plain]):
-        return "is no finite number"
+        return "is not finite"
     first, last = sum(losses[:ENDS]) / ENDS, sum(losses[-ENDS:]) / ENDS
     if not last < first:
         return f"does not fall: {first:.3f} -> {last:.3f}"
     far, step = max((abs(one - other), step) for step, (one, other) in enumerate(zip(losses, plain, strict=False)))
     if not far <= FAR * plain[0]:
-        return f"is {far:.3f} from that in float32 at step {step + 1}, more than {FAR * plain[0]:.3f}"
+        return f"differs from float32 by {far:.3f} at step {step + 1}, more than {FAR * plain[0]:.3f}"
     return ""

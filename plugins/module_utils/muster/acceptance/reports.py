@@ -1,4 +1,4 @@
-"""What the ranks of an acceptance test reported, by stage and rank: foreign input."""
+"""Read the reports of the ranks of an acceptance test, by stage and rank. They are foreign input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATUSES = ("ok", "wrong", "skipped", "failed", "timeout", "lost")
 
 
 class RankPlace(NamedTuple):
-    """Where a rank runs, as the plan has it."""
+    """Where a rank runs according to the plan."""
 
     node: str
     node_rank: int
@@ -26,9 +26,9 @@ class RankPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """What one rank says of one stage. status: one of STATUSES. why: where it is not ok. seconds: None if not told.
+    """One rank's report of one stage. status: one of STATUSES. why: reason if not ok. seconds: None if not reported.
 
-    facts: what it measured there; whatever a rank says, so that each reader looks before it takes a number for one.
+    facts: measurements of any type and value; every reader must check them.
     """
 
     status: str
@@ -39,10 +39,10 @@ class Report:
 
 @dataclass(frozen=True)
 class Bounds:
-    """What the judges compare with, beside the plan. loss_ratio, busbw_floor, scaling_floor: options of the role.
+    """Bounds for the evaluation, besides the plan. loss_ratio, busbw_floor, scaling_floor: options of the role.
 
-    rails: what each trial of an RDMA adapter got, in Gbit/s, in the newest rails.json. gpu_rates: gpu_rates.yml of the
-    role.
+    rails: the measured rates of the RDMA adapters in the newest rails.json, in Gbit/s. gpu_rates: gpu_rates.yml of
+    the role.
     """
 
     loss_ratio: float = 0.9
@@ -54,9 +54,9 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Reports:
-    """plan: the launch's. mode: of the test. places: by rank. stages: by name, in the order in which they were tried,
-    the reports by rank. wanted: the stages that were to be tried; a rank that lacks one is in judge.py's findings.
-    events: all that was said, for what is no report of a stage.
+    """plan: of the launch. mode: of the test. places: by rank. stages: reports by stage name, in the order of the
+    stages, and by rank. wanted: the requested stages; stages.py reports ranks without a report of one. events: all
+    events, including those that are not reports of a stage.
     """
 
     plan: LaunchPlan
@@ -69,36 +69,36 @@ class Reports:
 
     @property
     def head(self) -> str:
-        """The node that findings about all of them are filed under."""
+        """The node of findings that concern all nodes."""
         return self.plan.head.node
 
     def tried(self, stage: str) -> bool:
         return stage in self.stages or stage in self.wanted
 
     def facts(self, stage: str) -> dict[int, Mapping[str, Any]]:
-        """By rank, in order: the facts of those that came to the stage's end."""
+        """Return the facts of the ranks that finished the stage, ordered by rank."""
         reports = self.stages.get(stage, {})
         return {rank: reports[rank].facts for rank in sorted(reports) if reports[rank].status in ("ok", "wrong")}
 
     def whole(self, stage: str, key: str) -> bool:
-        """Whether every planned rank reported this fact: only then is anything said of all of them."""
+        """Return whether every planned rank reported this fact. Only then may a finding speak of all ranks."""
         facts = self.facts(stage)
         return all(key in facts.get(rank, {}) for rank in self.places)
 
     def named(self, rank: int) -> str:
-        """A rank as people find it: `rank 3 (node2, local rank 1)`."""
+        """Return the rank's name for messages: `rank 3 (node2, local rank 1)`."""
         place = self.places[rank]
         return f"rank {rank} ({place.node}, local rank {place.local_rank})"
 
     def good(self, check: Check, text: str, *, whole: bool) -> Finding:
-        """Nothing is wrong with what was reported; whether that is enough to say so is another question."""
+        """Return a pass if the reports are complete (whole), else unknown. For reports without a failure."""
         if whole:
             return check.passed(self.head, text)
-        return check.unknown(self.head, f"not known of all ranks. Of those that reported: {text}", fix="")
+        return check.unknown(self.head, f"some ranks did not report. The other ranks: {text}", fix="")
 
 
 def places_of(plan: LaunchPlan) -> dict[int, RankPlace]:
-    """{rank: where it runs} as the plan has it."""
+    """Return the place of each rank according to the plan."""
     return {
         rank: RankPlace(entry.node, entry.node_rank, local)
         for entry in plan.nodes
@@ -107,7 +107,7 @@ def places_of(plan: LaunchPlan) -> dict[int, RankPlace]:
 
 
 def read(plan: LaunchPlan, events: list[dict[str, Any]], mode: str, wanted: tuple[str, ...], bounds: Bounds) -> Reports:
-    """The reports in the events, by the rank whose log they came from (not by what they claim)."""
+    """Return the reports in the events. The rank is that of the log, not the rank that the event names."""
     places = places_of(plan)
     stages: dict[str, dict[int, Report]] = {}
     for event in events:
@@ -121,7 +121,7 @@ def read(plan: LaunchPlan, events: list[dict[str, Any]], mode: str, wanted: tupl
 
 
 def report_of(event: Mapping[str, Any]) -> Report | None:
-    """None where it is no report."""
+    """Return the report in an event; None if the event has none."""
     status, facts = event.get("status"), event.get("facts")
     if status not in STATUSES or not isinstance(facts, dict):
         return None
@@ -129,13 +129,13 @@ def report_of(event: Mapping[str, Any]) -> Report | None:
 
 
 def number(value: Any) -> float | None:
-    """A number as such, not what only looks like one; NaN and infinity are numbers."""
+    """Return a JSON number as float, None for other types (also bool). NaN and infinity are numbers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if not isinstance(value, int) or abs(value) < 2**63 else None
 
 
 def finite(value: Any) -> float | None:
-    """A number that can be compared and counted."""
+    """Return a number; None if it is not finite."""
     told = number(value)
     return told if told is not None and math.isfinite(told) else None

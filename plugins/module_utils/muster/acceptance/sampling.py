@@ -1,4 +1,4 @@
-"""DistributedSampler's shards: disjoint, complete, and new in each epoch."""
+"""Check the shards of DistributedSampler: disjoint, complete, and in a new order in each epoch."""
 
 from __future__ import annotations
 
@@ -19,31 +19,31 @@ if TYPE_CHECKING:
 SAMPLER = Check(
     "smoke.sampler",
     seen="sandbox",
-    reads="the indices that DistributedSampler gives each rank, for numbers of samples that the ranks divide and do"
-    " not, with and without drop_last and shuffle, in two epochs",
-    fires="the shards of n ranks are not all of N samples with ceil(N/n) * n - N of them twice, or with drop_last N"
-    " without the rest of N/n, each once (fail); a rank that has another rank's shard is named",
-    fix="Compare the rank and the number of replicas that the rank's sampler was given with RANK and WORLD_SIZE",
+    reads="the indices from DistributedSampler on each rank, for numbers of samples that are and are not divisible by"
+    " the number of ranks, with and without drop_last and shuffle, in two epochs",
+    fires="the shards of n ranks are not all of N samples with ceil(N/n) * n - N of them twice; with drop_last: not N"
+    " minus the remainder of N/n samples, each once (fail). A rank with another rank's shard is named",
+    fix="Compare rank and num_replicas of the rank's sampler with RANK and WORLD_SIZE",
 )
 SET_EPOCH = Check(
     "smoke.set_epoch",
     seen="sandbox",
-    reads="each rank's shuffled shard in epoch 0 and 1, and twice without set_epoch between",
-    fires="the order is the same in both epochs, or differs without set_epoch, which is to keep it (fail)",
-    fix="Look at what the rank runs: its DistributedSampler is not torch's",
+    reads="each rank's shuffled shard in epochs 0 and 1, and twice without a call of set_epoch in between",
+    fires="the order is the same in both epochs, or changes without set_epoch (fail)",
+    fix="Check the software on the rank: its DistributedSampler is not the one of torch",
 )
 EVALUATION = Check(
     "smoke.evaluation",
     seen="stand-in",
-    reads="what all ranks count together when each leaves out the samples that only pad its shard",
-    fires="it is not each sample once (fail)",
-    fix="Look at what was found of smoke.all_reduce",
+    reads="the number of samples that all ranks count together, each without the padding of its shard",
+    fires="the ranks do not count each sample exactly once (fail)",
+    fix="Check the findings of smoke.all_reduce",
 )
 CHECKS = (SAMPLER, SET_EPOCH, EVALUATION)
 
 STAGE = "sampling"
-MOST = 2**20  # samples of a case: more than the payload takes, and no trouble to count
-RIGHT = 3  # of the payload: every third sample is right
+MOST = 2**20  # samples of a case: more than the payload uses, and fast to count
+RIGHT = 3  # in the payload, every third sample is correct
 
 
 class SamplerCase(NamedTuple):
@@ -73,15 +73,15 @@ def judge(reports: Reports) -> Iterator[Said]:
     text = f"shards of {plural(count, 'rank')} disjoint and complete in {plural(len(shards), 'case')}"
     yield from wrong or [settled(SAMPLER, reports, known, text)]
     told = [rank for rank in known if "repeats" in reports.facts(STAGE)[rank]]
-    yield from stale or [settled(SET_EPOCH, reports, told, "set_epoch gives a new order, and the same one without it")]
+    yield from stale or [settled(SET_EPOCH, reports, told, "set_epoch changes the order, which is stable without it")]
     if wrong:
-        yield EVALUATION.skip("the shards that it counts over are wrong already")
+        yield EVALUATION.skip("the shards of the samples to count are wrong")
     else:
         yield from evaluation(reports)
 
 
 def shards_of(reports: Reports) -> Shards:
-    """The indices by case and rank, as far as they are some."""
+    """Return the valid lists of indices by case and rank."""
     shards: Shards = {}
     for rank, said in reports.facts(STAGE).items():
         listed = said.get("shards")
@@ -99,17 +99,17 @@ def case_of(said: Any) -> SamplerCase | None:
 
 
 def share_of(case: SamplerCase, ranks: int) -> int:
-    """How many samples a rank has."""
+    """Return the number of samples per rank."""
     return case.size // ranks if case.drop_last else -(-case.size // ranks)
 
 
 def in_order(case: SamplerCase, rank: int, ranks: int) -> tuple[int, ...]:
-    """A rank's shard without shuffling: each n-th sample, and from the first one again where they end."""
+    """Return a rank's shard without shuffling: every n-th sample, wrapping around at the end."""
     return tuple((rank + place * ranks) % case.size for place in range(share_of(case, ranks)))
 
 
 def sampler(reports: Reports, shards: Shards, *, stale: bool) -> Iterator[Finding]:
-    """Who has another rank's shard is known from the case without shuffling; of the others, that they overlap."""
+    """Yield ranks with another rank's shard (only known without shuffling), else ranks whose shards overlap."""
     ranks = len(reports.places)
     wrong = [case for case, by_rank in shards.items() if not whole(case, by_rank, ranks)]
     for case in (case for case in wrong if not case.shuffle):
@@ -117,11 +117,11 @@ def sampler(reports: Reports, shards: Shards, *, stale: bool) -> Iterator[Findin
         for rank, indices in sorted(shards[case].items()):
             other = own.get(indices)
             if other != rank:
-                what = f"the shard of {reports.named(other)}" if other is not None else "a shard that is no rank's"
+                what = f"the shard of {reports.named(other)}" if other is not None else "a shard of no rank"
                 text = f"{reports.named(rank)} has {what} instead of its own ({case}): {few(list(map(str, indices)))}"
                 yield SAMPLER.fail(reports.places[rank].node, text)
         return
-    # A rank that keeps the order of another epoch is named for that.
+    # A rank that keeps the order of another epoch has a finding of smoke.set_epoch.
     for case in (case for case in wrong if not (stale and case.epoch)):
         by_rank = shards[case]
         counted = Counter(index for indices in by_rank.values() for index in indices)
@@ -135,7 +135,7 @@ def sampler(reports: Reports, shards: Shards, *, stale: bool) -> Iterator[Findin
 
 
 def whole(case: SamplerCase, by_rank: Mapping[int, tuple[int, ...]], ranks: int) -> bool:
-    """Whether the shards are what they have to be."""
+    """Return whether the shards are correct."""
     share = share_of(case, ranks)
     counted = Counter(index for indices in by_rank.values() for index in indices)
     left_out = max(0, case.size - share * ranks)
@@ -155,11 +155,11 @@ def set_epoch(reports: Reports, shards: Shards) -> Iterator[Finding]:
         if shards.get(case._replace(epoch=0), {}).get(rank) == indices and len(indices) > 1
     }
     for node, ranks in by_node(reports, same).items():
-        text = f"{who(reports, ranks)} {has(ranks)} the same order in epoch 1 as in epoch 0: set_epoch is not honoured"
+        text = f"{who(reports, ranks)} {has(ranks)} the same order in epochs 0 and 1: set_epoch has no effect"
         yield SET_EPOCH.fail(node, text)
     unsteady = [rank for rank, said in reports.facts(STAGE).items() if said.get("repeats") is False]
     for node, ranks in by_node(reports, unsteady).items():
-        text = f"{who(reports, ranks)} {has(ranks)} another order each time, without set_epoch"
+        text = f"{who(reports, ranks)} {has(ranks)} a different order each time, without set_epoch"
         yield SET_EPOCH.fail(node, text)
 
 
@@ -172,9 +172,9 @@ def evaluation(reports: Reports) -> Iterator[Said]:
             size, total, correct = values
             counted.append(rank)
             if (total, correct) != (size, -(-size // RIGHT)):
-                wrong[rank] = f"{correct} right of {total}, not {-(-size // RIGHT)} of {size}"
+                wrong[rank] = f"{correct} correct of {total}, not {-(-size // RIGHT)} of {size}"
     if wrong and len(wrong) == len(counted):
-        yield EVALUATION.fail(reports.head, f"the ranks together counted {wrong[min(wrong)]}")
+        yield EVALUATION.fail(reports.head, f"all ranks together counted {wrong[min(wrong)]}")
     elif wrong:
         for rank, text in wrong.items():
             yield EVALUATION.fail(reports.places[rank].node, f"{reports.named(rank)} counted {text}")

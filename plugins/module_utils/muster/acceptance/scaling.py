@@ -1,4 +1,4 @@
-"""Weak scaling: what all ranks train together, against so many times what one of them trains alone."""
+"""Evaluate weak scaling: the rate of all ranks together, against the rate of one rank times the number of ranks."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 SCALING = Check(
     "smoke.scaling",
     seen="stand-in",
-    reads="samples a second of one rank alone, and of all together with as many samples for each",
-    fires="the efficiency is below ddp_smoke_scaling_floor, which is 0 unless it is set: how well it scales depends on "
-    "the model (fail). Skipped where ranks share cores",
-    fix="Look at the bandwidth of the collectives and at stragglers, or lower ddp_smoke_scaling_floor",
+    reads="samples per second of one rank alone, and of all ranks together with the same batch per rank",
+    fires="the efficiency is below ddp_smoke_scaling_floor (fail). The default is 0, because scaling depends on the "
+    "model. Skipped if ranks share cores",
+    fix="Check the bandwidth of the collectives and stragglers, or lower ddp_smoke_scaling_floor",
 )
 CHECKS = (SCALING,)
 
@@ -37,7 +37,7 @@ def judge(reports: Reports) -> Iterator[Said]:
     told = measured(reports)
     efficiency, floor = told["efficiency"], reports.bounds.scaling_floor
     if efficiency is None:
-        yield SCALING.unknown(reports.head, "no rank reported how many samples it trains", fix="")
+        yield SCALING.unknown(reports.head, "no rank reported its samples per second", fix="")
         return
     count = plural(len(reports.places), "rank")
     text = f"weak scaling {efficiency:.0%}: {told['alone']:.0f} samples/s alone"
@@ -50,7 +50,7 @@ def judge(reports: Reports) -> Iterator[Said]:
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """Of the first rank that told it: they have told each other."""
+    """Return the values of the first rank that reported them. The ranks exchange them, so all report the same."""
     for said in reports.facts(STAGE).values():
         alone, together = finite(said.get("alone")), finite(said.get("together"))
         if alone and alone > 0 and together is not None:
@@ -60,7 +60,7 @@ def measured(reports: Reports) -> dict[str, Any]:
 
 
 def bound(reports: Reports, said: Any, alone: float) -> dict[str, Any]:
-    """What the measured bandwidth leaves at most, were nothing overlapped: a step's own time, then its all-reduce."""
+    """Return the efficiency that the measured bandwidth allows without overlap: a step, then its all-reduce."""
     size, batch, rate = finite(said.get("gradient_bytes")), finite(said.get("batch")), bus_gbps(reports)
     if not size or not batch or not rate:
         return {}
@@ -70,7 +70,7 @@ def bound(reports: Reports, said: Any, alone: float) -> dict[str, Any]:
 
 
 def bus_gbps(reports: Reports) -> float | None:
-    """The best busbw of all ranks' all-reduce, where the stage bandwidth has told it."""
+    """Return the best all-reduce busbw over all ranks in GB/s, if the stage bandwidth measured it."""
     found = []
     for said in reports.facts("bandwidth").values():
         curves = said.get("curves")
@@ -85,4 +85,4 @@ def evidence(told: dict[str, Any]) -> list[dict[str, str]]:
     if "bound" not in told:
         return []
     text = f"all-reduce at {told['busbw']:.3g} GB/s (busbw) without overlap allows {told['bound']:.0%}"
-    return [{"source": "bandwidth of this test", "text": text}]
+    return [{"source": "bandwidth in this test", "text": text}]

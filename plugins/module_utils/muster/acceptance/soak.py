@@ -1,4 +1,4 @@
-"""The soak: silent corruption, heat, ECC errors and a rate that falls, over hours."""
+"""Evaluate a soak test of several hours: silent corruption, heat, ECC errors and falling rates."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ if TYPE_CHECKING:
 
 KEPT = 300  # points of a rank
 ENDS = 10  # the first and the last tenth are compared
-FEWEST = 2 * ENDS  # points, so that a tenth is more than one
+FEWEST = 2 * ENDS  # points, so that a tenth has at least two
 DROP, FALL = 0.9, 0.7
 THROTTLED_PART = 0.1
 
 CORRUPT = Check(
     "smoke.soak",
     seen="sandbox",
-    reads="training steps replayed from the same state, products of matrices repeated, and all-reduces of integers, in "
-    "each round of a soak",
-    fires="one of them differs: something computes or sends wrongly without an error (fail)",
-    fix="Take the node out of launches and run DCGM's long diagnostics on it (dcgmi diag -r 3)",
+    reads="training steps replayed from the same state, repeated matrix products, and integer all-reduces, in each "
+    "round of a soak test",
+    fires="a result differs: a device or link silently produces wrong data (fail)",
+    fix="Remove the node from launches and run the long DCGM diagnostics on it (dcgmi diag -r 3)",
 )
 HEAT = Check(
     "smoke.soak_clocks",
     seen="stand-in",
-    reads="temperature and the reasons why clocks are lowered, over a soak",
-    fires="heat, a power brake or a slowdown of the hardware lowered them in more than "
-    f"{THROTTLED_PART:.0%} of the looks (warn)",
-    fix="Look at the cooling and the power supplies of the node",
+    reads="GPU temperature and clock throttle reasons during a soak test",
+    fires="in more than "
+    f"{THROTTLED_PART:.0%} of the samples, heat, power brake or hardware slowdown lowered the clocks (warn)",
+    fix="Check the cooling and the power supplies of the node",
 )
 ECC = Check(
     "smoke.soak_ecc",
     seen="stand-in",
-    reads="the counts of ECC errors at the beginning and the end of a soak",
-    fires="uncorrected ones were added (fail), or corrected ones (warn)",
-    fix="Look at the node's GPUs: nvidia-smi -q -d ECC,ROW_REMAPPER",
+    reads="the ECC error counters at the beginning and the end of a soak test",
+    fires="new uncorrected errors (fail) or corrected errors (warn)",
+    fix="Check the node's GPUs: nvidia-smi -q -d ECC,ROW_REMAPPER",
 )
 RATE = Check(
     "smoke.soak_rate",
     seen="stand-in",
-    reads="samples a second of each rank in the first and the last tenth of a soak",
-    fires=f"the last is below {DROP:.0%} of the first (warn), below {FALL:.0%} (fail). Not where ranks share cores",
-    fix="Look at its temperature and clocks in the soak's series (smoke.json)",
+    reads="samples per second of each rank in the first and the last tenth of a soak test",
+    fires=f"the last is below {DROP:.0%} of the first (warn), below {FALL:.0%} (fail). Skipped if ranks share cores",
+    fix="Check temperature and clocks in the time series of the soak test (smoke.json)",
 )
 CHECKS = (CORRUPT, HEAT, ECC, RATE)
 
@@ -78,18 +78,18 @@ def corrupt(reports: Reports) -> Iterator[Said]:
             yield CORRUPT.fail(reports.places[rank].node, f"{text} (round {str(wrong.get('round'))[:20]})")
     if not found:
         rounds = rounds_of(reports)
-        text = f"{plural(min(rounds, default=0), 'round')}: replayed steps, products and sums are bitwise the same"
+        text = f"{plural(min(rounds, default=0), 'round')}: replayed steps, products and sums are bitwise equal"
         yield reports.good(CORRUPT, text, whole=len(rounds) == len(reports.places))
 
 
 def rounds_of(reports: Reports) -> list[int]:
-    """Of each rank that says how many it did and that it compared them."""
+    """Return the number of rounds of each rank that reported it and compared the rounds."""
     told = [(finite(said.get("rounds")), said.get("differences")) for said in reports.facts(STAGE).values()]
     return [int(rounds) for rounds, differences in told if rounds and rounds > 0 and isinstance(differences, list)]
 
 
 def points_of(reports: Reports) -> dict[int, list[Mapping[str, Any]]]:
-    """What each rank said of itself, in order: it is there however the soak ended."""
+    """Return the periodic reports of each rank, in order. They exist even if the soak test was interrupted."""
     found: dict[int, list[Mapping[str, Any]]] = {}
     for event in reports.events:
         if (
@@ -114,14 +114,14 @@ def heat(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Ite
             )
             why = ", ".join(sorted({str(reason)[:40] for reasons in lowered for reason in reasons}))[:200]
             part = len(lowered) / len(told)
-            text = f"{named(reports, rank)}: its clocks were lowered in {part:.0%} of the looks ({why})"
+            text = f"{named(reports, rank)}: GPU clocks were lowered in {part:.0%} of the samples ({why})"
             yield HEAT.warn(
                 reports.places[rank].node, text + (f", at up to {hottest:.0f} °C" if hottest is not None else "")
             )
     if not looked:
-        yield HEAT.skip("no GPU reported why its clocks are lowered")
+        yield HEAT.skip("no GPU reported clock throttle reasons")
     elif not found:
-        yield HEAT.passed(reports.head, "no clocks were lowered by heat or power")
+        yield HEAT.passed(reports.head, "heat and power did not lower the GPU clocks")
 
 
 def ecc(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Iterator[Said]:
@@ -133,12 +133,12 @@ def ecc(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Iter
             if told and told[-1] > told[0]:
                 found = True
                 added = plural(int(told[-1] - told[0]), f"{kind} ECC error")
-                text = f"{named(reports, rank)}: {added} more than at the start"
+                text = f"{named(reports, rank)}: {added} since the start"
                 yield say(reports.places[rank].node, text, observed=f"{told[-1]:.0f}", expected=f"{told[0]:.0f}")
     if not looked:
-        yield ECC.skip("no GPU reported its counts of ECC errors")
+        yield ECC.skip("no GPU reported ECC error counters")
     elif not found:
-        yield ECC.passed(reports.head, f"no ECC error was added on {plural(len(looked), 'GPU')}")
+        yield ECC.passed(reports.head, f"no new ECC errors on {plural(len(looked), 'GPU')}")
 
 
 def rate(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Iterator[Said]:
@@ -147,7 +147,7 @@ def rate(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Ite
     told = {rank: rates_of(series) for rank, series in points.items()}
     long = {rank: rates for rank, rates in told.items() if len(rates) >= FEWEST}
     if shared or not long:
-        yield RATE.skip(shared or f"no rank has {FEWEST} points")
+        yield RATE.skip(shared or f"no rank reported at least {FEWEST} points")
         return
     found = False
     for rank, rates in long.items():
@@ -157,7 +157,7 @@ def rate(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Ite
             found = True
             say = RATE.fail if last < FALL * first else RATE.warn
             text = f"{named(reports, rank)}: {first:.0f} samples/s in the first tenth"
-            text += f", {last:.0f} in the last ({last / first:.0%})"
+            text += f", {last:.0f} in the last tenth ({last / first:.0%})"
             yield say(reports.places[rank].node, text, observed=f"{last:.0f}", expected=f"{DROP * first:.0f}")
     if not found:
         yield reports.good(RATE, "no rank became slower", whole=set(long) == set(reports.places))
@@ -168,7 +168,7 @@ def rates_of(series: list[Mapping[str, Any]]) -> list[float]:
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """The series as far as it came, and how it ended: without a report, it was stopped."""
+    """Return the time series and the outcome; a soak test without a final report was stopped."""
     points, rounds = points_of(reports), rounds_of(reports)
     if not rounds:
         rounds = [int(value) for series in points.values() if (value := finite(series[-1].get("round"))) is not None]
@@ -194,7 +194,7 @@ def shown(reports: Reports, rank: int, one: Mapping[str, Any]) -> dict[str, Any]
 
 
 def thinned(series: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """At equal distances, the first and the last among them."""
+    """Return at most KEPT points at equal distances, including the first and the last."""
     if len(series) <= KEPT:
         return series
     return [series[round(place * (len(series) - 1) / (KEPT - 1))] for place in range(KEPT)]

@@ -1,7 +1,7 @@
-"""How each stage ended on each rank: whether it was done at all is judged here, once for all of them.
+"""Evaluate how each stage ended on each rank.
 
-One rank that hangs, dies or raises leaves its peers in the middle of a collective, and they fail after it. So of those
-whose stage was not done the cause is named, and the others only counted.
+If one rank hangs, dies or raises, its peers fail too, in the middle of a collective. So a finding names the ranks that
+caused the failure, and only counts the others.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ if TYPE_CHECKING:
 REPORT = Check(
     "smoke.report",
     seen="stand-in",
-    reads="which stages each rank reported",
-    fires="a rank did not report, so that nothing is said of it (fail)",
-    fix="Read the rank's log",
+    reads="the stages that each rank reported",
+    fires="a rank did not report a stage (fail)",
+    fix="Check the rank's log",
 )
 STAGE = Check(
     "smoke.stage",
     seen="sandbox",
-    reads="how each stage of the acceptance test ended on each rank",
-    fires="it raised, did not end in its time and was killed, or its process died (fail). Peers that fail after it are"
-    " counted and not named",
-    fix="Read the rank's log",
+    reads="the outcome of each stage of the acceptance test on each rank",
+    fires="a stage raised an exception, timed out and was killed, or its process died (fail). Peers that fail as a"
+    " consequence are counted but not named",
+    fix="Check the rank's log",
 )
 CHECKS = (REPORT, STAGE)
 
 NOT_DONE = ("failed", "timeout", "lost")
-HELD = ("T", "D")  # the kernel's letters for stopped, and for waiting for a device
-# What Gloo, NCCL and the store say of a peer that is gone or silent.
+HELD = ("T", "D")  # process states of the kernel: stopped, and waiting for a device
+# Messages of Gloo, NCCL and the store about a peer that is gone or silent
 OF_PEERS = re.compile(
     r"Connection (?:closed|reset) by peer|Connection refused|Broken pipe|timed out|did not come to the process group"
     r"|remote process (?:exited|has terminated)|NCCL (?:communicator was aborted|WARN|error)|DistStoreError",
@@ -55,16 +55,16 @@ def judge(reports: Reports) -> Iterator[Said]:
             continue
         bad = True
         if set(by_rank) < set(reports.places) and all(of_peers(report) for report in not_done.values()):
-            continue  # after a rank that reported nothing of this stage, which is said above
+            continue  # caused by a rank without a report of this stage, which has a finding of smoke.report
         named = causes(not_done, reports)
         rest = len(not_done) - len(set(named) & set(not_done))
-        after = f" ({plural(rest, 'other rank')} failed after it)" if rest else ""
+        after = f" ({plural(rest, 'other rank')} failed as a consequence)" if rest else ""
         for rank in named:
-            why = by_rank[rank].why if rank in by_rank else "did not come"
+            why = by_rank[rank].why if rank in by_rank else "the rank did not join"
             text = f"{reports.named(rank)}: the stage {stage} {said(by_rank.get(rank), why)}{after}"
             yield STAGE.fail(reports.places[rank].node, text)
     if not bad and reports.stages:
-        yield STAGE.passed(reports.head, f"{plural(len(reports.stages), 'stage')} done")
+        yield STAGE.passed(reports.head, f"{plural(len(reports.stages), 'stage')} finished")
 
 
 def said(report: Report | None, why: str) -> str:
@@ -74,8 +74,8 @@ def said(report: Report | None, why: str) -> str:
 
 
 def causes(not_done: Mapping[int, Report], reports: Reports) -> list[int]:
-    """The ranks that the others failed after, by the first of these that there is: those that did not come; that died;
-    that were stopped or wait for a device; that failed by something of their own; that came least far; all of them.
+    """Return the ranks that caused the failure, the first non-empty group of: ranks that did not join; that died; that
+    were stopped or wait for a device; that failed with an error of their own; that made the least progress; all.
     """
     absent = {rank for report in not_done.values() for rank in absent_in(report) if rank in reports.places}
     if absent:
@@ -95,7 +95,7 @@ def causes(not_done: Mapping[int, Report], reports: Reports) -> list[int]:
 
 
 def of_peers(report: Report) -> bool:
-    """Whether it failed by a peer that is gone, and the peer is not told."""
+    """Return whether the rank failed because of a lost peer that it does not name."""
     return report.status == "failed" and not absent_in(report) and bool(OF_PEERS.search(report.why))
 
 

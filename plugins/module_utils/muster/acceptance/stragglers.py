@@ -1,4 +1,4 @@
-"""Stragglers: ranks that take longer than their like for the same steps, each by itself."""
+"""Find stragglers: ranks that take longer than similar ranks for the same steps without communication."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from ..verdict.check import Said
     from .reports import Reports
 
-# A rank is slow that takes 1.2 times the median and lies outside the others' scatter. Where ranks share cores, their
-# caches and the second threads of a core make more of a difference: 1.5 times.
+# A rank is slow if it takes 1.2 times the median and lies outside the spread of the others. If ranks share cores,
+# caches and hyper-threads have more influence: 1.5 times.
 TIMES, TIMES_SHARED = 1.2, 1.5
-TWICE = 2.0  # fails, and needs no majority: whatever is usual, the faster of two can be reached
-THROTTLED_PART = 0.1  # of the time, so that a quota that is touched now and then explains nothing
+TWICE = 2.0  # fails without a majority: the rate of the fastest rank is possible
+THROTTLED_PART = 0.1  # of the time; a quota that is reached less often is not the cause
 
 STRAGGLER = Check(
     "smoke.straggler",
     seen="sandbox",
-    reads="how long each rank takes for steps without collectives, and for preparing their data, in blocks of a tenth "
-    "of a second; where ranks share cores, the processor's time alone unless a quota stops them; clocks, quotas, load",
-    fires=f"a rank takes more than {TIMES:g} times the median of its model's ({TIMES_SHARED:g} times where ranks share "
-    f"cores), and lies outside three deviations (MAD) of the others; or so much more than the fastest, and a quota or "
-    f"its lowered clocks explain it; or {TWICE:g} times as long as the fastest (warn; fail from {TWICE:g} times)",
-    fix="Look at what else runs on the node, at its quotas, clocks and cooling: in every step all wait for the slowest",
+    reads="each rank's time for steps without collectives and for preparing their data, in blocks of 0.1 s (only CPU "
+    "time if ranks share cores and no quota throttles them); clocks, quotas, load",
+    fires=f"a rank takes more than {TIMES:g} times ({TIMES_SHARED:g} times if ranks share cores) the median of its GPU "
+    f"model and lies outside three deviations (MAD) of the others; or of the fastest rank, with a quota or lowered "
+    f"clocks as the cause; or {TWICE:g} times as long as the fastest (warn; fail from {TWICE:g} times)",
+    fix="Check other processes, quotas, clocks and cooling of the node: in every step, all ranks wait for the slowest",
 )
 CHECKS = (STRAGGLER,)
 
 STAGE = "stragglers"
 KINDS = {"compute": "computes", "data": "prepares its data"}
-# Milliseconds below which a difference is no matter: the clock's own steps.
+# Milliseconds; shorter times are not compared, because the clock's resolution matters.
 LEAST_MS = 0.2
 
 
@@ -44,7 +44,7 @@ def judge(reports: Reports) -> Iterator[Said]:
     if not reports.tried(STAGE):
         return
     if len(reports.places) == 1:
-        yield STRAGGLER.skip("one rank has no like")
+        yield STRAGGLER.skip("the launch has only one rank")
         return
     found = False
     for kind in KINDS:
@@ -60,13 +60,13 @@ def finding(reports: Reports, kind: str, rank: int, against: float, basis: str) 
     mine = times(reports, kind)[rank]
     why = reason(reports.facts(STAGE)[rank])
     text = f"{reports.named(rank)} {KINDS[kind]} {mine / against:.2g} times as long as {basis}"
-    text += f" ({mine:.3g} against {against:.3g} ms a step){f': {why}' if why else ''}"
+    text += f" ({mine:.3g} against {against:.3g} ms per step){f': {why}' if why else ''}"
     say = STRAGGLER.fail if mine >= TWICE * against else STRAGGLER.warn
     return say(reports.places[rank].node, text, observed=f"{mine:.3g} ms", expected=f"about {against:.3g} ms")
 
 
 def slow(reports: Reports, kind: str) -> Iterator[tuple[int, float, str]]:
-    """Ranks, what they are compared with, and what that is."""
+    """Yield (slow rank, milliseconds that it is compared with, description of this value)."""
     facts = reports.facts(STAGE)
     told = {rank: value for rank, value in times(reports, kind).items() if value >= LEAST_MS or kind == "compute"}
     shared = any(said.get("shares_cores") for said in facts.values())
@@ -82,7 +82,7 @@ def slow(reports: Reports, kind: str) -> Iterator[tuple[int, float, str]]:
 
 
 def times(reports: Reports, kind: str) -> dict[int, float]:
-    """Milliseconds of a step by rank. To wait for a core that others have is not a rank's own slowness; a quota is."""
+    """Return milliseconds per step by rank, without the wait for shared cores, but with throttling by a quota."""
     found = {}
     for rank, said in reports.facts(STAGE).items():
         wall, own = finite(said.get(f"{kind}_ms")), finite(said.get(f"{kind}_cpu_ms"))
@@ -102,7 +102,7 @@ def quota_stops(said: Mapping[str, Any]) -> bool:
 
 
 def lowered(said: Mapping[str, Any]) -> list[str]:
-    """Why the GPU's clocks are lowered."""
+    """Return the clock throttle reasons of the GPU."""
     smi = said.get("smi")
     told = smi.get("throttled") if isinstance(smi, dict) else None
     return [str(one)[:40] for one in told][:4] if isinstance(told, list) else []
@@ -113,20 +113,20 @@ def held_back(said: Mapping[str, Any]) -> bool:
 
 
 def reason(said: Mapping[str, Any]) -> str:
-    """What was seen beside it, where something was."""
+    """Return an observation that explains the slowness; "" if none."""
     if quota_stops(said):
         quota, part = finite(said.get("quota")), finite(said.get("throttled_part")) or 0.0
-        size = f" of {quota:.2g} processors" if quota else ""
-        return f"a CPU quota{size} stopped it for {min(part, 1.0):.0%} of the time"
+        size = f" of {quota:.2g} CPUs" if quota else ""
+        return f"a CPU quota{size} throttled the rank for {min(part, 1.0):.0%} of the time"
     if found := lowered(said):
-        return f"its GPU's clocks are lowered ({', '.join(found)})"
+        return f"the GPU clocks are lowered ({', '.join(found)})"
     smi = said.get("smi")
     now, most = (finite(smi.get(name)) for name in ("sm_mhz", "sm_max_mhz")) if isinstance(smi, dict) else (None, None)
     if now and most and now < 0.8 * most:
-        return f"its GPU runs at {now:.0f} of {most:.0f} MHz"
+        return f"the GPU runs at {now:.0f} of {most:.0f} MHz"
     load, cores = finite(said.get("load")), finite(said.get("cores"))
     if load and cores and load > 2 * cores:
-        return f"the load of its node is {load:.0f} on {plural(int(cores), 'core')}"
+        return f"the load of the node is {load:.0f} on {plural(int(cores), 'core')}"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""One sentence of what came of an acceptance test: what was tried, the number that matters, where it is bad."""
+"""Summarize the result of an acceptance test in one sentence: scope, main figures, problems."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from ..verdict.finding import Finding
     from .reports import Reports
 
-TOLD = 3  # findings that the sentence tells; the page has all of them
-COLLECTIVE = "all_reduce"  # what DDP waits for
+TOLD = 3  # findings in the sentence; the report has all of them
+COLLECTIVE = "all_reduce"  # the collective that DDP waits for
 
 
 def summary(
     reports: Reports, smoke: Mapping[str, Any], launched: Sequence[Finding], checks: Sequence[Finding], note: str = ""
 ) -> str:
-    """launched: what the launch found. checks: what the test found. note: what else is to be said of a good one."""
+    """launched: findings of the launch. checks: findings of the test. note: added to the summary of a good test."""
     ended = [finding for finding in launched if finding.status in ("fail", "unknown")]
     if any(finding.id != LEFTOVER.id for finding in ended):
         return after_failure(ended, checks)
@@ -32,25 +32,25 @@ def summary(
     besides = [finding for finding in launched if finding.status not in ("pass", "skipped")]
     besides += [finding for finding in checks if finding.status == "warn"]
     if failed or unknown:
-        what = "its result is wrong" if failed else "its result could not be checked"
-        return f"the launch ran, but {what}. {_first([*(failed or unknown), *besides])}"
+        what = "the result is wrong" if failed else "the result could not be checked"
+        return f"the launch finished, but {what}. {_first([*(failed or unknown), *besides])}"
     parts = [good(reports, smoke, checks), note, _first(besides)]
     return "; ".join(part for part in parts if part)
 
 
 def after_failure(ended: Sequence[Finding], checks: Sequence[Finding]) -> str:
-    """How the launch ended, and what the stages that were done by then had found.
+    """Return how the launch failed, and the findings of the stages that were finished by then.
 
-    That ranks did not report more, and what is therefore unknown, follows from the end.
+    Missing reports, and unknown values that follow from them, are consequences of the failure and are left out.
     """
     found = [one for one in checks if one.status in ("fail", "warn") and one.id != stages.REPORT.id]
     found.sort(key=lambda one: one.status != "fail")
     whole = _first(ended)
-    return f"{whole}; what was reported before shows: {_first(found)}" if found else whole
+    return f"{whole}; findings before the failure: {_first(found)}" if found else whole
 
 
 def good(reports: Reports, smoke: Mapping[str, Any], checks: Sequence[Finding]) -> str:
-    """Of what was tried, and of that alone."""
+    """Return the summary of a successful test, about the stages that were run."""
     plan = reports.plan
     trained = " trained together" if reports.facts(train.STAGE) else ""
     who = f"{plural(plan.world_size, 'rank')} on {plural(len(plan.nodes), 'node')}{trained} ({plan.backend})"
@@ -64,7 +64,7 @@ def good(reports: Reports, smoke: Mapping[str, Any], checks: Sequence[Finding]) 
 
 
 def numbers(smoke: Mapping[str, Any]) -> list[str]:
-    """Samples a second and the bandwidth over the slowest level that was measured; else the efficiency."""
+    """Return samples per second, and the bandwidth of the slowest measured level or else the efficiency."""
     measured = metrics(smoke)
     found = []
     if rate := measured.get("samples all"):
@@ -78,7 +78,7 @@ def numbers(smoke: Mapping[str, Any]) -> list[str]:
 
 
 def _first(findings: Sequence[Finding]) -> str:
-    """The first few, each with its place and its fix, and how many more there are."""
+    """Return the first TOLD findings, each with node and fix, and the number of the others."""
     lines = as_lines(findings)
     more = [f"and {len(lines) - TOLD} more"] if len(lines) > TOLD else []
     return "; ".join([*lines[:TOLD], *more])

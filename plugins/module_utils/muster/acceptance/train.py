@@ -1,4 +1,4 @@
-"""A small training: the loss falls, and all ranks hold the same parameters afterwards."""
+"""Evaluate a small training: the loss falls, and all ranks have equal parameters afterwards."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 PARAMETERS = Check(
     "smoke.parameters",
     seen="stand-in",
-    reads="a digest of the parameters after training, of every rank",
-    fires="they are not bitwise the same; those that differ from most are named, and all where there is no"
-    " majority (fail)",
-    fix="Look at the node's GPUs and memory",
+    reads="a digest of every rank's parameters after training",
+    fires="the parameters are not bitwise equal; the ranks that differ from most ranks are named, all ranks if there is"
+    " no majority (fail)",
+    fix="Check the node's GPUs and memory",
     command=HEALTH,
 )
 LOSS = Check(
     "smoke.loss",
     seen="stand-in",
-    reads="the mean loss over all ranks, first and last",
-    fires="it did not fall below ddp_smoke_loss_ratio, or is no number (fail)",
-    fix="Train for more steps (ddp_smoke_steps), or look at the ranks",
+    reads="the first and the last mean loss over all ranks",
+    fires="the last loss is not below ddp_smoke_loss_ratio times the first, or is not finite (fail)",
+    fix="Train for more steps (ddp_smoke_steps), or check the ranks",
 )
 CHECKS = (PARAMETERS, LOSS)
 
@@ -43,7 +43,7 @@ def judge(reports: Reports) -> Iterator[Said]:
 
 
 def parameters(reports: Reports) -> Iterator[Said]:
-    """After training, every rank must hold bitwise the same parameters."""
+    """Check that the parameters of all ranks are bitwise equal after training."""
     digests = words_of(reports.facts(STAGE), "parameters_sha256")
     differ = list(disagree(PARAMETERS, reports, digests, "parameters after training"))
     text = "parameters bitwise equal after training"
@@ -51,7 +51,7 @@ def parameters(reports: Reports) -> Iterator[Said]:
 
 
 def loss(reports: Reports) -> Iterator[Said]:
-    """The mean loss over all ranks has fallen."""
+    """Check that the mean loss over all ranks has fallen."""
     first, last = mean(reports, "loss_first"), mean(reports, "loss_last")
     if first is None or last is None:
         yield LOSS.unknown(reports.head, "no rank reported a loss", fix="")
@@ -63,10 +63,10 @@ def loss(reports: Reports) -> Iterator[Said]:
         yield reports.good(LOSS, text, whole=reports.whole(STAGE, "loss_last"))
     else:
         below = f"below {wanted:.3f}"
-        yield LOSS.fail(reports.head, f"{text}: it did not fall", fix="", observed=text, expected=below)
+        yield LOSS.fail(reports.head, f"{text}: the loss did not fall", fix="", observed=text, expected=below)
 
 
 def mean(reports: Reports, key: str) -> float | None:
-    """Of what the ranks reported; None where none did."""
+    """Return the mean of the reported values; None without a report."""
     values = [value for said in reports.facts(STAGE).values() if (value := number(said.get(key))) is not None]
     return sum(values) / len(values) if values else None

@@ -1,4 +1,4 @@
-"""The ways that the ranks really took, as NCCL says itself, against what the hardware offers."""
+"""Compare the transports that the ranks used, as reported by NCCL, with those that the hardware offers."""
 
 from __future__ import annotations
 
@@ -19,33 +19,32 @@ if TYPE_CHECKING:
 SOCKETS = Check(
     "smoke.sockets",
     seen="stand-in",
-    reads='"Using network" in what NCCL says with NCCL_DEBUG=INFO, and the ports under /sys/class/infiniband',
-    fires="fail: NCCL talks over sockets, and this node and another one of the launch have active RDMA ports. The "
-    "likely reason is what NCCL's own lines give",
-    fix="Fix what the finding gives as the reason, so that NCCL uses the adapters",
+    reads='"Using network" in the output of NCCL with NCCL_DEBUG=INFO, and the ports under /sys/class/infiniband',
+    fires="fail: NCCL uses sockets, although this node and another node of the launch have active RDMA ports. The "
+    "likely cause is taken from the NCCL log",
+    fix="Fix the cause named in the finding, so that NCCL uses the adapters",
 )
 DIRECT = Check(
     "smoke.gpudirect",
     seen="stand-in",
-    reads='whether "via NET/..." of NCCL ends with GDRDMA, and whether nvidia_peermem is loaded',
-    fires="warn: data goes over RDMA and through the host's memory. GeForce and GB10 have no GPUDirect RDMA and are "
-    "not judged",
+    reads='"via NET/..." in the NCCL log, with or without GDRDMA at the end, and whether nvidia_peermem is loaded',
+    fires="warn: RDMA data passes through host memory. GeForce and GB10 have no GPUDirect RDMA and are not evaluated",
     fix="Load nvidia_peermem: sudo modprobe nvidia-peermem",
 )
 LINKS = Check(
     "smoke.links",
     seen="stand-in",
-    reads='"via P2P/...", "via SHM/..." and the kind of links in NCCL\'s rings ("type NVL/..."); nvidia-smi topo -m',
-    fires="warn: all GPUs of the node have NVLink to each other, and ranks talk over shared memory, PCIe or the "
-    "network",
-    fix="Take out the variable that the finding names, or look at the links: nvidia-smi topo -m",
+    reads='"via P2P/...", "via SHM/..." and the link types of the rings ("type NVL/...") in the NCCL log; '
+    "nvidia-smi topo -m",
+    fires="warn: all GPUs of the node are connected by NVLink, but ranks use shared memory, PCIe or the network",
+    fix="Remove the variable named in the finding, or check the links: nvidia-smi topo -m",
 )
 INTERFACE = Check(
     "smoke.interface",
     seen="sandbox",
-    reads="the TCP connections of each rank under Gloo, from its own /proc, but those to the store",
-    fires="warn: they go over another interface and address than the plan's (cluster_interface, cluster_address)",
-    fix="Take GLOO_SOCKET_IFNAME out of what sets it",
+    reads="the TCP connections of each rank under Gloo, from /proc of its process, except those to the store",
+    fires="warn: a connection uses a different interface and address than planned (cluster_interface, cluster_address)",
+    fix="Remove GLOO_SOCKET_IFNAME from the environment of the ranks",
 )
 CHECKS = (SOCKETS, DIRECT, LINKS, INTERFACE)
 
@@ -67,10 +66,10 @@ def judge(reports: Reports) -> Iterator[Said]:
     )
     if why_not:
         for check in (SOCKETS, DIRECT, LINKS):
-            yield check.skip(f"what NCCL says was not read: {why_not[:160]}")
+            yield check.skip(f"the NCCL log was not read: {why_not[:160]}")
         return
     if not all(isinstance(facts.get(rank, {}).get("net"), str) and facts[rank]["net"] for rank in reports.places):
-        yield SOCKETS.unknown(reports.head, "not all ranks say which network NCCL uses", fix="")
+        yield SOCKETS.unknown(reports.head, "some ranks did not report the network that NCCL uses", fix="")
     yield from sockets(reports, facts)
     yield from direct(reports, facts)
     yield from links(reports, facts)
@@ -84,7 +83,7 @@ def by_node(reports: Reports) -> dict[str, list[int]]:
 
 
 def offered(facts: Mapping[int, Mapping[str, Any]], ranks: list[int]) -> Mapping[str, Any]:
-    """What the node's hardware offers, as one of its ranks saw it."""
+    """Return the transports that the node's hardware offers, as reported by one of its ranks."""
     found = (facts.get(rank, {}).get("offered") for rank in ranks)
     return next((said for said in found if isinstance(said, dict)), {})
 
@@ -94,7 +93,7 @@ def active(said: Mapping[str, Any]) -> list[str]:
 
 
 def channels(reports: Reports, said: Mapping[str, Any], *, inside: bool) -> list[Mapping[str, Any]]:
-    """Those between ranks of one node, or those between nodes."""
+    """Return the channels between ranks of one node (inside), or those between nodes."""
     found = []
     for channel in listed(said.get("channels")):
         ends = [channel.get("from"), channel.get("to")]
@@ -110,7 +109,7 @@ def reasons(facts: Mapping[int, Mapping[str, Any]], ranks: list[int]) -> list[st
 
 
 def set_by(said: list[str], *names: str) -> str:
-    """The variable of these that NCCL says was set to something that takes a way from it."""
+    """Return the first of these variables whose value disables a transport, according to the NCCL log; "" if none."""
     for name in names:
         line = next((one for one in said if one.startswith(f"{name} set")), "")
         value = line.rstrip(".").rpartition(" ")[2]
@@ -133,9 +132,9 @@ def sockets(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterato
         who = f"ranks {few([str(rank) for rank in slow])}" if len(slow) > 1 else f"rank {slow[0]}"
         yield SOCKETS.fail(
             node,
-            f"{who} talk over sockets, though {few(able[node])} is active: {why}"
+            f"{who} use sockets, although {few(able[node])} is active: {why}"
             if len(slow) > 1
-            else f"{who} talks over sockets, though {few(able[node])} is active: {why}",
+            else f"{who} uses sockets, although {few(able[node])} is active: {why}",
             fix,
             command,
             observed="NET/Socket",
@@ -149,40 +148,40 @@ def sockets(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterato
 
 
 def reason_of(said: list[str], ports: list[str]) -> tuple[str, str, str]:
-    """Why NCCL talks over sockets, what to do, and what to type."""
+    """Return (cause, fix, command) for NCCL on sockets."""
     if name := set_by(said, "NCCL_IB_DISABLE", "NCCL_NET"):
-        text = f"Take {name} out of launch_env or of the file that sets it:"
+        text = f"Remove {name} from launch_env or from the file that sets it"
         return f"{name} is set", text, shell("grep -n {name} /etc/nccl.conf ~/.nccl.conf", name=name)
     words = "\n".join(said)
     if "Failed to open lib" in words:
-        text = "Install the library on the node, or set health_verbs and run the step gpu_stack again:"
+        text = "Install the library on the node, or set health_verbs and run the step gpu_stack again"
         return "NCCL could not open libibverbs.so", text, "sudo apt-get install libibverbs1 ibverbs-providers"
     if "Unable to open device" in words or "Call to ibv_" in words:
-        return "the rank may not open the adapter", "Look who may open its files:", "ls -l /dev/infiniband"
+        return "the rank has no permission to open the adapter", "Check its file permissions", "ls -l /dev/infiniband"
     if any(port.startswith("efa") for port in ports):
         return (
             "NCCL has no plugin for EFA",
-            "Install aws-ofi-nccl (the EFA installer brings it), and look for it with",
+            "Install aws-ofi-nccl (included in the EFA installer), and check that it is listed",
             "ldconfig -p",
         )
     if "Failed to initialize NET plugin" in words or "Plugin load" in words:
         return (
-            "its network plugin could not be loaded",
-            "Read NCCL's lines in the evidence; the plugin is found with",
+            "NCCL could not load its network plugin",
+            "Check the NCCL lines in the evidence, and the installed libraries",
             "ldconfig -p",
         )
     if "No device found" in words:
-        text = "Look at NCCL_IB_HCA, and whether the ports have the names and the kind that it asks for:"
-        return "NCCL says that it found no device", text, "ibv_devinfo"
+        text = "Check NCCL_IB_HCA, and whether ports with these names and of this type exist"
+        return "NCCL found no device", text, "ibv_devinfo"
     return (
-        "NCCL does not say why",
-        "Look at what it says at its beginning, with NCCL_DEBUG=INFO in launch_env, and at",
+        "the NCCL log has no reason",
+        "Set NCCL_DEBUG=INFO in launch_env, and check the first NCCL lines of the log and the adapters",
         "ibv_devinfo",
     )
 
 
 def direct(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[Said]:
-    """RDMA without GPUDirect goes through the host's memory."""
+    """Find ranks that use RDMA without GPUDirect, so that data passes through host memory."""
     seen = good = 0
     for node, ranks in by_node(reports).items():
         without = []
@@ -200,21 +199,21 @@ def direct(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator
         if name := set_by(said, "NCCL_NET_GDR_LEVEL"):
             why, fix, command = (
                 f"{name} is set",
-                f"Take {name} out of what sets it:",
+                f"Remove {name} from the file that sets it",
                 shell("grep -n {name} /etc/nccl.conf", name=name),
             )
         elif has.get("peermem") is False:
             why, fix, command = (
                 "nvidia_peermem is not loaded",
-                "Load it, or use open kernel modules and a kernel with DMA-BUF:",
+                "Load nvidia_peermem, or use open kernel modules and a kernel with DMA-BUF",
                 "",
             )
             command = "sudo modprobe nvidia_peermem"
         elif any(one.startswith("GPU Direct RDMA Disabled for GPU") for one in said):
-            why, fix = "NCCL says that GPU and adapter are too far from each other", "Look how they are connected:"
+            why, fix = "NCCL reports that GPU and adapter are too far apart", "Check their connection"
             command = "nvidia-smi topo -m"
         else:
-            why, fix = "NCCL says that the adapter has it disabled", "Look what the kernel says of nvidia_peermem:"
+            why, fix = "NCCL reports GPUDirect as disabled for the adapter", "Check the kernel log for nvidia_peermem"
             command = "sudo dmesg"
         who = few([reports.named(rank) for rank in without])
         yield DIRECT.warn(
@@ -227,11 +226,11 @@ def direct(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator
     if seen and good == len(reports.places):
         yield DIRECT.passed(reports.head, "GPUDirect RDMA is in use")
     elif not seen:
-        yield DIRECT.skip("no rank sends over RDMA from a GPU that has GPUDirect")
+        yield DIRECT.skip("no rank uses RDMA from a GPU with GPUDirect")
 
 
 def links(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[Said]:
-    """Between GPUs of one node."""
+    """Check that the GPUs of one node use NVLink."""
     seen, bad = False, False
     for node, ranks in by_node(reports).items():
         if len(ranks) < 2 or offered(facts, ranks).get("nvlink") is not True:
@@ -258,26 +257,26 @@ def links(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[
             why = (
                 f": {name} is set"
                 if name
-                else next((f": NCCL says {one}" for one in said_by if "P2P is disabled" in one), "")
+                else next((f": NCCL reports {one}" for one in said_by if "P2P is disabled" in one), "")
             )
             ways_text = "; ".join(
                 f"{way} (ranks {few([str(rank) for rank in those])})" for way, those in sorted(odd.items())
             )
             yield LINKS.warn(
                 node,
-                f"its GPUs have NVLink, and its ranks talk over {ways_text}{why}",
-                f"Take {name} out of what sets it:" if name else "Look at the links, and at what NCCL says:",
+                f"the GPUs have NVLink, but the ranks use {ways_text}{why}",
+                f"Remove {name} from the file that sets it" if name else "Check the links and the NCCL log",
                 shell("grep -n {name} /etc/nccl.conf ~/.nccl.conf", name=name) if name else "nvidia-smi topo -m",
                 evidence=evidence("NCCL", "; ".join(said_by)[:400]),
             )
     if seen and not bad:
-        yield LINKS.passed(reports.head, "the ranks of each node talk over NVLink")
+        yield LINKS.passed(reports.head, "the ranks of each node use NVLink")
     elif not seen:
-        yield LINKS.skip("no node shows NVLink between all of its GPUs")
+        yield LINKS.skip("no node has NVLink between all of its GPUs")
 
 
 def interfaces(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[Said]:
-    """Gloo goes over the interface of the plan."""
+    """Check that Gloo uses the interface of the plan."""
     nodes = reports.plan.by_node()
     bad, used = False, {}
     for node, ranks in by_node(reports).items():
@@ -295,19 +294,19 @@ def interfaces(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iter
             who = few([reports.named(rank) for rank in dict.fromkeys(those)])
             yield INTERFACE.warn(
                 node,
-                f"{who}: Gloo talks over {name or 'an interface without a name'} ({own}), not over {planned}",
-                "Look for GLOO_SOCKET_IFNAME in launch_env and in what the environment of the training user sets:",
+                f"{who}: Gloo uses {name or 'an unnamed interface'} ({own}) instead of {planned}",
+                "Search GLOO_SOCKET_IFNAME in launch_env and in the environment of the training user",
                 "grep -rn GLOO_SOCKET_IFNAME /etc/environment /etc/profile.d",
                 observed=own,
                 expected=str(address),
             )
     if not bad:
-        over = f"Gloo over {few(sorted(used))}" if used else "Gloo inside the node alone"
+        over = f"Gloo uses {few(sorted(used))}" if used else "Gloo communicates only inside the node"
         yield reports.good(INTERFACE, over, whole=reports.whole(STAGE, "sockets"))
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """For smoke.json: the way between each two ranks (by rank; under Gloo, between addresses), and what is offered."""
+    """Return the part of smoke.json: transports between ranks (Gloo: between addresses), and the offered transports."""
     facts = reports.facts(STAGE)
     pairs: dict[tuple[Any, Any, str], None] = {}
     for said in facts.values():

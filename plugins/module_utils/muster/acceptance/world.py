@@ -1,4 +1,4 @@
-"""World against plan: the layout of the ranks, machines and GPUs of their own, and the same software on all of them."""
+"""Compare the launch with its plan: layout of ranks, separate machines and GPUs, and equal software on all ranks."""
 
 from __future__ import annotations
 
@@ -23,50 +23,50 @@ if TYPE_CHECKING:
 LAYOUT = Check(
     "smoke.layout",
     seen="stand-in",
-    reads="rank, local rank, node rank, world size and backend, as each rank sees them",
-    fires="they are not as planned (fail)",
-    fix="Compare with plan.json; an own environment may have changed them",
+    reads="rank, local rank, node rank, world size and backend on each rank",
+    fires="a value differs from the plan (fail)",
+    fix="Compare with plan.json; a custom environment may have changed the values",
 )
 MACHINES = Check(
     "smoke.machines",
     seen="stand-in",
-    reads="the machine id that each rank sees",
-    fires="two nodes of the inventory are one machine (fail)",
-    fix="List every machine once",
+    reads="the machine ID on each rank",
+    fires="two nodes of the inventory are the same machine (fail)",
+    fix="List every machine only once in the inventory",
 )
 GPUS = Check(
     "smoke.gpus",
     seen="stand-in",
-    reads="the UUID of the GPU that each rank computes on; not of parts of a GPU (MIG)",
-    fires="two ranks of a node compute on one GPU (fail)",
-    fix="Look at CUDA_VISIBLE_DEVICES, at cluster_nproc_per_node, and at the GPUs that the node has, with",
+    reads="the UUID of each rank's GPU, except MIG devices",
+    fires="two ranks of a node use the same GPU (fail)",
+    fix="Check CUDA_VISIBLE_DEVICES, cluster_nproc_per_node, and the GPUs of the node",
 )
 USED = Check(
     "smoke.gpu_used",
     seen="stand-in",
-    reads='the GPU on which a tensor lies that was made on plain "cuda"',
-    fires="it is another GPU than the rank's own (fail)",
-    fix="Look at what sets the device in the training's environment (sitecustomize, CUDA_VISIBLE_DEVICES)",
+    reads='the GPU of a tensor that was created on the device "cuda" without an index',
+    fires="the tensor is not on the rank's GPU (fail)",
+    fix="Check the settings of the device in the training environment (sitecustomize, CUDA_VISIBLE_DEVICES)",
 )
 VERSIONS = Check(
     "smoke.versions",
     seen="stand-in",
-    reads="the versions of torch, NCCL, CUDA, Python and the NVIDIA driver that each rank runs with",
-    fires="they are not the same everywhere: torch, NCCL or CUDA (fail), Python or the driver (warn)",
+    reads="the versions of torch, NCCL, CUDA, Python and the NVIDIA driver on each rank",
+    fires="versions differ between ranks: torch, NCCL or CUDA (fail), Python or the driver (warn)",
     fix="Build the same environment on all nodes",
 )
 MODELS = Check(
     "smoke.gpu_models",
     seen="stand-in",
-    reads="the model of the GPU that each rank computes on",
-    fires="it is not the same everywhere: a launch goes at the pace of the slowest (warn)",
-    fix="Launch on nodes of one kind, with cluster_launch_nodes",
+    reads="the model of each rank's GPU",
+    fires="models differ: the slowest GPU limits the launch (warn)",
+    fix="Launch on nodes with the same GPU model (cluster_launch_nodes)",
 )
 CHECKS = (LAYOUT, MACHINES, GPUS, USED, VERSIONS, MODELS)
 
 STAGE = "world"
-LONGEST = 60  # characters of a version or a model in a sentence
-# As the payload calls them, with what health says of each: why it matters, and what makes it the same again.
+LONGEST = 60  # characters of a version or a model in a message
+# By the payload's names, with the traits of the health check: reason and fix of a difference
 SOFTWARE = {trait.name: trait for trait in TRAITS if trait.name in ("torch", "nccl", "cuda", "python", "driver")}
 MODEL = next(trait for trait in TRAITS if trait.name == "gpu_model")
 
@@ -84,7 +84,7 @@ def judge(reports: Reports) -> Iterator[Said]:
 
 
 def layout(reports: Reports) -> Iterator[Said]:
-    """World size, rank, local rank and node rank of every rank against the plan."""
+    """Compare world size, rank, local rank, node rank and backend of every rank with the plan."""
     plan, found = reports.plan, False
     for rank, said in reports.facts(STAGE).items():
         place = reports.places[rank]
@@ -98,15 +98,15 @@ def layout(reports: Reports) -> Iterator[Said]:
         wrong = {name: (said.get(name), value) for name, value in wanted.items() if said.get(name) != value}
         if wrong:
             found = True
-            text = ", ".join(f"{name} is {seen}, not {value}" for name, (seen, value) in wrong.items())
+            text = ", ".join(f"{name} is {seen} instead of {value}" for name, (seen, value) in wrong.items())
             yield LAYOUT.fail(place.node, f"rank {rank}: {text}", fix="")
     if not found:
-        text = f"world size {plan.world_size}, ranks laid out as planned"
+        text = f"world size {plan.world_size}, layout of ranks as planned"
         yield reports.good(LAYOUT, text, whole=reports.whole(STAGE, "rank"))
 
 
 def machines(reports: Reports) -> Iterator[Said]:
-    """Two nodes of the inventory must not be one machine under two names."""
+    """Check that no two nodes of the inventory are the same machine."""
     owner: dict[str, str] = {}
     found = False
     for rank, said in reports.facts(STAGE).items():
@@ -116,7 +116,7 @@ def machines(reports: Reports) -> Iterator[Said]:
         other = owner.setdefault(machine, node)
         if other != node:
             found = True
-            text = f"is the same machine as {other}: rank {rank} runs where {other}'s ranks run"
+            text = f"same machine as {other}: rank {rank} runs on the machine of the ranks of {other}"
             yield MACHINES.fail(node, text, fix="", peer=other, observed=machine)
     if not found:
         text = plural(len(set(owner.values())), "separate machine")
@@ -124,30 +124,30 @@ def machines(reports: Reports) -> Iterator[Said]:
 
 
 def gpus(reports: Reports) -> Iterator[Said]:
-    """One GPU for each rank of a node."""
+    """Check that each rank of a node has a separate GPU."""
     facts = reports.facts(STAGE)
     parts = [rank for rank, model in words_of(facts, "device").items() if "MIG" in model.split()]
     untold = [rank for rank, said in facts.items() if said.get("gpu_uuid") == ""]
     if parts:
-        yield GPUS.skip(f"the GPU of {who(reports, parts)} is part of one (MIG), and such parts may share a UUID")
+        yield GPUS.skip(f"{who(reports, parts)}: the GPU is a MIG device, and MIG devices may share a UUID")
         return
     if untold:
-        yield GPUS.skip(f"torch gives {who(reports, untold)} no UUID of a GPU")
+        yield GPUS.skip(f"{who(reports, untold)}: torch reports no GPU UUID")
         return
     owners: dict[tuple[str, str], list[int]] = {}
     for rank, uuid in words_of(facts, "gpu_uuid").items():
         owners.setdefault((reports.places[rank].node, uuid), []).append(rank)
     shared = {place: ranks for place, ranks in owners.items() if len(ranks) > 1}
     for (node, uuid), ranks in shared.items():
-        text = f"{who(reports, ranks)} compute on one GPU ({uuid[:LONGEST]})"
+        text = f"{who(reports, ranks)} use the same GPU ({uuid[:LONGEST]})"
         yield GPUS.fail(node, text, command=on_node(node, "nvidia-smi -L"), observed=uuid[:LONGEST])
     if not shared:
         whole = sum(map(len, owners.values())) == len(reports.places)
-        yield reports.good(GPUS, f"{plural(len(owners), 'GPU')}, one for each rank", whole=whole)
+        yield reports.good(GPUS, f"{plural(len(owners), 'GPU')}, one per rank", whole=whole)
 
 
 def used(reports: Reports) -> Iterator[Said]:
-    """Whether a tensor on plain "cuda" lies on the rank's own GPU."""
+    """Check that a tensor on "cuda" is on the rank's GPU."""
     known, found = 0, False
     for rank, said in reports.facts(STAGE).items():
         own, other = RankGpu.read(said, "gpu_index", "gpu_uuid"), RankGpu.read(said, "used_index", "used_uuid")
@@ -156,14 +156,14 @@ def used(reports: Reports) -> Iterator[Said]:
         known += 1
         if own != other:
             found = True
-            text = f'{reports.named(rank)}: a tensor on plain "cuda" lies on {other}, not on its own {own}'
+            text = f'{reports.named(rank)}: a tensor on "cuda" is on {other}, not on the rank\'s {own}'
             yield USED.fail(reports.places[rank].node, text, observed=str(other), expected=str(own))
     if not found:
-        yield reports.good(USED, "each rank computes on its own GPU", whole=known == len(reports.places))
+        yield reports.good(USED, "each rank uses its own GPU", whole=known == len(reports.places))
 
 
 class RankGpu(NamedTuple):
-    """As a rank sees it. uuid: nothing where torch does not tell it."""
+    """A GPU as seen by a rank. uuid: "" if torch does not report one."""
 
     device: int
     uuid: str
@@ -180,7 +180,7 @@ class RankGpu(NamedTuple):
 
 
 def versions(reports: Reports) -> Iterator[Said]:
-    """The same software under every rank."""
+    """Compare the software versions of all ranks."""
     facts = reports.facts(STAGE)
     told = {rank: said["versions"] for rank, said in facts.items() if isinstance(said.get("versions"), dict)}
     same, found = [], False
@@ -193,21 +193,21 @@ def versions(reports: Reports) -> Iterator[Said]:
             same.append(f"{name} {next(iter(by_rank.values()))[:LONGEST]}")
     if not found:
         whole = len(words_of(told, "torch")) == len(words_of(told, "python")) == len(reports.places)
-        yield reports.good(VERSIONS, f"the same on every rank: {', '.join(same) or 'nothing reported'}", whole=whole)
+        yield reports.good(VERSIONS, f"equal on all ranks: {', '.join(same) or 'nothing reported'}", whole=whole)
 
 
 def models(reports: Reports) -> Iterator[Said]:
-    """The same GPU under every rank: reported, not wrong."""
+    """Compare the GPU models of all ranks. A difference is a warning."""
     by_rank = words_of(reports.facts(STAGE), "device")
     differing = list(differences(MODELS, MODEL, reports, by_rank))
     yield from differing
     if not differing:
         names = ", ".join(sorted({model[:LONGEST] for model in by_rank.values()}))
-        yield reports.good(MODELS, f"the same on every rank: {names}", whole=len(by_rank) == len(reports.places))
+        yield reports.good(MODELS, f"equal on all ranks: {names}", whole=len(by_rank) == len(reports.places))
 
 
 def differences(check: Check, trait: Trait, reports: Reports, by_rank: Mapping[int, str]) -> Iterator[Finding]:
-    """Who has something else than most; all of them where there is no majority."""
+    """Yield nodes or ranks with a value that differs from most; all of them without a majority."""
     votes = vote(by_place(reports, by_rank))
     if votes.agree:
         return
@@ -218,13 +218,13 @@ def differences(check: Check, trait: Trait, reports: Reports, by_rank: Mapping[i
             text = f"the {trait.what} differs ({votes.spread()}): {trait.why}"
         else:
             whose = f"{place}: " if place in ranks else ""
-            text = f"{whose}the {trait.what} is {value}, and {votes.usual} on most nodes: {trait.why}"
+            text = f"{whose}the {trait.what} is {value}, but {votes.usual} on most nodes: {trait.why}"
         fix, command = trait.check.fix, trait.check.command
         yield report(ranks.get(place, place), text, fix, command, observed=value, expected=votes.usual or "")
 
 
 def by_place(reports: Reports, by_rank: Mapping[int, str]) -> dict[str, str]:
-    """What a node has; where its ranks differ, what each of them has."""
+    """Return values by node; by rank for nodes whose ranks differ."""
     nodes: dict[str, dict[int, str]] = {}
     for rank, value in by_rank.items():
         nodes.setdefault(reports.places[rank].node, {})[rank] = value[:LONGEST]

@@ -1,1 +1,1 @@
-"""What the role node_baseline must change on one node, from what was requested and what was seen there."""
+"""Compute the changes of the role node_baseline on one node from the request and the node's state."""

@@ -1,4 +1,4 @@
-"""What a node is to be, what it is, and what must change: the shapes that the rules of this folder work on."""
+"""Data classes of the baseline: the request, the node's state, and the plan of changes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, TypedDict
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Bit numbers of linux/capability.h, and what a machine without them (a container, above all) cannot be made to do.
+# Bit numbers of linux/capability.h, and the consequence of a missing capability (mostly in containers).
 CAPABILITIES = {
-    "CAP_SYS_RESOURCE": (24, "this machine may not raise its limits above those it was started with"),
-    "CAP_SYS_TIME": (25, "this machine may not set its clock"),
+    "CAP_SYS_RESOURCE": (24, "the node cannot raise its resource limits"),
+    "CAP_SYS_TIME": (25, "the node cannot set its clock"),
 }
-# What a unit may need that is no capability.
+# A requirement of units that is not a capability.
 DRIVER = "nvidia_driver"
 
 
 @dataclass(frozen=True)
 class BaselineFile:
-    """A file, all of it. Without the capability in `needs` it is left out: what it says would only do harm.
+    """A complete file. Without the capability in `needs` the file is skipped, because its settings would do harm.
 
-    by_effect: what it is for is looked at in itself; who only verifies goes by that, whichever file brought it about.
+    by_effect: the settings have separate checks, so the mode `verify` does not compare the file.
     """
 
     path: str
@@ -35,7 +35,7 @@ class BaselineFile:
 
 @dataclass(frozen=True)
 class SysctlKey:
-    """A kernel setting. rule: equal; at_least, number by number; contains, for lists of ports."""
+    """A kernel setting. rule: equal; at_least (each number); contains (lists of ports)."""
 
     key: str
     value: str
@@ -49,7 +49,7 @@ class SysctlKey:
 
 @dataclass(frozen=True)
 class BaselineUnit:
-    """A unit. `of` names it by the package that it comes with, where several would do. optional: fine without it."""
+    """A unit. `of`: unit name by package, if several packages provide one. optional: the unit may be missing."""
 
     name: str = ""
     enabled: bool = True
@@ -62,24 +62,24 @@ class BaselineUnit:
 
 @dataclass(frozen=True)
 class BaselineAccount:
-    """An account to create when there is none of that name. Empty ids are the next free ones."""
+    """An account to create if it does not exist. Empty ids mean the next free ones."""
 
     name: str
     uid: str = ""
     gid: str = ""
     shell: str = "/bin/bash"
-    # Groups whose members can become root. Where there are any, sudo is asked as well.
+    # Groups whose members can become root. If not empty, the account's sudo rules are checked, too.
     never_in: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class BaselineRequest:
-    """The node as described.
+    """The requested state of a node.
 
-    packages: `name`, `name|another`, or with a version `name=1.2-*`. held: packages that apt shall not move by itself.
-    refused: packages beside which nothing is done, each with the reason and what to do about it.
-    manager, login: settings in force of systemd and of systemd-logind, as `systemctl show` and `loginctl
-    show-user` print them.
+    packages: `name`, `name|another`, or with a version `name=1.2-*`. held: packages to put on hold.
+    refused: packages that block all changes if installed, each with the reason and the fix.
+    manager, login: active settings of systemd and systemd-logind, as printed by `systemctl show` and `loginctl
+    show-user`.
     """
 
     packages: tuple[str, ...] = ()
@@ -104,7 +104,7 @@ class BaselineFileState:
 
 @dataclass(frozen=True)
 class AccountState:
-    """sudo: what `sudo -l -U` prints of it."""
+    """An existing account. sudo: the output of `sudo -l -U`."""
 
     uid: int
     gid: int
@@ -113,7 +113,7 @@ class AccountState:
 
 
 class UnitState(TypedDict, total=False):
-    """What systemd says of a unit, under its own names; Started: when that was, in seconds of the wall clock."""
+    """Properties of a unit, with systemd's names. Started: the start time in seconds of the wall clock."""
 
     LoadState: str
     UnitFileState: str
@@ -122,7 +122,7 @@ class UnitState(TypedDict, total=False):
 
 
 class BaselineUnitStep(TypedDict):
-    """What a unit shall be: enabled, running, and started anew where it runs already."""
+    """The change of a unit: enable it, start it, or restart it if it already runs."""
 
     name: str
     enabled: bool
@@ -132,12 +132,12 @@ class BaselineUnitStep(TypedDict):
 
 @dataclass(frozen=True)
 class BaselineState:
-    """The node as it is.
+    """The current state of a node.
 
-    packages: the version of each that is installed. held: those that apt leaves where they are.
-    files: none for one that is missing. changed: when each path was changed, in seconds of the wall clock.
-    sysctl: none for a key that does not exist. read_only: keys that nobody may write here. owners: who has a wanted id.
-    driver: whether a driver of NVIDIA's is loaded.
+    packages: installed versions. held: packages on hold. files: None for a missing file. changed: the time of the last
+    change by path, in seconds of the wall clock. sysctl: None for a key that does not exist. read_only: keys that
+    cannot be written on this node. owners: the account that has a requested id. driver: whether an NVIDIA driver is
+    loaded.
     """
 
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -159,7 +159,7 @@ class BaselineState:
 
 @dataclass
 class BaselinePlan:
-    """What to do, why, and what cannot be done here. `problems` are not ours to fix: they fail the node always."""
+    """The changes, their reasons, and skipped items. `problems` must be fixed by the user and always fail the node."""
 
     packages: list[str] = field(default_factory=list)
     hold: list[str] = field(default_factory=list)
@@ -193,10 +193,10 @@ def may(plan: BaselinePlan, seen: BaselineState, needs: str, what: str) -> bool:
         return True
     if needs == DRIVER:
         if not seen.driver:
-            plan.skip(what, "no driver of NVIDIA's is loaded")
+            plan.skip(what, "no NVIDIA driver is loaded")
         return seen.driver
     bit, why = CAPABILITIES[needs]
     if seen.capabilities >> bit & 1:
         return True
-    plan.skip(what, f"{why} (it lacks {needs})")
+    plan.skip(what, f"{why} (no {needs})")
     return False

@@ -1,7 +1,7 @@
-"""What must change on a node for it to be as described: pure; muster_node/baseline looks, and this decides.
+"""Compute the changes of a node: pure functions on the state that muster_node/baseline collects.
 
-State is always the live one: a file that is right says nothing about the daemon that read it before, nor /etc/sysctl.d
-about the kernel. So a run that was cut off between a file and its consequence is finished by running again.
+Only live state counts: a daemon may not have read a correct file yet, and the kernel may differ from /etc/sysctl.d.
+So running again completes a run that was interrupted between writing a file and applying it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _RULE = re.compile(r"\s+\(([^):]*)[^)]*\)\s*(.*)")
 _FIELDS = ("Package: ", "Status: ", "Version: ")
-# As `systemctl show` has it for a unit that starts with the system, or that another one starts.
+# UnitFileState in `systemctl show` of units that start at boot or are started by another unit.
 _ENABLED = frozenset({"enabled", "enabled-runtime", "static", "alias", "indirect", "generated", "linked"})
 _RUNS = frozenset({"active", "activating", "reloading"})
 
@@ -64,7 +64,7 @@ def _manager(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) 
     for name, wanted in request.manager.items():
         live = seen.manager.get(name)
         if live is None:
-            plan.skip(name, "this systemd does not have it")
+            plan.skip(name, "systemd does not support this setting")
         elif live != wanted:
             plan.reexec = True
             plan.differs(f"{name} of systemd is {live} and not {wanted}", f"systemd {name}", live, wanted)
@@ -81,14 +81,14 @@ def _user(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> 
     for kind, wanted in (("uid", user.uid), ("gid", user.gid)):
         owner = seen.owners.get(f"{kind} {wanted}", "")
         if wanted and owner and owner != user.name:
-            plan.problems.append(f"the {kind} {wanted} of {user.name} belongs to {owner} already: choose another one")
+            plan.problems.append(f"{owner} already has the {kind} {wanted} for {user.name}: choose another {kind}")
     plan.user = user
     ids = "".join(f", {kind} {wanted}" for kind, wanted in (("uid", user.uid), ("gid", user.gid)) if wanted)
     plan.differs(f"it has no user {user.name}", f"user {user.name}", "none", f"shell {user.shell}{ids}")
 
 
 def _is_everything(line: str) -> bool:
-    """Whether a line of `sudo -l` lets somebody be root with any command: `    (ALL : ALL) NOPASSWD: ALL`."""
+    """Return whether a line of `sudo -l` allows every command as root: `    (ALL : ALL) NOPASSWD: ALL`."""
     found = _RULE.fullmatch(line)
     if found is None or not {"ALL", "root", "#0"} & set(re.split(r"[,\s]+", found[1])):
         return False
@@ -96,30 +96,30 @@ def _is_everything(line: str) -> bool:
 
 
 def _refusals(user: BaselineAccount, account: AccountState) -> Iterable[str]:
-    """An account that exists is the site's own: it is judged, never altered."""
+    """Yield the problems of an existing account, which Muster never changes."""
     admin = [group for group in account.groups if group in user.never_in]
     sudo = any(map(_is_everything, account.sudo.splitlines())) if user.never_in else False
     if account.uid == 0 or admin or sudo:
-        groups = f"in {', '.join(admin)}" if admin else "allowed every command by a line of sudoers"
+        groups = f"in {', '.join(admin)}" if admin else "allowed to run every command with sudo"
         what = "root" if account.uid == 0 else groups
-        yield (f"{user.name} is {what}, and training code must not have such rights: set cluster_user to another name")
+        yield (f"{user.name} is {what}, and training code must not have root rights: set cluster_user to another name")
     if user.uid not in ("", str(account.uid)):
-        yield f"{user.name} has the uid {account.uid}, and node_baseline_user_uid is {user.uid}"
+        yield f"{user.name} has the uid {account.uid}, but node_baseline_user_uid is {user.uid}"
     if user.gid not in ("", str(account.gid)):
-        yield f"{user.name} has the gid {account.gid}, and node_baseline_user_gid is {user.gid}"
+        yield f"{user.name} has the gid {account.gid}, but node_baseline_user_gid is {user.gid}"
 
 
 def plan_sysctl(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> None:
     for key in request.sysctl:
         live = seen.sysctl.get(key.key)
         if live is None:
-            plan.skip(key.key, "this kernel does not have it")
+            plan.skip(key.key, "the kernel does not support this setting")
             continue
         wanted = sysctl_value(key, live)
         if wanted.split() == live.split():
             continue
         if key.key in seen.read_only:
-            plan.skip(key.key, f"it cannot be written on this machine, and is {' '.join(live.split())}")
+            plan.skip(key.key, f"read-only on this node (current value: {' '.join(live.split())})")
             continue
         shown = " ".join(live.split()) or "empty"
         plan.sysctl.append(key.key)
@@ -127,7 +127,7 @@ def plan_sysctl(plan: BaselinePlan, request: BaselineRequest, seen: BaselineStat
 
 
 def sysctl_value(key: SysctlKey, live: str | None) -> str:
-    """What the key must be: never less than what somebody else has set where more is meant, nor without their ports."""
+    """Return the value to set: at_least keeps higher current values, contains keeps the current ports."""
     if live is None or key.rule == "equal":
         return key.value
     if key.rule == "contains":
@@ -139,7 +139,7 @@ def sysctl_value(key: SysctlKey, live: str | None) -> str:
 
 
 def ports(text: str) -> str:
-    """A list of ports as the kernel writes it: sorted, without gaps of nothing, ranges as 1-3."""
+    """Return a list of ports in the kernel's notation: sorted, with ranges as 1-3."""
     numbers: set[int] = set()
     for part in filter(None, text.replace(" ", "").split(",")):
         first, _, last = part.partition("-")
@@ -154,8 +154,8 @@ def ports(text: str) -> str:
 
 
 def sysctl_text(keys: Iterable[SysctlKey], live: Mapping[str, str | None]) -> str:
-    """The text of the file in /etc/sysctl.d. The minus lets a boot go on where a key does not exist."""
-    lines = ["# Written by Muster. What was higher on this machine, or reserved by somebody else, was taken over.\n"]
+    """Return the text of the file in /etc/sysctl.d. The minus makes sysctl ignore keys that do not exist."""
+    lines = ["# Written by Muster. Higher values and reserved ports that the node already had are kept.\n"]
     for key in keys:
         why = f"\n# {key.why.strip()}\n" if key.why else "\n"
         lines.append(f"{why}-{key.key} = {sysctl_value(key, live.get(key.key))}\n")
@@ -184,28 +184,28 @@ def plan_packages(plan: BaselinePlan, request: BaselineRequest, seen: BaselineSt
         plan.differences.insert(0, f"it lacks the packages {', '.join(missing)}")
     moved = {entry.partition("=")[0] for entry in plan.packages}
     free = [name for name in request.held if name not in seen.held]
-    # apt takes the hold from a package that it is made to move.
+    # apt removes the hold of a package when it installs another version.
     plan.hold = [name for name in request.held if name in free or name in moved]
     if free:
         names = ", ".join(free)
-        sentence = f"{names} {'is' if len(free) == 1 else 'are'} not on hold, and may be moved by any upgrade"
+        sentence = f"{names} {'is' if len(free) == 1 else 'are'} not on hold and can be changed by an upgrade"
         plan.differs(sentence, f"hold on {names}", "no", "yes")
-    # apt refuses to install anything before this is done, so it belongs to the packages.
+    # apt installs nothing before dpkg is configured, so this belongs to the packages.
     if seen.dpkg_interrupted and plan.packages:
         plan.configure = True
-        plan.differs("dpkg was interrupted in its work", "dpkg", "interrupted", "configured")
+        plan.differs("dpkg was interrupted", "dpkg", "interrupted", "configured")
 
 
 def chosen(entry: str, installed: Iterable[str]) -> tuple[str, str]:
-    """Of "chrony|ntpsec" the one that is installed, else the first; with the version after a "=", empty for any."""
+    """Return the installed one of "chrony|ntpsec", else the first, with the version after "=" ("" for any)."""
     choices = [alternative.partition("=")[::2] for alternative in entry.split("|")]
     return next((choice for choice in choices if choice[0] in installed), choices[0])
 
 
 def installed_packages(status: str) -> tuple[dict[str, str], frozenset[str]]:
-    """The packages that dpkg's status file says are installed, with their versions; and those of them on hold.
+    """Return the installed packages of dpkg's status file with their versions, and the packages on hold.
 
-    One that is half installed is not. Of a package for several architectures the one of the machine's own comes last.
+    Half-installed packages do not count. With several architectures, the native one comes last.
     """
     found: dict[str, str] = {}
     held = set()
@@ -229,43 +229,43 @@ def plan_units(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState
             continue
         state = seen.units.get(name, {})
         if unit.optional and state.get("LoadState") == "not-found":
-            plan.skip(name, "this machine does not have it")
+            plan.skip(name, "the unit does not exist on this node")
             continue
         if state.get("LoadState") == "masked":
-            plan.skip(name, f"somebody has masked it. To have it run: systemctl unmask {name}")
+            plan.skip(name, f"the unit is masked. To enable it: systemctl unmask {name}")
             continue
         todo: BaselineUnitStep = {"name": name, "enabled": unit.enabled, "active": unit.active, "restart": False}
         why = []
         if unit.enabled and state.get("UnitFileState") not in _ENABLED:
-            why.append("does not start with the system")
+            why.append("is not enabled at boot")
         if unit.active and state.get("ActiveState") not in _RUNS:
-            why.append("does not run")
+            why.append("is not running")
         elif unit.active:
             older = [path for path in unit.restart_if_older_than if _is_older(state, path, plan, seen)]
-            why.extend(f"has not read {path} since it was changed" for path in older)
+            why.extend(f"has not read {path} since its last change" for path in older)
             if name == "systemd-logind.service":
                 why.extend(
-                    f"goes by {each}={seen.login[each]} and not {request.login[each]}" for each in logind_differs
+                    f"uses {each}={seen.login[each]} instead of {request.login[each]}" for each in logind_differs
                 )
                 older.extend(logind_differs)
             todo["restart"] = bool(older)
         if why:
             plan.units.append(todo)
-            shown = {True: "started anew", False: "enabled and running" if unit.active else "enabled"}[todo["restart"]]
+            shown = {True: "restarted", False: "enabled and running" if unit.active else "enabled"}[todo["restart"]]
             plan.differs(f"{name} {' and '.join(why)}", name, ", ".join(why), shown)
 
 
 def _is_older(state: UnitState, path: str, plan: BaselinePlan, seen: BaselineState) -> bool:
-    """Whether the unit was started before the file was changed, or is going to be."""
+    """Return whether the file changed after the unit's start, or is about to change."""
     if path in {file.path for file in plan.files}:
         return True
     changed = seen.changed.get(path)
-    # A time in the future is that of a clock which was wrong then: it says nothing.
+    # A time in the future comes from a clock that was wrong: ignore it.
     return changed is not None and state.get("Started", 0.0) < changed <= seen.now
 
 
 def unit_name(unit: BaselineUnit, request: BaselineRequest, installed: Iterable[str]) -> str:
-    """The unit's name: the one that comes with the package that is there, or will be."""
+    """Return the unit's name: that of the package that is installed or will be."""
     if not unit.of:
         return unit.name
     there = {*installed, *(chosen(entry, installed)[0] for entry in request.packages)}

@@ -1,1 +1,1 @@
-"""Why a launch failed or hangs: decided from what was seen of it, without I/O."""
+"""Diagnosis of failed or hanging launches from recorded evidence, without I/O."""

@@ -1,4 +1,4 @@
-"""What torchrun was told on each node: read out of an argv, which is a foreign one."""
+"""Parses the options of torchrun on each node from its argv, which is untrusted input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from .case import LaunchCase
 
-# Those on which all nodes of a launch have to agree, by what people call them.
+# Options that must be the same on all nodes of a launch, with their CLI names.
 SHARED = {
     "nnodes": "--nnodes",
     "rdzv_id": "--rdzv-id",
@@ -25,14 +25,14 @@ HOST = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:%-]{0,252}")
 
 
 def is_host(text: str) -> bool:
-    """Whether a text that a log or a process gives as a host can be the name or the address of one."""
+    """Return whether a text from a log or a process is a valid host name or address."""
     return HOST.fullmatch(text) is not None
 
 
 def arguments(argv: Sequence[str]) -> dict[str, str]:
-    """The options of torchrun that tell a node from others, without the script and what follows it.
+    """Return the known options of torchrun, without the script and its arguments.
 
-    Both spellings of an option (--node-rank, --node_rank) and of its value (=, a word of its own) are taken.
+    Both spellings of an option (--node-rank, --node_rank) and of its value (after = or as the next word) are accepted.
     """
     found: dict[str, str] = {}
     words = iter(argv)
@@ -51,7 +51,7 @@ def arguments(argv: Sequence[str]) -> dict[str, str]:
 
 
 def told(case: LaunchCase) -> dict[str, dict[str, str]]:
-    """By node, what its launcher was told; without nodes of which that is not known."""
+    """Return the launcher options by node, without nodes whose options are unknown."""
     found = {}
     for node in case.nodes:
         agents = case.seen["agents"].get(node, [])

@@ -1,4 +1,4 @@
-"""A case: what is known of one launch, with the words that questions are asked in."""
+"""A case: the evidence of one launch, with accessors for questions."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ Found = TypeVar("Found")
 
 
 def once(of: Callable[[LaunchCase], Found]) -> Callable[[LaunchCase], Found]:
-    """Work out of a case once what is asked of it for every rank: with hundreds of them, all that waits takes
-    minutes."""
+    """Cache a function per case: computed again for every rank, results for hundreds of ranks would take minutes."""
 
     @wraps(of)
     def known(case: LaunchCase) -> Found:
@@ -37,14 +36,14 @@ def once(of: Callable[[LaunchCase], Found]) -> Callable[[LaunchCase], Found]:
 
 @dataclass(frozen=True)
 class LaunchCase:
-    """seen: what is known. texts: those of the site, beside the table's."""
+    """seen: the evidence. texts: the site's texts, in addition to the built-in ones."""
 
     seen: CaseShape
     texts: tuple[Text, ...] = ()
 
     @cached_property
     def worked_out(self) -> dict[Any, Any]:
-        """By function, see once."""
+        """Results by function, see `once`."""
         return {}
 
     @property
@@ -73,16 +72,16 @@ class LaunchCase:
 
     @cached_property
     def shots(self) -> dict[int, tuple[str, RankShot]]:
-        """The ranks before anything was stopped, with their nodes."""
+        """Return (node, snapshot) by rank, taken before the launch was stopped."""
         found = {shot["rank"]: (name, shot) for name, one in self.seen["snapshots"].items() for shot in one["ranks"]}
         agents = ((name, agent) for name, all_of in self.seen["agents"].items() for agent in all_of)
         return {**{shot["rank"]: (name, shot) for name, agent in agents for shot in agent["ranks"]}, **found}
 
     @cached_property
     def flights(self) -> dict[int, Flight]:
-        """What torch's flight recorders held, also of ranks that had ended by then."""
+        """Return the contents of torch's flight recorders by rank, including ranks that had ended."""
         looks = [*self.seen["end"].values(), *self.seen["snapshots"].values()]
-        # Evidence that was kept before there was `left` has none.
+        # Evidence of earlier releases has no `left`.
         left = {one["rank"]: one["flight"] for look in looks for one in look.get("left", [])}
         return {**left, **{rank: shot["flight"] for rank, (_, shot) in self.shots.items() if shot["flight"]}}
 
@@ -93,7 +92,7 @@ class LaunchCase:
         return self.planned[node]["ranks"] if node in self.planned else []
 
     def node_at(self, address: str) -> str:
-        """The participant that has this address, or this name; "" where none has."""
+        """Return the participant with this address or name; "" if none has it."""
         for one in self.launch["nodes"]:
             known = {one["address"], one["node"]}
             record = self.record(one["node"])
@@ -105,19 +104,19 @@ class LaunchCase:
 
     @property
     def is_only_a_log(self) -> bool:
-        """A log that others kept, of which no node was looked at."""
+        """Return whether the only evidence is a log, without any check of a node."""
         looked = (self.seen[part] for part in ("start", "end", "snapshots", "agents", "ran"))
         return self.launch["how"] == "log" and not any(looked)
 
     def is_in_the_inventory(self, node: str) -> bool:
-        """A log names hosts as it likes; of those that are nodes here, the address is known."""
+        """Return whether a node is in the inventory. A log may name any host; only nodes here have a known address."""
         known = self.planned.get(node)
         return known is not None and (self.launch["how"] != "log" or bool(known["address"]))
 
     # ------------------------------------------------------------ records
 
     def record(self, node: str) -> NodeRecord | None:
-        """The newest of a node."""
+        """Return the newest record of a node."""
         return self.seen["end"].get(node) or self.seen["start"].get(node)
 
     def both(self, node: str) -> tuple[NodeRecord, NodeRecord] | None:
@@ -125,7 +124,7 @@ class LaunchCase:
         return (start, end) if start and end else None
 
     def grown(self, node: str, count: Callable[[NodeRecord], int | None]) -> int | None:
-        """By how much a counter grew during the launch; None where it was not looked at both times."""
+        """Return the increase of a counter during the launch; None if one of the two records is missing."""
         pair = self.both(node)
         if pair is None or pair[0]["boot_id"] != pair[1]["boot_id"]:
             return None
@@ -133,16 +132,16 @@ class LaunchCase:
         return None if before is None or after is None else after - before
 
     def why_not(self, node: str, what: str) -> str:
-        """Why something of a node's end record is not known."""
+        """Return why a part of a node's end record is missing."""
         record = self.seen["end"].get(node)
         if record is not None:
-            return record["unseen"].get(what, f"{what} was not looked at on {node}")
-        return self.seen["not_looked"].get(node, f"{node} was not looked at after the failure")
+            return record["unseen"].get(what, f"{what} was not checked on {node}")
+        return self.seen["not_looked"].get(node, f"{node} was not checked after the failure")
 
-    # ------------------------------------------------------------ what probes found
+    # ------------------------------------------------------------ results of probes
 
     def findings(self, check: str, node: str = "", peer: str = "") -> Iterator[FindingShape]:
-        """Those of a check that stand against a node, or the link between two, from either side."""
+        """Yield the problems that a check found on a node, or on the link between two nodes in either direction."""
         for found in self.seen["findings"]:
             ends = {found["node"], found.get("peer", "")}
             if found["id"] == check and found["status"] in FOUND and {node, peer} - {""} <= ends:
@@ -151,11 +150,11 @@ class LaunchCase:
     def looked_for(self, check: str, node: str) -> bool:
         return any(check == one or check.startswith(f"{one}.") for one in self.seen["ran"].get(node, ()))
 
-    # ------------------------------------------------------------ how it ended
+    # ------------------------------------------------------------ the end of the launch
 
     @cached_property
     def reports(self) -> list[NodeReport]:
-        """As launch/failure.py reads them."""
+        """Return the reports of all nodes in the shape of launch/failure.py."""
         found = []
         launcher = launchers.spoken(self.launch["launcher"])
         for name in self.nodes:
@@ -190,7 +189,7 @@ class LaunchCase:
 
     @cached_property
     def failures(self) -> tuple[Failure | None, list[Failure]]:
-        """(what failed first by itself, the others in order of time), as far as ends and last words tell."""
+        """Return (the first failure that is not a consequence, the others by time), from exits and last output."""
         return first_failure(self.reports, self.launch["stop_began"] or float("inf"))
 
     @property

@@ -1,10 +1,10 @@
-"""What is said of a case: causes that are proved, those that are likely, or an honest unknown with its candidates.
+"""Decides a case: confirmed causes, a likely one, or unknown with the remaining candidates.
 
 A confident wrong answer is worse than none:
-- a cause needs a symptom and, about the same place, a question that was answered with yes;
-- what nobody looked at is never "no";
-- what only follows from another end names no node;
-- two causes that are proved are both said; several that are merely likely, at different places, are unknown.
+- a confirmed cause needs a symptom and, for the same place, a question answered with yes;
+- a check that was not made never counts as "no";
+- a failure that only follows another failure blames no node;
+- all confirmed causes are reported; several likely causes at different places make the result unknown.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ ENOUGH_SUPPORT = 2  # independent pieces of evidence
 
 @dataclass(frozen=True)
 class JudgedCause:
-    """A cause at a place. word: one of the four. answers: what was asked, with what was answered. by: the symptoms that
-    made it a candidate. everywhere: it is on every node alike, so that its place is none of them."""
+    """A cause at a place. word: one of the four above. answers: questions with their answers. by: the symptoms that
+    made it a candidate. everywhere: it applies to all nodes, so that its place names no node."""
 
     cause: Cause
     place: CausePlace
@@ -50,7 +50,7 @@ class JudgedCause:
 
     @property
     def against(self) -> list[CauseAnswer]:
-        """What rules it out."""
+        """Return the answers that rule it out."""
         refuted = [answer for _, answer in self.answered("yes", self.cause.refute)]
         return refuted or [answer for _, answer in self.answered("no", self.cause.confirm)]
 
@@ -66,9 +66,9 @@ class JudgedCause:
 
 @dataclass(frozen=True)
 class Decided:
-    """word: confirmed, likely or unknown. causes: what is said. candidates: what remains, where it is unknown.
+    """word: confirmed, likely or unknown. causes: those to report. candidates: remaining causes, if unknown.
 
-    also_seen: likely beside one that is proved.
+    also_seen: likely causes beside a confirmed one.
     """
 
     word: str
@@ -82,7 +82,7 @@ class Decided:
 def plainly(question: Question, case: LaunchCase, place: CausePlace) -> CauseAnswer:
     try:
         return question.look(case, place)
-    except (KeyError, IndexError, TypeError, ValueError) as exc:  # a case that was kept by another version
+    except (KeyError, IndexError, TypeError, ValueError) as exc:  # a case of another release
         return not_looked(f"{question.id} could not be answered ({type(exc).__name__})")
 
 
@@ -107,7 +107,7 @@ def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Dec
 
 
 def follows(case: LaunchCase, symptom: Symptom) -> bool:
-    """Whether it is a victim's, of a rank that had ended by itself: that explains it, so no other cause comes of it."""
+    """Return whether a victim's symptom follows a rank's own failure; such a symptom suggests no other cause."""
     if not symptom.victim:
         return False
     own = [one.when for one in case.all_failures if one.rank is not None and not one.cascade]
@@ -131,24 +131,24 @@ def judge(case: LaunchCase, cause: Cause, place: CausePlace, by: tuple[Symptom, 
     else:
         word = POSSIBLE
     if word == CONFIRMED and case.is_only_a_log:
-        word = LIKELY  # nobody has looked at any node
+        word = LIKELY  # no node was checked
     return JudgedCause(cause, place, word, answers, by)
 
 
 def concerns(symptom: Symptom, place: CausePlace) -> bool:
-    """Whether a symptom was seen where the cause is, or names it."""
+    """Return whether a symptom was seen at the place of the cause."""
     if place.rank is not None:
         return symptom.rank == place.rank
     return place.node in ("", symptom.node) or symptom.node == place.peer
 
 
 def without_explained(judged: Sequence[JudgedCause], by: Sequence[JudgedCause]) -> list[JudgedCause]:
-    """Without what another one, deeper down, explains at the same place."""
+    """Drop causes that a deeper cause at the same place explains."""
     return [one for one in judged if not any(explains(other, one) for other in by if other is not one)]
 
 
 def without_its_pairs(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
-    """What is so of a node is so between it and each other one, and not said of these ways again."""
+    """Drop causes between two nodes if the same cause holds for one of the nodes as a whole."""
     whole = {(one.cause.id, one.place.node) for one in judged if one.place.node and not one.place.peer}
     return [
         one
@@ -158,14 +158,14 @@ def without_its_pairs(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
 
 
 def once_a_pair(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
-    """What is between two nodes in both directions is one thing."""
+    """Merge a cause between two nodes that holds in both directions."""
     return list({(one.cause.id, frozenset(one.place[:2]), one.place[2:]): one for one in reversed(judged)}.values())[
         ::-1
     ]
 
 
 def together(case: LaunchCase, judged: Sequence[JudgedCause]) -> list[JudgedCause]:
-    """What every node has alike is said once, and names no node: it was set so for all."""
+    """Merge a cause that holds for every node into one without a node: it was configured for all of them."""
     found: dict[object, JudgedCause] = {}
     for one in judged:
         alike = [
@@ -188,7 +188,7 @@ def explains(deeper: JudgedCause, one: JudgedCause) -> bool:
 
 
 def ordered(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
-    """What explains most symptoms first; of equals, what began first, then what is nearest to one process."""
+    """Sort by number of explained symptoms, then by begin, then by nearness to one process."""
     return sorted(
         judged, key=lambda one: (-len({each.id for each in one.by}), one.since, NEAREST.index(one.cause.scope))
     )

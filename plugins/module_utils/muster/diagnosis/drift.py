@@ -1,4 +1,4 @@
-"""How nodes differ in what their records say, and which of them is the odd one, where that can be told."""
+"""Differences between the records of nodes, and the deviating node if a majority shows it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LENGTH = 16
 
 # ---------------------------------------------------------------- digests
 
-# What can be told of the environment of a launch's processes, of which only keyed digests are kept.
+# Only keyed digests of the environment of a launch's processes are kept.
 
 
 def digest(key: str, value: str) -> str:
@@ -27,7 +27,7 @@ def digest(key: str, value: str) -> str:
 
 
 def environment(case: LaunchCase, node: str) -> dict[str, str] | None:
-    """Digests by name of what the launch was begun with there; None where that was not looked at."""
+    """Return digests of the launch's environment variables by name; None if they were not recorded."""
     record = case.seen["start"].get(node) or case.seen["end"].get(node)
     if record is not None and record["program"] is not None:
         return record["program"]["environment"]
@@ -36,20 +36,20 @@ def environment(case: LaunchCase, node: str) -> dict[str, str] | None:
 
 
 def value_among(case: LaunchCase, node: str, name: str, suspected: Iterable[str]) -> str | None:
-    """Which of these values a variable has there; None where it has none of them, or is not set."""
+    """Return which of the suspected values a variable has; None if it has another value or is not set."""
     found = (environment(case, node) or {}).get(name)
     return next((value for value in suspected if found and digest(case.seen["key"], value) == found), None)
 
 
 class Difference(NamedTuple):
-    """odd: the one node that differs from a clear majority, "" where there is none. text: who has what."""
+    """odd: the one node that differs from a clear majority, or "". text: the nodes with their values."""
 
     odd: str
     text: str
 
 
 def of_programs(case: LaunchCase, what: Callable[[Program], str | None]) -> dict[str, str]:
-    """What each node's record says of its program, of those where it is known."""
+    """Return a property of the program by node, without nodes where it is unknown."""
     found = {}
     for name in case.nodes:
         record = case.seen["start"].get(name) or case.seen["end"].get(name)
@@ -60,7 +60,7 @@ def of_programs(case: LaunchCase, what: Callable[[Program], str | None]) -> dict
 
 
 def difference(known: Mapping[str, str]) -> Difference | None:
-    """None where all agree. With two nodes nobody is the odd one; with more only who stands alone against the rest."""
+    """Return the difference; None if all agree. `odd` requires three nodes or more, of which exactly one differs."""
     counts = Counter(known.values())
     if len(counts) < 2:
         return None
@@ -71,5 +71,5 @@ def difference(known: Mapping[str, str]) -> Difference | None:
 
 
 def short(value: str) -> str:
-    """Of a path, its last part."""
+    """Return the last part of a path, shortened."""
     return value.rpartition("/")[2][:40]

@@ -1,10 +1,10 @@
-"""What is known of a launch that failed or hangs: the shapes of what nodes record, and of the case that is decided.
+"""Shapes of the evidence of a failed or hanging launch: records of nodes, and the case that is decided.
 
-Times are seconds; those of a node are on its own wall clock, those of a case on the controller's. What could not be
-looked at is None, with the reason in `unseen`: it is never the same as "there is nothing".
+Times are seconds; those of a node are on its own wall clock, those of a case on the controller's. A part that could not
+be checked is None, with the reason in `unseen`; None never means "there is none".
 
-No value of an environment variable is in any of it. `environment` holds keyed digests: whoever has the launch's key,
-which the controller keeps to itself, can tell whether two nodes agree, and whether a value is one that is suspected.
+Values of environment variables are never stored. `environment` holds keyed digests. With the launch's key, which only
+the controller has, they show whether two nodes agree, and whether a variable has a suspected value.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Text:
-    """A line that people see.
+    """A known error line.
 
-    id: what it is called in causes. pattern: a regular expression; its named groups say more (address, port, node,
-    rank, seconds, size, path, name). means: in one sentence. example: a line as it is printed, which the pattern
-    finds. source: where it was seen. victim: it only says that a peer, or the way to it, is gone.
+    id: its name in causes. pattern: a regular expression with named groups (address, port, node, rank, seconds, size,
+    path, name). means: its meaning in one sentence. example: a printed line that the pattern matches. source: where it
+    was observed. victim: it only reports that a peer, or the connection to it, is gone.
     """
 
     id: str
@@ -36,7 +36,7 @@ class Text:
 
 
 class Interface(TypedDict):
-    """carrier: None where the kernel does not say. addresses: without their prefixes. counters: carrier_changes,
+    """carrier: None if the kernel does not report it. addresses: without prefixes. counters: carrier_changes,
     rx_errors, tx_errors, rx_dropped, tx_dropped, as /sys/class/net has them."""
 
     up: bool
@@ -48,7 +48,7 @@ class Interface(TypedDict):
 
 
 class Route(TypedDict):
-    """The way to one peer. error: why there is none."""
+    """The route to one peer. error: why there is none."""
 
     interface: str
     source: str
@@ -57,8 +57,8 @@ class Route(TypedDict):
 
 
 class Disk(TypedDict):
-    """use: logs, work, tmp, shm, or other for a local one that takes nothing more. free, total: bytes. inodes_free:
-    None where there are no inodes."""
+    """use: logs, work, tmp, shm, or other for a full local file system. free, total: bytes. inodes_free: None if the
+    file system has no inodes."""
 
     use: str
     path: str
@@ -70,8 +70,8 @@ class Disk(TypedDict):
 
 
 class Unit(TypedDict):
-    """The launch's control group. A number that nobody counts for it alone is None, or missing. memory_max, pids_max,
-    cpu_max (cores): None for no limit or where it is not limited.
+    """The launch's control group. A number that the kernel does not count for this group is None or missing.
+    memory_max, pids_max, cpu_max (cores): None for no limit.
 
     memory_events: as memory.events (v2), or {oom_kill} from memory.oom_control (v1). cpu: nr_periods, nr_throttled,
     throttled_usec, usage_usec.
@@ -89,10 +89,9 @@ class Unit(TypedDict):
 
 
 class Program(TypedDict):
-    """What runs the ranks. argv: of the launcher. executable, interpreter: where no link leads on. digests: sha256 of
-    "script", and of "code" (names and contents of the Python files beside it), as far as the limits of size go.
-    versions: python, torch, nccl, muster_environment, as far as they are known without importing anything.
-    environment: keyed digests."""
+    """The program of the ranks. argv: of the launcher. executable, interpreter: with links resolved. digests: sha256 of
+    "script", and of "code" (names and contents of the Python files beside it), within size limits. versions: python,
+    torch, nccl, muster_environment, as far as they are known without importing anything. environment: keyed digests."""
 
     argv: list[str]
     executable: str
@@ -124,7 +123,7 @@ class Gpu(TypedDict):
 
 
 class Collective(TypedDict):
-    """An entry of torch's flight recorder. state: as torch says it; completion is not known for Gloo."""
+    """An entry of torch's flight recorder. state: as reported by torch; completion is unknown for Gloo."""
 
     sequence: int
     operation: str
@@ -134,7 +133,7 @@ class Collective(TypedDict):
 
 
 class Flight(TypedDict):
-    """enqueued: the highest sequence number of the default group. last: the newest entries, the newest last."""
+    """enqueued: highest sequence number of the default group. last: the newest entries, newest last."""
 
     group: str
     enqueued: int
@@ -142,7 +141,7 @@ class Flight(TypedDict):
 
 
 class RankLeft(TypedDict):
-    """What a rank that had ended by then has left behind."""
+    """The flight recorder left by a rank that had ended."""
 
     rank: int
     flight: Flight
@@ -151,15 +150,14 @@ class RankLeft(TypedDict):
 class NodeRecord(TypedDict):
     """A node at one moment of a launch.
 
-    routes: by peer node. names: what the resolver answers, by name; an empty list where it knows none. limits: soft and
-    hard (None: none) of the unit's main process, by their names in /proc/PID/limits in lower case with underscores.
+    routes: by peer node. names: the resolver's answers by name; an empty list if it has none. limits: soft and hard
+    (None: no limit) of the unit's main process, by their names in /proc/PID/limits in lower case with underscores.
     counters: flat, cumulative: tcp.RetransSegs, tcp.OutRsts, tcp.InErrs, tcp.AttemptFails, ext.TCPTimeouts,
     ext.ListenDrops, ext.IPReversePathFilter, ip.InDiscards, ip.OutNoRoutes, conntrack.count, conntrack.max,
-    conntrack.drop, conntrack.insert_failed, vm.oom_kill (of the whole kernel, as it counts without a log),
+    conntrack.drop, conntrack.insert_failed, vm.oom_kill (of the whole kernel, available without its log),
     machine.oom_kill, .pids_refused, .nr_periods, .nr_throttled (of a container that is the whole machine).
-    pressure: some avg10 of cpu, memory, io. memory: total, available, swap_free (bytes). kernel: lines since the record
-    before it, or since a minute ago. fabric: state and error counters by "device/port". left: at the end, of ranks that
-    had ended.
+    pressure: some avg10 of cpu, memory, io. memory: total, available, swap_free (bytes). kernel: log lines since the
+    launch began. fabric: state and error counters by "device/port". left: in the end record, of ranks that had ended.
     """
 
     at: float
@@ -182,13 +180,13 @@ class NodeRecord(TypedDict):
     unseen: dict[str, str]
 
 
-# ---------------------------------------------------------------- the ranks, before anything is stopped
+# ---------------------------------------------------------------- ranks, before the launch is stopped
 
 
 class Socket(TypedDict):
     """A TCP connection of a rank. local, peer: "address:port". state: the kernel's name, such as ESTABLISHED or
-    SYN_SENT. queued: bytes not yet acknowledged. retransmits: in a row, without an answer. idle: seconds since anything
-    was received, None where the kernel does not say."""
+    SYN_SENT. queued: bytes not yet acknowledged. retransmits: consecutive, without a reply. idle: seconds since data
+    was received, None if the kernel does not report it."""
 
     local: str
     peer: str
@@ -199,9 +197,9 @@ class Socket(TypedDict):
 
 
 class RankShot(TypedDict):
-    """One rank. state: the kernel's letter. stack: of its main thread, innermost first; [] with why in stack_why.
+    """One rank. state: the kernel's letter. stack: of its main thread, innermost first; if [], stack_why is set.
 
-    said: seconds since it last wrote into its logs, None where they are not there. cpu: seconds of processor time.
+    said: seconds since it last wrote to its logs, None without logs. cpu: seconds of CPU time.
     """
 
     rank: int
@@ -222,7 +220,7 @@ class RankShot(TypedDict):
 
 
 class Listener(TypedDict):
-    """started: seconds since the epoch; 0 where it cannot be seen who listens."""
+    """started: seconds since the epoch; 0 if the process is not visible."""
 
     port: int
     address: str
@@ -234,9 +232,9 @@ class Listener(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """A node's part of a launch that is still there. left: of ranks that had ended. listeners: on the launch's ports.
-    half_open: the addresses whose calls to these listeners have come in without being completed (SYN_RECV in
-    /proc/net/tcp, where it is 03), which tells a lost answer from a lost call. frozen: of the unit."""
+    """A node's part of a running launch. left: of ranks that had ended. listeners: on the launch's ports. half_open:
+    peer addresses of half-open connections to these listeners (SYN_RECV, 03 in /proc/net/tcp), which distinguish a lost
+    reply from a lost request. frozen: whether the unit is frozen."""
 
     at: float
     ranks: list[RankShot]
@@ -248,7 +246,7 @@ class Snapshot(TypedDict):
 
 
 class Agent(TypedDict):
-    """A torchrun (or the like) that runs on a node, whoever started it. ranks: of its own, as they say it."""
+    """A launcher, such as torchrun, that runs on a node, started by any user. ranks: its ranks."""
 
     pid: int
     user: str
@@ -261,7 +259,7 @@ class Agent(TypedDict):
     unit: str
 
 
-# ---------------------------------------------------------------- a launch, and what became of it
+# ---------------------------------------------------------------- a launch and its outcome
 
 
 class LaunchNode(TypedDict):
@@ -273,10 +271,10 @@ class LaunchNode(TypedDict):
 
 
 class LaunchFacts(TypedDict):
-    """how: muster, foreign (found running, started by others) or log (nothing but a log). own: somebody's own launch,
-    of which root looked at nothing. live: it had not ended when this was gathered. ending: an ending's name
-    (launch/endings.py) and what was said of it; "" where that is not known. starting: it could not be started on
-    ending_node. timeout: seconds of rendezvous. began, stop_began: 0 where it is not known. backend: gloo, nccl or "".
+    """how: muster, foreign (found running, not started by Muster) or log (only a log). own: a user launch, not checked
+    by root. live: it was still running when this was gathered. ending, ending_text: an ending's name
+    (launch/endings.py) and its description; "" if unknown. starting: it could not be started on ending_node. timeout:
+    seconds of rendezvous. began, stop_began: 0 if unknown. backend: gloo, nccl or "".
     """
 
     launch_id: str
@@ -299,8 +297,8 @@ class LaunchFacts(TypedDict):
 
 
 class RankEnd(TypedDict):
-    """code: as the launcher says it; negative for a signal, None where it is not known. gone_at: None while it runs.
-    stderr: the end of it, or what a log marks as this rank's. error: the traceback out of torch's error.json."""
+    """code: exit code reported by the launcher; negative for a signal, None if unknown. gone_at: None while it runs.
+    stderr: its end, or the lines that a log marks as this rank's. error: the traceback in torch's error.json."""
 
     rank: int
     node: str
@@ -312,8 +310,8 @@ class RankEnd(TypedDict):
 
 
 class NodeEnd(TypedDict):
-    """A node's part. lost: it stopped answering. reason, code, error: how the unit's main process ended; code None
-    where it is not known. result: systemd's word for the unit. log: the end of the launcher's own."""
+    """The end of a launch on a node. lost: it stopped responding. reason, code, error: how the unit's main process
+    ended; code None if unknown. result: systemd's result of the unit. log: the end of the launcher's log."""
 
     node: str
     reached: bool
@@ -329,16 +327,16 @@ class NodeEnd(TypedDict):
 
 
 class SiteAnswers(TypedDict, total=False):
-    """unanswered: by node and question, why a command of the site did not answer; where any was asked."""
+    """unanswered: by node and question, why a command of the site rules gave no answer."""
 
     unanswered: dict[str, dict[str, str]]
 
 
 class CaseShape(SiteAnswers):
-    """start, end, snapshots, agents: by node, without those of which there is none. findings: of the probes that were
-    made afterwards, with `ran`: the ids (or their beginnings) of what was looked for, by node, and "peer:NAME" for each
-    node that was called from there, though it could not be asked itself. not_looked: why a node could not be asked
-    afterwards, by node. key: hexadecimal, of the digests of the environment."""
+    """start, end, snapshots, agents: by node; nodes without one are missing. findings: results of the probes after the
+    failure. ran: by node, the ids (or prefixes) of the checks made, and "peer:NAME" for each node probed from there
+    that could not be asked itself. not_looked: by node, why it was not checked after the failure. key: hexadecimal key
+    of the environment digests."""
 
     schema: int
     launch: LaunchFacts

@@ -1,7 +1,7 @@
-"""Questions about what evidence.py describes, by a path: record.unit.pids_refused, end.disks.*.free, rank.state.
+"""Questions about the shapes in evidence.py by path: record.unit.pids_refused, end.disks.*.free, rank.state.
 
-The path begins with record (the newest of a node), start, end, snapshot (both of the node) or rank. A test says when
-the answer is yes: is, contains, matches, above, below; grew compares a node's end with its start.
+A path begins with record (the newest of a node), start, end, snapshot (all of a node) or rank. A test defines when the
+answer is yes: is, contains, matches, above, below; grew compares a node's end with its start.
 """
 
 from __future__ import annotations
@@ -46,39 +46,39 @@ def named(kind: Any) -> str:
     return " or ".join(dict.fromkeys(names[one] for one in kinds))
 
 
-# ---------------------------------------------------------------- what may be asked
+# ---------------------------------------------------------------- validation
 
 
 def problem_of(path: str, one: Mapping[str, Any]) -> tuple[str, str] | None:
-    """(what is wrong with a question about a fact, how to fix it)."""
+    """Return (problem of a question about a fact, fix); None if it is valid."""
     tests = [name for name in TESTS if name in one]
     if len(tests) != 1:
-        return (f"it has {' and '.join(tests) or 'no test'}", f"Give it one of {', '.join(TESTS)}")
+        return (f"{' and '.join(tests) or 'no test'} set", f"Set exactly one of {', '.join(TESTS)}")
     if wrong := pattern_problem(one):
         return wrong
     root, *parts = path.split(".")
     if root not in ROOTS:
-        return (f"its fact begins with {root}{near(root, ROOTS)}", f"Begin it with one of {', '.join(ROOTS)}")
+        return (f"the fact begins with {root}{near(root, ROOTS)}", f"Begin it with one of {', '.join(ROOTS)}")
     if "grew" in one and root != "record":
-        return ("grew compares a node's two records", "Begin its fact with record")
+        return ("grew compares a node's two records", "Begin the fact with record")
     kind: Any = ROOTS[root]
     for part in parts:
         kind = next((each for each in options(kind) if each is not type(None)), kind)
         if is_typeddict(kind):
             known = hints(kind)
             if part not in known:
-                return (f"its fact has {part}, which is unknown{near(part, known)}", f"Write one of {', '.join(known)}")
+                return (f"the fact has the unknown part {part}{near(part, known)}", f"Use one of {', '.join(known)}")
             kind = known[part]
         elif get_origin(kind) is dict:
             kind = get_args(kind)[1]
             if not has_parts(kind):
-                return None  # all the rest is the key: that of a counter has dots in it
+                return None  # the rest is the key: keys of counters contain dots
         elif get_origin(kind) is list:
             if part != ALL and not part.isdigit():
-                return (f"its fact has {part} for an entry of a list", "Write a number from 0 on, or * for all")
+                return (f"the fact has {part} as an index of a list", "Use a number from 0 on, or * for all entries")
             kind = get_args(kind)[0]
         else:
-            return (f"its fact goes on with {part} behind what has no parts", "Take that out")
+            return (f"the fact has {part} after a value without parts", "Remove this part")
     return None
 
 
@@ -90,7 +90,7 @@ def pattern_problem(one: Mapping[str, Any]) -> tuple[str, str] | None:
     try:
         re.compile(one.get("matches", ""))
     except re.error as exc:
-        return (f"matches is no regular expression ({exc})", "Correct it")
+        return (f"matches is not a regular expression ({exc})", "Correct it")
     return None
 
 
@@ -99,7 +99,7 @@ def near(word: str, names: Any) -> str:
     return f" (did you mean {meant[0]}?)" if meant else ""
 
 
-# ---------------------------------------------------------------- asking
+# ---------------------------------------------------------------- evaluation
 
 
 def asks(path: str, one: Mapping[str, Any]) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
@@ -137,7 +137,7 @@ def seen(case: LaunchCase, root: str, place: CausePlace) -> Any:
 
 
 def values(found: Any, parts: list[str]) -> Iterator[Any]:
-    """What is there at the end of a path; nothing where a part of it was not looked at."""
+    """Yield the values at a path; none if a part of it was not recorded."""
     if found is None:
         return
     if not parts:
@@ -147,7 +147,7 @@ def values(found: Any, parts: list[str]) -> Iterator[Any]:
         for one in chosen:
             yield from values(one, parts[1:])
     elif isinstance(found, dict):
-        # A key may have dots in it: that of a counter, or a name.
+        # A key may contain dots, such as that of a counter or a host name.
         for length in range(len(parts), 0, -1):
             if ".".join(parts[:length]) in found:
                 yield from values(found[".".join(parts[:length])], parts[length:])

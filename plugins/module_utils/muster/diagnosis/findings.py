@@ -1,6 +1,6 @@
-"""A diagnosis in the verdict of its launch: one finding for each cause that is said, and a summary that agrees.
+"""Adds a diagnosis to the verdict of its launch: one finding per reported cause, and a matching summary.
 
-What the launch itself showed stays a finding beside it: how a rank ended is a fact, whatever made it end.
+The findings of the launch itself are kept: the exit of a rank is a fact, whatever its cause.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from .decide import Decided
     from .words import Diagnosis, SaidCause
 
-READS = "how ranks, launchers and nodes ended, what they printed, what was recorded of the nodes, and probes afterwards"
+READS = "exits and output of ranks and launchers, node records, and probes after the failure"
 CAUSE = Check(
     "launch.cause",
     seen="sandbox",
     reads=READS,
-    fires="a cause of a failed launch is proved: a symptom, and a look that confirms it at the same place (fail)",
-    fix="See the finding; docs/errors.md has every cause",
+    fires="a cause of a failed launch is confirmed: a symptom, and a check that confirms it at the same place (fail)",
+    fix="See the finding; docs/errors.md lists all causes",
 )
 LIKELY_CAUSE = Check(
     "launch.cause.likely",
     seen="stand-in",
     reads=READS,
-    fires="two independent pieces of evidence, or one decisive line, speak for a cause, and no look confirms it (warn)",
-    fix="See the finding; docs/errors.md has every cause",
+    fires="two independent pieces of evidence or one decisive line suggest a cause, but no check confirms it (warn)",
+    fix="See the finding; docs/errors.md lists all causes",
 )
 UNKNOWN_CAUSE = Check(
     "launch.cause.unknown",
     seen="stand-in",
     reads=READS,
-    fires="nothing that was looked at proves a cause; what remains is named, with what would tell it apart (unknown)",
-    fix="Look again with",
+    fires="no check confirms a cause; the remaining candidates are listed (unknown)",
+    fix="Diagnose again with",
     command=playbook("playbooks/diagnose.yml"),
 )
 
@@ -56,7 +56,7 @@ def with_diagnosis(verdict: Verdict, case: LaunchCase, decided: Decided, said: D
 
 
 def is_the_failure_itself(case: LaunchCase, decided: Decided) -> bool:
-    """Whether the cause is nothing but the first failure, of which the launch's own finding says more."""
+    """Return whether the cause is just the first failure, which the launch's own finding describes in more detail."""
     first, _ = case.failures
     return first is not None and not first.cascade and decided.causes[0].place.what == first.summary
 
@@ -91,7 +91,7 @@ def unknown(said: Diagnosis) -> Finding:
 
 
 def named(verdict: Mapping[str, object], participants: Sequence[str]) -> list[str]:
-    """The participants that a proved cause names."""
+    """Return the participants that a confirmed cause names."""
     findings = verdict.get("findings", [])
     nodes = [one["node"] for one in findings if one["id"] == CAUSE.id] if isinstance(findings, list) else []
     return [name for name in participants if name in nodes]

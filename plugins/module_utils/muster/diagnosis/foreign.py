@@ -1,8 +1,9 @@
-"""A case out of logs that Muster did not make: a file, a folder, several files, of torchrun by hand or under Slurm.
+"""A case from logs of other launches: files or folders of manual torchrun or Slurm launches.
 
-A log says of itself where its lines come from: torch's hook (`[rank3]: `), torchrun's --tee (`[default3]:`), `srun -l`
-(`3: `), pdsh and the like (`node2: `), torchrun's folders (attempt_0/3/stderr.log), the name of a node in the file's,
-and torchrun's own summary, which names hosts, ranks and exit codes. What no sign tells is nobody's.
+The source of a line is recognized by torch's hook (`[rank3]: `), torchrun's --tee (`[default3]:`), `srun -l`
+(`3: `), pdsh and similar tools (`node2: `), torchrun's folders (attempt_0/3/stderr.log), a node name in the file name,
+or
+torchrun's summary of hosts, ranks and exit codes. Lines without a sign have no source.
 """
 
 from __future__ import annotations
@@ -41,13 +42,13 @@ OF_CONFIGURED = {"max_nodes": "nnodes", "run_id": "rdzv_id"}
 WORLD = re.compile(r"world_size[=:] ?(?P<size>\d{1,6})\b|MEMBER: \d+/(?P<members>\d{1,6})")
 MEETING = re.compile(r"connect to \(?(?P<host>[\w.:-]+?)(?:, |:)(?P<port>\d{1,5})\)?")
 FAILED = re.compile(r"ChildFailedError|Traceback \(most recent call last\):|Rendezvous\w+Error")
-UNNAMED = "a node that the log does not name"
+UNNAMED = "a node not named in the log"
 MOST_RANKS = 4096
-LONGEST = 32_000  # characters of one rank's or launcher's lines, the last
+LONGEST = 32_000  # last characters of the lines of one rank or launcher
 
 
 class Known(NamedTuple):
-    """A node of the inventory. names: host names that it is known by."""
+    """A node of the inventory. names: its host names."""
 
     node: str
     address: str
@@ -56,7 +57,7 @@ class Known(NamedTuple):
 
 @dataclass
 class ForeignLines:
-    """What the logs say, sorted by who said it. by_node: of launchers; "" for nobody known. places: nodes of ranks."""
+    """Log lines by source. by_node: lines of launchers, "" for an unknown source. places: nodes of ranks."""
 
     by_rank: dict[int, list[str]] = field(default_factory=dict)
     places: dict[int, str] = field(default_factory=dict)
@@ -83,14 +84,14 @@ class ForeignLines:
 
 
 def of_node_rank(number: int) -> str:
-    """What a node is called of which nothing but its rank is known."""
+    """Return a name for a node that is known only by its node rank."""
     return f"node rank {number}"
 
 
 def case_of_logs(logs: Mapping[str, str], known: Sequence[Known]) -> CaseShape:
-    """logs: their texts, by their paths."""
+    """Build a case. logs: texts by path."""
     texts = {path: ANSI.sub("", text) for path, text in logs.items()}
-    told = told_in(texts.values())
+    told = arguments_in(texts.values())
     names = by_name(known)
     lines = sorted_out(texts, names, tasks_are_ranks=not told)
     per_node = number(told.get("nproc_per_node", "")) or most_local(lines)
@@ -133,11 +134,11 @@ def case_of_logs(logs: Mapping[str, str], known: Sequence[Known]) -> CaseShape:
     }
 
 
-# ---------------------------------------------------------------- who said what
+# ---------------------------------------------------------------- sources of lines
 
 
 def by_name(known: Iterable[Known]) -> dict[str, str]:
-    """Nodes by everything that a log may call them, in lower case."""
+    """Return the nodes by name, address and host name, in lower case."""
     found: dict[str, str] = {}
     for one in known:
         for name in (one.node, one.address, *one.names):
@@ -149,13 +150,13 @@ def by_name(known: Iterable[Known]) -> dict[str, str]:
 
 
 def node_named(names: Mapping[str, str], host: str) -> str:
-    """The node of the inventory that a host is, or the host's own name."""
+    """Return the inventory node of a host, or the host name if there is none."""
     lowered = host.lower()
     return names.get(lowered) or names.get(lowered.partition(".")[0]) or host
 
 
 def node_of_path(path: str, names: Mapping[str, str]) -> str:
-    """By the longest name among the path's words: node1.log is not node10's."""
+    """Return the node with the longest name among the words of the path: node1.log does not belong to node10."""
     words = {
         word
         for part in path.lower().split("/")
@@ -182,7 +183,7 @@ def sorted_out(texts: Mapping[str, str], names: Mapping[str, str], *, tasks_are_
 
 
 def by_host(text: str, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """The parts of a log by the names of nodes before its lines, where they are nodes of the inventory."""
+    """Split a log by the inventory nodes named at the beginning of lines."""
     parts: dict[str, list[str]] = {}
     for line in text.splitlines():
         host = OF_HOST.match(line)
@@ -196,18 +197,18 @@ def without_prefixes(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """torchrun's time of an end. Its zone is not known, and does not matter: the ends of one launch are compared."""
+    """Parse an exit time of torchrun. The time zone is unknown, but only exits of one launch are compared."""
     try:
         return datetime.strptime(text, "%Y-%m-%d_%H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
         return 0.0
 
 
-# ---------------------------------------------------------------- what the launch was told
+# ---------------------------------------------------------------- arguments of the launch
 
 
-def told_in(texts: Iterable[str]) -> dict[str, str]:
-    """What a command of torchrun, a batch script, or torchrun's own log of its settings says."""
+def arguments_in(texts: Iterable[str]) -> dict[str, str]:
+    """Return the arguments from torchrun commands, batch scripts and torchrun's log of its settings."""
     found: dict[str, str] = {}
     for text in texts:
         joined = re.sub(r"\\\n\s*", " ", text)
@@ -229,7 +230,7 @@ def words_of(command: str, variables: Mapping[str, str]) -> list[str]:
     filled = VARIABLE.sub(lambda match: variables.get(match["name"], match[0]), command)
     try:
         return shlex.split(filled)
-    except ValueError:  # a quotation mark that the log has cut off
+    except ValueError:  # an unclosed quotation mark in a truncated log
         return filled.split()
 
 
@@ -250,7 +251,7 @@ def world_size(texts: Iterable[str], told: Mapping[str, str], per_node: int, lin
 
 
 def meeting(texts: Iterable[str], told: Mapping[str, str]) -> tuple[str, int]:
-    """The address and the port at which the nodes meet."""
+    """Return address and port of the rendezvous."""
     host, _, port = told.get("rdzv_endpoint", "").partition(":")
     if not is_host(host):
         host, port = told.get("master_addr", ""), told.get("master_port", "")
@@ -260,7 +261,7 @@ def meeting(texts: Iterable[str], told: Mapping[str, str]) -> tuple[str, int]:
     return host if is_host(host) else "", number(port)
 
 
-# ---------------------------------------------------------------- where ranks were
+# ---------------------------------------------------------------- nodes of ranks
 
 
 def participants(
@@ -271,9 +272,9 @@ def participants(
     world: int,
     told: Mapping[str, str],
 ) -> list[LaunchNode]:
-    """Nodes by what the logs call them; where they name none, by their node ranks.
+    """Return the nodes by the names in the logs, or by node rank if the logs contain no name.
 
-    A rank is where a line of it, or torchrun's summary, says. How many are on a node is believed only where it is said.
+    A rank is placed by its lines or torchrun's summary. The number of ranks per node is used only if logged.
     """
     addresses = {one.node: one.address for one in known}
     seen = {**lines.places, **{rank: node_named(names, one[0]) for rank, one in lines.ends.items() if one[0]}}
@@ -316,7 +317,7 @@ def rank_ends(lines: ForeignLines, planned: Sequence[LaunchNode]) -> Iterator[Ra
 
 
 def of_launchers(lines: ForeignLines, planned: Sequence[LaunchNode]) -> dict[str, str]:
-    """By node, what its launcher wrote. With one node alone, what nobody is named for is its."""
+    """Return the launcher output by node. With a single node, lines without a source belong to it."""
     called = {of_node_rank(one["node_rank"]): one["node"] for one in planned}
     if len(planned) == 1:
         called[""] = planned[0]["node"]

@@ -1,7 +1,7 @@
-"""A case out of a launch that Muster has not begun, and that runs now: from the launchers that were found on nodes.
+"""A case from a running launch that Muster did not start, built from the torchrun processes on the nodes.
 
-What somebody typed may differ from node to node: a head node, numbers and ports are what most of them were told, and
-the differences stay in `agents`, where causes look for them.
+The arguments may differ between nodes. The most frequent head node and port are used. The differences stay in `agents`,
+where causes evaluate them.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from .evidence import Agent, CaseShape, LaunchFacts, LaunchNode, NodeEnd, RankEnd
     from .launched import Gathered
 
-PORT = 29500  # torchrun's own
-LATEST = 60.0  # seconds between the start of the first launcher and that of the last one of the same launch
+PORT = 29500  # default of torchrun
+LATEST = 60.0  # seconds between the first and the last launcher start of a launch
 
 
 class Typed(NamedTuple):
-    """One node's launcher, with what it was told."""
+    """The launcher of a node with its arguments."""
 
     node: str
     agent: Agent
@@ -38,7 +38,7 @@ class Typed(NamedTuple):
 
     @property
     def head(self) -> tuple[str, int]:
-        """Address and port of the head node; as far as it was told."""
+        """Return address and port of the head node from the arguments."""
         address, _, port = self.told.get("rdzv_endpoint", "").rpartition(":")
         address = self.told.get("master_addr") or address
         address = address.strip("[]")
@@ -56,8 +56,8 @@ class Typed(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Which of what runs is diagnosed where no launch is named. launch: of Muster's, its id. user: the account whose
-    hand-typed launch it is. ask: why there is no choice, with the commands that make one. remark: what else runs."""
+    """The running launch to diagnose if none was given. launch: ID of a Muster launch. user: account of a manual
+    launch. ask: why no launch was selected, with commands to select one. remark: other running launches."""
 
     launch: str = ""
     user: str = ""
@@ -68,10 +68,10 @@ class Choice(NamedTuple):
 def choose(
     agents: Mapping[str, Sequence[Agent]], here: Collection[str], known: Collection[str], wanted: str, *, has_last: bool
 ) -> Choice:
-    """Muster's own launches first, then what an account of the cluster has typed. Anybody with a login can name a
-    process torchrun, so that of another account is taken only where nothing else could be meant, or where it is asked
-    for. here: launches that were begun from this controller. known: accounts of the cluster. wanted: the account that
-    is asked for. has_last: whether the last launch is diagnosed where nothing is chosen."""
+    """Prefer Muster launches, then manual launches of cluster accounts. Any user can name a process torchrun, so
+    another account is selected only if it is requested or if there is no alternative. here: launches started from this
+    controller. known: cluster accounts. wanted: the requested account. has_last: whether the last launch is diagnosed
+    if no launch is selected."""
     launches, accounts = of_muster(agents), typed_by(agents)
     if wanted:
         return Choice(user=wanted) if wanted in accounts else Choice(ask=f"No torchrun of {wanted} runs on any node.")
@@ -82,12 +82,12 @@ def choose(
     if not mine and len(theirs) == 1:
         return Choice(user=theirs[0], remark=also(launches, accounts, theirs[0]))
     if mine or theirs:
-        return Choice(ask=f"Several launches run. {also(launches, accounts)}")
+        return Choice(ask=f"Several launches are running. {also(launches, accounts)}")
     return Choice(remark=also(launches, accounts))
 
 
 def of_muster(agents: Mapping[str, Sequence[Agent]]) -> dict[str, list[str]]:
-    """The nodes of each of Muster's own launches among them, by its id."""
+    """Return the nodes of each Muster launch by its ID."""
     found: dict[str, list[str]] = {}
     for node, all_of in agents.items():
         for launch in dict.fromkeys(launch_of(agent["unit"]) for agent in all_of):
@@ -97,7 +97,7 @@ def of_muster(agents: Mapping[str, Sequence[Agent]]) -> dict[str, list[str]]:
 
 
 def typed_by(agents: Mapping[str, Sequence[Agent]]) -> dict[str, list[str]]:
-    """The nodes of each account that has begun a launcher by hand; those with the most nodes first."""
+    """Return the nodes of each account with a manual launch, most nodes first."""
     found: dict[str, list[str]] = {}
     for node, all_of in agents.items():
         for user in dict.fromkeys(agent["user"] for agent in all_of if not launch_of(agent["unit"])):
@@ -106,7 +106,7 @@ def typed_by(agents: Mapping[str, Sequence[Agent]]) -> dict[str, list[str]]:
 
 
 def also(launches: Mapping[str, list[str]], accounts: Mapping[str, list[str]], chosen: str = "") -> str:
-    """What runs beside the one that is chosen, and how it is diagnosed; "" for nothing."""
+    """Return a list of other running launches with the commands to diagnose them; "" for none."""
     said = [
         f"launch {one} on {few(nodes)}: {playbook('playbooks/diagnose.yml', launch=one)}"
         for one, nodes in launches.items()
@@ -116,11 +116,11 @@ def also(launches: Mapping[str, list[str]], accounts: Mapping[str, list[str]], c
         name = one if ACCOUNT.fullmatch(one) else "an account with an unusual name"
         how = f": {playbook('playbooks/diagnose.yml', account=one)}" if ACCOUNT.fullmatch(one) else ""
         said += [f"torchrun of {name} on {few(nodes)}{how}"] if one != chosen else []
-    return f"Running{' as well' if chosen else ''}: {few(said, '; ')}" if said else ""
+    return f"{'Also running' if chosen else 'Running'}: {few(said, '; ')}" if said else ""
 
 
 def one_launch(agents: Mapping[str, Sequence[Agent]], user: str) -> list[Typed]:
-    """The launchers of the launch that this account has typed, by node rank."""
+    """Return the launchers of the account's manual launch, ordered by node rank."""
     theirs = [
         Typed(node, agent, arguments(agent["argv"]))
         for node, all_of in agents.items()
@@ -130,7 +130,7 @@ def one_launch(agents: Mapping[str, Sequence[Agent]], user: str) -> list[Typed]:
     if not theirs:
         return []
     theirs.sort(key=lambda one: -one.agent["started"])
-    # The newest of each node, of those that began together: an older one is another launch.
+    # The newest launcher of each node, if started together. Older launchers belong to another launch.
     newest = {one.node: one for one in reversed(theirs) if one.agent["started"] > theirs[0].agent["started"] - LATEST}
     return sorted(newest.values(), key=lambda one: one.place)
 
@@ -154,7 +154,7 @@ def case_shape(typed: Sequence[Typed], nodes: Mapping[str, NodeSpec], gathered: 
             "timeout": 0.0,
             "nodes": planned,
             "ending": "",
-            "ending_text": "it runs, and was not begun by Muster",
+            "ending_text": "the launch is running and was not started by Muster",
             "ending_node": "",
             "starting": False,
             "began": min(one.agent["started"] for one in typed),
@@ -185,7 +185,7 @@ def planned_as(one: Typed, spec: NodeSpec) -> LaunchNode:
 
 
 def plan_of(launch: LaunchFacts, user: str) -> LaunchPlan:
-    """Return the plan of a launch that was typed by hand, as far as its nodes can be asked by it."""
+    """Return the plan of a manual launch, as far as probes of its nodes need it."""
     nodes = [PlannedNode(nproc=len(one["ranks"]), **one) for one in launch["nodes"]]
     place = (launch["backend"], launch["master_addr"], launch["master_port"], launch["world_size"])
     return LaunchPlan(launch["launch_id"], "", user, *place, nodes, launcher=launch["launcher"])

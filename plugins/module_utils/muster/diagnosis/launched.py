@@ -1,7 +1,6 @@
-"""A case out of a launch that Muster saw through: from its record, and from what its nodes recorded and answered.
+"""Builds the case of a launch that Muster supervised, from its record and the evidence of its nodes.
 
-Times of reports are on the controller's monotonic clock, and those of a case on its wall clock: `epoch` is the
-difference.
+Times of reports are on the controller's monotonic clock, those of a case on its wall clock; `epoch` is the difference.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ if TYPE_CHECKING:
     from .evidence import Agent, CaseShape, LaunchFacts, LaunchNode, NodeEnd, NodeRecord, RankEnd, Snapshot
 
 SCHEMA = 1
-MOST_TEXT = 4_000_000  # characters of all last words together
-LONGEST_TEXT = 32_000  # of one rank's or launcher's
+MOST_TEXT = 4_000_000  # characters of all last output together
+LONGEST_TEXT = 32_000  # of one rank or launcher
 SHORTEST_TEXT = 2_000
-MOST_INVOLVED = 16  # nodes that are asked afterwards: each calls every other
+MOST_INVOLVED = 16  # nodes checked after the failure: each probes every other
 
 
 @dataclass
 class Gathered:
-    """What nodes recorded, by node, and what they answered afterwards; as CaseShape has it. key: of the digests."""
+    """Records of nodes, and results of checks after the failure; see CaseShape. key: of the digests."""
 
     start: dict[str, NodeRecord] = field(default_factory=dict)
     end: dict[str, NodeRecord] = field(default_factory=dict)
@@ -46,7 +45,7 @@ class Gathered:
 
 
 def case_shape(record: LaunchRecord, gathered: Gathered, epoch: float, timeout: float, *, live: bool) -> CaseShape:
-    """timeout: seconds of rendezvous. live: whether it had not ended when this was gathered."""
+    """timeout: seconds of rendezvous. live: whether the launch was still running when this was gathered."""
     world = max(1, record.plan.world_size)
     longest = max(SHORTEST_TEXT, min(LONGEST_TEXT, MOST_TEXT // (world + len(record.reports))))
     return {
@@ -123,7 +122,7 @@ def node_end(report: NodeReport, epoch: float, longest: int) -> NodeEnd:
     ended = report.ended or {}
     at = ended.get("ended_at")
     code = ended.get("code")
-    killed = None if report.unit.signal is None else -report.unit.signal  # it could leave no word itself
+    killed = None if report.unit.signal is None else -report.unit.signal  # a killed process cannot write its exit code
     return {
         "node": report.node,
         "reached": report.reached,
@@ -139,16 +138,16 @@ def node_end(report: NodeReport, epoch: float, longest: int) -> NodeEnd:
     }
 
 
-# ---------------------------------------------------------------- of which nothing but its plan and logs is left
+# ---------------------------------------------------------------- launches with only a plan and logs
 
 
 def from_logs(
     plan: LaunchPlan, logs: Mapping[str, Mapping[str, str]], said: str, lost: Mapping[str, str]
 ) -> LaunchRecord:
-    """The record of a launch that nobody here has seen through, or that runs now.
+    """Return the record of a launch that is running, or was not supervised to its end from here.
 
-    logs: the ends of them, by node and log ("agent", "LOCAL_RANK/stderr"). said: how it ended, as far as that is known.
-    lost: nodes that do not answer, and why.
+    logs: their ends, by node and log ("agent", "LOCAL_RANK/stderr"). said: its outcome, if known. lost: nodes that do
+    not respond, and why.
     """
     reports = []
     for entry in plan.nodes:
@@ -167,12 +166,12 @@ def from_logs(
     return LaunchRecord(plan, Decision(Ending.FAILED, said) if said else None, reports=reports)
 
 
-# ---------------------------------------------------------------- who is asked afterwards
+# ---------------------------------------------------------------- nodes checked after the failure
 
 
 def involved(record: LaunchRecord) -> list[str]:
-    """The nodes that are asked afterwards, in the order of the plan: all of a small launch; of a large one the head
-    node, those that were lost, and those whose failures came first."""
+    """Return the nodes to check after the failure, in plan order: all of a small launch; of a large one the head node,
+    lost nodes, and the nodes that failed first."""
     names = record.plan.names
     first, others = first_failure(record.reports, record.stop_began)
     failed = [one.node for one in ([first, *others] if first else others)]

@@ -1,21 +1,21 @@
-"""What a diagnosis is made of: texts and symptoms, questions and causes.
+"""Data model of a diagnosis: symptoms, questions and causes.
 
-A cause is data. It becomes a candidate by a symptom, is proved by a question that is answered with yes about the same
-place, and is ruled out by one that refutes it, or when every question that could prove it is answered with no:
+A cause is data. A symptom makes it a candidate. A question answered with yes for the same place confirms it. It is
+ruled out by a question that refutes it, or if every question that could confirm it is answered with no:
 
     OUT_OF_MEMORY = Cause(
         "process.memory.unit",
         group="process",
         scope="node",
-        says="the kernel ended rank {rank} on {node}: the launch's memory limit was reached",
-        fix="Raise memory_max of the launch, or use less",
+        says="the kernel killed rank {rank} on {node}: the launch's memory limit was reached",
+        fix="Increase memory_max of the launch, or use less memory",
         symptoms=("rank.signal",),
         places=ranks_that_ended,
         confirm=(OOM_KILLS_GREW,),
         refute=(),
     )
 
-`NOT_LOOKED` is never no: a cause whose questions nobody could ask stays a candidate.
+The answer "not looked" is never a no: a cause whose questions could not be checked stays a candidate.
 """
 
 from __future__ import annotations
@@ -29,35 +29,35 @@ if TYPE_CHECKING:
     from ..verdict.commands import OnNode
     from .case import LaunchCase
 
-    # Where a cause may be, for the symptoms that make it a candidate.
+    # Returns the possible places of a cause for the symptoms that make it a candidate.
     Places = Callable[[LaunchCase, Sequence["Symptom"]], Iterable["CausePlace"]]
 
 Scope = Literal["process", "node", "link", "pair", "config", "code", "unknown"]
 Group = Literal[
     "head",  # the head node cannot be reached
-    "agreement",  # the nodes disagree on the launch
+    "agreement",  # launch parameters differ between nodes
     "absent",  # a node is absent or late
-    "address",  # a node tells others a wrong address of itself
-    "network",  # other ports, packets, loss, a link that was gone for a while
+    "address",  # a node announces a wrong address
+    "network",  # other ports, packets, loss, a temporary link failure
     "process",  # a process ended, crashed, was killed, stopped or frozen
-    "program",  # what the ranks compute does not fit together
-    "resources",  # disk, shm, files, tasks, processor time
+    "program",  # the ranks' computations do not match
+    "resources",  # disk, shm, files, tasks, CPU time
     "drift",  # versions, code, data or clocks differ
-    "access",  # a node or its ssh is down, or the controller is cut off
+    "access",  # a node or its ssh is down, or the controller has no connection
     "gpu",  # GPUs and their fabric
     "interference",  # proxies, container networks, service meshes
 ]
-# The nearer to one process, the earlier it is said where two causes explain as much.
+# Of causes that explain equally many symptoms, the one nearest to a process comes first.
 NEAREST: tuple[Scope, ...] = ("process", "node", "link", "pair", "config", "code", "unknown")
 
 
 @dataclass(frozen=True)
 class Symptom:
-    """What a rank, a launcher or a node showed. id: of a Text, or one of symptoms.OTHERS. rank: None for the node or
-    its launcher. when: controller time, 0 where it is not known. line: as it was printed. about: the named groups.
+    """A symptom of a rank, a launcher or a node. id: of a Text, or one of symptoms.OTHERS. rank: None for the node or
+    its launcher. when: controller time, 0 if unknown. line: as printed. about: the named groups.
 
-    victim: it follows from something else, as far as it says. final: it is in the last words; else it was said before,
-    and may have been dealt with.
+    victim: it appears to follow from another failure. final: it is in the last output; earlier lines may report errors
+    that the program handled.
     """
 
     id: str
@@ -71,7 +71,7 @@ class Symptom:
 
 
 class CausePlace(NamedTuple):
-    """Where a cause may lie. what: a word more, such as a path, a port, a variable or an exception."""
+    """A possible place of a cause. what: a detail, such as a path, a port, a variable or an exception."""
 
     node: str = ""
     peer: str = ""
@@ -80,8 +80,8 @@ class CausePlace(NamedTuple):
 
 
 class CauseAnswer(NamedTuple):
-    """word: yes, no or not looked. text, source: what was seen and where; why, for not looked. at: controller time
-    from which on it was so, 0 where that is not known."""
+    """word: yes, no or not looked. text, source: the observation and its source; for not looked, text is the reason.
+    at: controller time since when it was so, 0 if unknown."""
 
     word: Literal["yes", "no", "not looked"]
     text: str = ""
@@ -103,8 +103,8 @@ def not_looked(why: str) -> CauseAnswer:
 
 @dataclass(frozen=True)
 class Question:
-    """id: dotted. asks: in words, about {node}, {peer}, {rank} and {what}. command: what a person types to see it, in
-    the form of verdict/commands.py; on a node, with the same names; "" where nothing can be typed."""
+    """id: dotted. asks: the question as text, with {node}, {peer}, {rank} and {what}. command: a command that shows the
+    answer, in the form of verdict/commands.py, with the same names; "" if there is none."""
 
     id: str
     asks: str
@@ -114,11 +114,10 @@ class Question:
 
 @dataclass(frozen=True)
 class Cause:
-    """says, fix, and a command on a node: with {node}, {peer}, {rank}, {what}, {address}, {port} (of the head node).
-    symptoms: ids that make it a candidate. places: where it may be, for these symptoms. confirm: one yes proves it.
-    support: two make it likely. refute: one yes rules it out. decisive: symptoms, among the last words, that alone make
-    it likely. instead_of: causes that it explains, and is said in place of. separates: the question, by its id, whose
-    answer would tell it from others; that of the first which was not looked at where there is none.
+    """says, fix, command on a node: with {node}, {peer}, {rank}, {what}, {address}, {port} (of the head node).
+    symptoms: ids that make it a candidate. places: its possible places for these symptoms. confirm: one yes confirms
+    it. support: two yes make it likely. refute: one yes rules it out. decisive: symptoms in the last output that alone
+    make it likely. instead_of: causes that it explains and replaces.
     """
 
     id: str

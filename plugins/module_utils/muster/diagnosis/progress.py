@@ -1,7 +1,7 @@
-"""How far each rank had come in what the ranks do together, by torch's flight recorders and NCCL's watchdogs.
+"""Progress of each rank in its collectives, from torch's flight recorders and NCCL's watchdogs.
 
-Of Gloo's entries the number, the operation and the sizes can be believed, and not whether they are completed. So
-whether a rank waits within a collective is taken from its stack.
+In Gloo's entries, number, operation and sizes are reliable, but completion is not. Therefore the rank's stack decides
+whether it waits within a collective.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
 
 WATCHDOG = re.compile(BY_ID["nccl.work"].pattern)
 COMPLETED = "completed"
-# Python frames behind which a rank may wait for others: in a collective, or in backward, where DDP waits.
+# Python frames in which a rank may wait for others: in a collective, or in backward, where DDP waits.
 WITHIN = re.compile(r"torch/(?:distributed|autograd|nn/parallel)/")
-INNERMOST = 3  # frames that are looked at; further out, all of a step lies in DDP's forward
+INNERMOST = 3  # frames that are checked; further out, a whole step is within DDP's forward
 OF_TWO = re.compile(r"(?:^|:)(?:i?send|i?recv)\b", re.IGNORECASE)
-# Calls that come with other sizes from each rank, without anything being wrong.
+# Calls whose sizes may differ between ranks.
 OWN_SIZES = re.compile(r"gather|scatter|all_?to_?all|send|recv|barrier", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class RankProgress:
-    """enqueued: the highest number. calls: the newest, by their numbers. within: whether it waits for others, by its
-    stack, or has finished its last call; None where neither is known."""
+    """enqueued: the highest number. calls: the newest, by number. within: True if the rank waits in a call according to
+    its stack, False if it has finished its last call, None if unknown."""
 
     rank: int
     node: str
@@ -46,7 +46,7 @@ class RankProgress:
 
 @once
 def progress(case: LaunchCase) -> list[RankProgress]:
-    """Of each rank that is known of, by its number."""
+    """Return the progress of each rank with known data, by rank."""
     found: dict[int, RankProgress] = {}
     for end in case.seen["ranks"]:
         said = list(WATCHDOG.finditer(end["stderr"]))
@@ -56,7 +56,7 @@ def progress(case: LaunchCase) -> list[RankProgress]:
                 end["rank"], end["node"], enqueued, enqueued > completed, "NCCL's watchdog"
             )
     groups = Counter(flight["group"] for flight in case.flights.values())
-    group = max(groups, key=lambda one: groups[one], default="")  # numbers of different groups say nothing together
+    group = max(groups, key=lambda one: groups[one], default="")  # numbers of different groups are not comparable
     for rank, flight in case.flights.items():
         if flight["group"] == group:
             calls = {one["sequence"]: one for one in flight["last"] if one["sequence"] and not of_two(one)}
@@ -68,7 +68,7 @@ def progress(case: LaunchCase) -> list[RankProgress]:
 
 
 def ended_within_a_call(case: LaunchCase, rank: int) -> bool | None:
-    """By the exception that ended it, the innermost frame of which is the last."""
+    """Return whether the exception that ended a rank was raised within a call; its innermost frame is the last."""
     frames = next((FRAME.findall(one.traceback) for one in case.all_failures if one.rank == rank), [])
     return any(WITHIN.search(frame) for frame in frames[-INNERMOST:]) if frames else None
 
@@ -81,7 +81,7 @@ def within_a_call(shot: RankShot) -> bool | None:
 
 
 def behind(case: LaunchCase) -> dict[int, RankProgress]:
-    """The ranks that have begun fewer calls than another one, and are not within one."""
+    """Return the ranks that have begun fewer calls than another rank, and are not waiting in one."""
     known = progress(case)
     most = max((one.enqueued for one in known), default=0)
     return {one.rank: one for one in known if one.enqueued < most and one.within is False}
@@ -92,7 +92,7 @@ def furthest(case: LaunchCase) -> RankProgress | None:
 
 
 def difference(case: LaunchCase, of: Callable[[Collective], str]) -> str:
-    """The first call of one number in which the ranks differ, in words; "" where those that are known are the same."""
+    """Describe the first call number in which the ranks differ; "" if all known calls match."""
     known = progress(case)
     for number in sorted({number for one in known for number in one.calls}):
         with_it = [one for one in known if number in one.calls]
@@ -108,17 +108,17 @@ def in_words(value: str, values: Mapping[int, str]) -> str:
 
 
 def of_two(call: Collective) -> bool:
-    """Whether it is between two ranks only; those are counted apart."""
+    """Return whether a call is point-to-point; torch numbers these separately."""
     return OF_TWO.search(call["operation"]) is not None
 
 
 def operation(call: Collective) -> str:
-    """Without the backend that stands before it."""
+    """Return the operation without its backend prefix."""
     return call["operation"].rpartition(":")[2]
 
 
 def sizes(call: Collective) -> str:
-    """Nothing where ranks may well differ."""
+    """Return operation and sizes; "" if ranks may differ in them."""
     return "" if OWN_SIZES.search(call["operation"]) else f"{operation(call)} of {call['sizes']}"
 
 

@@ -1,4 +1,4 @@
-"""Questions that several causes ask, and what they are made of."""
+"""Questions that several causes share, and functions that build questions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from .model import CauseAnswer, CausePlace
 
 
-MADE_BY = {"net": "net_probe", "launch": "the launch", "site": "the site's rules"}
+MADE_BY = {"net": "net_probe", "launch": "the launch", "site": "site rules"}
 MOST_SHOWN = 400  # characters of a proof
 
 
 def probe(check: str, asks: str, *, whole_cluster: bool = False) -> Question:
-    """Whether a probe that was made after the failure found this about the place. whole_cluster: about any node."""
+    """Return a question that checks for a finding of later probes at the place. whole_cluster: on any node."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         ends = ("", "") if whole_cluster else (place.node, place.peer)
@@ -30,19 +30,19 @@ def probe(check: str, asks: str, *, whole_cluster: bool = False) -> Question:
         nodes = [one for one in ends if one] or case.nodes
         unseen = [one for one in nodes if not case.looked_for(check, one)]
         if unseen:
-            return not_looked(case.seen["not_looked"].get(unseen[0], f"{check} was not looked for on {unseen[0]}"))
-        return no(f"{check} was looked for", MADE_BY.get(check.partition(".")[0], "nccl_health"))
+            return not_looked(case.seen["not_looked"].get(unseen[0], f"{check} was not checked on {unseen[0]}"))
+        return no(f"{check} was checked", MADE_BY.get(check.partition(".")[0], "nccl_health"))
 
     return Question(f"probe.{check}", asks, look, playbook("playbooks/health.yml"))
 
 
 def state_of(states: str, asks: str, name: str) -> Question:
-    """Whether a rank, or any of a node, was in one of these states of the kernel before anything was stopped."""
+    """Return a question about the process state of a rank, or of any rank of a node, before the launch was stopped."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         shots = shots_at(case, place)
         if not shots:
-            return not_looked("the ranks were not looked at before the launch was stopped")
+            return not_looked("the ranks were not inspected before the launch was stopped")
         for shot in shots:
             if shot["state"] in states:
                 where = f", in {shot['wchan']}" if shot["wchan"] not in ("", "0") else ""
@@ -53,7 +53,7 @@ def state_of(states: str, asks: str, name: str) -> Question:
 
 
 def shots_at(case: LaunchCase, place: CausePlace) -> list[RankShot]:
-    """The ranks that a place means, as they were before anything was stopped."""
+    """Return the snapshots of the ranks of a place, taken before the launch was stopped."""
     known = case.shots
     if place.rank is not None:
         return [known[place.rank][1]] if place.rank in known else []
@@ -65,11 +65,11 @@ BY_ID = {text.id: text for text in TEXTS}
 
 # ---------------------------------------------------------------- said
 
-# Questions that the last words of ranks answer, because a library compared, or counted, before it spoke.
+# Questions answered by the last output of ranks, where a library reports a comparison or an amount.
 
 
 def said(name: str, asks: str, *texts: str, containing: str = "") -> Question:
-    """Whether a rank ended with one of these texts. containing: a regular expression for more of the same line."""
+    """Return a question that checks the last output of ranks for texts. containing: a further pattern for the line."""
     patterns = [re.compile(BY_ID[one].pattern) for one in texts]
     more = re.compile(containing)
 
@@ -79,7 +79,7 @@ def said(name: str, asks: str, *texts: str, containing: str = "") -> Question:
                 continue
             for line in (failure.traceback or failure.summary).splitlines():
                 if any(one.search(line) for one in patterns) and more.search(line):
-                    return yes(line.strip()[:400], f"last words of {failure.where}", failure.when)
-        return no("no rank ended with these words")
+                    return yes(line.strip()[:400], f"last output of {failure.where}", failure.when)
+        return no("no rank ended with this message")
 
     return Question(name, asks, look)

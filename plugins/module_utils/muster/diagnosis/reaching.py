@@ -1,7 +1,7 @@
-"""Who could not reach whom: the places and questions of causes that lie between nodes.
+"""Places and questions of causes between nodes: which node cannot connect to which.
 
-A probe's finding names a node where most of its links are bad, and a pair where that cannot be told; a cause is said at
-the very place that the finding names.
+A probe's finding names a node if most of its links are bad, else a pair. A cause is reported at the same place as the
+finding.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .case import LaunchCase
     from .model import CauseAnswer, Places, Symptom
 
-# A node that shows one of these has called the head node in vain.
+# Symptoms of a node that could not connect to the head node.
 CALLED_HEAD = (
     "store.connect.timeout",
     "store.connect.refused",
@@ -32,7 +32,7 @@ CALLED_HEAD = (
     "store.name",
     "rendezvous.connection",
 )
-# The head node, or all of them, have waited for others.
+# Symptoms of the head node, or of all nodes, waiting for others.
 WAITED = ("store.clients", "store.barrier", "rendezvous.timeout", "launch.stalled")
 STILL = ("T", "t", "D")
 CALLED_PEER = ("gloo.connect.timeout", "gloo.connect.refused", "gloo.connect.no_host", "gloo.mesh")
@@ -40,14 +40,14 @@ CUT = ("gloo.closed", "gloo.timeout", "store.closed", "rendezvous.heartbeat", "r
 
 
 def is_held_up(case: LaunchCase) -> bool:
-    """Whether a rank ended by itself, or stands still: what others show then follows from that."""
+    """Return whether a rank failed or is stopped; symptoms of other ranks then follow from it."""
     ended = any(one.rank is not None and not one.cascade for one in case.all_failures)
     still = any(shot["state"] in STILL for _, shot in case.shots.values())
     return ended or still or any(one["frozen"] for one in case.seen["snapshots"].values())
 
 
 def have_met(case: LaunchCase) -> bool:
-    """Whether the ranks had found each other when they were looked at: all were there, and one spoke to the store."""
+    """Return whether the rendezvous was complete: all ranks were running, and one was connected to the store."""
     if not case.shots or set(case.shots) < {rank for one in case.launch["nodes"] for rank in one["ranks"]}:
         return False
     sockets = [one for _, shot in case.shots.values() for one in shot["sockets"]]
@@ -56,7 +56,7 @@ def have_met(case: LaunchCase) -> bool:
 
 
 def before_they_met(places: Places) -> Places:
-    """A hang of ranks that have met is none of their meeting."""
+    """Drop the places if ranks hang after a completed rendezvous."""
 
     def filtered(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if {one.id for one in by} != {"launch.stalled"} or not have_met(case):
@@ -66,7 +66,7 @@ def before_they_met(places: Places) -> Places:
 
 
 def callers(case: LaunchCase, by: Sequence[Symptom]) -> list[str]:
-    """The nodes that called the head node in vain; where no node says so, all that might have."""
+    """Return the nodes that could not connect to the head node; without such symptoms, all other nodes."""
     called = [one.node for one in by if one.id in CALLED_HEAD and one.node and one.node != case.head]
     return list(dict.fromkeys(called)) or [node for node in case.nodes if node != case.head]
 
@@ -84,7 +84,7 @@ def place_of(found: FindingShape) -> CausePlace:
 
 
 def ways_to_head(*checks: str) -> Places:
-    """Where probes found something on the ways by which nodes called the head node, and each such way."""
+    """Return the places of probe findings between callers and the head node, and the other caller-head pairs."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         them = callers(case, by)
@@ -101,7 +101,7 @@ def ways_to_head(*checks: str) -> Places:
 
 
 def ways_between(*checks: str) -> Places:
-    """Where probes found something between participants, and each node that shows a symptom; all, where none does."""
+    """Return the places of probe findings between participants, and nodes with a symptom, or all if none has one."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         nodes = set(case.nodes)
@@ -117,7 +117,7 @@ def ways_between(*checks: str) -> Places:
 
 
 def probed(asks: str, *checks: str) -> Question:
-    """Whether probes, made after the failure, found one of these at this very place."""
+    """Return a question: did probes after the failure find one of these checks at the same place?"""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         for found in of_checks(case, checks):
@@ -125,9 +125,9 @@ def probed(asks: str, *checks: str) -> Question:
                 return yes(found["summary"][:MOST_SHOWN], f"{found['id']} on {found['node']}")
         for node in (place.node, place.peer):
             if node and not any(case.looked_for(check, node) for check in checks):
-                why = case.seen["not_looked"].get(node, f"{checks[0]} was not looked for on {node}")
+                why = case.seen["not_looked"].get(node, f"{checks[0]} was not checked on {node}")
                 return not_looked(why)
-        return no(f"{checks[0]} was looked for", "net_probe")
+        return no(f"{checks[0]} was checked", "net_probe")
 
     return Question(f"probe.{checks[0]}", asks, look, playbook("playbooks/health.yml"))
 
@@ -145,7 +145,7 @@ def is_loopback(text: str) -> bool:
 
 
 def addresses_of(case: LaunchCase, node: str) -> set[str]:
-    """All that are known of a node, without those of every node's own loopback."""
+    """Return all known addresses of a node, except loopback."""
     record = case.record(node)
     known = {case.planned[node]["address"]} if node in case.planned else set()
     if record:

@@ -1,6 +1,6 @@
-"""What a site's files of rules hold, made into rules; or all that is wrong with them, each with its line.
+"""Parses a site's rule files, or reports all their problems with line numbers.
 
-A file stands for itself: what it names is in it, or built in. Only its ids are not those of another file.
+A rule file may refer only to its own entries and to built-in ones. Ids must be unique across all files.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .case import LaunchCase
     from .model import Places, Symptom
 
-    # By part, number of the entry in it from 1 on, and key of the entry.
+    # (part, number of the entry from 1 on, key of the entry) -> line.
     Lines = Mapping[tuple[str | int, ...], int]
 
 OURS = re.compile(r"site(?:\.[a-z][a-z0-9_]*)+")
@@ -35,7 +35,7 @@ PLACEHOLDER = re.compile(r"\{(\w*)\}")
 NAMES = ("node", "peer", "rank", "what", "address", "port")
 MOST_SECONDS = 10.0
 MOST_WORDS, MOST_WORD = 64, 1000  # of a command
-# Whoever needs these needs rights that a diagnosis does not have.
+# These programs require privileges that a diagnosis does not have.
 ROOT = ("sudo", "su", "doas", "pkexec", "run0", "ansible")
 KEYS: dict[str, dict[str, Any]] = {
     "texts": {"id": str, "pattern": str, "means": str, "example": str, "victim": bool},
@@ -64,7 +64,7 @@ KINDS = ("fact", "finding", "command")
 
 
 class RuleFile(NamedTuple):
-    """name: as it is shown. holds: what its YAML says. lines: of it, from 1 on, as far as they are known."""
+    """name: for display. holds: its parsed YAML. lines: line numbers from 1 on, as far as known."""
 
     name: str
     holds: Any
@@ -72,7 +72,7 @@ class RuleFile(NamedTuple):
 
 
 class Spot(NamedTuple):
-    """Where in a file something is."""
+    """A position in a rule file."""
 
     part: str
     number: int = 0
@@ -83,7 +83,7 @@ class Spot(NamedTuple):
 
 
 def rules_of(files: Sequence[RuleFile]) -> tuple[Rules, list[Problem]]:
-    """The rules of all files, and all that is wrong with them; with a problem there are no rules."""
+    """Return the rules of all files, and all problems; with a problem, no rules are returned."""
     ids: dict[str, str] = {}
     readings = [Reading(file.name, file.lines, ids) for file in files]
     found = [reading.rules(file.holds) for reading, file in zip(readings, files, strict=True)]
@@ -93,7 +93,7 @@ def rules_of(files: Sequence[RuleFile]) -> tuple[Rules, list[Problem]]:
 
 @dataclass
 class Reading:
-    """Of one file. taken: where each id is, of all files that are read."""
+    """Parses one file. taken: position of each id, over all files."""
 
     file: str
     lines: Lines
@@ -102,7 +102,7 @@ class Reading:
     ids: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def wrong(self, spot: Spot, what: str, fix: str, key: str = "") -> None:
-        """key: of the entry's, the one that it is about."""
+        """key: the key of the entry that is wrong."""
         self.problems.append(Problem(self.at(spot, key), what, fix))
 
     def at(self, spot: Spot, key: str = "") -> str:
@@ -112,12 +112,12 @@ class Reading:
 
     def rules(self, given: Any) -> Rules:
         if not isinstance(given, dict):
-            self.problems.append(Problem(self.file, "it holds no mapping", f"Begin it with one of {', '.join(KEYS)}"))
+            self.problems.append(Problem(self.file, "it is not a mapping", f"Begin it with one of {', '.join(KEYS)}"))
             return Rules()
         for name in given:
             if name not in KEYS:
                 meant = near(str(name), KEYS)
-                self.wrong(Spot(str(name)), f"is no part of a file of rules{meant}", "Correct it")
+                self.wrong(Spot(str(name)), f"unknown section{meant}", "Correct the name")
         entries = {part: list(self.entries(part, given.get(part) or [])) for part in KEYS}
         self.twice(entries)
         self.ids = {part: ids_in(given.get(part)) for part in KEYS}
@@ -130,14 +130,14 @@ class Reading:
         return Rules(texts, causes, tuple(commands))
 
     def entries(self, part: str, given: Any) -> Iterator[tuple[Spot, dict[str, Any]]]:
-        """Those that have what they need, each with its place."""
+        """Yield the valid entries of a part with their positions."""
         if not isinstance(given, list):
-            self.wrong(Spot(part), "is no list", "Begin each entry with a dash")
+            self.wrong(Spot(part), "this section is not a list", "Begin each entry with a dash")
             return
         for number, one in enumerate(given, 1):
             spot = Spot(part, number)
             if not isinstance(one, dict):
-                self.wrong(spot, "is no mapping", f"Give it {', '.join(NEEDED[part])}")
+                self.wrong(spot, "this entry is not a mapping", f"Set {', '.join(NEEDED[part])}")
                 continue
             before = len(self.problems)
             spot = Spot(part, number, one["id"]) if isinstance(one.get("id"), str) else spot
@@ -150,40 +150,40 @@ class Reading:
         for name, value in one.items():
             if name not in kinds:
                 meant = near(str(name), kinds)
-                self.wrong(spot, f"{name} is unknown{meant}", "Correct it, or take it out", name)
+                self.wrong(spot, f"{name} is unknown{meant}", "Correct or remove it", name)
             elif not is_of(value, kinds[name]):
-                self.wrong(spot, f"{name} is of another type", f"Give it {facts.named(kinds[name])}", name)
+                self.wrong(spot, f"{name} has the wrong type", f"Set it to {facts.named(kinds[name])}", name)
             elif isinstance(value, list) and not all(isinstance(each, str) for each in value):
-                self.wrong(spot, f"{name} holds something that is no text", "Put each entry into quotes", name)
+                self.wrong(spot, f"{name} contains an entry that is not a string", "Quote each entry", name)
         for name in NEEDED[spot.part]:
             if name not in one:
                 self.wrong(spot, f"{name} is missing", f"Add {name}")
         if isinstance(one.get("id"), str) and not OURS.fullmatch(one["id"]):
-            fix = "Write it like site.storage_gone"
-            self.wrong(spot, "its id is not `site.` and names of small letters", fix, "id")
+            fix = "Use an id such as site.storage_gone"
+            self.wrong(spot, "the id does not consist of `site.` and lower-case names", fix, "id")
         for name in ("says", "fix", "asks"):
             for word in PLACEHOLDER.findall(str(one.get(name, ""))):
                 if word not in NAMES:
-                    what = f"{name} has {{{word}}}, which is no name{near(word, NAMES)}"
-                    self.wrong(spot, what, f"Write one of {', '.join(NAMES)} in the braces", name)
+                    what = f"{name} has the unknown placeholder {{{word}}}{near(word, NAMES)}"
+                    self.wrong(spot, what, f"Use one of {', '.join(NAMES)} in the braces", name)
 
     def twice(self, entries: Mapping[str, list[tuple[Spot, dict[str, Any]]]]) -> None:
         for all_of in entries.values():
             for spot, one in all_of:
                 if one["id"] in self.taken:
-                    self.wrong(spot, f"its id is that of {self.taken[one['id']]} too", "Give each its own", "id")
+                    self.wrong(spot, f"duplicate id, also used in {self.taken[one['id']]}", "Use unique ids", "id")
                 self.taken[one["id"]] = self.at(spot, "id")
 
     def text(self, spot: Spot, one: Mapping[str, Any]) -> Text | None:
         try:
             pattern = re.compile(one["pattern"])
         except re.error as exc:
-            self.wrong(spot, f"its pattern is no regular expression ({exc})", "Correct it", "pattern")
+            self.wrong(spot, f"the pattern is not a regular expression ({exc})", "Correct it", "pattern")
             return None
         if not pattern.search(one["example"]):
-            self.wrong(spot, "its pattern does not find its example", "Correct one of them", "pattern")
+            self.wrong(spot, "the pattern does not match the example", "Correct one of them", "pattern")
         if pattern.search(""):
-            self.wrong(spot, "its pattern finds every line", "Make it say more", "pattern")
+            self.wrong(spot, "the pattern matches every line", "Make it more specific", "pattern")
         return Text(
             one["id"], one["pattern"], one["means"], one["example"], self.file, victim=bool(one.get("victim", False))
         )
@@ -191,7 +191,7 @@ class Reading:
     def question(self, spot: Spot, one: Mapping[str, Any], commands: list[Command]) -> Question:
         kinds = [kind for kind in KINDS if kind in one]
         if len(kinds) != 1:
-            self.wrong(spot, f"it has {' and '.join(kinds) or 'nothing to look at'}", f"Give it one of {words(KINDS)}")
+            self.wrong(spot, f"{' and '.join(kinds) or 'no source'} set", f"Set exactly one of {words(KINDS)}")
         elif kinds[0] == "command":
             commands.append(self.command(spot, one))
             return answered_by(commands[-1], one["asks"])
@@ -204,23 +204,23 @@ class Reading:
     def command(self, spot: Spot, one: Mapping[str, Any]) -> Command:
         argv, seconds = tuple(one["command"]), float(one.get("seconds", MOST_SECONDS / 2))
         if not argv or not argv[0]:
-            fix = "Write it as a list of words, such as [findmnt, /storage]"
-            self.wrong(spot, "its command is empty", fix, "command")
+            fix = "Set a list of words, such as [findmnt, /storage]"
+            self.wrong(spot, "the command is empty", fix, "command")
         elif (program := argv[0].rpartition("/")[2]) in ROOT:
-            fix = "A diagnosis has no rights: look at what everybody may see"
-            self.wrong(spot, f"it runs {program}", fix, "command")
+            fix = "Commands run without root: check something that every user can read"
+            self.wrong(spot, f"the command runs {program}", fix, "command")
         for word in argv:
             if len(word) > MOST_WORD or not word.isprintable() or len(argv) > MOST_WORDS:
-                fix = "Put it into a program on the nodes, and name that"
-                self.wrong(spot, "its command is too long for a question, or has control characters", fix, "command")
+                fix = "Install a script on the nodes, and run that"
+                self.wrong(spot, "the command is too long or contains control characters", fix, "command")
                 break
             if named := next((name for name in PLACEHOLDER.findall(word) if name in NAMES), ""):
-                fix = "A command runs as it stands: let it look at the node that it runs on"
-                self.wrong(spot, f"its command has {{{named}}}", fix, "command")
+                fix = "Remove it: a command has no placeholders and checks the node on which it runs"
+                self.wrong(spot, f"the command has the placeholder {{{named}}}", fix, "command")
         if not 0 < seconds <= MOST_SECONDS:
-            self.wrong(spot, f"it may take {seconds:g} seconds", f"Give it at most {MOST_SECONDS:g}", "seconds")
+            self.wrong(spot, f"seconds is {seconds:g}", f"Set it to at most {MOST_SECONDS:g}", "seconds")
         if "code" not in one and "matches" not in one:
-            self.wrong(spot, "nothing says which answer is yes", "Give it code, or matches", "command")
+            self.wrong(spot, "the answer yes is not defined", "Set code or matches", "command")
         if problem := facts.pattern_problem(one):
             self.wrong(spot, *problem, "matches")
         return Command(one["id"], argv, seconds, one.get("code"), one.get("matches", ""))
@@ -237,19 +237,19 @@ class Reading:
         for name, words_of in choices.items():
             value = one.get(name, "nodes")
             if value not in words_of:
-                fix = f"Give it one of {', '.join(words_of)}"
+                fix = f"Set it to one of {', '.join(words_of)}"
                 self.wrong(spot, f"{name} is {value}{near(value, words_of)}", fix, name)
         named = {known: ("symptoms", "decisive"), ids: ("instead_of",), self.ids["questions"]: REFERRING}
         for there, names in named.items():
             for name in names:
                 for each in one.get(name, []):
                     if each not in there:
-                        self.wrong(spot, f"{name} has {each}, which is nowhere{near(each, there)}", "Correct it", name)
+                        self.wrong(spot, f"{name} has the unknown id {each}{near(each, there)}", "Correct it", name)
         if not one["symptoms"]:
-            fix = "A difference alone is no cause: say what is seen of it"
-            self.wrong(spot, "it has no symptom", fix, "symptoms")
+            fix = "Add a symptom: a cause must be visible in the launch"
+            self.wrong(spot, "the cause has no symptom", fix, "symptoms")
         if not any(one.get(name) for name in ("confirm", "support", "decisive")):
-            self.wrong(spot, "nothing can show it", "Give it confirm, support or decisive")
+            self.wrong(spot, "nothing can confirm the cause", "Set confirm, support or decisive")
         if self.problems:  # then there are no rules at all
             return None
         return Cause(
@@ -269,13 +269,13 @@ class Reading:
 
 
 def is_of(value: Any, kind: Any) -> bool:
-    """Whether it is of this type, or of one of these; true and false are no numbers."""
+    """Return whether a value has one of these types; true and false are not numbers."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     return type(value) in kinds
 
 
 def ids_in(entries: Any) -> frozenset[str]:
-    """Also those of entries that are wrong: whoever names them is not."""
+    """Return the ids of a part, including invalid entries, so that references to them are not reported too."""
     known = entries if isinstance(entries, list) else []
     return frozenset(one["id"] for one in known if isinstance(one, dict) and isinstance(one.get("id"), str))
 
@@ -289,7 +289,7 @@ def words(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-# ---------------------------------------------------------------- where a cause may be
+# ---------------------------------------------------------------- places of causes
 
 
 def nodes_that_showed(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:

@@ -1,4 +1,4 @@
-"""A site's own rules: texts, questions and causes in a file of YAML, of the same kind as those that are built in.
+"""Site rules: texts, questions and causes in a YAML file, with the same structure as the built-in ones.
 
     texts:
       - {id: site.storage_gone, pattern: "StorageError: lost (?P<name>\\w+)", means: the storage is gone, example: ...}
@@ -10,11 +10,11 @@
       - {id: site.storage, group: resources, scope: node, says: ..., fix: ..., symptoms: [site.storage_gone],
          places: nodes, confirm: [site.mounted]}
 
-A fact is a path in what evidence.py describes, which begins with record (a node's newest), start, end, snapshot or
-rank; `*` stands for every entry of a list. A command is a list of words, runs without a shell and without rights, for
-some seconds, and only where the site allows it. What it answered is kept as a finding, so that a case can be replayed.
+A fact is a path in the shapes of evidence.py, which begins with record (a node's newest), start, end, snapshot or rank;
+`*` stands for every entry of a list. A command is a list of words. It runs without a shell and without root, for some
+seconds, and only if the site allows it. Its answer is kept as a finding, so that a case can be replayed.
 
-site_reading.py makes them of what is in a file.
+site_reading.py parses the files.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from .evidence import CaseShape, Text
     from .model import Cause, CauseAnswer, CausePlace
 
-NOT_RUN = "its command runs with diagnose_rules_commands: true alone, right after a failure"
-MOST_SHOWN, MOST_WHY = 200, 400  # characters of what a command said, and of why it said nothing
+NOT_RUN = "its command runs only with diagnose_rules_commands: true and right after a failure"
+MOST_SHOWN, MOST_WHY = 200, 400  # characters of a command's output, and of the reason why it has none
 
 
 class Command(NamedTuple):
-    """What is to be run on a node, and how its answer is read. argv: run as it stands, by no shell."""
+    """A command to run on a node, and the answer that means yes. argv: run without a shell."""
 
     question: str
     argv: tuple[str, ...]
@@ -62,14 +62,14 @@ class SiteQuestion(NamedTuple):
 
 @dataclass
 class Answers:
-    """What commands answered; as CaseShape has it."""
+    """The answers of commands; see CaseShape."""
 
     findings: list[FindingShape] = field(default_factory=list)
     ran: dict[str, list[str]] = field(default_factory=dict)
     unanswered: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def take(self, one: SiteQuestion, code: int | None, output: str, why: str) -> None:
-        """code: None where it did not end in time. why: it did not run."""
+        """code: None if the command timed out. why: the reason if it did not run."""
         ran, found = read_answer(one, code, output)
         if ran:
             self.ran.setdefault(one.node, []).append(ran)
@@ -93,14 +93,14 @@ class Answers:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the files of a site say, where nothing of them is wrong."""
+    """The rules of a site's files, if they have no problems."""
 
     texts: tuple[Text, ...] = ()
     causes: tuple[Cause, ...] = ()
     commands: tuple[Command, ...] = ()
 
     def of(self, seen: CaseShape) -> LaunchCase:
-        """The case, in which the site's own lines are known."""
+        """Return the case with the site's texts."""
         return LaunchCase(seen, self.texts)
 
     @property
@@ -109,7 +109,7 @@ class Rules:
 
 
 def replayed(rules: Rules, seen: CaseShape) -> tuple[Decided, Decided]:
-    """What is said of a recorded case without these rules, and with them."""
+    """Decide a recorded case without these rules, and with them."""
     return decide(LaunchCase(seen), CAUSES), decide(rules.of(seen), rules.all_causes)
 
 
@@ -117,7 +117,7 @@ def replayed(rules: Rules, seen: CaseShape) -> tuple[Decided, Decided]:
 
 
 def answered_by(command: Command, asks: str) -> Question:
-    """The question of a command: what it said is among the findings, or was not looked at."""
+    """Return the question of a command, whose answer is among the findings, or was not checked."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         nodes = nodes_of(case, place)
@@ -126,7 +126,7 @@ def answered_by(command: Command, asks: str) -> Question:
                 return yes(found["summary"], f"{command.argv[0]} on {node}")
         silent = [node for node in nodes if command.question not in case.seen["ran"].get(node, ())]
         if not silent:
-            return no("its command did not say so", f"{command.argv[0]} on {', '.join(nodes)}")
+            return no("the command's answer was no", f"{command.argv[0]} on {', '.join(nodes)}")
         why = case.seen.get("unanswered", {}).get(silent[0], {}).get(command.question, "")
         return not_looked(why or case.seen["not_looked"].get(silent[0], NOT_RUN))
 
@@ -134,13 +134,13 @@ def answered_by(command: Command, asks: str) -> Question:
 
 
 def nodes_of(case: LaunchCase, place: CausePlace) -> list[str]:
-    """Those that a question about a place is for: all of the launch where it is about none in particular."""
+    """Return the nodes to ask about a place: all nodes of the launch if the place names none."""
     node = place.node or (case.node_of(place.rank) if place.rank is not None else "")
     return [node] if node else case.nodes
 
 
 def open_questions(rules: Rules, case: LaunchCase) -> list[tuple[str, CausePlace]]:
-    """What causes that fit still ask, by the ids of questions, and where: nothing that is known so far answers it."""
+    """Return (question id, place) of the questions of candidate causes that the evidence does not answer yet."""
     found: dict[tuple[str, CausePlace], None] = {}
 
     def ask(question: Question, case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -154,7 +154,7 @@ def open_questions(rules: Rules, case: LaunchCase) -> list[tuple[str, CausePlace
 
 
 def asked(rules: Rules, case: LaunchCase, questions: Iterable[tuple[str, CausePlace]]) -> list[SiteQuestion]:
-    """The commands for these open questions. Who runs them asks first whether the site allows it."""
+    """Return the commands for these open questions. The caller checks that the site allows commands."""
     commands = {command.question: command for command in rules.commands}
     found = (
         SiteQuestion(node, commands[name])
@@ -166,15 +166,15 @@ def asked(rules: Rules, case: LaunchCase, questions: Iterable[tuple[str, CausePl
 
 
 def read_answer(one: SiteQuestion, code: int | None, output: str) -> tuple[str, FindingShape | None]:
-    """(what was looked for, "" where it was not; the finding of a yes). code: None where it did not end in time."""
+    """Return (id of the check, "" if it was not made; the finding of a yes). code: None if the command timed out."""
     command = one.command
-    if code is None or code in (126, 127):  # not to be executed, or not there
+    if code is None or code in (126, 127):  # not executable, or not found
         return "", None
     by_code = command.code is None or code == command.code
     by_words = not command.matches or re.search(command.matches, output) is not None
     if not (by_code and by_words):
         return command.question, None
-    summary = f"{command.argv[0]} ended with the code {code}"
+    summary = f"{command.argv[0]} exited with code {code}"
     lines = (printable(line.strip()) for line in output.splitlines())
     first = next((line for line in lines if line), "")
     said = f"{summary}: {first[:MOST_SHOWN]}" if first else summary
@@ -188,7 +188,7 @@ def read_answer(one: SiteQuestion, code: int | None, output: str) -> tuple[str, 
 
 
 def together(all_of: Iterable[Rules]) -> Rules:
-    """Those of several files as one."""
+    """Merge the rules of several files."""
     known = list(all_of)
     return Rules(
         tuple(text for one in known for text in one.texts),

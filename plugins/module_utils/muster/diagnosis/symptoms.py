@@ -1,6 +1,6 @@
-"""What a case shows at first sight: how ranks, launchers and nodes ended, and the lines that they left.
+"""Symptoms of a case: how ranks, launchers and nodes ended, and the lines that they printed.
 
-A rank's last words are the exception that ended it, or its last lines; what it printed before may have been dealt with.
+The last output of a rank is the exception that ended it, or its last lines. Earlier errors may have been handled.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from .case import LaunchCase
     from .evidence import RankEnd, Text
 
-# Symptoms that are no text, with what they are.
+# Symptoms other than texts, with their descriptions.
 OTHERS = {
-    "rank.exception": "a rank ended by an exception of its own",
-    "rank.victim": "a rank ended by an exception that says that a peer is gone",
+    "rank.exception": "a rank failed with an exception",
+    "rank.victim": "a rank failed with an exception about a lost peer",
     "rank.signal": "a rank was ended by a signal",
-    "rank.exit": "a rank ended with a code of its own",
-    "agent.ended": "the launcher itself failed on a node",
-    "unit.ended": "the launch's unit was ended from outside",
-    "node.lost": "a node stopped answering",
-    "launch.stalled": "no rank wrote a line any more, or the launch hangs now",
+    "rank.exit": "a rank exited with an error code",
+    "agent.ended": "the launcher failed on a node",
+    "unit.ended": "the launch unit was ended externally",
+    "node.lost": "a node stopped responding",
+    "launch.stalled": "no rank produced output any more, or the running launch hangs",
     "launch.limit": "the time limit was reached",
-    "launch.lease": "nobody renewed the lease",
-    "launch.peer": "a node of a detached launch was silent, or ended",
+    "launch.lease": "the lease was not renewed",
+    "launch.peer": "a node of a detached launch stopped responding or ended",
     "launch.start": "the launch could not be started on a node",
 }
 RUNNING = "the launch has not ended"
-LAST_LINES = 12  # of a rank that left no exception
-MOST_LINES = 400  # of each log, its last
-LONGEST = 2000  # characters of a line that are looked at
+LAST_LINES = 12  # of a rank without an exception
+MOST_LINES = 400  # last lines of each log
+LONGEST = 2000  # characters of a line that are matched
 
 
 def read(case: LaunchCase) -> list[Symptom]:
-    """All symptoms, each once, in the order of nodes and ranks; how ranks ended comes before what they printed."""
+    """Return all symptoms once, in the order of nodes and ranks: exits of ranks first, then printed lines."""
     found = [*ends(case), *whole_launch(case), *lines_of_ranks(case), *lines_of_launchers(case)]
     return list(
         {(one.id, one.node, one.rank, tuple(sorted(one.about.items()))): one for one in reversed(found)}.values()
@@ -81,10 +81,10 @@ def of_failure(failure: Failure) -> str:
             found = "launch.lease"
         case Ending.PEER:
             found = "launch.peer"
-        case Ending.AGENT | Ending.FAILED | Ending.INTERRUPTED:  # also a node's word that is unknown here
+        case Ending.AGENT | Ending.FAILED | Ending.INTERRUPTED:  # also an unknown reason from a node
             found = "agent.ended"
         case Ending.FINISHED | Ending.TAKEN | Ending.STALLED | Ending.DETACHED as other:
-            raise ValueError(f"{other} is no failure of a rank or a node")
+            raise ValueError(f"{other} is not a failure of a rank or a node")
         case other:
             never(other)
     return found
@@ -136,7 +136,7 @@ def of_line(
     *,
     final: bool,
 ) -> Iterator[Symptom]:
-    """known: the numbers of the texts that it may be."""
+    """known: indexes of the texts that can match."""
     for number, about in matches(line[:LONGEST], more, known):
         text = (*TEXTS, *more)[number]
         yield Symptom(text.id, node, rank, when, line.strip(), dict(about), text.victim, final)
@@ -144,13 +144,13 @@ def of_line(
 
 @lru_cache(maxsize=8)
 def compiled(more: tuple[Text, ...]) -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
-    """Of all texts: for one line, and for a look at many, where each begins and ends as it does alone."""
+    """Return the patterns of all texts: for one line, and for many lines at once (MULTILINE)."""
     return tuple((re.compile(text.pattern), re.compile(text.pattern, re.MULTILINE)) for text in (*TEXTS, *more))
 
 
 def within(lines: Sequence[str], more: tuple[Text, ...]) -> tuple[int, ...]:
-    """Which texts may be among these lines, by their numbers: of most there is nothing in any log, and to ask that line
-    by line takes seconds where there are hundreds of ranks."""
+    """Return the indexes of the texts found in these lines. Most texts occur in no log, and a search line by line takes
+    seconds with hundreds of ranks."""
     whole = "\n".join(line[:LONGEST] for line in lines)
     return tuple(number for number, (_, pattern) in enumerate(compiled(more)) if pattern.search(whole))
 
@@ -159,7 +159,7 @@ def within(lines: Sequence[str], more: tuple[Text, ...]) -> tuple[int, ...]:
 def matches(
     line: str, more: tuple[Text, ...], known: tuple[int, ...]
 ) -> tuple[tuple[int, tuple[tuple[str, str], ...]], ...]:
-    """Which of the known texts this line is, with the groups that were found. Most ranks print the same lines."""
+    """Return the known texts that match the line, with their groups. Cached: most ranks print the same lines."""
     patterns = compiled(more)
     found = ((number, patterns[number][0].search(line)) for number in known)
     return tuple(

@@ -36,9 +36,9 @@ ADVISED = re.compile(rf"(['\"]?)\{{({NAMES})\}}\1")
 
 
 class SaidCause(TypedDict):
-    """A cause, in words. node, peer: "" for none in particular. rank: None for none. proofs: the first two.
+    """A cause as text. node, peer: "" if it names none. rank: None if it names none. proofs: the first two.
 
-    open: what was not looked at, and why, of what would have proved or ruled it out.
+    open: questions that could have confirmed or ruled it out, and why they were not checked.
     """
 
     id: str
@@ -141,7 +141,7 @@ def said(case: LaunchCase, one: JudgedCause) -> SaidCause:
 
 
 def filled(case: LaunchCase, one: JudgedCause, text: str) -> str:
-    """The text with the place's names in it; each placeholder is filled once, whatever its value holds."""
+    """Fill the placeholders of a text, once each: placeholders within values are not filled."""
     values = values_of(case, one)
     return PLACES.sub(
         lambda found: values[found[1]] if found[1] else f" ({what})" if (what := values["what"]) else "", text
@@ -149,8 +149,8 @@ def filled(case: LaunchCase, one: JudgedCause, text: str) -> str:
 
 
 def advice(case: LaunchCase, one: JudgedCause) -> str:
-    """The text of the fix. A site's own may hold a command: what a log or a node printed stands in it as one quoted
-    word, unless it is a plain one."""
+    """Return the text of the fix. Fixes of site rules may contain a command, so values printed by a log or a node are
+    quoted as one word, unless they are valid host names."""
     values = values_of(case, one)
     for name in ("what", "address"):
         if values[name] and not is_host(values[name]):
@@ -159,12 +159,12 @@ def advice(case: LaunchCase, one: JudgedCause) -> str:
 
 
 def in_quotes(mark: str, value: str) -> str:
-    """The value, in the quotes that stand around its placeholder, or in those that it has itself."""
+    """Return the value in the quotes around its placeholder, or in its own quotes."""
     return value if value.startswith("'") else f"{mark}{value}{mark}"
 
 
 def command_of(case: LaunchCase, one: JudgedCause, command: str | OnNode) -> str:
-    """What a person types; "" where a name in it is none, or that of no node of the inventory."""
+    """Return the command of a cause; "" if a name in it is invalid, or its node is not in the inventory."""
     if isinstance(command, str):
         return command
     values = values_of(case, one)
@@ -177,7 +177,7 @@ def command_of(case: LaunchCase, one: JudgedCause, command: str | OnNode) -> str
 
 
 def values_of(case: LaunchCase, one: JudgedCause) -> dict[str, str]:
-    """By placeholder, what stands in its place."""
+    """Return the values of the placeholders."""
     rank = "" if one.place.rank is None else str(one.place.rank)
     node = one.place.node or (case.node_of(one.place.rank) if one.place.rank is not None else "")
     return {

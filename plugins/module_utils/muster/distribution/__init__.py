@@ -1,1 +1,1 @@
-"""Content for many nodes: who hands it to whom, and what nodes say of it."""
+"""Distribution of content to many nodes: the transfer order, and the answers of nodes."""

@@ -1,4 +1,4 @@
-"""What the program on a node (muster_node/programs/distribution.py) answers: foreign input, read for its shape."""
+"""Validate the answers of the program on a node (muster_node/programs/distribution.py), which are untrusted input."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MOST_PIECES = 20_000
-SHAPELESS = "its answer is of no use"
+SHAPELESS = "invalid answer"
 Size = Annotated[int, Limit(least=0, below=2**62)]
 Digest = Annotated[str, Limit(pattern=re.compile(r"[0-9a-f]{64}"), raw=True)]
 FileName = Annotated[str, Limit(most=255, raw=True)]
@@ -20,26 +20,26 @@ Sizes = Annotated[dict[FileName, Size], Limit(most=MOST_PIECES, whole=True)]
 
 
 class TransferFailure(TypedDict):
-    """error: why it did not do what it was asked for; "" where it did."""
+    """error: why the request failed; "" if it succeeded."""
 
     error: str
 
 
 class Room(TransferFailure):
-    """room: bytes. port_free: whether it can listen on the launch's port."""
+    """room: free bytes. port_free: whether the node can listen on the launch's port."""
 
     room: Size
     port_free: Flag
 
 
 class Stored(Room):
-    """missing: digests of what is not there."""
+    """missing: digests of missing content."""
 
     missing: Digests
 
 
 def stored(data: Any, known: set[str]) -> Stored:
-    """known: the digests that were asked for; others have no place in the answer."""
+    """known: the requested digests; an answer with others is invalid."""
     found: Stored | None = read_one(Stored, data)
     if found and len(found["missing"]) <= len(known) and known.issuperset(found["missing"]):
         return found
@@ -47,20 +47,20 @@ def stored(data: Any, known: set[str]) -> Stored:
 
 
 def failure(data: Any) -> str:
-    """Return why it did not do what it was asked for, or nothing."""
+    """Return why the request failed; "" if it succeeded."""
     found: TransferFailure | None = read_one(TransferFailure, data)
     return found["error"] if found else SHAPELESS
 
 
 class TransferResult(TypedDict):
-    """came: the nodes from which anything came, that from which most came first. error: why not all is there."""
+    """came: source nodes, sorted by received pieces. error: why content is missing."""
 
     came: list[str]
     error: str
 
 
 def shared(data: Any, name_of: Mapping[str, str]) -> TransferResult:
-    """name_of: the node of each address."""
+    """name_of: node names by address."""
     error = failure(data)
     if error == SHAPELESS:
         return {"came": [], "error": error}
@@ -71,19 +71,19 @@ def shared(data: Any, name_of: Mapping[str, str]) -> TransferResult:
 
 
 def offered(data: Any) -> list[str] | str:
-    """Return the sha256 of each piece, or why there are none."""
+    """Return the sha256 of each piece, or the error."""
     pieces: list[str] | None = read_one(Digests, data.get("pieces")) if isinstance(data, dict) else None
     return failure(data) or (SHAPELESS if pieces is None else pieces)
 
 
 class PresentFiles(Room):
-    """sizes: of the files that are there and right, by name."""
+    """sizes: by name, of the files that are present with the right content."""
 
     sizes: Sizes
 
 
 def kept(data: Any, names: set[str]) -> PresentFiles:
-    """names: of the files that were asked for."""
+    """names: of the requested files."""
     found: PresentFiles | None = read_one(PresentFiles, data)
     if found and not found["error"] and names.issuperset(found["sizes"]):
         return found

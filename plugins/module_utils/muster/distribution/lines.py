@@ -1,8 +1,8 @@
-"""Who takes from whom when content goes to many nodes: in lines, each node from the one before it.
+"""Order of a distribution to many nodes: in lines, where each node receives from the one before it.
 
-A node gives each piece on as it comes, so that a line of any length takes little longer than one copy, and nobody
-sends more than one. Whoever is asked where that one fails is farther up in the line: there are no circles, in which
-nodes would wait for each other. A slow node is skipped (muster_node/distribution/fetching.py).
+A node forwards each piece as it arrives. So a line of any length takes little longer than one copy, and no node
+sends more than one copy. If a source fails, a node asks one further up in the line; this rules out circular waits.
+A slow node is skipped (muster_node/distribution/fetching.py).
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-NEAREST = 6  # nodes of its line that a node may ask, the next one first
-HOLDERS = 3  # and of those that had all of it at the beginning
+NEAREST = 6  # nodes of its line that a node may ask, nearest first
+HOLDERS = 3  # likewise, of nodes that were complete at the start
 
 
 def seed(missing: Mapping[str, int]) -> str:
-    """Return the node that the controller sends to: the one that lacks least; the first of those. missing: bytes."""
+    """Return the node for the controller's copy: the first with the fewest missing bytes. missing: bytes, by node."""
     return min(missing, key=lambda name: missing[name])
 
 
 def lines(having: Sequence[str], lacking: Sequence[str]) -> dict[str, list[str]]:
-    """Return whom each node that lacks something asks, the first first: one line behind each node that has it."""
+    """Return the sources of each incomplete node in order of preference: one line behind each complete node."""
     if not having:
         return {}
     holders = list(having[: len(lacking)])

@@ -1,1 +1,1 @@
-"""What of a node differs from what the inventory wants and from what was last installed, since when, and by whom."""
+"""Drift: the differences of a node from the inventory and from the last installation, with their time and author."""

@@ -1,4 +1,4 @@
-"""From what is there now and what was last installed to what differs: pure."""
+"""Compare the present state of a node with the record of the last installation. Pure."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ MOST_PARTS = 40
 
 
 def differences(node: str, now: Json, record: Json, links: Mapping[str, str]) -> Iterator[DriftDifference]:
-    """record: what muster_node/drift/record.py has kept. A part that either lacks was not seen, and says nothing.
-    links: of environments, by name; "" is the default one."""
+    """record: written by muster_node/drift/record.py. A part that is missing on either side was not inspected and is
+    ignored. links: paths of environments by name; "" is the default one."""
     kernel, ran = str(now.get("kernel", "")), str(record.get("kernel", ""))
     if kernel and ran and kernel != ran:
         about = (Subject("package", f"linux-image-{kernel}"), Subject("boot", ""))
-        yield DriftDifference(node, judge.KERNEL, f"the kernel {kernel} runs, and {ran} ran", kernel, ran, "", about)
+        yield DriftDifference(node, judge.KERNEL, f"kernel {kernel} replaced {ran}", kernel, ran, "", about)
     elif now.get("boot_id") and record.get("boot_id") and now["boot_id"] != record["boot_id"]:
         words = tuple(Subject("word", word) for word in REBOOTS)
-        yield DriftDifference(node, judge.REBOOT, "it was restarted", "", "", "", (Subject("boot", ""), *words))
+        yield DriftDifference(node, judge.REBOOT, "the node was rebooted", "", "", "", (Subject("boot", ""), *words))
     yield from _driver(node, now, record)
     yield from _gpus(node, now, record)
     yield from _versions(node, judge.FIRMWARE, "{}", now.get("firmware"), record.get("firmware"))
     yield from _versions(node, judge.VERSION, "the package {}", now.get("packages"), record.get("packages"), "package")
     yield from _environment(node, now.get("environment"), record.get("environment"), links[""])
     named, were = now.get("named") or {}, record.get("named") or {}
-    for name in sorted(links.keys() & named.keys() & were.keys()):  # what a node says of others is not asked for
+    for name in sorted(links.keys() & named.keys() & were.keys()):  # environments that only the node names are ignored
         yield from _environment(node, named[name], were[name], links[name], name)
 
 
 def joined(own: Collection[DriftDifference], planned: Collection[DriftDifference]) -> list[DriftDifference]:
-    """Both, without what the inventory's differences say already: those learn from it which files it is about."""
+    """Merge both lists. A difference from the record that repeats one from the inventory only adds its subjects."""
     said: dict[tuple[str, str], DriftDifference] = {}
     for one in planned:
         for each in one.subjects:
@@ -63,7 +63,7 @@ def _driver(node: str, now: Json, record: Json) -> Iterator[DriftDifference]:
     loaded, was = now.get("driver", ""), record.get("driver", "")
     if "driver" in record and loaded != was:
         about = tuple(Subject("word", word) for word in ("nvidia", "modprobe", "rmmod"))
-        what = f"the driver {loaded or NONE} is loaded, and it was {was or NONE}"
+        what = f"driver {loaded or NONE} is loaded instead of {was or NONE}"
         yield DriftDifference(node, judge.LOADED, what, loaded or NONE, was or NONE, "", (*about, Subject("boot", "")))
 
 
@@ -71,20 +71,20 @@ def _gpus(node: str, now: Json, record: Json) -> Iterator[DriftDifference]:
     seen, had = now.get("gpus"), record.get("gpus")
     if seen and had:
         for uuid in sorted(had.keys() - seen.keys()):
-            yield DriftDifference(node, judge.GPU, f"the GPU {uuid} ({had[uuid]}) is gone", NONE, had[uuid])
+            yield DriftDifference(node, judge.GPU, f"GPU {uuid} ({had[uuid]}) is missing", NONE, had[uuid])
         for uuid in sorted(seen.keys() - had.keys()):
-            yield DriftDifference(node, judge.GPU, f"the GPU {uuid} ({seen[uuid]}) is new", seen[uuid], NONE)
+            yield DriftDifference(node, judge.GPU, f"GPU {uuid} ({seen[uuid]}) was added", seen[uuid], NONE)
         for uuid in sorted(seen.keys() & had.keys()):
             if seen[uuid] != had[uuid]:
-                yield DriftDifference(node, judge.FIRMWARE, f"the GPU {uuid} has other firmware", seen[uuid], had[uuid])
+                yield DriftDifference(node, judge.FIRMWARE, f"GPU {uuid} has different firmware", seen[uuid], had[uuid])
         return
     there, were = now.get("bus"), record.get("bus")
     if there is None or were is None:
         return
     for slot in sorted(set(were) - set(there)):
-        yield DriftDifference(node, judge.GPU, f"the GPU at {slot.split()[0]} is gone from the bus", NONE, slot)
+        yield DriftDifference(node, judge.GPU, f"the GPU at {slot.split()[0]} is missing on the PCI bus", NONE, slot)
     for slot in sorted(set(there) - set(were)):
-        yield DriftDifference(node, judge.GPU, f"the GPU at {slot.split()[0]} is new on the bus", slot, NONE)
+        yield DriftDifference(node, judge.GPU, f"the GPU at {slot.split()[0]} was added to the PCI bus", slot, NONE)
 
 
 def _versions(node: str, check: Any, called: str, now: Any, record: Any, kind: str = "") -> Iterator[DriftDifference]:
@@ -96,22 +96,22 @@ def _versions(node: str, check: Any, called: str, now: Any, record: Any, kind: s
             continue
         subject = called.format(name)
         if there == NONE:
-            what = f"{subject} is gone"
+            what = f"{subject} is missing"
         elif was == NONE:
-            what = f"{subject} is new"
+            what = f"{subject} was added"
         else:
-            what = f"{subject} has another version"
+            what = f"{subject} has a different version"
         about = (Subject(kind, name),) if kind else ()
         yield DriftDifference(node, check, what, there, was, "", about, there if kind else "")
 
 
 def _environment(node: str, now: Any, record: Any, link: str, called: str = "") -> Iterator[DriftDifference]:
-    """called: the environment's name, "" for the default one."""
+    """called: name of the environment, "" for the default one."""
     if not now or not record or not record.get("parts"):
         return
     if now["name"] != record["name"]:
         switched = (Subject("file", link), Subject("word", "pytorch"))
-        what = f"another environment {called or 'of PyTorch'} is in use"
+        what = f"a different build of {called or 'the default environment'} is in use"
         yield DriftDifference(node, judge.CONTENT, what, now["name"] or NONE, record["name"], "", switched)
         return
     there, was = now["parts"], record["parts"]
@@ -122,15 +122,15 @@ def _environment(node: str, now: Any, record: Any, link: str, called: str = "") 
     for names in list(by_distribution.values())[:MOST_PARTS]:
         first = distribution(names[0])
         new, gone = all(name not in was for name in names), all(name not in there for name in names)
-        how = "is new in" if new else "is gone from" if gone else "was changed in"
+        how = "was added to" if new else "was removed from" if gone else "was changed in"
         parts = (Subject("part", f"{called}/{name}" if called else name) for name in names)
         about = (*parts, Subject("word", "pip"), Subject("word", first))
         what = " ".join(filter(None, (f"{first} {how} the environment", called)))
-        yield DriftDifference(node, judge.CONTENT, what, ", ".join(names), "as it was built", "pytorch", about)
+        yield DriftDifference(node, judge.CONTENT, what, ", ".join(names), "as built", "pytorch", about)
 
 
 def distribution(part: str) -> str:
-    """The name of a package by a part of site-packages: six, six.py and six-1.16.0.dist-info are one."""
+    """Return the package of an entry in site-packages: six, six.py and six-1.16.0.dist-info all give six."""
     return INFO.sub("", part).removesuffix(".py").removesuffix(".pth")
 
 

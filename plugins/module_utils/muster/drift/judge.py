@@ -1,4 +1,4 @@
-"""What drift checks, and the differences as findings, with when and who: pure."""
+"""The checks of drift, and the findings for differences with their time and author. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from .model import DriftDifference, Origin
 
 NOT_DRIFT = "muster"
-AS_PLANNED = "is as the inventory wants it"
-AS_INSTALLED = "is as it was last installed"
+AS_PLANNED = "matches the inventory"
+AS_INSTALLED = "matches the last installation"
 REPAIR = playbook("playbooks/drift.yml", repair="true")
 ACCEPT = playbook("playbooks/drift.yml", accept="true")
-PUT_BACK = "Have what the inventory wants put back on this node alone"
-TAKE_OVER = "If that is meant, take it as what is installed from now on"
-ASKED = "what a step of site.yml would do in check mode"
-RECORDED = "what is there, and the record that the last run of the step pytorch left (/var/lib/muster/installed.json)"
+PUT_BACK = "Restore the state of the inventory on this node"
+TAKE_OVER = "If the change is intended, accept it as the installed state"
+ASKED = "the steps of site.yml in check mode"
+RECORDED = "the present state, and the record of the last run of the step pytorch (/var/lib/muster/installed.json)"
 
 
 def wanted(identity: str, what: str, seen: Seen = "sandbox") -> Check:
@@ -41,57 +41,57 @@ def recorded(identity: str, fires: str, seen: Seen = "stand-in") -> Check:
     return Check(identity, reads=RECORDED, fires=fires, fix=TAKE_OVER, command=ACCEPT, seen=seen)
 
 
-FILE = wanted("drift.file", "a file that Muster wrote is missing, or has other content, another owner or mode")
-PACKAGE = wanted("drift.package", "a package that the inventory wants is missing, or has another version than it wants")
-SYSCTL = wanted("drift.sysctl", "a kernel setting in force is another one")
-UNIT = wanted("drift.unit", "a unit is not enabled or does not run")
-NAMES = wanted("drift.names", "the hosts file does not lead each node's name to its address")
-SSH = wanted("drift.ssh", "a key, a line of known_hosts or authorized_keys, or a setting of sshd is another one")
-FIREWALL = wanted("drift.firewall", "a rule of Muster's is missing, or one that it took away is back")
-MTU = wanted("drift.mtu", "the training interface has another MTU", "stand-in")
-SOURCES = wanted("drift.sources", "mirrors, proxies, certificates or repositories are other ones", "stand-in")
-DRIVER = wanted("drift.driver", "the driver is not what the inventory comes to", "stand-in")
+FILE = wanted("drift.file", "a file of Muster is missing, or its content, owner or mode differs")
+PACKAGE = wanted("drift.package", "a package of the inventory is missing or has a different version")
+SYSCTL = wanted("drift.sysctl", "a kernel setting has a different value")
+UNIT = wanted("drift.unit", "a systemd unit is not enabled or not running")
+NAMES = wanted("drift.names", "the hosts file does not resolve every node's name to its address")
+SSH = wanted("drift.ssh", "a key, a line of known_hosts or authorized_keys, or an sshd setting differs")
+FIREWALL = wanted("drift.firewall", "a rule of Muster is missing, or a rule that Muster removed is present again")
+MTU = wanted("drift.mtu", "the training interface has a different MTU", "stand-in")
+SOURCES = wanted("drift.sources", "mirrors, proxies, certificates or repositories differ", "stand-in")
+DRIVER = wanted("drift.driver", "the driver differs from the one selected for the inventory", "stand-in")
 STACK = wanted("drift.stack", "another part of the GPU stack differs", "stand-in")
-ENVIRONMENT = wanted("drift.environment", "the environment of PyTorch is not what the lock says")
-USERS = wanted("drift.users", "what people need who launch as themselves is missing", "stand-in")
+ENVIRONMENT = wanted("drift.environment", "the PyTorch environment differs from the lock")
+USERS = wanted("drift.users", "the setup for user launches is incomplete", "stand-in")
 ACCOUNT = Check(
     "drift.account",
     reads=ASKED,
     fires="fail: the training user is missing, or has rights that training code must not have",
-    fix="It is the site's own account, which Muster never alters: take the rights away",
+    fix="Remove the rights: Muster does not change accounts that the site created",
     seen="sandbox",
 )
 REFUSED = Check(
     "drift.refused",
     reads=ASKED,
-    fires="fail: a step of site.yml would refuse the node",
-    fix="Fix by hand what the step says",
+    fires="fail: a step of site.yml rejects the node",
+    fix="Fix the reported problem on the node",
     seen="stand-in",
 )
 UNREACHABLE = Check(
     "drift.unreachable",
-    reads="whether the node answers",
-    fires="unknown: it does not, or not all of it could be looked at",
-    fix="Look at the node, and run this again",
+    reads="the connection to the node",
+    fires="unknown: the node does not respond, or was not checked completely",
+    fix="Check the node, and run this again",
     seen="sandbox",
 )
 
-KERNEL = recorded("drift.kernel", "fail: another kernel runs than when the node was last installed")
-REBOOT = recorded("drift.reboot", "warn: the node was restarted since it was last installed")
-LOADED = recorded("drift.driver_loaded", "fail: the loaded driver of NVIDIA's has another version")
-GPU = recorded("drift.gpu", "fail: a GPU is gone, or another one is there")
-FIRMWARE = recorded("drift.firmware", "fail: a BIOS, VBIOS or an adapter's firmware has another version")
+KERNEL = recorded("drift.kernel", "fail: the running kernel differs from the one at the last installation")
+REBOOT = recorded("drift.reboot", "warn: the node was rebooted since the last installation")
+LOADED = recorded("drift.driver_loaded", "fail: the loaded NVIDIA driver has a different version")
+GPU = recorded("drift.gpu", "fail: a GPU is missing, or a different one is present")
+FIRMWARE = recorded("drift.firmware", "fail: the version of a BIOS, VBIOS or adapter firmware differs")
 VERSION = recorded(
     "drift.version",
-    "fail: a package of Muster's has another version, is gone or is new, and no run of Muster did that; warn:"
-    " unattended upgrades did",
+    "fail: a package of Muster was changed, removed or added, but not by a run of Muster; warn:"
+    " changed by unattended upgrades",
     "sandbox",
 )
 CONTENT = Check(
     "drift.content",
     reads=RECORDED,
-    fires="fail: files of the environment were changed on the disk, and no run of Muster did that",
-    fix="Have the environment built anew beside it from the lock",
+    fires="fail: files of the environment were changed on disk, but not by a run of Muster",
+    fix="Build the environment again from the lock",
     command=REPAIR,
     seen="sandbox",
 )
@@ -105,15 +105,15 @@ CHECKS = (*OF_THE_INVENTORY, UNREACHABLE, *OF_THE_RECORD)
 
 
 class Drifted(NamedTuple):
-    """A difference, and where it comes from."""
+    """A difference and its origin."""
 
     difference: DriftDifference
     origin: Origin
 
 
 class Looked(NamedTuple):
-    """Of one node. unseen: parts of it that could not be looked at, and why. no_record: why there is none, if so.
-    stopped: the tags of the steps that refused it, and so have not looked at all of it."""
+    """The inspection of one node. unseen: parts that could not be checked, with reasons. no_record: why the record is
+    missing. stopped: tags of the steps that rejected the node, and so did not check all of it."""
 
     down: str = ""
     unseen: Mapping[str, str] = {}
@@ -133,17 +133,17 @@ def findings(drifted: Sequence[Drifted], looked: Mapping[str, Looked]) -> Iterat
             yield UNREACHABLE.unknown(node, f"{part}: {why}")
         if look.stopped:
             yield UNREACHABLE.unknown(
-                node, f"{' and '.join(look.stopped)} refused it, and so did not look at all that is there"
+                node, f"{' and '.join(look.stopped)} rejected the node and did not check it completely"
             )
         found = {one.difference.check for one in own if one.origin.kind != NOT_DRIFT}
         for check in OF_THE_INVENTORY:
             if check not in found:
-                yield check.passed(node, f"what is looked at {AS_PLANNED}")
+                yield check.passed(node, f"the checked state {AS_PLANNED}")
         for check in OF_THE_RECORD:
             if look.no_record:
                 yield check.skip(look.no_record, node)
             elif check not in found:
-                yield check.passed(node, f"what is looked at {AS_INSTALLED}")
+                yield check.passed(node, f"the checked state {AS_INSTALLED}")
 
 
 def finding(one: Drifted) -> Finding:
@@ -162,19 +162,19 @@ def finding(one: Drifted) -> Finding:
     if check in (ACCOUNT, REFUSED) and not difference.tag:
         return check.fail(difference.node, summary, check.fix, **more)
     if difference.tag and check in OF_THE_INVENTORY:
-        # A login between two nodes is known to both of them.
+        # An SSH login between two nodes is configured on both.
         limit = "" if check is SSH else f" --limit {difference.node}"
         return check.fail(difference.node, summary, check.fix, f"{REPAIR}{limit}", **more)
     return check.fail(difference.node, summary, **more)
 
 
 def said(origin: Origin) -> str:
-    """Since when, by whom, how; unknown is said."""
-    since = f"since {moment(origin.at)}" if origin.at else "since when is unknown"
+    """Return since when, by whom and how, as far as known."""
+    since = f"since {moment(origin.at)}" if origin.at else "time unknown"
     if origin.by:
         return f"{since}, by {origin.by}: {origin.how}" if origin.how else f"{since}, by {origin.by}"
-    others = f"; it may have been {' or '.join(origin.others)}" if origin.others else ""
-    return f"{since}, by whom is unknown{others}"
+    others = f"; possibly {' or '.join(origin.others)}" if origin.others else ""
+    return f"{since}, author unknown{others}"
 
 
 def moment(at: float) -> str:
@@ -182,7 +182,7 @@ def moment(at: float) -> str:
 
 
 def as_dict(one: Drifted, status: str) -> dict[str, Any]:
-    """For drift.json."""
+    """Return the entry for drift.json."""
     difference, origin = one
     return {
         "node": difference.node,

@@ -1,4 +1,4 @@
-"""The shapes that the rules of this folder work on."""
+"""Data types of the drift check."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Subject(NamedTuple):
-    """What differs, as logs and files know it. kind: package, file, unit, sysctl, part, word or boot."""
+    """What differs, by the name that logs and files use. kind: package, file, unit, sysctl, part, word or boot."""
 
     kind: str
     name: str
@@ -20,9 +20,9 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class DriftDifference:
-    """One thing that differs on one node. what: for people, without the node. tag: of the step that owns it.
+    """One difference on one node. what: shown to users, without the node. tag: of the step that manages it.
 
-    value: what it has become, where a log would name that.
+    value: the present value, if logs may name it.
     """
 
     node: str
@@ -36,8 +36,8 @@ class DriftDifference:
 
 
 class Taken(TypedDict):
-    """What a step's task said of one node; see results.taken. sentences: what differs. sides: by what a diff is of, the
-    lines that are there alone, and those that shall be."""
+    """The result of a step's task for one node; see results.taken. sentences: the differences. sides: by subject of a
+    diff, the lines that only the present state has, and the lines that only the planned state has."""
 
     node: str
     role: str
@@ -61,7 +61,7 @@ class PackageVersion(TypedDict):
 
 
 class Apt(TypedDict):
-    """packages: of those that differ, the ones with which it did something."""
+    """packages: those of the differing packages that it changed."""
 
     begin: float
     end: float
@@ -76,7 +76,7 @@ class LogLine(TypedDict):
 
 
 class Changed(TypedDict, total=False):
-    """Of a file. gone: it is not there, and `at` is when its folder was changed last."""
+    """The state of a file. gone: the file is missing, and `at` is the last change of its folder."""
 
     at: float
     owner: str
@@ -87,7 +87,7 @@ class Changed(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class History:
-    """What a node's logs and files say; see muster_node/drift/history.py. booted: when it was started last."""
+    """Logs and file times of a node; see muster_node/drift/history.py. booted: time of the last boot."""
 
     dpkg: Sequence[PackageVersion] = ()
     apt: Sequence[Apt] = ()
@@ -103,9 +103,9 @@ class History:
 
 @dataclass(frozen=True)
 class Origin:
-    """When something was changed (0: unknown), by whom ("" : unknown), how, and which log says so.
+    """The time of a change (0: unknown), its author ("": unknown), the command, and the log with the evidence.
 
-    kind: person, muster, unattended, or unknown. others: who else it may have been.
+    kind: person, muster, unattended, or unknown. others: possible authors.
     """
 
     at: float = 0.0

@@ -1,8 +1,8 @@
-"""When a thing was changed, and by whom, as far as a node's logs and the times of its files tell: pure.
+"""Determine the time and the author of a change from a node's logs and file times. Pure.
 
-A time comes from where the thing itself is written down: dpkg's log, the file, the unit. A name comes from who was at
-work on it at that time: the stanza of apt's history, a run of Muster, a command of sudo that names the thing. Where two
-fit equally, or none does, nobody is named: who was at work on something else then may have been the one.
+The time comes from the record of the item: dpkg's log, the file, the unit. The author comes from activity on that item
+at that time: an entry in apt's history, a run of Muster, a sudo command that names the item. If two of these fit
+equally or none fits, no author is named, because the activity may have concerned something else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .model import DriftDifference, History, LogLine, Subject
 
-# Seconds. The times of apt's and dpkg's logs are whole ones; a command works for a while, an editor for longer.
+# Seconds. Logs of apt and dpkg have whole seconds. A command works for a while, an editor session longer.
 SLACK = 2.0
 DPKG = "dpkg's log"
 SUDO_SLACK = {DPKG: 1.0}
@@ -38,7 +38,7 @@ FREES = re.compile(r"(?P<who>\S+) frees the claim: ")
 UNATTENDED = ("unattended-upgrade", "apt.systemd.daily", "packagekit")
 PACKAGERS = ("dpkg", "gdebi")
 APT = ("apt", "apt-get", "aptitude")
-# They only show what is there.
+# Programs that only display.
 READERS = (
     "cat",
     "less",
@@ -55,9 +55,9 @@ READERS = (
     "md5sum",
     "sha256sum",
 )
-# In one of these anything may be done, of which no log knows.
+# Shells: changes made in them do not appear in any log.
 SHELL = re.compile(r"(?:/\S*/)?(?:(?:ba|da|z|fi|k)?sh|su)(?: -[il]?| --login| root)*")
-# What Ansible has sudo run: it says nothing of what the module did.
+# The sudo command of Ansible: it does not show what the module did.
 ANSIBLE = "BECOME-SUCCESS-"
 LONGEST = 160  # characters of a command that are shown
 
@@ -70,7 +70,7 @@ class Claim(NamedTuple):
 
 
 class LoggedCommand(NamedTuple):
-    """folder: where it was typed."""
+    """folder: the working directory of the command."""
 
     at: float
     who: str
@@ -79,7 +79,7 @@ class LoggedCommand(NamedTuple):
 
 
 class Clue(NamedTuple):
-    """When a thing was changed, and who says so. names: what a command that did it would name."""
+    """The time of a change and its source. names: words that a command for this change would contain."""
 
     at: float
     source: str
@@ -88,17 +88,17 @@ class Clue(NamedTuple):
 
 
 def origin(difference: DriftDifference, history: History) -> Origin:
-    """The newest clue counts: what a thing is, its last change has made it."""
+    """Return the origin of the newest clue: the last change made the present state."""
     words = tuple(subject.name for subject in difference.subjects if subject.kind in ("word", "sysctl"))
     clues = [clue for subject in difference.subjects for clue in _clues(subject, difference, history, words)]
-    if difference.check in OF_THE_RECORD:  # what that run has seen was written down as it was
+    if difference.check in OF_THE_RECORD:  # older changes were already in the state that this run recorded
         clues = [clue for clue in clues if clue.at >= history.since]
     if not clues:
         return _by_name_alone(difference, words, history)
     newest = max(clues, key=lambda clue: clue.at)
     if any(subject.kind == "boot" for subject in difference.subjects):
         brought = [clue for clue in clues if clue.source == DPKG]
-        if brought:  # a kernel runs since the restart, and is from whoever installed it
+        if brought:  # a kernel runs since the reboot; its author is who installed it
             return replace(_who(brought[-1], brought[-1].names, history, of_a_package=True), at=newest.at)
         return _of_a_boot(newest, words, history)
     names = tuple(dict.fromkeys((*newest.names, *(name for clue in clues for name in clue.names))))
@@ -117,28 +117,28 @@ def _clues(subject: Subject, difference: DriftDifference, history: History, word
             yield Clue(one["at"], DPKG, text, (subject.name,))
     elif subject.kind == "unit" and subject.name in history.units:
         name = subject.name
-        yield Clue(history.units[name], "systemd", f"{name} changed its state", (name, name.rpartition(".")[0]))
+        yield Clue(history.units[name], "systemd", f"{name} changed state", (name, name.rpartition(".")[0]))
     elif subject.kind == "part":
         folder = subject.name.rpartition("/")[0]
         places = (subject.name, _info_of(subject.name, history), f"{folder}/" if folder else "")
         where = next((name for name in places if name in history.parts), None)
         seen = history.parts[where] if where is not None else {}
-        # What is as old as what was written down is not where the change was: a file beside the packages may be gone.
+        # A file older than the record was not changed after it; then the change may be a removed file of the package.
         if seen and seen["at"] >= history.since:
-            text = f"{seen.get('path', '')} of {seen.get('owner', 'somebody')}"
+            text = f"{seen.get('path', '')} (owner {seen.get('owner', 'unknown')})"
             yield Clue(seen["at"], "a file's time", text, (seen.get("path", ""), "pip", *words))
     elif subject.kind == "file" and history.files.get(subject.name):
         seen = history.files[subject.name]
-        gone = "its folder was changed then, and it is gone" if seen.get("gone") else ""
-        text = gone or f"of {seen.get('owner', 'somebody')}, {seen.get('mode', '')}"
+        gone = "the file is missing; its folder was changed at that time" if seen.get("gone") else ""
+        text = gone or f"owner {seen.get('owner', 'unknown')}, mode {seen.get('mode', '')}"
         names = (subject.name, seen.get("path", ""), *words)
         yield Clue(seen["at"], "a file's time", f"{subject.name}: {text}", names)
     elif subject.kind == "boot" and history.booted:
-        yield Clue(history.booted, "the start of the system", "it was started then", tuple(words))
+        yield Clue(history.booted, "the boot time", "the node was booted at that time", tuple(words))
 
 
 def _info_of(name: str, history: History) -> str:
-    """The part of site-packages that says which version of a package is there."""
+    """Return the entry of site-packages that names the version of a package."""
     wanted = re.sub(r"[-_.]+", "_", name).lower()
     return next((part for part in history.parts if re.sub(r"[-_.]+", "_", part).lower().startswith(f"{wanted}_")), name)
 
@@ -174,7 +174,7 @@ def _who(clue: Clue, names: Sequence[str], history: History, *, of_a_package: bo
         others = (*(f"{one.who} (sudo {_shown(one.command)})" for one in said[-1:]), f"{claims[-1].who} (Muster)")
         return Origin(at, source=clue.source, others=others)
     near = [one for one in commands if at - _reach(one) <= one.at <= at + 1.0 and ANSIBLE not in one.command]
-    if of_a_package:  # dpkg is given a file of whatever name; what apt does is in its history, and this is not
+    if of_a_package:  # a .deb for dpkg may have any name; changes by apt would be in its history
         said = [one for one in near if program_of(one) in PACKAGERS] or [
             one for one in said if program_of(one) not in APT
         ]
@@ -184,7 +184,7 @@ def _who(clue: Clue, names: Sequence[str], history: History, *, of_a_package: bo
 
 
 def _reach(command: LoggedCommand) -> float:
-    """For how long it may do things that it does not name."""
+    """Return for how many seconds a command may change things that it does not name."""
     if SHELL.fullmatch(command.command):
         return SHELL_BEFORE
     return PACKAGER_BEFORE if program_of(command) in PACKAGERS else AT_THE_MOMENT
@@ -203,12 +203,12 @@ def _one_of(commands: Sequence[LoggedCommand], at: float, source: str) -> Origin
 
 
 def _several(commands: Sequence[LoggedCommand]) -> tuple[str, ...]:
-    """The newest three, each once."""
+    """Return the newest three distinct commands."""
     return tuple(dict.fromkeys(f"{one.who} (sudo {_shown(one.command)})" for one in commands))[-3:]
 
 
 def _by_name_alone(difference: DriftDifference, words: Sequence[str], history: History) -> Origin:
-    """Nothing keeps the time of it: a command that names it does, where there is one person's alone."""
+    """Find the origin of a change without a recorded time: a command of a single user that names it."""
     if not words:
         return Origin()
     commands = [one for one in commands_of(history.sudo) if one.at >= history.since and names_one(one, words)]
@@ -223,7 +223,7 @@ def _by_name_alone(difference: DriftDifference, words: Sequence[str], history: H
 
 
 def _of_a_boot(clue: Clue, words: Sequence[str], history: History) -> Origin:
-    """A restart, and what came with it: whoever asked for it just before."""
+    """Return the origin of a reboot and its effects: the user who requested it just before."""
     at = clue.at
     asked = [one for one in commands_of(history.sudo) if at - BEFORE_BOOT <= one.at <= at and names_one(one, words)]
     if not words or not asked:
@@ -235,7 +235,7 @@ def _of_a_boot(clue: Clue, words: Sequence[str], history: History) -> Origin:
 
 
 def claims_of(lines: Sequence[LogLine]) -> list[Claim]:
-    """When runs of Muster had the node. One that was never freed ended with the next, or has not ended."""
+    """Return the times in which runs of Muster claimed the node. A claim that was never released ends with the next."""
     found: list[Claim] = []
     for line in lines:
         takes, frees = TAKES.search(line["text"]), FREES.search(line["text"])
@@ -263,7 +263,7 @@ def program_of(command: LoggedCommand) -> str:
 
 
 def names_one(command: LoggedCommand, names: Sequence[str]) -> bool:
-    """Whether it names one of these as a word of its own; a path may be one from where it was typed."""
+    """Return whether the command contains one of the names as a word; relative paths start at its folder."""
     if ANSIBLE in command.command:
         return False
     before = command.folder.rstrip("/") + "/"
@@ -274,6 +274,6 @@ def names_one(command: LoggedCommand, names: Sequence[str]) -> bool:
 
 
 def _shown(command: str) -> str:
-    """What was typed, without what looks like a secret in it."""
+    """Return the command without apparent secrets."""
     command = " ".join(masked_argv(command.split()))
     return command if len(command) <= LONGEST else f"{command[: LONGEST - 1]}…"

@@ -1,4 +1,4 @@
-"""From what the steps would do, had they been run now, to what differs from the inventory: pure."""
+"""Derive the differences from the inventory from the results of the steps in check mode. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .model import Taken
 
 TAGS = {role: step.tag for step in STEPS for role in step.roles}
-# What a role's own words are about, where they are not about a package, a unit, a file, a setting or the account.
+# The check for other sentences of a role: those not about a package, a unit, a file, a setting or the account.
 OF_ROLE = {
     "cluster_hosts": judge.NAMES,
     "ssh_mesh": judge.SSH,
@@ -29,34 +29,34 @@ OF_ROLE = {
     "launch_users": judge.USERS,
     "workbench": judge.USERS,
 }
-# A role that says what differs by its diff alone, and the files that hold it.
+# Roles that report differences by their diff only, and the files concerned.
 FILES_OF = {
     "firewall": ("/etc/ufw/user.rules", "/etc/ufw/user6.rules", "/etc/ufw/ufw.conf", "/etc/muster/firewall.nft"),
     "cluster_hosts": ("/etc/hosts",),
 }
-# What a role means by "it".
+# The subject of a role's sentences that begin with "it".
 IT = {"cluster_hosts": "/etc/hosts", "pytorch": "the environment"}
 WORDS_OF = {"firewall": ("ufw", "nft", "iptables"), "pytorch": ("pip",)}
 LACKS = re.compile(r"it lacks the packages (.+)")
-IS_NOT = re.compile(r"(?P<what>.+?) is (?P<observed>.+) and not (?P<expected>.+)")
+IS_NOT = re.compile(r"(?P<what>.+?) is (?P<observed>.+?) (?:and not|instead of) (?P<expected>.+)")
 PATH = re.compile(r"(?<![\w:/.])(?:~[\w.-]*)?/(?:etc|usr|var|lib|opt|home|root|run|srv|\.ssh)/?[\w./@+-]*")
 UNIT = re.compile(r"^(\S+\.(?:service|timer|socket|mount|target))\b")
 RIGHTS = re.compile(r"(?P<user>\S+) is (?P<what>in [^,]+(?:, [^,]+)*|root|allowed .+), and training code must not")
 IN_THE_ENVIRONMENT = re.compile(
-    r"\bhas ([A-Za-z][\w.-]*) [\w.+!]+(?:,|$)|^the lock has ([A-Za-z][\w.-]*) "
+    r"\bhas ([A-Za-z][\w.-]*) [\w.+!]+(?:,|$)|^([A-Za-z][\w.-]*) [\w.+!]+ is installed but"
     r"|^([A-Za-z_][\w.-]*): \S+ is missing"
 )
 MISSING = re.compile(r"(?:^|: )[\w.-]+: (?:\.\./)*(\S+) is missing")
 NAMED = re.compile(r"environment ([a-z][a-z0-9_-]*): (.+)")
 NOBODY = "it has no user "
-# Beside what is wrong with the environment in use, this is what follows.
-FOLLOWS = " is not kept any longer"
+# A consequence that accompanies a fault of the environment in use.
+FOLLOWS = " is no longer kept"
 MOST_SHOWN = 3  # lines of a diff
 LONGEST = 70  # characters of a line that a sentence quotes
 
 
 def differences(said: Iterable[Taken]) -> list[DriftDifference]:
-    """One for each thing that differs, each once."""
+    """Return the distinct differences."""
     found: dict[tuple[str, str, str], DriftDifference] = {}
     for one in said:
         if one["unreachable"]:
@@ -67,11 +67,11 @@ def differences(said: Iterable[Taken]) -> list[DriftDifference]:
 
 
 def unreachable(said: Iterable[Taken]) -> dict[str, str]:
-    return {one["node"]: one["message"] or "it does not answer" for one in said if one["unreachable"]}
+    return {one["node"]: one["message"] or "no response" for one in said if one["unreachable"]}
 
 
 def stopped_at(said: Iterable[Taken]) -> dict[str, str]:
-    """The tag of the step in which each node was refused: the later ones did not look at it."""
+    """Return the tag of the step that rejected each node; later steps did not check it."""
     return {one["node"]: TAGS.get(one["role"], "") for one in said if one["failed"]}
 
 
@@ -129,7 +129,7 @@ def _by_its_diff(one: Taken) -> Iterator[DriftDifference]:
         )
         yield _of(one, check, f"{what} {alone}", _shown(there), _shown(wanted), subjects)
     if not one["sides"]:
-        yield _of(one, check, f"“{one['task']}” would change something", "", "", _others(one, ""))
+        yield _of(one, check, f"the task “{one['task']}” would change something", "", "", _others(one, ""))
 
 
 def _refusals(one: Taken) -> Iterator[DriftDifference]:
@@ -155,7 +155,7 @@ def _of(
     subjects: tuple[Subject, ...],
     value: str = "",
 ) -> DriftDifference:
-    # Nothing that a run does takes these away.
+    # No step can fix these.
     tag = "" if check in (judge.REFUSED, judge.ACCOUNT) and one["failed"] else TAGS.get(one["role"], "")
     return DriftDifference(one["node"], check, what, observed, expected, tag, subjects, value)
 
@@ -175,7 +175,7 @@ def _others(one: Taken, sentence: str) -> tuple[Subject, ...]:
     begin, said = (f"{named[1]}/", named[2]) if named else ("", sentence)
     found = IN_THE_ENVIRONMENT.findall(said) if one["role"] == "pytorch" else []
     parts = [f"{begin}{next(filter(None, names))}" for names in found]
-    # Of what lies beside the packages no time is kept: a command that names it tells.
+    # Files beside the packages have no recorded time; their name is matched with commands.
     gone = MISSING.findall(said) if parts else []
     return (
         *(Subject("file", path) for path in files),

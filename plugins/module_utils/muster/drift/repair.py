@@ -1,4 +1,4 @@
-"""Which steps put back what drifted, on which nodes: pure."""
+"""Choose the steps and nodes for the repair of drift. Pure."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ if TYPE_CHECKING:
 
     from .model import DriftDifference
 
-# A connection may be cut, a driver replaced or files taken away: not under a launch.
+# These repairs may cut connections, replace a driver or remove files, so they wait for running launches.
 DISTURBING = (
     *(judge.FIREWALL, judge.MTU, judge.DRIVER, judge.STACK, judge.ENVIRONMENT),
     *(judge.UNIT, judge.SOURCES, judge.CONTENT),
 )
 
 
-# Of a package the name, or the version.
+# A package name or version.
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~_-]*")
 
 
 class Repair(NamedTuple):
-    """Steps by their tags, for some nodes."""
+    """Steps by tag, for a set of nodes."""
 
     tags: tuple[str, ...]
     nodes: tuple[str, ...]
 
 
 class RepairPlan(NamedTuple):
-    """left: what is not repaired, and why."""
+    """left: what is not repaired, with reasons."""
 
     repairs: list[Repair]
     left: list[str]
 
 
 def condemned(failed: Sequence[DriftDifference], nodes: Sequence[str]) -> dict[str, list[str]]:
-    """By node, the parts of its environment that were changed in a way that the step pytorch does not see.
+    """Return, by node, the changed parts of its environment whose change the step pytorch does not detect.
 
-    It builds anew once what pip wrote down of one of them is gone.
+    The step builds the environment again if pip's record of one of them is missing.
     """
     found: dict[str, list[str]] = {}
     for one in failed:
@@ -52,8 +52,8 @@ def condemned(failed: Sequence[DriftDifference], nodes: Sequence[str]) -> dict[s
 
 
 def by_hand(one: DriftDifference) -> str:
-    """What brings back a package's version, where no step does; empty where this does not know. A kernel is left: the
-    newest one has the security fixes."""
+    """Return the command that restores a package version if no step does; "" if there is none. Kernels are excluded,
+    because the newest one has the security fixes."""
     name = next((each.name for each in one.subjects if each.kind == "package"), "")
     if one.check is not judge.VERSION or name.startswith("linux-image-") or not PACKAGE.fullmatch(name):
         return ""
@@ -73,9 +73,9 @@ def by_hand(one: DriftDifference) -> str:
 def plan(
     failed: Sequence[DriftDifference], busy: Mapping[str, Sequence[str]], order: Sequence[str], reached: Sequence[str]
 ) -> RepairPlan:
-    """failed: what drifted. busy: the launches of each node that runs some. order: of the steps. reached: nodes.
+    """failed: the drift. busy: running launches, by node. order: of the steps. reached: nodes that responded.
 
-    Keys and logins between nodes are put back with all nodes that answer: what one knows of another, it has from there.
+    Keys and logins between nodes are restored on all responding nodes, because the nodes exchange this data.
     """
     left: list[str] = []
     by_tag: dict[str, list[str]] = {}
@@ -85,10 +85,10 @@ def plan(
             disturbing = [one for one in own if one.tag == tag and one.check in DISTURBING]
             if busy.get(node) and disturbing:
                 what = few([one.what for one in disturbing])
-                left.append(f"{node}: {tag} waits for the end of {few(list(busy[node]))}: {what}")
+                left.append(f"{node}: {tag} waits until {few(list(busy[node]))} has finished: {what}")
             else:
                 by_tag.setdefault(tag, []).append(node)
-        left += [f"{node}: no step puts this back: {one.what}" for one in failed if one.node == node and not one.tag]
+        left += [f"{node}: no step restores this: {one.what}" for one in failed if one.node == node and not one.tag]
     for tag in {one.tag for one in failed if one.check is judge.SSH and one.node in by_tag.get(one.tag, ())}:
         waits = {one.node for one in failed if one.tag == tag and one.check in DISTURBING and busy.get(one.node)}
         by_tag[tag] = [node for node in reached if node not in waits]

@@ -1,4 +1,4 @@
-"""What of a task's result says how a node differs from what the inventory wants: the shape that drift keeps of it."""
+"""Extract the differences from a task's result, in the shape that drift stores."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def taken(node: str, role: str, task: str, result: Mapping[str, Any]) -> Taken:
 
 
 def sentences(result: Mapping[str, Any]) -> list[Any]:
-    """What the module says that differs; a module has its own word for it."""
+    """Return the sentences on differences; the key depends on the module."""
     plan = result.get("plan")
     for place in (result, plan if isinstance(plan, dict) else {}):
         for name in ("differences", "reasons"):
@@ -58,7 +58,7 @@ def _plan(result: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def sides(result: Mapping[str, Any]) -> Iterator[tuple[str, list[list[str]]]]:
-    """For each diff the lines that are there alone, and those that shall be."""
+    """Yield for each diff the lines only in the present state and the lines only in the planned state."""
     found = result.get("diff")
     for one in found if isinstance(found, list) else [found]:
         if not isinstance(one, dict):
@@ -73,7 +73,7 @@ def sides(result: Mapping[str, Any]) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def _plainly(before: list[str], after: list[str]) -> Iterator[str]:
-    """As ndiff, which takes long for long texts."""
+    """Compare like ndiff, which is slow for long texts."""
     there, wanted = set(before), set(after)
     yield from (f"- {line}" for line in before if line not in wanted)
     yield from (f"+ {line}" for line in after if line not in there)

@@ -1,4 +1,4 @@
-"""What drift says on the screen: pure."""
+"""The terminal output of drift. Pure."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 WORDS = {"fail": "FAIL", "warn": "warn", "unknown": "????", "pass": "ok  "}
 MOST_BY_HAND = 5
-LONGEST = 100  # characters of what is seen and of what is expected
+LONGEST = 100  # characters of the observed and expected values
 
 
 def table(
     drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding], skipped: Mapping[str, str]
 ) -> list[str]:
-    """statuses: of each difference. unknown: what could not be looked at. skipped: node -> why there is no record."""
+    """statuses: of each difference. unknown: what was not checked. skipped: by node, why the record is missing."""
     nodes = [one.difference.node for one in drifted] + [one.node for one in unknown]
     wide = max(map(len, nodes), default=0)
     kinds = max((len(one.difference.check.id) for one in drifted), default=0)
@@ -51,39 +51,39 @@ def _cut(text: str) -> str:
 def _by_why(skipped: Mapping[str, str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for node, why in skipped.items():
-        found.setdefault(f"not compared with what was last installed: {why}", []).append(node)
+        found.setdefault(f"not compared with the last installation: {why}", []).append(node)
     return found
 
 
 def advice(drifted: Sequence[Drifted], statuses: Sequence[str]) -> list[str]:
-    """What to type: what a step can put back, and what only a person can say is meant."""
+    """Return the next commands: restore by a step, or accept the change."""
     failed = [one.difference for one, status in zip(drifted, statuses, strict=True) if status == "fail"]
     lines = []
     if any(one.tag for one in failed):
-        lines.append(f"To have it put back: {REPAIR}")
-    lines += [f"To have that version back: {line}" for line in filter(None, map(by_hand, failed))][:MOST_BY_HAND]
+        lines.append(f"To restore it: {REPAIR}")
+    lines += [f"To restore that version: {line}" for line in filter(None, map(by_hand, failed))][:MOST_BY_HAND]
     if any(one.check not in OF_THE_INVENTORY for one in failed):
-        lines.append(f"What changed since it was last installed, and is meant: {ACCEPT}")
+        lines.append(f"To accept intended changes since the last installation: {ACCEPT}")
     return lines
 
 
 def summary(
     nodes: Sequence[str], drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding]
 ) -> str:
-    """One line of it all."""
+    """Return the one-line summary."""
     failed = [one.difference for one, status in zip(drifted, statuses, strict=True) if status == "fail"]
     warned = sum(status == "warn" for status in statuses)
     where = list(dict.fromkeys(one.node for one in failed))
     lost = list(dict.fromkeys(one.node for one in unknown))
     parts = []
     if failed:
-        parts.append(f"{plural(len(failed), 'thing')} drifted on {few(where)}: {failed[0].what} on {failed[0].node}")
+        parts.append(f"{plural(len(failed), 'difference')} on {few(where)}: {failed[0].what} on {failed[0].node}")
         if len(failed) > 1:
             parts[-1] += f", and {len(failed) - 1} more"
     else:
         parts.append(f"no drift on {plural(len(set(nodes) - set(lost)), 'node')}")
     if lost:
-        parts.append(f"not all was looked at on {few(lost)}")
+        parts.append(f"not fully checked: {few(lost)}")
     if warned:
-        parts.append(f"{plural(warned, 'change')} to know of")
+        parts.append(f"{plural(warned, 'warning')}")
     return "; ".join(parts)

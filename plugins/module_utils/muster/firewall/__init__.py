@@ -1,1 +1,1 @@
-"""What may come in on a node: the model and what was seen, the plan of the rules, and their judge."""
+"""Firewall of a node: the requested and observed state, the plan of changes, and the checks of both."""

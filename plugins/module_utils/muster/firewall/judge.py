@@ -1,6 +1,6 @@
-"""What a node's firewall means for a launch, for ssh and for strangers: packets walked through all of its rules.
+"""Check what a node's firewall allows for launches, SSH and outside hosts, by tracing packets through all rules.
 
-The same questions are asked of what is in force now and of what a plan would make of it.
+The same checks apply to the rules in force and to the planned rules.
 """
 
 from __future__ import annotations
@@ -34,69 +34,69 @@ LAUNCH_BLOCKED = Check(
     "firewall.launch.blocked",
     seen="recording",
     reads="the rules in force, for the packets of a launch from every peer",
-    fires="a peer cannot reach a port of a launch (fail), or whether it can depends on what cannot be read (unknown)",
-    fix="Change that rule, or let the role firewall write its own",
+    fires="a peer cannot reach a launch port (fail), or this depends on a rule that cannot be evaluated (unknown)",
+    fix="Change the rule shown, or let the role firewall manage the rules",
 )
 LAUNCH_OPEN = Check(
     "firewall.launch.open",
     seen="recording",
-    reads="the rules in force, for packets from a stranger",
-    fires="everybody reaches a port of a launch (fail)",
-    fix="Remove the rule that is named",
+    reads="the rules in force, for packets from outside the cluster",
+    fires="any host can reach a launch port (fail)",
+    fix="Remove the rule shown",
 )
 SSH_BLOCKED = Check(
     "firewall.ssh.blocked",
     seen="recording",
-    reads="the rules in force, for the way that Ansible came in",
-    fires="ssh is not let in (fail), or that cannot be known (unknown)",
-    fix="Change the rule that is named",
+    reads="the rules in force, for Ansible's SSH connection",
+    fires="SSH is blocked (fail), or this depends on a rule that cannot be evaluated (unknown)",
+    fix="Change the rule shown",
 )
 SERVICE_OPEN = Check(
     "firewall.service.open",
     seen="recording",
-    reads="the rules in force, and what listens",
-    fires="everybody reaches a service that firewall_allow does not list (fail)",
-    fix="List it there, or remove the rule",
+    reads="the rules in force and the listening sockets",
+    fires="any host can reach a service that is not in firewall_allow (fail)",
+    fix="Add the service to firewall_allow, or remove the rule",
 )
 SERVICE_CUT_OFF = Check(
     "firewall.service.cut_off",
     seen="recording",
-    reads="what listens, and the rules that are about to be written",
-    fires="a service that strangers reach is about to be cut off (warn)",
-    fix="Add the entry that is named to firewall_allow",
+    reads="the listening sockets and the planned rules",
+    fires="the planned rules would block a service that outside hosts can reach now (warn)",
+    fix="Add the entry shown to firewall_allow",
 )
 BOOT = Check(
     "firewall.boot",
     seen="recording",
-    reads="the units and the files of the firewall",
-    fires="what is in force is not so after a restart, or a change waits for its confirmation (fail)",
+    reads="the units and files of the firewall",
+    fires="the rules in force would not be loaded at boot, or a change is not confirmed (fail)",
     fix=f"Run {playbook('playbooks/network.yml')} again",
 )
 UNREADABLE = Check(
     "firewall.unknown",
     seen="stand-in",
     reads="the rules in force",
-    fires="not all of them could be read (unknown)",
-    fix="Read what is said of them",
+    fires="some rules could not be read (unknown)",
+    fix="See the error shown",
 )
 
-# Addresses for documentation: nobody's, so no rule is about them.
+# Documentation addresses (RFC 5737, RFC 3849): no host has them, so no rule names them.
 STRANGER = {4: "203.0.113.77", 6: "2001:db8::77"}
 MOST_NAMED = 4
 
 
 @dataclass(frozen=True)
 class Scene:
-    """The rules of a node, as they are or as a plan would make them."""
+    """The rules of a node, in force or planned."""
 
     look: FirewallState
     tables: dict[int, Tables]
-    # What our own table of nftables lets in, where it is not among the rules that were seen.
+    # What Muster's nftables table allows, if the table is not part of the observed rules.
     table: tuple[Opening, ...] | None = None
     own_table_seen: bool = True
 
     def outcome(self, packet: Packet) -> PacketOutcome:
-        """What becomes of the packet: the first thing that stops it, else the first doubt."""
+        """Return the outcome of the packet: the first rule that stops it, else the first uncertain rule."""
         version = packet.version
         tables = self.tables[version]
         origin = "ip6tables" if version == 6 else "iptables"
@@ -110,8 +110,8 @@ class Scene:
             for outcome in outcomes:
                 if outcome.verdict in verdicts:
                     return outcome
-        said = [outcome for outcome in outcomes if outcome.rule != "no rule"]
-        return said[0] if said else outcomes[0]
+        decided = [outcome for outcome in outcomes if outcome.rule != "no rule"]
+        return decided[0] if decided else outcomes[0]
 
 
 def scene_now(look: FirewallState) -> Scene:
@@ -121,7 +121,7 @@ def scene_now(look: FirewallState) -> Scene:
 def scene_planned(request: FirewallRequest, look: FirewallState, plan: FirewallPlan) -> Scene:
     if request.leaves and not look.ufw_runs:
         return Scene(look, dict(look.tables), own_table_seen=False)
-    # Of a ufw that is not installed yet, nothing is known of its files.
+    # The files of ufw are unknown until ufw is installed.
     if plan.backend == "nftables" or look.ufw is None:
         return Scene(look, dict(look.tables), tuple(openings(request, look)), own_table_seen=False)
     tables = {version: _with_ufw(look, look.ufw, plan, version) for version in (4, 6)}
@@ -129,7 +129,7 @@ def scene_planned(request: FirewallRequest, look: FirewallState, plan: FirewallP
 
 
 def _with_ufw(look: FirewallState, ufw: Ufw, plan: FirewallPlan, version: int) -> Tables:
-    """The tables with ufw in force and the planned rules in it."""
+    """Return the tables with ufw active and the planned rules."""
     tables = {name: dict(chains) for name, chains in look.tables[version].items()}
     if version == 6 and not ufw.ipv6:
         return tables
@@ -163,28 +163,28 @@ def _lets_in(opening: Opening, packet: Packet) -> bool:
     return not opening.ports or any(low <= packet.port <= high for low, high in opening.ports)
 
 
-# ---------------------------------------------------------------- the questions
+# ---------------------------------------------------------------- checks
 
 
 def judge(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
-    """Everything that is to be said of one scene."""
+    """Return all findings about one scene."""
     return [
         *judge_launch(request, look, scene),
         *judge_ssh(request, look, scene),
         *judge_exposure(request, look, scene),
         *judge_published(request, look),
-        *[UNREADABLE.unknown(request.node, f"not all rules could be read: {said}", "") for said in look.warnings],
+        *[UNREADABLE.unknown(request.node, f"some rules could not be read: {error}", "") for error in look.warnings],
     ]
 
 
 def launch_ports(request: FirewallRequest, look: FirewallState) -> list[int]:
-    """The port of the rendezvous, and three of those that Gloo and NCCL get from Linux."""
+    """Return the rendezvous port and three ephemeral ports, which Gloo and NCCL use."""
     low, high = request.ephemeral if request.tight else look.port_range
     return [request.master_port, low, (low + high) // 2, high]
 
 
 def judge_launch(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
-    """Whether every peer reaches the ports of a launch."""
+    """Check that every peer can reach the launch ports."""
     interface = training_interface(request, look)
     stopped: dict[PacketOutcome, tuple[list[str], set[int]]] = {}
     for name, address in request.peers.items():
@@ -197,26 +197,26 @@ def judge_launch(request: FirewallRequest, look: FirewallState, scene: Scene) ->
     findings = []
     for outcome, (names, ports) in stopped.items():
         who = _named(list(dict.fromkeys(names)))
-        said = f"{who} cannot reach port {_numbers(ports)} here: {_stopper(look, outcome)}"
+        said = f"{who} cannot reach port {_numbers(ports)} on this node: {_stopper(look, outcome)}"
         if outcome.verdict == "unknown":
-            said = f"whether {who} can reach port {_numbers(ports)} here depends on {_stopper(look, outcome)}"
+            said = f"whether {who} can reach port {_numbers(ports)} on this node depends on {_stopper(look, outcome)}"
         elif outcome.verdict == "redirect":
-            said = f"what {who} sends to port {_numbers(ports)} here is led elsewhere: {_stopper(look, outcome)}"
+            said = f"packets from {who} to port {_numbers(ports)} are redirected: {_stopper(look, outcome)}"
         peers = sorted({request.peers[name] for name in names})
         findings.append(
             (LAUNCH_BLOCKED.unknown if outcome.verdict == "unknown" else LAUNCH_BLOCKED.fail)(
                 request.node,
                 said,
                 *_fix(look, outcome, f"iifname {interface} {_family(peers[0])} saddr {{ {', '.join(peers[:8])} }}"),
-                expected="every peer reaches every port of a launch",
+                expected="every peer can reach every launch port",
                 evidence=evidence(outcome.place, outcome.rule),
             )
         )
-    return findings or [LAUNCH_BLOCKED.passed(request.node, "every peer reaches the ports of a launch")]
+    return findings or [LAUNCH_BLOCKED.passed(request.node, "every peer can reach the launch ports")]
 
 
 def judge_ssh(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
-    """Whether the way on which this run came in stays open."""
+    """Check that the SSH connection of this run stays allowed."""
     version = 6 if ":" in look.ssh_address else 4
     source = look.ssh_client or STRANGER[version]
     interface = look.interfaces.get(look.ssh_address) or training_interface(request, look)
@@ -224,20 +224,20 @@ def judge_ssh(request: FirewallRequest, look: FirewallState, scene: Scene) -> li
     for port in look.ssh_ports[:1] if not look.ssh_server_port else (look.ssh_server_port,):
         outcome = scene.outcome(Packet("tcp", source, port, interface))
         if outcome.lets_in:
-            findings.append(SSH_BLOCKED.passed(request.node, f"ssh reaches port {port}"))
+            findings.append(SSH_BLOCKED.passed(request.node, f"SSH can reach port {port}"))
             continue
-        where = f"port {port} here from {source}"
+        where = f"port {port} on this node from {source}"
         if outcome.verdict == "unknown":
-            make, said = SSH_BLOCKED.unknown, f"whether ssh can reach {where} depends on {_stopper(look, outcome)}"
+            make, said = SSH_BLOCKED.unknown, f"whether SSH can reach {where} depends on {_stopper(look, outcome)}"
         else:
-            make, said = SSH_BLOCKED.fail, f"ssh cannot reach {where}: {_stopper(look, outcome)}"
+            make, said = SSH_BLOCKED.fail, f"SSH cannot reach {where}: {_stopper(look, outcome)}"
         proof = evidence(outcome.place, outcome.rule)
         findings.append(make(request.node, said, *_fix(look, outcome, f"tcp dport {port}"), evidence=proof))
     return findings
 
 
 def judge_exposure(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
-    """What strangers reach that nobody allowed."""
+    """Find ports that outside hosts can reach but that are not allowed."""
     wanted = openings(request, look)
     findings = []
     family = 6 if ":" in request.address else 4
@@ -252,9 +252,9 @@ def judge_exposure(request: FirewallRequest, look: FirewallState, scene: Scene) 
         findings.append(
             LAUNCH_OPEN.fail(
                 request.node,
-                f"everybody reaches port {packet.port} of a launch: {_opener(look, outcome)}",
+                f"any host can reach launch port {packet.port}: {_opener(look, outcome)}",
                 *_close(look, outcome),
-                expected="only peers reach the ports of a launch",
+                expected="only peers can reach the launch ports",
                 evidence=evidence(outcome.place, outcome.rule),
             )
         )
@@ -265,39 +265,39 @@ def judge_exposure(request: FirewallRequest, look: FirewallState, scene: Scene) 
         findings.append(
             SERVICE_OPEN.fail(
                 request.node,
-                f"everybody reaches {_service(listener)}: {_opener(look, outcome)}",
-                f"If that is meant, add {_entry(listener)} to firewall_allow; otherwise remove the rule",
+                f"any host can reach {_service(listener)}: {_opener(look, outcome)}",
+                f"If this is intended, add {_entry(listener)} to firewall_allow; otherwise remove the rule",
                 evidence=evidence(outcome.place, outcome.rule),
             )
         )
-    return findings or [LAUNCH_OPEN.passed(request.node, "strangers reach ssh and what is allowed, and nothing else")]
+    return findings or [LAUNCH_OPEN.passed(request.node, "outside hosts can reach only SSH and allowed ports")]
 
 
 def judge_boot(request: FirewallRequest, look: FirewallState) -> list[Finding]:
-    """Whether what is in force now is so after a restart."""
+    """Check that the rules in force are loaded at boot."""
     if look.guarded:
-        return [BOOT.fail(request.node, "a change of the firewall waits for its confirmation, or was interrupted")]
+        return [BOOT.fail(request.node, "a firewall change is waiting for confirmation or was interrupted")]
     if look.ufw is not None and look.ufw_runs and not (look.ufw.enabled and look.ufw.at_boot and not look.ufw.masked):
         summary, command = (
-            "ufw is active, but not after a restart",
+            "ufw is active, but not enabled at boot",
             "systemctl unmask ufw && systemctl enable ufw && ufw enable",
         )
     elif look.own_live is not None and not look.own_at_boot:
-        summary = "the table inet muster is in force, but not after a restart"
+        summary = "the nftables table inet muster is loaded, but not enabled at boot"
         command = shell("systemctl enable {unit_name}", unit_name=firewall_table.UNIT_NAME)
     else:
         return []
-    return [BOOT.fail(request.node, summary, "Type on the node", command)]
+    return [BOOT.fail(request.node, summary, "Run on the node", command)]
 
 
 def judge_cut_off(request: FirewallRequest, look: FirewallState, planned: Scene) -> list[Finding]:
-    """Services that strangers reach now, and would not any more."""
+    """Report services that outside hosts can reach now, but not with the planned rules."""
     now = scene_now(look)
     stays = {listener for listener, _ in reachable(look, planned)}
     return [
         SERVICE_CUT_OFF.warn(
             request.node,
-            f"{_service(listener)} is no longer reached from outside the cluster",
+            f"{_service(listener)} will no longer be reachable from outside the cluster",
             f"To keep it open, add {_entry(listener)} to firewall_allow",
         )
         for listener, _ in reachable(look, now)
@@ -306,7 +306,7 @@ def judge_cut_off(request: FirewallRequest, look: FirewallState, planned: Scene)
 
 
 def judge_published(request: FirewallRequest, look: FirewallState) -> list[Finding]:
-    """Ports that a container engine leads past the firewall, and that nobody allowed."""
+    """Report ports that a container engine publishes, bypassing the firewall, and that are not allowed."""
     findings = []
     for proto, (low, high), place in published(look.tables, look.listeners):
         packet = Packet(proto, STRANGER[4], low, training_interface(request, look))
@@ -316,8 +316,8 @@ def judge_published(request: FirewallRequest, look: FirewallState) -> list[Findi
         findings.append(
             PUBLISHED.warn(
                 request.node,
-                f"port {span}/{proto} is published past the firewall by {place}: everybody reaches it",
-                f"Publish it on one address only (such as -p 127.0.0.1:{low}:...), or close it with",
+                f"port {span}/{proto} is published by {place} and bypasses the firewall: any host can reach it",
+                f"Publish it on one address only (such as -p 127.0.0.1:{low}:...), or block it with",
                 f"iptables -I DOCKER-USER -p {proto} -m conntrack --ctorigdstport {low} --ctdir ORIGINAL -j DROP",
             )
         )
@@ -328,14 +328,14 @@ def judge_published(request: FirewallRequest, look: FirewallState) -> list[Findi
 
 
 def reachable(look: FirewallState, scene: Scene) -> list[tuple[ListeningSocket, PacketOutcome]]:
-    """The listening services that strangers certainly reach, each port once."""
+    """Return the listening services that outside hosts can certainly reach, each port once."""
     found: dict[tuple[str, int], tuple[ListeningSocket, PacketOutcome]] = {}
     for listener in look.listeners:
         address = ipaddress.ip_address(listener.address) if listener.address != "*" else None
         if listener.local_only or (address is not None and address.is_link_local) or listener.process == "docker-proxy":
             continue
         if listener.proto == "udp" and listener.port >= look.port_range[0]:
-            continue  # a client's own socket, which only waits for answers
+            continue  # a client's socket that receives only replies
         outcome = scene.outcome(packet_to(look, listener))
         if outcome.lets_in and (listener.proto, listener.port) not in found:
             found[listener.proto, listener.port] = (listener, outcome)
@@ -350,7 +350,7 @@ def packet_to(look: FirewallState, listener: ListeningSocket) -> Packet:
 
 
 def _service(listener: ListeningSocket) -> str:
-    return f"port {listener.port}/{listener.proto} ({listener.process or 'of a process that cannot be seen'})"
+    return f"port {listener.port}/{listener.proto} ({listener.process or 'unknown process'})"
 
 
 def _entry(listener: ListeningSocket) -> str:
@@ -359,7 +359,7 @@ def _entry(listener: ListeningSocket) -> str:
     return f"{{port: {listener.port}{proto}, comment: {comment}}}"
 
 
-# ---------------------------------------------------------------- words
+# ---------------------------------------------------------------- formatting
 
 
 def _named(names: Sequence[str]) -> str:
@@ -378,46 +378,46 @@ def _family(address: str) -> str:
 
 def _stopper(look: FirewallState, outcome: PacketOutcome) -> str:
     number = ufw_number(look, outcome)
-    return f"ufw's rule [{number}], {_ufw_in_words(look, number)}" if number else f"{outcome.rule} ({outcome.place})"
+    return f"ufw rule [{number}], {_ufw_in_words(look, number)}" if number else f"{outcome.rule} ({outcome.place})"
 
 
 def _opener(look: FirewallState, outcome: PacketOutcome) -> str:
     if outcome.rule in ("no rule", "policy ACCEPT", "policy accept"):
-        return "no firewall keeps them out"
-    return f"by {_stopper(look, outcome)}"
+        return "no firewall rule blocks it"
+    return f"allowed by {_stopper(look, outcome)}"
 
 
 def _close(look: FirewallState, outcome: PacketOutcome) -> tuple[str, str]:
-    """What keeps strangers out again, and the command."""
+    """Return the fix that blocks outside hosts, and its command."""
     number = ufw_number(look, outcome)
     if number:
-        return "Remove that rule", f"ufw delete {number}"
-    return f"Run {MANAGE}, or correct that rule", ""
+        return "Remove this rule on the node", f"ufw delete {number}"
+    return f"Run {MANAGE}, or correct the rule", ""
 
 
 def _fix(look: FirewallState, outcome: PacketOutcome, match: str) -> tuple[str, str]:
-    """What lets the packet in again, and the command: where the rule is decides what to type."""
+    """Return the fix that allows the packet, and its command. Both depend on where the rule is."""
     number = ufw_number(look, outcome)
     if number:
-        return "It stands before the rules that let peers in. Remove it on the node", f"ufw delete {number}"
+        return "This rule precedes the rules that allow peers. Remove it on the node", f"ufw delete {number}"
     words = outcome.place.split(", ")
     chain = words[1].removeprefix("chain ") if len(words) > 1 else ""
     if chain.startswith("ufw"):
         files = "/etc/ufw/before.rules, before6.rules, after.rules"
-        return f"It is in one of {files}. Correct it and type", "ufw reload"
+        return f"The rule is in one of {files}. Correct it, then run", "ufw reload"
     if outcome.place.startswith("nft "):
         _, family, table = words[0].split()
         return (
-            "Let it in before that, and in the file that holds the site's rules (often /etc/nftables.conf)",
+            "Accept the packet before this rule, also in the site's rules file (often /etc/nftables.conf)",
             f"nft insert rule {family} {table} {chain} {match} accept",
         )
     if len(words) > 2:
-        return "Remove that rule on the node", f"{words[0]} -D {chain} {words[2].removeprefix('rule ')}"
-    return f"Run {MANAGE}, or let it in in the site's own rules", ""
+        return "Remove this rule on the node", f"{words[0]} -D {chain} {words[2].removeprefix('rule ')}"
+    return f"Run {MANAGE}, or allow the packet in the site's own rules", ""
 
 
 def ufw_number(look: FirewallState, outcome: PacketOutcome) -> int:
-    """The number by which `ufw status numbered` shows the rule of the user that decided; 0 where it is none."""
+    """Return the number in `ufw status numbered` of the user rule that decided; 0 for other rules."""
     match = re.search(r"chain (ufw6?)-user-input, rule (\d+)$", outcome.place)
     if match is None or look.ufw is None:
         return 0
@@ -426,7 +426,7 @@ def ufw_number(look: FirewallState, outcome: PacketOutcome) -> int:
     for version, name in ((4, "user.rules"), (6, "user6.rules")):
         position = 0
         for entry in look.ufw.entries(name):
-            # One application with several ports is shown once.
+            # ufw lists an application profile with several ports once.
             app = re.sub(r"^(\S+) \S+ \S+", r"\1", entry.words) + str(version) if len(entry.words.split()) > 7 else ""
             number += 0 if app in apps else 1
             apps |= {app} if app else set()

@@ -1,4 +1,4 @@
-"""What was seen of a node's firewall (muster_node/programs/firewall.py looks), and the openings that follow."""
+"""The observed firewall state of a node (from muster_node/programs/firewall.py), and the required openings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Ufw:
     files: Mapping[str, str]
 
     def entries(self, name: str) -> tuple[ufw.UfwEntry, ...]:
-        """The tuples of one of its files."""
+        """Return the tuples in one of ufw's rules files."""
         try:
             return ufw.parse_rules(self.files[name]).entries
         except ValueError:
@@ -41,7 +41,7 @@ class Ufw:
 
 @dataclass(frozen=True)
 class FirewallState:
-    """What was seen on the node."""
+    """The observed state of a node."""
 
     guarded: bool
     interfaces: Mapping[str, str]
@@ -69,7 +69,7 @@ class FirewallState:
 
     @property
     def ufw_runs(self) -> bool:
-        """Whether ufw's chains are in force as it hooks them in."""
+        """Return whether ufw's chains are hooked in as ufw does at its start."""
         return self.ufw is not None and all(
             _jumps(self.tables[version], version) for version in ((4, 6) if self.ufw.ipv6 else (4,))
         )
@@ -85,13 +85,13 @@ def _jumps(tables: Tables, version: int) -> bool:
 
 
 def _assigned(text: str | None, name: str) -> str:
-    """Return the value of a shell assignment, as the last one counts."""
+    """Return the value of the last assignment of a shell variable."""
     found = re.findall(rf"^\s*{name}=\s*[\"']?([^\"'#\s]*)", text or "", re.MULTILINE)
     return found[-1] if found else ""
 
 
 def read_look(raw: Mapping[str, Any]) -> FirewallState:
-    """Read what the node program printed."""
+    """Parse the output of the node program."""
     said = raw["said"]
     listeners = tuple(parse_ss(said["listeners"]["out"]))
     server = raw["ssh_server"]
@@ -138,7 +138,7 @@ def read_look(raw: Mapping[str, Any]) -> FirewallState:
 
 
 def _plain(address: str) -> str:
-    """Return an address without the zone; an IPv4 one that came in through an IPv6 socket as what it is."""
+    """Return an address without its zone; IPv4-mapped IPv6 addresses as IPv4."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     mapped = parsed.ipv4_mapped if parsed.version == 6 else None
     return str(mapped or parsed)
@@ -159,7 +159,7 @@ def _read_ufw(raw: Mapping[str, Any] | None) -> Ufw | None:
 
 
 def foreign_chains(look: FirewallState) -> list[str]:
-    """Chains of others that judge what comes in: a firewall of the site's own."""
+    """Return chains at the input hook that do not belong to Muster or ufw: the site's own firewall."""
     found = [
         f"{base.family} {base.table} {base.name}"
         for base in look.ruleset.bases
@@ -170,7 +170,7 @@ def foreign_chains(look: FirewallState) -> list[str]:
         base_chain = chains.get("INPUT")
         if base_chain is None:
             continue
-        # ufw leaves its chains behind, empty, when it is stopped or removed.
+        # A stopped or removed ufw leaves empty chains.
         rules = [rule for rule in base_chain.rules if rule.target not in chains or chains[rule.target].rules]
         if rules or base_chain.policy != "ACCEPT":
             found.append(f"{'ip6tables' if version == 6 else 'iptables'} INPUT")
@@ -178,31 +178,31 @@ def foreign_chains(look: FirewallState) -> list[str]:
 
 
 def _is_iptables(look: FirewallState, base: BaseChain) -> bool:
-    """Whether iptables shows this chain, too."""
+    """Return whether iptables also shows this chain."""
     version = {"ip": 4, "ip6": 6}.get(base.family)
     return version is not None and base.name in look.tables[version].get(base.table, {})
 
 
 def training_interface(request: FirewallRequest, look: FirewallState) -> str:
-    """The interface on which the peers come in. Raises FirewallError."""
+    """Return the interface that receives traffic from peers. Raises FirewallError."""
     found = request.interface or look.interfaces.get(request.address, "")
     if not found:
         raise FirewallError(
-            f"cluster_address {request.address} is on none of the node's interfaces: correct it, or name the interface"
-            " on which the peers come in (cluster_interface)."
+            f"no interface has cluster_address {request.address}: correct it, or set cluster_interface to the interface"
+            " that receives traffic from peers."
         )
     return found
 
 
 def ssh_openings(look: FirewallState) -> list[Opening]:
-    """The way in. Raises FirewallError."""
+    """Return the openings for SSH. Raises FirewallError."""
     if not look.ssh_ports:
-        raise FirewallError("no port of ssh was found on the node, and nothing is closed before one is known.")
+        raise FirewallError("no SSH port was found on the node; without one, no port is closed.")
     return [Opening(("tcp",), ((port, port),), "", "", "ssh") for port in look.ssh_ports]
 
 
 def openings(request: FirewallRequest, look: FirewallState) -> list[Opening]:
-    """Everything that may come in, ssh first. Raises FirewallError."""
+    """Return everything to allow, SSH first. Raises FirewallError."""
     found = ssh_openings(look)
     interface = training_interface(request, look)
     ports = request.launch_ports if request.tight else ()

@@ -1,4 +1,4 @@
-"""What the inventory requests of a node's firewall: the ports, sources and peers that may come in."""
+"""The requested firewall of a node, from the inventory: allowed ports, sources and peers."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 LEAST_EPHEMERAL = 1024
-# A new connection may take its time, and is tried again.
+# A new connection may be slow, and is retried.
 LEAST_CONFIRM_SECONDS = 30
 
 
 class FirewallError(Exception):
-    """The request cannot be fulfilled; the message is a sentence for the user."""
+    """An invalid or impossible request; the message is a sentence for the user."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class FirewallRequest:
-    """What the inventory asks of one node's firewall. leaves: the node leaves the cluster, and ours goes."""
+    """The firewall requested for one node. leaves: the node leaves the cluster, so Muster's rules are removed."""
 
     node: str
     address: str
@@ -48,14 +48,14 @@ class FirewallRequest:
 
     @property
     def launch_ports(self) -> tuple[tuple[int, int], ...]:
-        """What peers reach in tight mode, in order and without overlaps."""
+        """Port ranges open to peers in tight mode, sorted and without overlaps."""
         inside = self.launch[0] <= self.master_port <= self.launch[1]
         return tuple(sorted([self.launch, self.ephemeral] + ([] if inside else [(self.master_port,) * 2])))
 
 
 @dataclass(frozen=True)
 class Opening:
-    """One thing that may come in. ports: none means all; source and interface: empty means any."""
+    """Allowed traffic. Empty ports: all; empty source or interface: any."""
 
     protos: tuple[str, ...]
     ports: tuple[tuple[int, int], ...]
@@ -67,10 +67,10 @@ class Opening:
 def make_request(
     node: str, own: Mapping[str, Any], addresses: Mapping[str, str], options: Mapping[str, Any]
 ) -> FirewallRequest:
-    """own: the node's cluster_* variables; addresses: cluster_address of every node. Raises FirewallError."""
+    """Return the request. own: the node's cluster_* variables; addresses: node -> address. Raises FirewallError."""
     if options["confirm_seconds"] < LEAST_CONFIRM_SECONDS:
         raise FirewallError(
-            f"firewall_confirm_seconds is below {LEAST_CONFIRM_SECONDS}, too short for a new connection."
+            f"firewall_confirm_seconds is too short for a new connection; the minimum is {LEAST_CONFIRM_SECONDS}."
         )
     leaves = options["mode"] == "leave"
     if leaves:
@@ -80,13 +80,13 @@ def make_request(
     if options["tight"]:
         if ephemeral[0] < LEAST_EPHEMERAL:
             raise FirewallError(
-                f"firewall_ephemeral_range begins below {LEAST_EPHEMERAL}, among the ports of services."
+                f"firewall_ephemeral_range starts below {LEAST_EPHEMERAL}, in the range of system ports."
             )
         master = own["cluster_master_port"]
         for name, (low, high) in (("firewall_launch_ports", launch), ("cluster_master_port", (master, master))):
             if low <= ephemeral[1] and high >= ephemeral[0]:
                 raise FirewallError(
-                    f"{name} overlaps with firewall_ephemeral_range, from which any program may take a launch's port."
+                    f"{name} overlaps with firewall_ephemeral_range, so any program may use a launch's port."
                 )
     return FirewallRequest(
         node=node,
@@ -110,16 +110,16 @@ def port_pair(name: str, text: object) -> tuple[int, int]:
         low, high = int(match[1]), int(match[2] or match[1])
         if 1 <= low <= high <= 65535:
             return low, high
-    raise FirewallError(f'{name} is {text!r}; it is a port or a range of ports such as "29400-29599".')
+    raise FirewallError(f'{name} is {text!r}; write a port or a port range such as "29400-29599".')
 
 
 def _allowed(number: int, entry: Mapping[str, Any]) -> Allowed:
     where = f"firewall_allow, entry {number}"
     unknown = sorted(set(entry) - {"port", "proto", "from", "comment"})
     if unknown:
-        raise FirewallError(f"{where} has {', '.join(unknown)}; known are port, proto, from and comment.")
+        raise FirewallError(f"{where} has the unknown keys {', '.join(unknown)}. Use port, proto, from and comment.")
     if "port" not in entry:
-        raise FirewallError(f"{where} names no port.")
+        raise FirewallError(f"{where} has no port.")
     proto = str(entry.get("proto", "tcp")).lower()
     if proto not in ("tcp", "udp", "any"):
         raise FirewallError(f"{where}: proto is {proto!r}, not one of tcp, udp, any.")
@@ -129,7 +129,7 @@ def _allowed(number: int, entry: Mapping[str, Any]) -> Allowed:
         try:
             networks.append(_network(str(source)))
         except ValueError as exc:
-            raise FirewallError(f"{where}: from has {source!r}, which is no address or network.") from exc
+            raise FirewallError(f"{where}: from has {source!r}, which is neither an address nor a network.") from exc
     return Allowed(
         ports=port_pair(f"{where}: port", entry["port"]),
         protos=("tcp", "udp") if proto == "any" else (proto,),
@@ -139,7 +139,7 @@ def _allowed(number: int, entry: Mapping[str, Any]) -> Allowed:
 
 
 def _network(text: str) -> str:
-    """Return a source as ufw writes it: a single address without its mask, everybody as ""."""
+    """Return a source as written by ufw: a single address without mask, "" for any."""
     if text == "any":
         return ""
     parsed = ipaddress.ip_network(text, strict=False)

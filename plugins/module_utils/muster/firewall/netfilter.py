@@ -1,4 +1,4 @@
-"""What the rules of iptables do with a packet: the output of iptables-save, read and walked."""
+"""Parse the output of iptables-save, and trace packets through its rules."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
     from .walk import Packet, PacketOutcome
 
-# Options of iptables that decide nothing about a match: extensions whose options are read on their own, and what only
-# a target uses.
+# Options that do not decide a match: extensions whose options are parsed separately, and options of targets.
 PLAIN_EXTENSIONS = {"tcp", "udp", "multiport", "conntrack", "state", "comment", "addrtype", "icmp", "icmp6"}
 OF_TARGETS = {"--reject-with", "--log-prefix", "--log-level", "--to-destination", "--to-ports", "--comment"}
 PASSING = {"LOG", "NFLOG", "MARK", "CONNMARK", "CT", "TRACE", "NOTRACK", "TCPMSS", "SET", "ULOG", ""}
@@ -23,7 +22,7 @@ ENDS = {
     **{name.upper(): name for name in ("accept", "drop", "reject", "return")},
     **dict.fromkeys(("DNAT", "REDIRECT", "TPROXY", "NETMAP"), "redirect"),
 }
-# The chains that a packet for the node itself passes, in their order.
+# The chains for packets to the node itself, in order.
 PATH_IN = (
     ("raw", "PREROUTING"),
     ("mangle", "PREROUTING"),
@@ -35,7 +34,7 @@ PATH_IN = (
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule of iptables. What was not understood of its conditions is in `others`."""
+    """An iptables rule. others: conditions that were not understood."""
 
     text: str
     target: str = ""
@@ -57,17 +56,17 @@ class Rule:
         return not self.others and not self.negated
 
     def like(self, other: Rule) -> bool:
-        """Whether both do the same, however they are written."""
+        """Return whether both rules have the same effect, regardless of their text."""
         return all(getattr(self, name) == getattr(other, name) for name in self.__dataclass_fields__ if name != "text")
 
     def matches(self, packet: Packet) -> bool | None:
-        """Whether it applies; None where that is not certain."""
+        """Return whether the rule applies to the packet; None if uncertain."""
         if any(fits == (name in self.negated) for name, fits in self._conditions(packet)):
             return False
         return None if self.others or self.sports or self.destination else True
 
     def _conditions(self, packet: Packet) -> Iterator[tuple[str, bool]]:
-        """What the rule asks of the packet, and whether the packet is so."""
+        """Yield each condition, and whether the packet meets it."""
         if self.source is not None:
             version, network, mask = self.source
             yield "source", version == packet.version and packet.source_number & mask == network
@@ -96,7 +95,7 @@ Tables = dict[str, dict[str, Chain]]
 
 
 def parse_save(text: str) -> Tables:
-    """Read what iptables-save prints, or one of ufw's files for iptables-restore."""
+    """Parse the output of iptables-save, or one of ufw's files for iptables-restore."""
     tables: Tables = {}
     table: dict[str, Chain] = {}
     for line in text.splitlines():
@@ -113,7 +112,7 @@ def parse_save(text: str) -> Tables:
 
 
 def parse_rule(line: str) -> Rule:
-    """Read one line that appends a rule."""
+    """Parse one line that appends a rule."""
     words = shlex.split(line)[2:]
     known: dict[str, Any] = {}
     others: list[str] = []
@@ -135,7 +134,7 @@ def parse_rule(line: str) -> Rule:
 
 
 def _read_option(word: str, value: str, known: dict[str, Any]) -> str:
-    """Return the field that was read, "" for an option without a say, "?" for one that is not understood."""
+    """Return the name of the parsed field, "" for an option that does not decide a match, "?" if unknown."""
     if word in ("-m", "--match"):
         return "" if value in PLAIN_EXTENSIONS else "?"
     if word in OF_TARGETS:
@@ -169,7 +168,7 @@ def _read_option(word: str, value: str, known: dict[str, Any]) -> str:
 
 
 def network(text: str) -> tuple[int, int, int] | None:
-    """A source as version, number and mask; none for everybody."""
+    """Return a source as version, number and mask; None for any source."""
     parsed = ipaddress.ip_network(text, strict=False)
     if parsed.prefixlen == 0:
         return None
@@ -177,7 +176,7 @@ def network(text: str) -> tuple[int, int, int] | None:
 
 
 def ports(text: str) -> tuple[tuple[int, int], ...]:
-    """9100,9102:9110 as pairs, in order."""
+    """Parse 9100,9102:9110 into sorted pairs."""
     pairs = []
     for part in text.split(","):
         low, _, high = part.partition(":")
@@ -194,7 +193,7 @@ def _states(text: str) -> frozenset[str]:
 
 
 def walk_tables(tables: Tables, packet: Packet, origin: str) -> PacketOutcome:
-    """Return what the tables of iptables do with the packet. `origin` is how the user lists them, such as iptables."""
+    """Return the outcome of the packet in the iptables tables. origin: command that lists them, such as iptables."""
     return through(_bases(tables, packet, origin), origin)
 
 

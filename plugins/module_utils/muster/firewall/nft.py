@@ -1,6 +1,6 @@
-"""What the tables of nftables do with a packet: the output of `nft -j list ruleset`, walked.
+"""Trace packets through the nftables tables in the output of `nft -j list ruleset`.
 
-What iptables shows as well is left to netfilter.py: matches of iptables are opaque here.
+Tables that iptables shows are left to netfilter.py, because nft does not show their matches.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 HOOKS = ("ingress", "prerouting", "input")
-# Statements that decide nothing about the packet, and those after which the rule may end: a rate, a number, a match of
-# iptables, a set that is added to only so often.
+# Statements that do not decide about the packet, and those that may end the rule: rates, counts, iptables matches,
+# rate-limited set updates.
 PASSING = {"counter", "log", "mangle", "ct timeout", "ct helper", "notrack", "last"}
 OPAQUE = {"limit", "quota", "xt", "ct count", "meter", "set"}
 ENDS = {
@@ -32,7 +32,7 @@ ENDS = {
 
 @dataclass(frozen=True)
 class BaseChain:
-    """A chain that the kernel calls by itself."""
+    """A chain attached to a kernel hook."""
 
     family: str
     table: str
@@ -46,7 +46,7 @@ class BaseChain:
 
 
 class Ruleset:
-    """All tables of a node, read once; each packet walks through them by itself."""
+    """All tables of a node, parsed once for all packets."""
 
     def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
         self.rules: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
@@ -62,11 +62,11 @@ class Ruleset:
                 priority = about["prio"] if isinstance(about["prio"], int) else 0
                 place = (about["family"], about["table"], about["name"])
                 bases.append(BaseChain(*place, about["hook"], priority, about.get("policy", "accept")))
-        # In the order in which a packet passes them.
+        # In the order of processing.
         self.bases = sorted(bases, key=lambda base: (HOOKS.index(base.hook), base.priority))
 
     def outcome(self, packet: Packet, without: Collection[tuple[str, str]] = ()) -> PacketOutcome:
-        """What becomes of the packet in all tables but those in `without`, given as family and name."""
+        """Return the outcome of the packet in all tables except `without` (family, name)."""
         return through(self._bases(packet, without), "nft")
 
     def _bases(self, packet: Packet, without: Collection[tuple[str, str]]) -> Iterator[tuple[WalkStep, str, str]]:
@@ -78,7 +78,7 @@ class Ruleset:
 
 
 class _Rules:
-    """The rules, as one packet meets them."""
+    """The rules, evaluated for one packet."""
 
     def __init__(self, ruleset: Ruleset, packet: Packet) -> None:
         self.packet = packet
@@ -86,7 +86,7 @@ class _Rules:
         self.sets = ruleset.sets
 
     def steps(self, table: tuple[str, str], chain: str) -> Iterator[tuple[bool, WalkStep]]:
-        """Of the rules that may apply, whether each certainly does, and what it does."""
+        """Yield the rules that may apply: whether they certainly apply, and their effect."""
         for rule in self.rules.get((*table, chain), []):
             place = f"nft {rule['family']} {rule['table']}, chain {chain}, handle {rule['handle']}"
             unsure = WalkStep("unknown", in_words(rule["expr"]), place)
@@ -112,7 +112,7 @@ class _Rules:
                 certain = certain and applies is True
 
     def effect(self, table: tuple[str, str], statement: Json, unsure: WalkStep) -> WalkStep:
-        """Return what the end of a rule does; `unsure` where that is not known."""
+        """Return the effect of a rule's final statement; `unsure` if unknown."""
         kind = next(iter(statement), "")
         if kind in ENDS:
             return replace(unsure, verdict=ENDS[kind])
@@ -124,13 +124,13 @@ class _Rules:
         mine = self.value(about["left"])
         if mine is None or about["op"] not in ("==", "in", "!=", "!"):
             return None
-        if mine == ():  # a packet of another protocol has no such field
+        if mine == ():  # the packet's protocol does not have this field
             return False
         found = self.among(table, mine, about["right"])
         return found if found is None else found != about["op"].startswith("!")
 
     def mapped(self, table: tuple[str, str], about: Mapping[str, Any]) -> Json | None:
-        """The verdict of a map; {} when it holds none for this packet, none when that is not known."""
+        """Return the verdict of a map; {} if it has none for this packet, None if unknown."""
         mine = self.value(about["key"])
         if mine is None:
             return None
@@ -145,7 +145,7 @@ class _Rules:
         return {}
 
     def value(self, left: Any) -> Any:
-        """What the packet has there; () for a field that it cannot have, none where that is not known."""
+        """Return the packet's value; () for a field that it cannot have, None if unknown."""
         packet = self.packet
         ((kind, about),) = left.items() if isinstance(left, dict) else (("", {}),)
         if kind == "meta":
@@ -181,7 +181,7 @@ class _Rules:
         return () if protocol in ("tcp", "udp", "icmp", "icmpv6", "sctp") else None
 
     def among(self, table: tuple[str, str], mine: Any, right: Any) -> bool | None:
-        """Whether the packet's value is the other, or in it; none where that is not known."""
+        """Return whether the packet's value equals, or is in, the other value; None if unknown."""
         if isinstance(mine, frozenset):
             return mine == _flags(right)
         if isinstance(right, dict) and "concat" in right and isinstance(mine, list):
@@ -211,7 +211,7 @@ class _Rules:
 
 
 def _flags(side: Any) -> frozenset[str]:
-    """The flags of TCP that are named: one, several, or several joined by |."""
+    """Return the named TCP flags: one, several, or several joined by |."""
     if isinstance(side, dict):
         return _flags(side.get("|", []))
     if isinstance(side, list):
@@ -226,7 +226,7 @@ def _any(answers: list[bool | None]) -> bool | None:
 
 
 def _comparable(mine: Any, other: Any) -> Any:
-    """The other value as the packet's kind of value; none where there is no such thing."""
+    """Return the other value converted to the type of the packet's value; None if impossible."""
     if isinstance(mine, (ipaddress.IPv4Address, ipaddress.IPv6Address)):
         try:
             return type(mine)(other)
@@ -236,7 +236,7 @@ def _comparable(mine: Any, other: Any) -> Any:
 
 
 def in_words(expression: Sequence[Mapping[str, Any]]) -> str:
-    """A rule for people, close to how nft writes it."""
+    """Return a readable rule, similar to nft's syntax."""
     words = []
     for statement in expression:
         ((kind, about),) = statement.items()

@@ -1,6 +1,6 @@
-"""The steps that make a node's firewall what it shall be, and those that undo them.
+"""Plan the steps to the requested firewall of a node, and the commands to undo them.
 
-Decided from the request and the look alone; nothing is read or changed.
+Depends only on the request and the observed state; reads and changes nothing.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ COMMANDS = {4: "iptables", 6: "ip6tables"}
 RESTORES = {4: "iptables-restore", 6: "ip6tables-restore"}
 PREFIXES = {4: "ufw", 6: "ufw6"}
 BUILTINS = ("INPUT", "FORWARD", "OUTPUT")
-# What ufw leads to from each of them, in its order.
+# The chains to which ufw jumps from each of these, in order.
 HOOKS = ("before-logging", "before", "after", "after-logging", "reject", "track")
 
 
 class FirewallStep(TypedDict, total=False):
-    """A step of muster_node/programs/firewall.py: `write` a path, `remove` one, or `run` a command.
+    """A step of muster_node/programs/firewall.py: `write` or `remove` a path, or `run` a command.
 
-    text: what is written, or what the command reads.
+    text: content of the file, or standard input of the command.
     """
 
     write: str
@@ -43,7 +43,7 @@ class FirewallStep(TypedDict, total=False):
 
 
 class Undo(TypedDict):
-    """A command of the guard. text: which of the plan's texts it reads; empty for none."""
+    """An undo command of the guard. text: key of the plan's text for its standard input; "" for none."""
 
     argv: list[str]
     text: str
@@ -51,7 +51,7 @@ class Undo(TypedDict):
 
 @dataclass
 class FirewallPlan:
-    """The steps for the node, and what the guard needs to undo them. before and after: both states, for people."""
+    """The steps for the node, and what the guard requires to undo them. before, after: both states, as shown lines."""
 
     backend: str
     packages: list[str] = field(default_factory=list)
@@ -79,14 +79,14 @@ class FirewallPlan:
 
 
 def choose_backend(request: FirewallRequest, look: FirewallState) -> str:
-    """Raises FirewallError where another firewall is in charge."""
+    """Return the backend. Raises FirewallError if another firewall is active."""
     if look.firewalld:
         raise FirewallError(
-            "firewalld is active and in charge of the node's firewall. Open the ports there (docs/ports.md) and set"
-            ' firewall_mode to "off" or verify, or disable it: systemctl disable --now firewalld'
+            "firewalld manages the node's firewall. Open the ports in firewalld (docs/ports.md) and set firewall_mode"
+            ' to "off" or verify, or disable firewalld: systemctl disable --now firewalld'
         )
     if request.backend == "nftables" and look.ufw is not None and (look.ufw.enabled or look.ufw_runs):
-        raise FirewallError("firewall_backend is nftables, and ufw is active: set it to auto, or type: ufw disable")
+        raise FirewallError("firewall_backend is nftables, but ufw is active: set it to auto, or run: ufw disable")
     if request.backend != "auto":
         return request.backend
     if look.ufw is not None:
@@ -109,7 +109,7 @@ def make_plan(request: FirewallRequest, look: FirewallState) -> FirewallPlan:
 
 
 def plan_table(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) -> None:
-    """Our own table in nftables, beside whatever the site has there."""
+    """Plan Muster's own nftables table, beside the site's tables."""
     text = table.rules(openings(request, look))
     plan.after += ["nftables: table inet muster in force", *text.splitlines()]
     if not look.has_nft:
@@ -127,8 +127,8 @@ def plan_table(plan: FirewallPlan, request: FirewallRequest, look: FirewallState
         plan.run("systemctl", "daemon-reload")
         plan.undo_by("systemctl", "daemon-reload")
     if look.own_rules != text or not loaded:
-        # One transaction of nft: the table is another at once, and those of others are not touched. By the unit,
-        # because only one that is active is restarted together with the site's own rules.
+        # One nft transaction replaces the table atomically and leaves other tables unchanged. The unit does it, because
+        # only an active unit is restarted together with the site's own rules.
         plan.run("systemctl", "restart", table.UNIT_NAME)
         if not look.own_active:
             plan.undo_by("systemctl", "stop", table.UNIT_NAME)
@@ -140,7 +140,7 @@ def plan_table(plan: FirewallPlan, request: FirewallRequest, look: FirewallState
 
 
 def plan_no_table(plan: FirewallPlan, look: FirewallState) -> None:
-    """Take away our own table where ufw holds the rules now."""
+    """Plan removing Muster's nftables table if ufw has the rules now."""
     if look.own_at_boot:
         plan.run("systemctl", "--quiet", "disable", table.UNIT_NAME)
         plan.undo_by("ln", "-sfn", UNIT, WANTED)
@@ -155,7 +155,7 @@ def plan_no_table(plan: FirewallPlan, look: FirewallState) -> None:
 
 
 def plan_leaving(request: FirewallRequest, look: FirewallState) -> FirewallPlan:
-    """Take our rules away. ufw stays as it is, and as long as it is on, so does the rule that lets ssh in."""
+    """Plan removing Muster's rules. ufw's state is unchanged; while ufw is active, the SSH rule stays."""
     plan = FirewallPlan("nftables" if look.ufw is None else "ufw")
     plan_no_table(plan, look)
     if look.ufw is not None:
@@ -172,12 +172,12 @@ def plan_leaving(request: FirewallRequest, look: FirewallState) -> FirewallPlan:
 
 def _plan_reloads(plan: FirewallPlan, versions: Sequence[int]) -> None:
     for version in versions:
-        # Without flushing others' chains; ufw's own are replaced in one step, so that nothing is ever open or cut off.
+        # --noflush keeps other chains; ufw's chains are replaced atomically, so no traffic is opened or cut off.
         plan.run(RESTORES[version], "--noflush", f"/etc/ufw/{'user6.rules' if version == 6 else 'user.rules'}")
 
 
 def plan_port_range(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) -> None:
-    """Pin the range in tight mode; take back what an earlier tight mode pinned."""
+    """Plan setting the ephemeral port range in tight mode, or reverting an earlier tight mode."""
     low, high = request.ephemeral
     text = f"# Written by Muster (firewall_tight): docs/ports.md\nnet.ipv4.ip_local_port_range = {low} {high}\n"
     wanted = request.ephemeral if request.tight else look.port_range_others
@@ -205,13 +205,11 @@ def plan_ufw(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) 
             plan.after += [entry.in_words for entry in ufw_entries(found, version)]
         return
     if look.ufw.masked:
-        raise FirewallError(
-            "ufw.service is masked, so that ufw would be off after a restart. Type: systemctl unmask ufw"
-        )
+        raise FirewallError("ufw.service is masked, so ufw would be inactive after a reboot. Run: systemctl unmask ufw")
     _refuse_a_flush(look)
     if not look.ufw.ipv6 and any(":" in address for address in (request.address, *request.peers.values())):
         raise FirewallError(
-            "IPV6=no in /etc/default/ufw closes IPv6, and the cluster's addresses are IPv6. Set it to yes."
+            "IPV6=no in /etc/default/ufw blocks IPv6, but the cluster uses IPv6 addresses. Set it to yes."
         )
     plan.before.append(f"ufw: {_ufw_state(look)}")
     plan.after.append("ufw: active, deny (incoming)")
@@ -220,23 +218,23 @@ def plan_ufw(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) 
 
 
 def _refuse_a_flush(look: FirewallState) -> None:
-    """Raises FirewallError where ufw would empty chains of others when it starts or reloads all of its rules."""
+    """Raise FirewallError if starting or reloading ufw would flush rules that are not ufw's."""
     if look.ufw is None or (look.ufw_runs and look.ufw.input_policy != "ACCEPT"):
         return
     if look.ufw.manages_builtins:
         raise FirewallError(
-            "MANAGE_BUILTINS=yes in /etc/default/ufw makes ufw flush the rules of others when it starts. Set it to no."
+            "MANAGE_BUILTINS=yes in /etc/default/ufw makes ufw flush other rules when it starts. Set it to no."
         )
     foreign = [name for name, chain in look.tables[6].get("filter", {}).items() if _is_foreign(name, chain)]
     if foreign and not look.ufw.ipv6:
         raise FirewallError(
-            f"IPV6=no in /etc/default/ufw makes ufw flush the IPv6 rules of others when it starts (ip6tables, chain"
+            f"IPV6=no in /etc/default/ufw makes ufw flush other IPv6 rules when it starts (ip6tables, chain"
             f" {foreign[0]}). Set it to yes."
         )
 
 
 def _is_foreign(name: str, chain: Chain) -> bool:
-    """Whether a chain holds rules that ufw did not write."""
+    """Return whether a chain has rules that are not ufw's."""
     return not name.startswith("ufw6-") and any(
         rule.text not in ("-A INPUT -i lo -j ACCEPT", "-A OUTPUT -o lo -j ACCEPT")
         and not rule.target.startswith("ufw6-")
@@ -247,15 +245,15 @@ def _is_foreign(name: str, chain: Chain) -> bool:
 def _ufw_state(look: FirewallState) -> str:
     if look.ufw is None or not look.ufw_runs:
         return "inactive"
-    state = "active" if look.ufw.enabled and look.ufw.at_boot else "active, but not after a restart"
+    state = "active" if look.ufw.enabled and look.ufw.at_boot else "active, but not enabled at boot"
     if look.ufw.input_policy != "ACCEPT" and any(_lets_all_in(look, version) for version in _versions(look.ufw)):
-        return f"{state}, but whatever no rule is about comes in"
+        return f"{state}, but packets without a matching rule are accepted"
     words = {"DROP": "deny", "REJECT": "deny", "ACCEPT": "allow"}
     return f"{state}, {words.get(look.ufw.input_policy, look.ufw.input_policy)} (incoming)"
 
 
 def _plan_rules(plan: FirewallPlan, found: Sequence[Opening], look: FirewallState, version: int) -> bool:
-    """Plan one of ufw's files of rules; say whether it is to be loaded."""
+    """Plan one of ufw's rules files; return whether it must be loaded."""
     if look.ufw is None:
         return False
     name = "user6.rules" if version == 6 else "user.rules"
@@ -292,7 +290,7 @@ def _plan_ufw_state(plan: FirewallPlan, there: Ufw, look: FirewallState, reloads
 
 
 def _plan_ufw_start(plan: FirewallPlan, there: Ufw, look: FirewallState) -> None:
-    """Plan to have ufw start itself: it loads its rules first and closes last, and leaves chains of others be."""
+    """Plan starting ufw, which loads its rules before it sets the policy, and keeps other chains."""
     if not look.ufw_runs:
         for version in _versions(there):
             _plan_hooks(plan, look.tables[version].get("filter", {}), version)
@@ -303,7 +301,7 @@ def _plan_ufw_start(plan: FirewallPlan, there: Ufw, look: FirewallState) -> None
         plan.files += ["/etc/ufw/ufw.conf", "/etc/ufw/user.rules", "/etc/ufw/user6.rules"]
     if not there.enabled:
         plan.run("ufw", "--force", "enable")
-    # It takes itself for started as soon as it finds its chains, whether anything leads to them or not.
+    # ufw considers itself started if its chains exist, even if no rule jumps to them.
     lingers = any(f"{PREFIXES[version]}-user-input" in look.tables[version].get("filter", {}) for version in (4, 6))
     if not look.ufw_runs and (there.enabled or lingers):
         plan.run("ufw", "reload")
@@ -314,15 +312,15 @@ def _versions(there: Ufw) -> tuple[int, ...]:
 
 
 def _lets_all_in(look: FirewallState, version: int) -> bool:
-    """Whether the last word on what comes in is yes, which ufw's settings do not show."""
+    """Return whether the INPUT policy is ACCEPT, which ufw's settings do not show."""
     chain = look.tables[version].get("filter", {}).get("INPUT")
     return chain is not None and chain.policy == "ACCEPT"
 
 
 def _plan_hooks(plan: FirewallPlan, chains: Mapping[str, Chain], version: int) -> None:
-    """Plan to lead to ufw's chains again, each in its place, where somebody flushed INPUT.
+    """Plan restoring the jumps to ufw's chains, in order, after a flush of INPUT.
 
-    ufw does so only where it makes its chains.
+    ufw adds the jumps only when it creates its chains.
     """
     prefix, command = PREFIXES[version], COMMANDS[version]
     if f"{prefix}-before-logging-input" not in chains:
@@ -342,7 +340,7 @@ def _plan_hooks(plan: FirewallPlan, chains: Mapping[str, Chain], version: int) -
 
 
 def _plan_live_undo(plan: FirewallPlan, look: FirewallState) -> None:
-    """Bring back ufw's chains and the policies as they are in force now, whatever the files say."""
+    """Plan restoring ufw's chains and policies as currently in force, regardless of the files."""
     if not look.ufw_runs:
         plan.undo_by("/lib/ufw/ufw-init", "force-stop")
     for version, command in RESTORES.items():
@@ -353,7 +351,7 @@ def _plan_live_undo(plan: FirewallPlan, look: FirewallState) -> None:
 
 
 def _live_text(chains: Mapping[str, Chain], prefix: str) -> str:
-    """What iptables-restore makes these chains of; of the built-in ones the policies alone, for their rules stay."""
+    """Return input for iptables-restore: policies of the built-in chains, whose rules stay, and ufw's chains."""
     lines = [f":{name} {chains[name].policy} [0:0]" for name in BUILTINS if name in chains]
     own = [name for name in chains if name.startswith(prefix)]
     lines += [f":{name} - [0:0]" for name in own]
@@ -362,14 +360,14 @@ def _live_text(chains: Mapping[str, Chain], prefix: str) -> str:
 
 
 def ufw_entries(found: Sequence[Opening], version: int) -> list[ufw.UfwEntry]:
-    """The openings of one family as ufw's entries."""
+    """Return the openings of one IP version as ufw entries."""
     entries = []
     for opening in found:
         if opening.source and (":" in opening.source) != (version == 6):
             continue
         spans = [str(low) if low == high else f"{low}:{high}" for low, high in opening.ports]
         port = ",".join(spans) or "any"
-        # ufw takes ranges and lists for one protocol only.
+        # ufw allows ranges and lists only with a single protocol.
         both = opening.protos == ("tcp", "udp") and ":" not in port and "," not in port
         entries += [
             ufw.allow(version, proto, port, opening.source or "any", opening.interface, opening.comment)

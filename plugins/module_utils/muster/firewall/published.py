@@ -1,4 +1,4 @@
-"""Ports that a container engine leads on past the firewall."""
+"""Find ports that a container engine publishes, bypassing the firewall."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ PUBLISHED = Check(
     "firewall.published",
     seen="sandbox",
     reads="the nat tables",
-    fires="a container engine leads a port past the firewall (warn)",
-    fix="Publish it on one address only, or close it in DOCKER-USER",
+    fires="a container engine publishes a port that bypasses the firewall (warn)",
+    fix="Publish the port on one address only, or block it in DOCKER-USER",
 )
 
 
 def published(
     tables: Mapping[int, Tables], listeners: Sequence[ListeningSocket]
 ) -> list[tuple[str, tuple[int, int], str]]:
-    """Every port that is led on to somewhere else: protocol, ports, and what does it. tables: by IP version."""
+    """Return every redirected port: protocol, ports, and the program. tables: by IP version."""
     found: dict[tuple[str, tuple[int, int]], str] = {}
     for version, named in tables.items():
         for name, chain in named.get("nat", {}).items():

@@ -1,4 +1,4 @@
-"""Our own table of nftables, for nodes that have no ufw by the site's choice."""
+"""Muster's own nftables table, for nodes whose site does not use ufw."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ RULES_FILE = "/etc/muster/firewall.nft"
 UNIT_NAME = "muster-firewall.service"
 UNIT = f"/etc/systemd/system/{UNIT_NAME}"
 WANTED = f"/etc/systemd/system/sysinit.target.wants/{UNIT_NAME}"
-# A site that restarts or reloads its own rules usually begins with "flush ruleset": ours come back behind it.
+# The site's nftables.service usually starts with "flush ruleset", so this unit reloads the table after it.
 UNIT_TEXT = f"""\
 # Written by Muster (firewall_backend nftables): docs/ports.md
 [Unit]
-Description=The cluster's own table of nftables
+Description=Muster's nftables table
 DefaultDependencies=no
 After=local-fs.target nftables.service
 Before=network-pre.target
@@ -35,9 +35,9 @@ ExecReload=/usr/sbin/nft -f {RULES_FILE}
 [Install]
 WantedBy=sysinit.target
 """
-# Deletes and makes the table in one transaction; the first line is for a node that has none yet.
+# Deletes and creates the table in one transaction; the first line avoids an error if no table exists.
 HEAD = f"""\
-# Written by Muster: docs/ports.md. Changes are lost with the next run; firewall_allow is the place for them.
+# Written by Muster: docs/ports.md. The next run overwrites changes; use firewall_allow instead.
 table inet {TABLE}
 delete table inet {TABLE}
 table inet {TABLE} {{
@@ -58,7 +58,7 @@ TAIL = "\t}\n}\n"
 
 
 def rules(openings: Sequence[Opening]) -> str:
-    """The file that holds the table."""
+    """Return the rules file."""
     return HEAD + "".join(f"\t\t{_rule(opening)}\n" for opening in openings) + TAIL
 
 
@@ -79,6 +79,6 @@ def _rule(opening: Opening) -> str:
 
 
 def restoring(live: str | None) -> str:
-    """What brings the table back to what is in force now."""
+    """Return nft input that restores the table in force."""
     absent = f"table inet {TABLE}\ndelete table inet {TABLE}\n"
     return absent if live is None else absent + live

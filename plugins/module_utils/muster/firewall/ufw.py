@@ -1,8 +1,8 @@
-"""ufw's own files of rules, read and written in exactly its format.
+"""Parse and render ufw's rules files in exactly ufw's format.
 
-/etc/ufw/user.rules (and user6.rules) is what `ufw allow` writes, `ufw status` shows and ufw loads with
-iptables-restore. A rule is a "tuple" with its lines of iptables below. Ours are known by their comment; all others
-stay, byte for byte, where they are.
+`ufw allow` writes /etc/ufw/user.rules (and user6.rules), `ufw status` shows them, and ufw loads them with
+iptables-restore. A rule is a "tuple" followed by its iptables lines. Muster's rules are identified by their comment;
+all others are preserved byte for byte, in place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _END = "\n### END RULES ###\n"
 
 @dataclass(frozen=True)
 class UfwEntry:
-    """One tuple, without its comment, and the lines of iptables that ufw makes of it."""
+    """A tuple, its comment, and its iptables lines."""
 
     words: str
     comment: str
@@ -32,17 +32,17 @@ class UfwEntry:
 
     @property
     def in_words(self) -> str:
-        """The rule for people, close to what `ufw status` shows."""
+        """The rule in readable form, similar to `ufw status`."""
         action, proto, port, target, _, source, *_, interface = self.words.split()
         where = "" if target in ("0.0.0.0/0", "::/0") else f" to {target}"
         peer = {"0.0.0.0/0": "anywhere", "::/0": "anywhere (v6)"}.get(source, source)
         through = interface.partition("_")[2]
         ports = f"{'every port' if port == 'any' else port}{'' if proto == 'any' else '/' + proto}"
-        said = f"{action} {ports}{where} from {peer}{' on ' + through if through else ''}"
-        return f"{said}  # {self.comment}" if self.comment else said
+        rule = f"{action} {ports}{where} from {peer}{' on ' + through if through else ''}"
+        return f"{rule}  # {self.comment}" if self.comment else rule
 
     def does_as(self, other: UfwEntry) -> bool:
-        """Whether this one of somebody else makes the other one needless: only ufw's comment, or a rate, differs."""
+        """Return whether this foreign entry replaces the other: only the comment or a rate limit differs."""
         return re.sub(r"^limit ", "allow ", self.words) == other.words
 
 
@@ -56,9 +56,9 @@ class RulesFile:
 def parse_rules(text: str) -> RulesFile:
     head, found, rest = text.partition(_BEGIN)
     if not found:
-        raise ValueError("it has no line '### RULES ###'")
+        raise ValueError("the line '### RULES ###' is missing")
     body, found, tail = rest.partition(_END)
-    if not found:  # as the package brings it: ufw writes the end with its first rule
+    if not found:  # as packaged: ufw adds the end marker with its first rule
         return RulesFile(head, (), rest)
     entries = []
     for block in body.split(f"\n{_TUPLE}")[1:]:
@@ -77,7 +77,7 @@ def render_rules(file: RulesFile) -> str:
 
 
 def allow(version: int, proto: str, port: str, source: str, interface: str, comment: str) -> UfwEntry:
-    """The entry that `ufw allow` makes. port: any, 22, 9100:9110 or a list of them, in order; source: any or CIDR."""
+    """Return the entry of `ufw allow`. port: any, 22, 9100:9110 or a sorted list; source: any or CIDR."""
     anywhere = "::/0" if version == 6 else "0.0.0.0/0"
     chain = "ufw6-user-input" if version == 6 else "ufw-user-input"
     source = anywhere if source == "any" else source
@@ -96,7 +96,7 @@ def allow(version: int, proto: str, port: str, source: str, interface: str, comm
 
 
 def merge(there: tuple[UfwEntry, ...], wanted: list[UfwEntry]) -> tuple[UfwEntry, ...]:
-    """Others' entries and their order kept; ours kept where they are, removed, or put behind all others."""
+    """Keep foreign entries in order; keep Muster's entries in place, remove them, or append new ones."""
     foreign = [entry for entry in there if not entry.own]
     missing = [entry for entry in dict.fromkeys(wanted) if not any(other.does_as(entry) for other in foreign)]
     merged = []
@@ -110,9 +110,9 @@ def merge(there: tuple[UfwEntry, ...], wanted: list[UfwEntry]) -> tuple[UfwEntry
 
 
 def is_loaded(file: RulesFile, live: list[Rule], version: int) -> bool:
-    """Whether the chain of incoming rules that is in force is the file's.
+    """Return whether the input chain in force matches the file.
 
-    Rules with conditions that iptables shows in other words than ufw writes are compared by their place alone.
+    Rules with conditions that iptables prints differently from ufw are compared only by position.
     """
     chain = f"-A {'ufw6' if version == 6 else 'ufw'}-user-input "
     wanted = [parse_rule(line) for entry in file.entries for line in entry.rules if line.startswith(chain)]

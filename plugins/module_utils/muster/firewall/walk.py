@@ -1,8 +1,7 @@
-"""How a packet passes chains of rules, whoever wrote them: iptables and nftables alike.
+"""Trace packets through chains of rules, for both iptables and nftables.
 
-A packet here is the first of a new connection that arrives for the node itself. Where a rule looks at something that
-cannot be known beforehand (a rate, a mark, a set of addresses that changes), the walk goes both ways; when the ends
-differ the outcome is "unknown", and names that rule.
+A packet is the first of a new connection to the node itself. If a rule depends on something unknown (a rate, a mark, a
+changing address set), both branches are traced; if their results differ, the outcome is "unknown" with that rule.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Packet:
 
 @dataclass(frozen=True)
 class PacketOutcome:
-    """What becomes of a packet: accept, drop, reject, redirect or unknown; and the rule that says so."""
+    """The outcome of a packet: accept, drop, reject, redirect or unknown, and the rule that decides."""
 
     verdict: str
     place: str = ""
@@ -53,9 +52,9 @@ class PacketOutcome:
 
 @dataclass(frozen=True)
 class WalkStep:
-    """What a rule or a whole chain comes to: a verdict of PacketOutcome, `return`, or `continue` with the next rule.
+    """The result of a rule or chain: a verdict of PacketOutcome, `return`, or `continue` with the next rule.
 
-    doubts: the ends that rules of unknown effect may cause before it.
+    doubts: possible results of earlier rules with unknown effect.
     """
 
     verdict: str
@@ -65,7 +64,7 @@ class WalkStep:
 
 
 def walk(steps: Iterable[tuple[bool, WalkStep]]) -> WalkStep:
-    """Return the end of a chain. steps: of the rules that may apply, whether each certainly does, and what it does."""
+    """Return the result of a chain. steps: rules that may apply, as (certainly applies, effect)."""
     doubts: list[WalkStep] = []
     for certain, step in steps:
         if step.verdict == "continue":
@@ -73,22 +72,22 @@ def walk(steps: Iterable[tuple[bool, WalkStep]]) -> WalkStep:
         elif certain:
             return replace(step, doubts=(*doubts, *step.doubts))
         else:
-            # A return that may or may not happen leads to an end that was not looked for.
+            # An uncertain return leads to a result that was not traced.
             doubts += [replace(step, verdict="unknown") if step.verdict == "return" else step, *step.doubts]
     return WalkStep("return", doubts=tuple(doubts))
 
 
 def led(rule: WalkStep, end: WalkStep, *, goto: bool) -> WalkStep:
-    """Return what a rule that leads to a chain comes to; behind the chain's end a jump goes on, and a goto does not."""
+    """Return the result of a rule that jumps to a chain; after the chain, a jump continues and a goto does not."""
     if end.verdict != "return":
         return end
     return replace(rule, verdict="return" if goto else "continue", doubts=end.doubts)
 
 
 def through(bases: Iterable[tuple[WalkStep, str, str]], origin: str) -> PacketOutcome:
-    """Return the outcome of the chains that the kernel calls by itself, in their order.
+    """Return the outcome of the base chains, in order.
 
-    bases: what each of them comes to, its policy and its place. origin: what there is to name where there is no rule.
+    bases: result, policy and place of each chain. origin: place to report if no rule decides.
     """
     last = PacketOutcome("accept", origin, "no rule")
     for end, policy, place in bases:

@@ -1,4 +1,4 @@
-"""The facts of a node's GPUs, put together from everything that was probed. Their shape: the package's own page."""
+"""Build the facts of a node's GPUs from the collected data. Their shape: see the package's docstring."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from .topology import links, topology
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What a device that has fallen off the bus reads as.
+# Configuration space of a device that has fallen off the bus.
 GONE = "ffffffff"
-# Since 580 on the error stream, and the others are told all the same; before, it is all that is said. By its number
-# with the programs of 470 to 615 that were tried, and by its place on the bus in many a report.
+# A lost GPU: since 580 on the error stream, with the other GPUs still listed; before, the only output. By number with
+# the tested programs of 470 to 615, and by bus address in many bug reports.
 LOST = re.compile(r"device handle for gpu ?([0-9a-f:.]+?):? ", re.IGNORECASE)
-# All that is said, with 6 as the exit status, when there is a driver and no GPU that it can use.
+# The only output, with exit status 6, of a driver without a usable GPU.
 NO_DEVICES = "No devices were found"
 MOST_NOTES = 1000
 # nvidia-smi's manual, "Return Value": the driver is not loaded.
 NO_DRIVER = 9
 NOTHING_SAID: dict[str, Any] = {"code": None, "notes": "", "cut": None, "lost": [], "lost_slots": []}
-# A line that says a level, as the log of the fabric manager does: [date] [LEVEL] [tid 1] text.
+# A line of the fabric manager's log: [date] [LEVEL] [tid 1] text.
 LOG_LINE = re.compile(r"^\[(?P<when>[^\]]*)\]\s*\[(?P<level>\w+)\]\s*\[tid \d+\]\s*(?P<text>.*)$")
 STARTED = re.compile(r"Fabric Manager version \S+ is running")
-# The containers among the answers of systemd-detect-virt, from its manual. Every other one but "none" is a machine.
+# The containers among the results of systemd-detect-virt, from its manual. The others, except "none", are VMs.
 CONTAINERS = (
     *("podman", "docker", "lxc", "lxc-libvirt", "systemd-nspawn", "openvz", "rkt", "wsl", "proot", "pouch"),
     "container-other",
 )
-# Display controllers of PCI's class list: VGA, and those without a display, as the GPUs of servers are.
+# Display controllers in PCI's class list: VGA, and 3D controllers without a display, such as server GPUs.
 GPU_CLASSES = ("0x0300", "0x0302")
 NVSWITCH_CLASS = "0x0680"
 
 
 def facts(look: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts; look: what look_gpu.look() brought back."""
+    """Return the facts. look: the result of look_gpu.look()."""
     skipped: dict[str, str] = {}
     uptime = float((look["uptime"].split() or ["0"])[0])
     container = look["virt"] if look["virt"] in CONTAINERS else ""
@@ -48,7 +48,7 @@ def facts(look: Mapping[str, Any]) -> dict[str, Any]:
     for gpu in gpus:
         gpu["processes"] = [_process(each, look["processes"], uptime) for each in gpu["processes"]]
     if not look["saw_all_holders"]:
-        skipped["gpu.holders"] = "only root sees who has the devices of others open"
+        skipped["gpu.holders"] = "only root can see the processes of other users"
     return {
         "container": container,
         "virtual": look["virt"] if look["virt"] not in ("", "none") and not container else "",
@@ -71,9 +71,9 @@ def facts(look: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _gpus(root: markup.Element | None, smi: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the GPUs that were listed, with the driver's own numbers: one that is lost keeps its number.
+    """Return the listed GPUs with the driver's numbers: a lost GPU keeps its number.
 
-    The driver lists them in its own order, which is that of the bus on most machines only.
+    The driver's order is that of the bus on most machines, but not on all.
     """
     gpus = [query.gpu(element) for element in (root.all("gpu") if root else [])]
     places = [gpu["slot"] for gpu in gpus]
@@ -92,10 +92,10 @@ def _bus(look: Mapping[str, Any], container: str, skipped: dict[str, str]) -> li
     if look["why"]:
         skipped["gpu.bus"] = look["why"]
     elif container == "wsl":
-        skipped["gpu.bus"] = "under WSL, the bus is that of Windows"
+        skipped["gpu.bus"] = "under WSL, the PCI bus is not visible"
         return []
     elif container:
-        skipped["gpu.bus"] = f"a container ({container}) sees the bus of its host, not what it may use"
+        skipped["gpu.bus"] = f"a container ({container}) sees the bus of its host, not its own GPUs"
         return []
     names = device_names(look["catalogue"])
     return [
@@ -123,7 +123,7 @@ def _bus(look: Mapping[str, Any], container: str, skipped: dict[str, str]) -> li
 
 
 def _first_number(text: str) -> float | None:
-    """Return 16.0 of "16.0 GT/s PCIe"; None where the kernel does not know."""
+    """Return 16.0 of "16.0 GT/s PCIe", or None if the kernel does not know."""
     found = re.match(r"\d+(?:\.\d+)?", text)
     return float(found[0]) if found else None
 
@@ -134,7 +134,7 @@ def _total(text: str) -> int | None:
 
 
 def _smi(look: Mapping[str, Any]) -> tuple[dict[str, Any], markup.Element | None]:
-    """Return how asking went, and the answer."""
+    """Return the outcome of `nvidia-smi -q -x`, and the parsed output."""
     if not look["smi"]:
         why = "the driver is not loaded, and nvidia-smi would load it"
         return {"status": "not_run", "why": why, "seconds": None, **NOTHING_SAID}, None
@@ -169,14 +169,14 @@ def _status(answer: Mapping[str, Any], *, complete: bool) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return what of a text a person can read: a program that breaks down may print anything."""
+    """Return the readable words of a text: a crashing program may print arbitrary bytes."""
     lines = ("".join(sign if sign.isprintable() else " " for sign in line).split() for line in text.splitlines())
     kept = (" ".join(word for word in line if "\ufffd" not in word) for line in lines)
     return "\n".join(line for line in kept if line)
 
 
 def _add_links(gpus: list[dict[str, Any]], look: Mapping[str, Any], skipped: dict[str, str]) -> None:
-    """Lay the links beside their GPU; what was not answered is skipped by what is judged from it."""
+    """Add the NVLinks to their GPU, and mark queries without a result as skipped."""
     seen = links(_answer(look, "nvlink_status"), _answer(look, "nvlink_errors"))
     for gpu in gpus:
         its = seen.get(gpu["uuid"]) or seen.get(str(gpu["index"])) or {"links": [], "why": ""}
@@ -211,7 +211,7 @@ def _driver(look: Mapping[str, Any], root: markup.Element | None) -> dict[str, A
 def _missing(
     bus: list[dict[str, Any]], gpus: list[dict[str, Any]], smi: Mapping[str, Any], container: str
 ) -> list[str] | None:
-    """Return the GPUs that the module is bound to and that the driver does not list."""
+    """Return the GPUs that are bound to the module but not listed by the driver."""
     if container or smi["status"] != "ok":
         return None
     listed = {gpu["slot"] for gpu in gpus if not gpu["lost"]}
@@ -234,14 +234,14 @@ def _fabric_manager(look: Mapping[str, str], skipped: dict[str, str]) -> dict[st
 
 
 def _unit(shown: str) -> tuple[str, bool]:
-    """Return the state of a unit as systemctl shows it, "" for one that is not there, and whether it is enabled."""
+    """Return the state of a unit from systemctl's output ("" if it does not exist), and whether it is enabled."""
     properties = dict(re.findall(r"^(\w+)=(.*)$", shown, re.MULTILINE))
     state = properties.get("ActiveState", "") if properties.get("LoadState") == "loaded" else ""
     return state, properties.get("UnitFileState", "") == "enabled"
 
 
 def _errors_since_start(log: str) -> list[str]:
-    """Return what the fabric manager has complained of since it was last started."""
+    """Return the errors in the fabric manager's log since its last start."""
     lines = log.splitlines()
     start = next((number for number in reversed(range(len(lines))) if STARTED.search(lines[number])), 0)
     found = (LOG_LINE.match(line) for line in lines[start:])
@@ -249,7 +249,7 @@ def _errors_since_start(log: str) -> list[str]:
 
 
 def device_names(catalogue: str) -> dict[str, str]:
-    """Return the names that pci.ids gives to the devices of NVIDIA."""
+    """Return the names of NVIDIA's devices in pci.ids."""
     names: dict[str, str] = {}
     inside = False
     for line in catalogue.splitlines():

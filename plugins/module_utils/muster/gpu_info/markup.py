@@ -1,7 +1,7 @@
-"""The XML that nvidia-smi prints, read without trusting that it is XML.
+"""A tolerant parser for the XML of nvidia-smi.
 
-Drivers have put warnings before, after and into it, and names of processes are anybody's. A parser that is right by
-the standard would refuse all of it then; this one takes the tags that it knows the form of, and the text between them.
+Drivers print warnings before, after and inside the XML, and process names are arbitrary. A standard parser would reject
+such output; this one reads well-formed tags and the text between them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*["']([^"']*)["']""")
 
 @dataclass
 class Element:
-    """An element: its children in order, and the text that stands directly in it."""
+    """An element: its children in order, and the text directly in it."""
 
     name: str
     attributes: dict[str, str] = field(default_factory=dict)
@@ -35,20 +35,19 @@ class Element:
         return here
 
     def all(self, path: str) -> list[Element]:
-        """Return every element on a path."""
         found = [self]
         for name in path.split("/"):
             found = [child for element in found for child in element.children if child.name == name]
         return found
 
     def texts(self) -> Iterator[str]:
-        """Every text in it and below."""
+        """Yield the texts of the element and its descendants."""
         yield self.text
         for child in self.children:
             yield from child.texts()
 
     def value(self, *paths: str) -> str:
-        """Return the text on the first path that is there; drivers have renamed much."""
+        """Return the text of the first path that exists: drivers have renamed elements."""
         for path in paths:
             element = self.find(path)
             if element is not None:
@@ -57,7 +56,7 @@ class Element:
 
 
 def parse(text: str, root: str) -> tuple[Element | None, str, bool]:
-    """Return the element of that name, what was printed outside of it, and whether it was complete."""
+    """Return the root element, the text outside it, and whether the element was complete."""
     start = text.find(f"<{root}")
     if start < 0:
         return None, _outside(text), False
@@ -68,7 +67,7 @@ def parse(text: str, root: str) -> tuple[Element | None, str, bool]:
 
 
 def _outside(text: str) -> str:
-    """Return what a person would want to read of it: not the head of the XML."""
+    """Return the text without the XML declaration and the document type."""
     lines = [line.strip() for line in text.splitlines()]
     return "\n".join(line for line in lines if line and not line.startswith(("<?xml", "<!DOCTYPE")))
 
@@ -82,7 +81,7 @@ def _tree(text: str, root: str) -> Element:
         position = tag.end()
         name = tag["name"]
         if tag["end"]:
-            # An end that was never begun is text of somebody's; one that skips others ends those too.
+            # An end tag without a start tag is ignored; an end tag of an outer element also closes the inner ones.
             if any(element.name == name for element in open_elements[1:]):
                 while open_elements.pop().name != name:
                     pass

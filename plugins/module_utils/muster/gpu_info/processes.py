@@ -1,7 +1,7 @@
-"""Who uses a GPU: processes, without those that keep the GPUs ready, and desktops, which nobody ends.
+"""Processes that use GPUs, without driver daemons; desktop processes get special advice.
 
-Desktops are known by the names of display servers, compositors and login screens, as the kernel cuts them to 15
-characters.
+Desktops are recognised by the names of display servers, compositors and login screens, which the kernel truncates to
+15 characters.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# They keep the GPUs ready or watch them, and a reboot takes nothing from anybody: by unit, else by name.
+# Daemons that keep the GPUs initialised or monitor them, by unit or name: a reboot interrupts no work of theirs.
 DAEMONS = (
     *("nvidia-persistenced", "nvidia-fabricmanager", "nvidia-dcgm", "nv-fabricmanager", "nv-hostengine"),
     *("dcgm-exporter", "nvidia-smi", "nvtop"),
 )
 COMM_LENGTH = 15
-# Primus takes more than this on a GPU that nobody uses for memory that a dead process left.
+# Primus treats more memory than this on an unused GPU as left by a dead process.
 HELD_MIB = 1024
 SCREENS = frozenset(
     name[:COMM_LENGTH]
@@ -30,13 +30,13 @@ SCREENS = frozenset(
     )
 )
 SCREEN_END = "sudo systemctl isolate multi-user.target"
-BACK = "sudo systemctl isolate graphical.target brings it back"
-FOR_GOOD = "sudo systemctl set-default multi-user.target keeps it away after the next start too"
-SCREEN_HOW = f"The screen of the node runs there: end its desktop, with all that is open on it ({BACK}; {FOR_GOOD}), by"
+BACK = "to start it again: sudo systemctl isolate graphical.target"
+FOR_GOOD = "to disable it permanently: sudo systemctl set-default multi-user.target"
+SCREEN_HOW = f"The node's desktop uses the GPU. Stop the desktop and its programs ({BACK}; {FOR_GOOD}) with"
 
 
 def holders(seen: Iterable[Mapping[str, Any]], uptime: float) -> list[dict[str, Any]]:
-    """Return the processes that have a file of the driver open: [{pid, name, owner, devices, unit, age}]."""
+    """Return the processes with an open device file of the driver: [{pid, name, owner, devices, unit, age}]."""
     found = []
     for each in seen:
         described = {**describe(each, uptime), "devices": each["devices"]}
@@ -46,8 +46,8 @@ def holders(seen: Iterable[Mapping[str, Any]], uptime: float) -> list[dict[str, 
 
 
 def describe(each: Mapping[str, Any], uptime: float) -> dict[str, Any]:
-    """Return who a process is. age: seconds since its start, None for one that is gone."""
-    # The last part of a cgroup's path that is a unit; libpod and docker put a scope there.
+    """Return a process's description. age: seconds since its start, None if it has ended."""
+    # The last unit in the cgroup path; podman and docker create a scope.
     units = re.findall(r"/([^/\n]+\.(?:service|scope))", each["cgroup"])
     age = None if each["started"] is None else max(0, int(uptime - each["started"]))
     return {
@@ -63,15 +63,15 @@ def keeps_ready(process: Mapping[str, Any]) -> bool:
 
 
 def is_screen(name: str) -> bool:
-    """Whether a process is one of these, by its name or its path as nvidia-smi has it."""
+    """Return whether a process belongs to a desktop, by its name or the path in nvidia-smi."""
     return name.rpartition("/")[2][:COMM_LENGTH] in SCREENS
 
 
 def way_out(names: Iterable[str]) -> str:
-    """Say how to free GPUs that processes of these names hold, for the middle of a sentence."""
+    """Return how to free GPUs that processes with these names hold, as a clause."""
     there = list(names)
     screens = [name for name in there if is_screen(name)]
     if not screens:
-        return "wait for it, or end it"
-    others = "" if len(screens) == len(there) else "wait for what is no screen, or end it, and "
-    return f"{others}end its desktop, with all that is open there, by {SCREEN_END} ({BACK}; {FOR_GOOD})"
+        return "wait until the processes end, or end them"
+    others = "" if len(screens) == len(there) else "wait until the other processes end, or end them, and "
+    return f"{others}stop the desktop and its programs with {SCREEN_END} ({BACK}; {FOR_GOOD})"

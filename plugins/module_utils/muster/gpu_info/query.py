@@ -1,7 +1,7 @@
-"""One GPU, from `nvidia-smi -q -x`.
+"""Parse one GPU from `nvidia-smi -q -x`.
 
-The names of the elements are those of the document types that nvidia-smi 470 (v11), 535 and 550 (v12), 580, 595 and
-615 (v13) carry in themselves; where a driver renamed one, both names are read.
+The element names come from the document types of nvidia-smi 470 (v11), 535 and 550 (v12), 580, 595 and 615 (v13); if a
+driver renamed an element, both names are read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ COUNTS = ("sram_correctable", "sram_uncorrectable", "dram_correctable", "dram_un
 
 
 def gpu(element: Element) -> dict[str, Any]:
-    """Return what nvidia-smi says of a GPU.
+    """Return the facts of a GPU:
 
     {slot, lost, name, architecture, uuid, serial, minor, device, vbios, inforom, gsp, persistence, mig, mig_pending,
     compute_mode, virtualization, display, recovery, memory, ecc, retired, remap, link, temperature, power, clocks,
@@ -35,7 +35,7 @@ def gpu(element: Element) -> dict[str, Any]:
     said = {text.strip("[]").lower() for text in element.texts()}
     return {
         "slot": slot(value("pci/pci_bus_id") or element.attributes.get("id", "")),
-        # A single reading fails on healthy GPUs, too; one without a name or memory is none to compute on.
+        # Single readings can fail on healthy GPUs, but a GPU without a name or memory is unusable.
         "lost": LOST in said or any(broken(value(path)) for path in ("product_name", "uuid", "fb_memory_usage/total")),
         "name": word(value("product_name")),
         "architecture": word(value("product_architecture")),
@@ -77,9 +77,9 @@ def gpu(element: Element) -> dict[str, Any]:
 
 
 def _recovery(element: Element) -> str | None:
-    """Return what the driver asks for: reset, reboot, drain p2p, drain and reset...; "" for nothing.
+    """Return the action that the driver requests: reset, reboot, drain p2p, drain and reset...; "" for none.
 
-    Drivers since 570 say it in a word; before, in two questions.
+    Drivers since 570 have one element for it; older ones have two.
     """
     action = element.value("gpu_recovery_action").strip()
     if action and "deprecated" not in action.lower():
@@ -113,7 +113,7 @@ def _counts(errors: Element | None, when: str) -> dict[str, int | None]:
         return counts
     for name in COUNTS:
         counts[name] = whole(errors.value(f"{when}/{name}"))
-    # Since Ampere in two parts; before Turing by the width of the error, all memories together.
+    # Since Ampere in two parts; before Turing by the width of the error, with all memories added up.
     parts = [whole(errors.value(f"{when}/sram_uncorrectable_{part}")) for part in ("parity", "secded")]
     if any(part is not None for part in parts):
         counts["sram_uncorrectable"] = sum(part or 0 for part in parts)
@@ -124,7 +124,7 @@ def _counts(errors: Element | None, when: str) -> dict[str, int | None]:
 
 
 def _retired(element: Element) -> dict[str, Any] | None:
-    """Pages that were taken out of use: GPUs before Ampere."""
+    """Return the retired pages (GPUs before Ampere)."""
     retired = {
         "single": whole(element.value("retired_pages/multiple_single_bit_retirement/retired_count")),
         "double": whole(element.value("retired_pages/double_bit_retirement/retired_count")),
@@ -134,7 +134,7 @@ def _retired(element: Element) -> dict[str, Any] | None:
 
 
 def _remap(element: Element) -> dict[str, Any] | None:
-    """Rows that were replaced by others: GPUs since Ampere. With MIG on, there is no answer."""
+    """Return the remapped rows (GPUs since Ampere); not available with MIG on."""
     remap = {
         "correctable": whole(element.value("remapped_rows/remapped_row_corr")),
         "uncorrectable": whole(element.value("remapped_rows/remapped_row_unc")),
@@ -146,7 +146,6 @@ def _remap(element: Element) -> dict[str, Any] | None:
 
 
 def _link(element: Element) -> dict[str, Any]:
-    """The PCIe link."""
     generation, width = "pci/pci_gpu_link_info/pcie_gen", "pci/pci_gpu_link_info/link_widths"
     return {
         "generation": whole(element.value(f"{generation}/current_link_gen")),
@@ -160,10 +159,10 @@ def _link(element: Element) -> dict[str, Any]:
 
 
 def _temperature(element: Element) -> dict[str, float | None]:
-    """Degrees Celsius; margin: to the temperature at which the clocks are lowered, told as such since Hopper.
+    """Return degrees Celsius. margin: distance to the slowdown temperature, printed as a distance since Hopper.
 
-    Since then the limit of the memory is told as a distance too, gpu_temp_max_mem_tlimit_threshold, "0 C" on B200 and
-    GB300: the memory's own distance is not printed, so there is nothing to hold it against.
+    Since Hopper the memory limit is also a distance (gpu_temp_max_mem_tlimit_threshold, "0 C" on B200 and GB300), but
+    the memory's current distance is not printed, so it cannot be compared.
     """
     value = element.value
     temperature = number(value("temperature/gpu_temp"))
@@ -191,7 +190,7 @@ def _power(element: Element) -> dict[str, float | None]:
 
 
 def _throttle(element: Element) -> list[str] | None:
-    """Return why the clocks are lowered now, leaving out that there is nothing to do."""
+    """Return the active throttle reasons, except idle."""
     reasons = element.find("clocks_event_reasons") or element.find("clocks_throttle_reasons")
     if reasons is None or all(flag(child.text) is None for child in reasons.children):
         return None
@@ -200,14 +199,14 @@ def _throttle(element: Element) -> list[str] | None:
 
 
 def _fabric(element: Element) -> dict[str, Any] | None:
-    """The GPU's handshake with the fabric manager; None where it has none to make."""
+    """Return the GPU's fabric state; None without a fabric."""
     state = word(element.value("fabric/state"))
     if not state:
         return None
     health = element.find("fabric/health")
     return {
         "state": state,
-        # An error of the driver's is no value elsewhere; here it is the answer.
+        # Elsewhere a driver error means no value; here it is the status.
         "status": None if element.value("fabric/status").lower() in NOTHING else element.value("fabric/status"),
         "clique": word(element.value("fabric/cliqueId")),
         "cluster": word(element.value("fabric/clusterUuid")),
@@ -216,7 +215,7 @@ def _fabric(element: Element) -> dict[str, Any] | None:
 
 
 def _process(entry: Element) -> dict[str, Any]:
-    """Without its arguments, which newer drivers show: what stands there is its owner's."""
+    """Return a process without its arguments, which newer drivers show and which may be private."""
     words = entry.value("process_name").split()
     return {
         "pid": whole(entry.value("pid")),

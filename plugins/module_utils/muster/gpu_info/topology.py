@@ -1,4 +1,4 @@
-"""How GPUs reach each other and the network adapters: `nvidia-smi topo -m`, `nvlink --status` and `--errorcounters`."""
+"""Parse `nvidia-smi topo -m`, `nvidia-smi nvlink --status` and `--errorcounters`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ GPU = re.compile(r"^\s*GPU (\d+):(?:.*\(UUID: ([^()\s]+)\))?", re.IGNORECASE)
 SPEED = re.compile(r"^\s*Link\s+(\d+):\s+([\d.]+)\s+GB/s", re.IGNORECASE)
 INACTIVE = re.compile(r"^\s*Link\s+(\d+):\s+<?inactive>?", re.IGNORECASE)
 SLEEP = re.compile(r"^\s*Link\s+(\d+)\s+in Sleep state", re.IGNORECASE)
-# 470 wrote "Link 0: 3 replay errors", later ones "Link 0: Replay Errors: 3", N/A where the GPU does not count them.
+# 470 printed "Link 0: 3 replay errors", later versions "Link 0: Replay Errors: 3", or N/A if the GPU has no counter.
 COUNT = re.compile(r"^\s*Link\s+(\d+):\s+([A-Za-z].*?):\s+(\d+)\s*$")
 OLD_COUNT = re.compile(r"^\s*Link\s+(\d+):\s+(\d+)\s+(replay errors|recovery errors|flit CRC errors|data CRC errors)")
 UNREADABLE = re.compile(r"NVLink (?:speed|link state|information) for link (\d+): (.+)", re.IGNORECASE)
-# The driver does not answer, as 595 with MIG on; that is no word about the links.
+# The driver does not support the query, such as 595 with MIG on: the state of the links is unknown.
 NOT_ASKED = re.compile(r"queries are not supported", re.IGNORECASE)
 
-# What the programs of 470 to 615 call errors: strings of their own, and what B300 printed under 595.91.07 (NVLink 5
-# has no replay errors any more). CRC errors are left to those who watch their rate (NVIDIA/DCGM).
+# Error counters in the strings of the programs of 470 to 615, and in the output of B300 under 595.91.07 (NVLink 5 has
+# no replay errors). CRC errors matter only by their rate, which NVIDIA/DCGM monitors.
 ERRORS = (
     *("replay errors", "recovery errors"),
     *("link recovery failed events", "link recovery successful events", "effective errors", "symbol errors"),
     *("malformed packet errors", "buffer overrun errors", "rx errors", "rx remote errors", "rx general errors"),
     *("local link integrity errors", "tx discards"),
 )
-# Counted on healthy links, too: traffic, what was corrected on the way, ratios, and the sum of what is counted above.
+# Counters that also increase on healthy links: traffic, corrected errors, ratios, and sums of the counters above.
 NO_ERRORS = re.compile(
     r"[tr]x (?:packets|bytes)|fec errors - \d+|raw (?:errors|ber) .*|effective ber|symbol ber|plr .*|"
     r"total link recovery events|(?:flit |data )?crc errors"
@@ -36,9 +36,9 @@ NO_ERRORS = re.compile(
 
 
 def topology(text: str) -> dict[str, Any] | None:
-    """Return the matrix, by the names that nvidia-smi gives: GPU0, NIC0; None when there is none in the text."""
+    """Return the matrix, by the names in nvidia-smi (GPU0, NIC0), or None if the text has no matrix."""
     lines = [ESCAPE.sub("", line).rstrip() for line in text.splitlines()]
-    # Without a GPU0, when that one is lost.
+    # GPU0 is missing if that GPU is lost.
     head = next((number for number, line in enumerate(lines) if re.match(r"\tGPU\d+\t", line)), None)
     if head is None:
         return None
@@ -69,16 +69,16 @@ def topology(text: str) -> dict[str, Any] | None:
 
 
 def _cells(line: str) -> list[str]:
-    """Split a row: by tabs, between which a cell may be empty, and there are blanks around the X."""
+    """Split a row at tabs; cells may be empty, and blanks surround the X."""
     return [cell.strip() for cell in line.split("\t")]
 
 
 def links(status: str, errors: str) -> dict[str, dict[str, Any]]:
-    """Return {links, why} of each GPU, by its UUID and by its number.
+    """Return {links, why} of each GPU, by UUID and by number.
 
-    links: [{link, state, gbs, errors, unknown}]. state: active, inactive, sleeping or unreadable. gbs: what one
-    direction carries, raw, in GB/s. errors: {name: count}, empty where none are counted; unknown: the same of names
-    that nobody here knows. why: what was said instead of links.
+    links: [{link, state, gbs, errors, unknown}]. state: active, inactive, sleeping or unreadable. gbs: raw rate of one
+    direction in GB/s. errors: {name: count}, empty without counters; unknown: the same for unknown counter names.
+    why: the message that was printed instead of links.
     """
     found: dict[str, dict[int, dict[str, Any]]] = {}
     whys: dict[str, str] = {}

@@ -1,12 +1,12 @@
-"""Values as nvidia-smi writes them: "81559 MiB", "16x", "Enabled", and many ways to say that there is none."""
+"""Parse values of nvidia-smi: "81559 MiB", "16x", "Enabled", and the many forms of a missing value."""
 
 from __future__ import annotations
 
 import re
 
-# From the strings of nvidia-smi 470 to 615: what stands where a value would be.
+# From the strings of nvidia-smi 470 to 615: texts for a missing value.
 NOTHING = ("", "n/a", "none", "[n/a]", "not supported", "[not supported]", "not available", "insufficient permissions")
-# What libnvidia-ml says instead of a value, in its own words; the GPU is listed all the same.
+# Error messages of libnvidia-ml instead of a value; the GPU is listed nevertheless.
 LOST = "gpu is lost"
 NEEDS_RESET = "gpu requires reset"
 BROKEN = ("unknown error", "[unknown error]", "err!", LOST, f"[{LOST}]", NEEDS_RESET, f"[{NEEDS_RESET}]")
@@ -16,7 +16,6 @@ NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
 def known(text: str) -> bool:
-    """Whether the text is a value."""
     word = text.strip().lower()
     return word not in NOTHING and word not in BROKEN and "deprecated" not in word
 
@@ -26,7 +25,7 @@ def word(text: str) -> str | None:
 
 
 def number(text: str) -> float | None:
-    """Return the number that a value begins with, without its unit."""
+    """Return the leading number of a value, without the unit."""
     found = NUMBER.match(text.strip()) if known(text) else None
     return float(found[0]) if found else None
 
@@ -37,7 +36,7 @@ def whole(text: str) -> int | None:
 
 
 def flag(text: str) -> bool | None:
-    """Return whether a setting is on, or None where the GPU has no such setting."""
+    """Return whether a setting is on, or None if the GPU does not have the setting."""
     said = text.strip().lower()
     if said in YES:
         return True
@@ -49,7 +48,7 @@ def broken(text: str) -> bool:
 
 
 def slot(bus_id: str) -> str:
-    """Return a bus id of nvidia-smi's, 00000000:18:00.0 with eight digits for the domain, as the kernel writes it."""
+    """Convert a bus id of nvidia-smi (eight digits for the domain: 00000000:18:00.0) to the kernel's notation."""
     domain, colon, rest = bus_id.strip().lower().partition(":")
     try:
         return f"{int(domain, 16):04x}:{rest}" if colon else domain
@@ -58,6 +57,6 @@ def slot(bus_id: str) -> str:
 
 
 def address(slot: str) -> str:
-    """Return a slot as nvidia-smi takes it for -i. Its numbers are in another order than the bus on some machines."""
+    """Return a slot in the form of `nvidia-smi -i`. On some machines, GPU numbers are not in bus order."""
     domain, _, rest = slot.upper().partition(":")
     return f"{domain.rjust(8, '0')}:{rest}"

@@ -1,5 +1,5 @@
-"""Which driver, CUDA, NCCL, cuDNN and PyTorch fit each other on some nodes, and what to install for them.
+"""Resolve compatible versions of driver, CUDA, NCCL, cuDNN and PyTorch for a set of nodes, and their packages.
 
-`resolve.resolve` takes the table of roles/gpu_stack/files/versions.yml, the request of the inventory and what is known
-of every node, and returns one stack for all of them, or the reasons why there is none and the nearest that there is.
+`resolve.resolve` takes the table of roles/gpu_stack/files/versions.yml, the request of the inventory and the facts of
+every node. It returns one stack for all nodes, or the reasons for a rejection with the closest alternative.
 """

@@ -1,7 +1,7 @@
-"""Whether a container engine gives GPUs to its containers, and what is to be done for that. Pure.
+"""Plan the steps that make GPUs available in the containers of a container engine. Pure.
 
-Looked at is what the engine goes by, and not only its file: a run that was cut off between the file and the engine's
-reading it is finished by the next one. Nothing that runs in a container is ended for it.
+The plan checks the engine's loaded configuration, not only its file. So the next run completes a run that was
+interrupted between writing the file and reloading the engine. No step ends running containers.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ CONTAINERD = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
 REFRESH = "nvidia-cdi-refresh.service"
 SPEC = "/etc/cdi/nvidia.yaml"
-# What the second one says counts.
+# The second folder has precedence.
 SPEC_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 KIND = "nvidia.com/gpu"
-# What takes the engine's place in sentences.
+# Program names in messages
 PROGRAMS = {"docker": "dockerd", "containerd": "containerd", "podman": "podman"}
 
 
@@ -32,12 +32,12 @@ PROGRAMS = {"docker": "dockerd", "containerd": "containerd", "podman": "podman"}
 class ContainerEngineState:
     """The node.
 
-    programs: those of the engine that are there. driver: version of the one that is loaded; empty for none.
-    files: text of each of the engine's files, and of each specification of devices; what is missing is left out.
-    answers: whether the engine's daemon answers, and why: why not. runtimes: those that it knows. snap: whether it is
-    the snap's. containers: names of those that run, and survive: whether they outlive a restart of the daemon.
-    behind: whether containerd was started before its files were changed. refresh: whether the toolkit's own service for
-    specifications is there.
+    programs: installed programs of the engine. driver: version of the loaded driver; empty for none.
+    files: text of each configuration file of the engine and of each CDI specification, without missing files.
+    answers: whether the engine's daemon responds; why: the error if not. runtimes: known to the daemon. snap: whether
+    the engine is a snap. containers: names of running containers; survive: whether they survive a restart of the
+    daemon. behind: whether containerd was started before its files were changed. refresh: whether the toolkit's
+    service for CDI specifications is installed.
     """
 
     engine: str
@@ -56,7 +56,7 @@ class ContainerEngineState:
 
 @dataclass(frozen=True)
 class ContainerEngineStep:
-    """A command, and the sentence that says what it is for."""
+    """A command and its purpose."""
 
     name: str
     argv: tuple[str, ...]
@@ -64,7 +64,7 @@ class ContainerEngineStep:
 
 @dataclass
 class ContainerEnginePlan:
-    """What is to be done. problems fail the node always; notes: what the user has to know or to do."""
+    """The steps. problems: always fail the node. notes: information or manual steps for the user."""
 
     steps: list[ContainerEngineStep] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
@@ -83,10 +83,10 @@ def make_plan(seen: ContainerEngineState) -> ContainerEnginePlan:
         here = (
             ". Set node_baseline_podman to true and run site.yml --tags baseline"
             if seen.engine == "podman"
-            else f", and Muster installs no container engine but podman. Install {seen.engine} on the node"
+            else f", and podman is the only engine that Muster installs. Install {seen.engine} on the node"
         )
         plan.problems.append(
-            f"{program} is not there{here}, or set container_toolkit_engine to what is there, or to none"
+            f"{program} is not installed{here}, or set container_toolkit_engine to the installed engine or to none"
         )
         return plan
     {"docker": _docker, "containerd": _containerd, "podman": _podman}[seen.engine](plan, seen)
@@ -102,26 +102,26 @@ def _configure(engine: str) -> ContainerEngineStep:
 def _docker(plan: ContainerEnginePlan, seen: ContainerEngineState) -> None:
     if seen.snap:
         plan.problems.append(
-            f"its docker is the snap's, which reads another file than {DAEMON} and may not reach the driver. Install "
-            "docker from a package, or set container_toolkit_engine to none"
+            f"docker is a snap, which does not read {DAEMON} and may have no access to the driver. Install docker "
+            "from a package, or set container_toolkit_engine to none"
         )
         return
     if "nvidia" in seen.runtimes:
-        return  # be it by its file or by the arguments that it was started with
-    reload = ContainerEngineStep("Have docker read its file", ("systemctl", "reload", "docker.service"))
+        return  # from its file or from its command line
+    reload = ContainerEngineStep("Reload the configuration of docker", ("systemctl", "reload", "docker.service"))
     steps = [reload] if seen.answers else []
     try:
         known = _runtimes(seen.files.get(DAEMON, ""))
     except ValueError as error:
-        plan.problems.append(f"{DAEMON} {error}, and docker would not start with it. Correct it")
+        plan.problems.append(f"{DAEMON} {error}, so docker would not start. Correct the file")
         return
     if "nvidia" not in known:
-        plan.do(f"{DAEMON} does not name the runtime nvidia", _configure("docker"), *steps)
+        plan.do(f"{DAEMON} does not configure the runtime nvidia", _configure("docker"), *steps)
     elif seen.answers:
-        # docker takes runtimes over when it reloads (moby, daemon/reload.go), and nothing that runs in it notices.
-        plan.do("docker does not know the runtime nvidia, which its file names", *steps)
+        # A reload of docker activates new runtimes (moby, daemon/reload.go), without effect on running containers.
+        plan.do("docker has not loaded the runtime nvidia, which is in its file", *steps)
     if not seen.answers:
-        plan.notes.append(f"docker does not answer ({seen.why}), and will know the runtime when it is started")
+        plan.notes.append(f"docker does not respond ({seen.why}). It loads the runtime at its next start")
 
 
 def _runtimes(text: str) -> Mapping[str, Any]:
@@ -133,37 +133,37 @@ def _runtimes(text: str) -> Mapping[str, Any]:
         raise ValueError(f"is not JSON (line {error.lineno})") from None
     runtimes = config.get("runtimes", {}) if isinstance(config, dict) else None
     if not isinstance(runtimes, dict):
-        raise ValueError("does not hold a mapping with runtimes")
+        raise ValueError("has no mapping of runtimes")
     return runtimes
 
 
 def after_reload(seen: ContainerEngineState) -> str:
-    """Say what the user has to do where docker still does not know the runtime; empty where it does."""
+    """Return the manual step if docker does not know the runtime after a reload; "" if it does."""
     if seen.engine != "docker" or not seen.answers or "nvidia" in seen.runtimes:
         return ""
-    ends = "" if seen.survive or not seen.containers else f", which ends {', '.join(seen.containers)}"
+    ends = "" if seen.survive or not seen.containers else f" (ends the containers {', '.join(seen.containers)})"
     return (
-        "docker has read its file, and still does not know the runtime nvidia. "
-        f"Restart it: sudo systemctl restart docker{ends}"
+        "docker reloaded its configuration, but still does not know the runtime nvidia. "
+        f"Restart docker: sudo systemctl restart docker{ends}"
     )
 
 
 def _containerd(plan: ContainerEnginePlan, seen: ContainerEngineState) -> None:
     main = _without_comments(seen.files.get(CONTAINERD, ""))
     drop_in = _without_comments(seen.files.get(DROP_IN, "")) if "/etc/containerd/conf.d" in main else ""
-    restart = ContainerEngineStep("Have containerd read its files", ("systemctl", "restart", "containerd.service"))
+    restart = ContainerEngineStep("Restart containerd", ("systemctl", "restart", "containerd.service"))
     may = seen.survive or not seen.containers
     steps = [restart] if seen.answers and may else []
     if RUNTIME not in main + drop_in:
-        plan.do(f"{CONTAINERD} and its drop-in do not name {RUNTIME}", _configure("containerd"), *steps)
+        plan.do(f"{CONTAINERD} and its drop-in do not configure {RUNTIME}", _configure("containerd"), *steps)
     elif seen.answers and seen.behind and may:
-        plan.do("containerd has not read its files since they were changed", *steps)
+        plan.do("the files of containerd changed after it was started", *steps)
     elif not (seen.answers and seen.behind):
         return
     if not may:
         plan.notes.append(
-            "containerd has to be restarted to know the runtime, and that would end what runs in it: "
-            f"{', '.join(seen.containers)}. When it may: sudo systemctl restart containerd"
+            "containerd must be restarted to load the runtime, which ends its running containers: "
+            f"{', '.join(seen.containers)}. When they may end, run: sudo systemctl restart containerd"
         )
 
 
@@ -173,7 +173,7 @@ def _without_comments(text: str) -> str:
 
 def _podman(plan: ContainerEnginePlan, seen: ContainerEngineState) -> None:
     if not seen.driver:
-        plan.notes.append("no driver is loaded, so there are no devices yet that podman could be given")
+        plan.notes.append("no driver is loaded, so no GPU devices are available for podman yet")
         return
     for folder in reversed(SPEC_FOLDERS):
         specs = {path: text for path, text in seen.files.items() if path.startswith(f"{folder}/") and KIND in text}
@@ -186,20 +186,21 @@ def _podman(plan: ContainerEnginePlan, seen: ContainerEngineState) -> None:
     if foreign:
         renew = shell("sudo nvidia-ctk cdi generate --output={path}", path=foreign[0])
         plan.problems.append(
-            f"{', '.join(foreign)} describes the GPUs for another driver than {seen.driver}, which is loaded, and is "
-            f"not Muster's. Renew it: {renew}; or remove it"
+            f"{', '.join(foreign)} was not created by Muster, and describes the GPUs for a driver other than the "
+            f"loaded {seen.driver}. Renew the file: {renew}; or remove it"
         )
         return
     why = (
-        f"{old[0]} is for another driver than {seen.driver}"
+        f"{old[0]} is for a driver other than {seen.driver}"
         if old
-        else f"nothing describes the GPUs ({KIND}) to podman"
+        else f"podman has no CDI specification of the GPUs ({KIND})"
     )
     plan.do(why, *_renewals(seen))
 
 
 def _renewals(seen: ContainerEngineState) -> Iterator[ContainerEngineStep]:
     if seen.refresh:
-        yield ContainerEngineStep("Have the GPUs described", ("systemctl", "restart", REFRESH))
+        yield ContainerEngineStep("Refresh the CDI specification of the GPUs", ("systemctl", "restart", REFRESH))
     else:
-        yield ContainerEngineStep("Describe the GPUs", ("nvidia-ctk", "cdi", "generate", f"--output={SPEC}"))
+        argv = ("nvidia-ctk", "cdi", "generate", f"--output={SPEC}")
+        yield ContainerEngineStep("Create the CDI specification of the GPUs", argv)

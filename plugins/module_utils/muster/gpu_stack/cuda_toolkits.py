@@ -1,6 +1,6 @@
-"""Which CUDA toolkits a node has, whose they are, and which are still to be installed. Pure.
+"""Plan the CUDA toolkits of a node from the installed toolkits and their origin. Pure.
 
-A toolkit is what lies below /usr/local/cuda-X.Y, whoever put it there, and is judged by what its compiler says.
+A toolkit is a folder /usr/local/cuda-X.Y of any origin. Its version is the one that its compiler reports.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 ROOT = "/usr/local/cuda"
 ALTERNATIVE = "/etc/alternatives/cuda"
-# Those of Ubuntu and Debian put nvcc and the headers into /usr, where every compiler finds them first.
+# The packages of Ubuntu and Debian install nvcc and the headers into /usr, where every compiler finds them first.
 REFUSED = {
     "nvidia-cuda-toolkit": (
-        "it is the distribution's toolkit, whose compiler and headers lie in /usr and are found before any other. "
+        "the distribution's toolkit has its compiler and headers in /usr, where they are found before any other. "
         "Remove it: sudo apt remove nvidia-cuda-toolkit; or keep it, and leave cuda_toolkit_versions empty"
     )
 }
@@ -25,7 +25,7 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class ToolkitFolder:
-    """A toolkit. owned: whether packages brought it. nvcc: what its compiler says of itself; why: why nothing."""
+    """A toolkit. owned: whether it was installed from packages. nvcc: version output; why: the error if empty."""
 
     owned: bool = True
     nvcc: str = ""
@@ -39,7 +39,7 @@ class ToolkitFolder:
 
 @dataclass(frozen=True)
 class ToolkitsState:
-    """The node. folders: by version. link: where /usr/local/cuda leads at first; target: in the end. Empty for none."""
+    """The node. folders: by version. link: direct target of /usr/local/cuda; target: resolved path. "" for none."""
 
     folders: Mapping[str, ToolkitFolder] = field(default_factory=dict)
     link: str = ""
@@ -49,7 +49,7 @@ class ToolkitsState:
 
 @dataclass
 class ToolkitsPlan:
-    """packages: those to have. default: where /usr/local/cuda is to lead; empty where it stays."""
+    """packages: to be installed. default: new target of /usr/local/cuda; empty for no change."""
 
     packages: list[str] = field(default_factory=list)
     default: str = ""
@@ -66,13 +66,14 @@ def make_plan(versions: Sequence[str], default: str, seen: ToolkitsState, *, ver
         if not by_hand and not verifies:
             plan.packages.append(package(version))
         if folder is None:
-            plan.differences.append(f"it has no CUDA toolkit {version}")
+            plan.differences.append(f"the CUDA toolkit {version} is not installed")
         elif folder.release != version:
-            sentence = f"{ROOT}-{version}/bin/nvcc {_said(folder)}, and not release {version}"
+            sentence = f"{ROOT}-{version}/bin/nvcc {_said(folder)}, not release {version}"
             if by_hand:
-                plan.problems.append(f"{sentence}; no package brought it. Install it anew, or remove {ROOT}-{version}")
+                fix = f"Reinstall it, or remove {ROOT}-{version}"
+                plan.problems.append(f"{sentence}; it was not installed from a package. {fix}")
             else:
-                fix = f"Bring it back: sudo apt install --reinstall cuda-nvcc-{version.replace('.', '-')}"
+                fix = f"Reinstall it: sudo apt install --reinstall cuda-nvcc-{version.replace('.', '-')}"
                 plan.differences.append(f"{sentence}. {fix}")
     plan.notes += _by_hand(versions, seen)
     _default(plan, versions, default, seen)
@@ -80,7 +81,7 @@ def make_plan(versions: Sequence[str], default: str, seen: ToolkitsState, *, ver
 
 
 def package(version: str) -> str:
-    """Return the package of the toolkit alone. cuda and cuda-13-0 would bring a driver."""
+    """Return the package of the toolkit. The packages cuda and cuda-13-0 would also install a driver."""
     return f"cuda-toolkit-{version.replace('.', '-')}"
 
 
@@ -89,14 +90,14 @@ def newest(versions: Sequence[str]) -> str:
 
 
 def _said(folder: ToolkitFolder) -> str:
-    return f"says release {folder.release}" if folder.release else f"says nothing ({folder.why or 'no release'})"
+    return f"reports release {folder.release}" if folder.release else f"failed ({folder.why or 'no release'})"
 
 
 def _by_hand(versions: Sequence[str], seen: ToolkitsState) -> Iterator[str]:
     for version, folder in sorted(seen.folders.items()):
         if not folder.owned:
-            end = "is taken as it is" if version in versions else "is left alone"
-            yield f"{ROOT}-{version}, which no package brought (a runfile, as a rule), {end}"
+            end = "is used unchanged" if version in versions else "is left unchanged"
+            yield f"{ROOT}-{version} was not installed from a package (usually from a runfile), and {end}"
 
 
 def _default(plan: ToolkitsPlan, versions: Sequence[str], default: str, seen: ToolkitsState) -> None:
@@ -110,10 +111,10 @@ def _default(plan: ToolkitsPlan, versions: Sequence[str], default: str, seen: To
     elif seen.folder_instead or (seen.link and seen.link != ALTERNATIVE):
         what = "a folder" if seen.folder_instead else f"a link to {seen.link}"
         plan.problems.append(
-            f"{ROOT} is {what} that somebody made by hand, and not one of update-alternatives: it stays. "
-            f"Take it away ({'sudo mv ' + ROOT + ' ' + ROOT + '.old' if seen.folder_instead else 'sudo rm ' + ROOT}), "
+            f"{ROOT} is {what} that was created manually instead of a link of update-alternatives, and is not changed. "
+            f"Remove it ({'sudo mv ' + ROOT + ' ' + ROOT + '.old' if seen.folder_instead else 'sudo rm ' + ROOT}), "
             "or leave cuda_toolkit_default empty"
         )
     else:
         plan.default = wanted
-        plan.differences.append(f"{ROOT} leads to {seen.target or 'nothing'} and not to {wanted}")
+        plan.differences.append(f"{ROOT} leads to {seen.target or 'nothing'} instead of {wanted}")

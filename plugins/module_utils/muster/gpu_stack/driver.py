@@ -1,4 +1,4 @@
-"""Which driver: one branch for all nodes, and the nodes that keep the driver that they have."""
+"""Choose one driver branch for all nodes, and the nodes that keep their installed driver."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
     from .nodes import StackCase, StackNode
 
-# One of two ways out: a release of PyTorch for the driver that is there is the other.
-REPLACE = "Set nvidia_driver_replace to true to have the driver replaced"
+# One of two solutions; the other is a PyTorch release for the installed driver.
+REPLACE = "Set nvidia_driver_replace to true to replace the driver"
 OPTION = "nvidia_driver_replace"
 PINNING = "nvidia-driver-pinning-"
-REBOOT = "which takes a reboot"
+REBOOT = "which requires a reboot"
 
 
 def choose_branch(case: StackCase, floor: str) -> tuple[Branch | None, list[Refusal]]:
-    """Return the branch that drives every GPU at this floor of CUDA's, or what stands against the first choice.
+    """Return the branch that supports every GPU and meets this minimum of CUDA, or the refusals of the first choice.
 
-    A driver that is not ours to install, or that works and is kept, is judged as it is; where all are such, the oldest
-    of them is returned.
+    Drivers that Muster does not install, and working drivers that are kept, are evaluated unchanged. If all drivers
+    are of this kind, the oldest of them is returned.
     """
     given = case.given
     judged = [node for node in case.nodes if not node.seen.managed or node.name in case.kept]
@@ -43,7 +43,7 @@ def choose_branch(case: StackCase, floor: str) -> tuple[Branch | None, list[Refu
 
 
 def _oldest(case: StackCase) -> Branch | None:
-    """Return the oldest branch that is there; one that the table does not have is known by its number alone."""
+    """Return the oldest installed branch. A branch that is not in the table has only its number."""
     node = min(case.nodes, key=lambda node: numbers(node.seen.driver or "0"), default=None)
     if node is None or not node.installed_branch:
         return None
@@ -52,24 +52,24 @@ def _oldest(case: StackCase) -> Branch | None:
 
 
 def ended(branch: Branch, month: str) -> bool:
-    """Whether NVIDIA has stopped fixing it."""
+    """Return whether NVIDIA's support of the branch has ended."""
     return bool(branch.until) and branch.until < month
 
 
 def _judge_theirs(node: StackNode, floor: str) -> Iterator[Refusal]:
     theirs = node.seen.driver
     if not theirs and node.seen.container:
-        yield Refusal(node.name, "it is a container, and its host has no driver", "Install one on the host")
+        yield Refusal(node.name, "the node is a container, and its host has no driver", "Install one on the host")
     elif not theirs:
-        why = "its driver is not ours to install (nvidia_driver_mode), and it has none"
+        why = "no driver is installed, and nvidia_driver_mode does not allow Muster to install one"
         yield Refusal(node.name, why, "Set nvidia_driver_mode to manage")
     elif numbers(theirs) < numbers(floor):
         fix = REPLACE if node.seen.managed else ""
-        yield Refusal(node.name, f"its driver is {theirs}, and this CUDA needs {floor} or newer", fix)
+        yield Refusal(node.name, f"the driver is {theirs}, but this CUDA requires {floor} or newer", fix)
 
 
 def _branches_to_try(case: StackCase) -> list[int]:
-    """Return what is requested; else what the first node's source has, without a step back from what is installed."""
+    """Return the requested branch; else the branches of the first node's source, older than installed ones last."""
     if case.request.driver:
         return [int(case.request.driver.partition(".")[0])]
     node = case.given[0]
@@ -79,7 +79,7 @@ def _branches_to_try(case: StackCase) -> list[int]:
     def rank(number: int) -> tuple[bool, bool, bool]:
         return (number < installed, ended(case.table.branches[number], case.month), number != installed)
 
-    # Python sorts stably: among equals, the source's own order stays.
+    # The sort is stable: equal branches stay in the order of the source.
     return sorted(there, key=rank)
 
 
@@ -98,25 +98,25 @@ def _against(case: StackCase, number: int, node: StackNode, floor: str) -> Itera
 def _unfit(case: StackCase, branch: Branch, node: StackNode, floor: str) -> Iterator[str]:
     exact = case.request.driver if "." in case.request.driver else ""
     if numbers(exact or branch.newest) < numbers(floor):
-        yield f"its CUDA needs {floor} or newer"
+        yield f"CUDA requires {floor} or newer"
     for chip in node.chips:
         architecture = chip.architecture
         if architecture.newest and branch.number > architecture.newest:
-            yield f"{node.gpu(chip)} is driven up to branch {architecture.newest}"
+            yield f"{node.gpu(chip)} is supported up to branch {architecture.newest}"
         if branch.number < architecture.oldest:
-            yield f"{node.gpu(chip)} is driven from branch {architecture.oldest} on"
+            yield f"{node.gpu(chip)} is supported from branch {architecture.oldest} on"
     if modules_of(case, node) == "proprietary" and not branch.proprietary:
         newest = max(number for number, row in case.table.branches.items() if row.proprietary)
         yield f"proprietary kernel modules end with branch {newest}"
 
 
 def with_kept(case: StackCase) -> StackCase:
-    """Return the case with the nodes that keep their driver."""
+    """Return the case with the set of nodes that keep their driver."""
     return replace(case, kept=frozenset(node.name for node in case.managed if _keeps(case, node)))
 
 
 def is_ours(case: StackCase, node: StackNode) -> bool:
-    """Whether its driver is what would be installed there at that branch, so that nothing moves when it is managed."""
+    """Return whether the driver has the packages that Muster would install, so that managing it changes nothing."""
     branch = case.table.branches.get(node.installed_branch)
     if branch is None:
         return False
@@ -124,7 +124,7 @@ def is_ours(case: StackCase, node: StackNode) -> bool:
     names = [
         package.name
         for package in packages.driver(node, source, branch, modules_of(case, node), build_of(case, node))
-        # They follow the kernels that are installed, and one may have come since.
+        # These packages depend on the installed kernels, which may have changed since.
         if not package.name.startswith("linux-")
     ]
     pinned = source != "nvidia" or any(name.startswith(PINNING) for name in node.seen.packages)
@@ -132,7 +132,7 @@ def is_ours(case: StackCase, node: StackNode) -> bool:
 
 
 def is_maintained(case: StackCase, node: StackNode, branch: Branch) -> bool:
-    """Whether what keeps the driver in order (files, units, modules for new kernels) is ours to do."""
+    """Return whether Muster maintains the driver (files, units, modules for new kernels)."""
     if node.name not in case.kept:
         return node.seen.managed
     return node.installed_branch == branch.number and is_ours(case, node)
@@ -150,31 +150,31 @@ def _fits(requested: str, node: StackNode) -> bool:
 
 
 def _asks_whence(case: StackCase) -> str:
-    """Return the option that says where the driver is to come from, or with which modules; "" for none."""
+    """Return the option that requests a source, modules or build of the driver; "" for none."""
     request = case.request
     options = (("source", request.source), ("modules", request.modules), ("build", request.build))
     return next((f"gpu_stack_{name} is {value}" for name, value in options if value != "auto"), "")
 
 
 def becomes(case: StackCase, node: StackNode, branch: Branch, instead: Branch | None) -> str:
-    """Say what happens to a node's driver. branch: of all nodes; instead: what would replace a driver that is kept."""
+    """Return what happens to a node's driver. branch: of all nodes. instead: would replace a driver that is kept."""
     seen = node.seen
     new = f"{case.request.driver or branch.number} from {source_of(case, node)}"
     if not seen.managed:
         return ""
     if not seen.looked:
-        return f"{new}, unless one that works is there: that is kept while {OPTION} is false"
+        return f"{new}, unless a working driver is installed, which is kept while {OPTION} is false"
     if not seen.driver:
-        return f"it has none, and gets {new}, {REBOOT}"
-    has = f"its {seen.driver}"
+        return f"none is installed; {new} will be installed, {REBOOT}"
+    has = f"{seen.driver}"
     right = node.installed_branch == branch.number and _fits(case.request.driver, node)
     if seen.works and right and is_ours(case, node):
-        return f"{has} works and stays; gpu_stack_driver names another one"
+        return f"{has} works and is kept; to change it, set gpu_stack_driver"
     if node.name in case.kept:
-        by = f"{instead.number} from {source_of(case, node)}" if instead else "what fits the GPUs"
+        by = f"{instead.number} from {source_of(case, node)}" if instead else "a driver for the GPUs"
         return f"{has} works and is kept; with {OPTION}: true it is replaced by {by}, {REBOOT}"
     if not seen.works:
-        return f"{has} does not run, and {new} is installed, {REBOOT}"
+        return f"{has} does not work; {new} will be installed, {REBOOT}"
     driver = "" if _fits(case.request.driver, node) else f"gpu_stack_driver is {case.request.driver}"
     why = f"{seen.replaces} is true" if seen.replaces else driver or _asks_whence(case)
-    return f"{has} works and is replaced by {new}, {REBOOT}, because {why}"
+    return f"{has} works, but will be replaced by {new}, {REBOOT}, because {why}"

@@ -1,4 +1,4 @@
-"""The as-installed manifest of a node: which packages of the GPU stack, of which version, from where."""
+"""Build the as-installed manifest of a node: packages of the GPU stack with versions and sources."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 SCHEMA = 1
-UNKNOWN = "no repository that this node knows now"
+UNKNOWN = "not in any configured repository of the node"
 
 
 def manifest(node: str, facts: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
-    """Return the manifest; facts: of the node (inspect/facts.py), with the subject `stack`.
+    """Return the manifest. facts: of the node (inspect/facts.py), with the subject `stack`.
 
-    It holds no times, so it changes only when the node does.
+    The manifest has no times, so it changes only if the node changes.
     """
     system, stack = facts["system"], facts["stack"]
     devices = [device["id"] for device in facts["gpus"]["devices"]]
@@ -38,10 +38,10 @@ def manifest(node: str, facts: Mapping[str, Any], origins: Mapping[str, str]) ->
 
 
 def origins(policy: str) -> dict[str, str]:
-    """Return for each package where its installed version comes from; policy: what apt-cache policy says of them.
+    """Return the source of each package's installed version. policy: output of apt-cache policy.
 
-    Below the installed version, marked with ***, stand the places that have it, with their priorities; dpkg's own
-    status file is none.
+    The lines below the installed version (marked with ***) are its sources with their priorities. The status file of
+    dpkg does not count as a source.
     """
     found: dict[str, str] = {}
     name, inside = "", False
@@ -62,7 +62,7 @@ def origins(policy: str) -> dict[str, str]:
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether two manifests say the same, wherever the packages come from: a mirror may have been put in between."""
+    """Return whether two manifests are equal except for the sources, which change with a new mirror."""
     return _without_origins(one) == _without_origins(other)
 
 

@@ -1,4 +1,4 @@
-"""What the resolver is asked, and what it answers."""
+"""Types of the resolver's input and output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StackRequest:
-    """What the inventory asks for (roles/gpu_stack/meta/argument_specs.yml). An empty text leaves the choice open."""
+    """The request of the inventory (roles/gpu_stack/meta/argument_specs.yml). An empty string means automatic."""
 
     torch: str
     variant: str = "auto"
@@ -27,16 +27,16 @@ class StackRequest:
 
 @dataclass(frozen=True)
 class StackNodeFacts:
-    """What is known of a node. A look fills all of it; before one, the inventory names the GPUs.
+    """Facts about a node, from its inspection or, before that, from the inventory.
 
-    gpus: PCI device ids as `10de:2330`. model: as the inventory declares it. gpu_count: how many it declares. system:
-    `ubuntu-24.04`. kernels: flavours of the installed kernels (`generic`, `aws`), with that of the running one first.
-    secure_boot: None where nobody knows. key_enrolled: whether the firmware trusts the key that dkms signs with.
-    managed: whether the driver may be installed; otherwise it is taken as it is. container: whether it is one, which
-    sees its host's bus, uses its host's driver, and has the GPUs that the inventory gives it. virtual: whether it is a
-    virtual machine, whose host may keep the NVSwitches. driver: version of the one that is installed, with whatever
-    packages. works: whether it runs. packages: the names of its packages; none for a driver of a runfile. replaces:
-    the option that asks for another one in place of one that works.
+    gpus: PCI device IDs as `10de:2330`. model, gpu_count: as declared in the inventory. system: `ubuntu-24.04`.
+    kernels: flavours of the installed kernels (`generic`, `aws`), that of the running kernel first. secure_boot: None
+    if unknown. key_enrolled: whether the firmware trusts the signing key of dkms. managed: whether Muster may install
+    the driver. container: whether the node is a container, which sees the bus of its host, uses the driver of its host,
+    and has the GPUs that the inventory assigns. virtual: whether the node is a virtual machine, whose host may keep
+    the NVSwitches. driver: version of the installed driver, from any packages. works: whether it works. packages:
+    names of its packages; none for a driver from a runfile. replaces: the option that requests to replace a working
+    driver. looked: whether the node was inspected.
     """
 
     node: str
@@ -66,7 +66,7 @@ class StackNodeFacts:
 
 @dataclass(frozen=True)
 class StackPackage:
-    """A package of a node: its version is exact, a pattern of apt's (`580.159.04-*`), or left to apt when empty."""
+    """A package of a node. version: exact, an apt pattern (`580.159.04-*`), or empty to let apt choose."""
 
     name: str
     version: str = ""
@@ -77,7 +77,7 @@ class StackPackage:
 
 @dataclass(frozen=True)
 class StackChoice:
-    """One decision and the one line that says why."""
+    """One decision and its reason in one line."""
 
     what: str
     value: str
@@ -86,7 +86,7 @@ class StackChoice:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A request that cannot be had: whose, why, and what to write instead."""
+    """An impossible request: node, reason and fix."""
 
     node: str
     why: str
@@ -98,9 +98,9 @@ class Refusal:
 
 @dataclass(frozen=True)
 class NodeStack:
-    """What one node is given. pins: the packages that keep the others where they are, to be installed before them.
+    """The packages of one node. pins: packages that pin the versions of the others, installed before them.
 
-    keeps: whether it keeps a driver that works and that is none of ours. becomes: what happens to its driver.
+    keeps: whether the node keeps a working driver that Muster did not install. becomes: what happens to the driver.
     """
 
     node: str
@@ -122,7 +122,7 @@ class NodeStack:
 
 @dataclass(frozen=True)
 class ResolvedStack:
-    """The answer. Either refusals are empty and the rest is whole, or nothing of the rest is to be used."""
+    """The result. If refusals is not empty, the other fields must not be used."""
 
     torch: str = ""
     variant: str = ""

@@ -1,4 +1,4 @@
-"""Where a node's driver comes from, with which kernel modules, and who builds those."""
+"""Choose the source of a node's driver, the flavour of its kernel modules, and where they are built."""
 
 from __future__ import annotations
 
@@ -13,57 +13,57 @@ if TYPE_CHECKING:
 
 ENROL = {
     "ubuntu": (
-        "On the node, let the firmware know the key that dkms signs with: sudo update-secureboot-policy --new-key; "
-        "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der; reboot, and confirm it at the console; "
-        "or set gpu_stack_source to ubuntu and gpu_stack_build to auto, whose modules are signed already"
+        "On the node, enroll the signing key of dkms in the firmware: sudo update-secureboot-policy --new-key; "
+        "sudo mokutil --import /var/lib/shim-signed/mok/MOK.der; reboot, and confirm the key at the console; "
+        "or set gpu_stack_source to ubuntu and gpu_stack_build to auto to use signed modules"
     ),
-    # Debian's dkms makes a key of its own.
+    # dkms on Debian creates a separate key.
     "debian": (
-        "On the node, let the firmware know the key that dkms signs with: sudo dkms generate_mok; "
-        "sudo mokutil --import /var/lib/dkms/mok.pub; reboot, and confirm it at the console"
+        "On the node, enroll the signing key of dkms in the firmware: sudo dkms generate_mok; "
+        "sudo mokutil --import /var/lib/dkms/mok.pub; reboot, and confirm the key at the console"
     ),
 }
 
 
 def modules_of(case: StackCase, node: StackNode) -> str:
-    """Return open or proprietary; where nothing decides, open."""
+    """Return open or proprietary; open by default."""
     if case.request.modules != "auto":
         return case.request.modules
     return "proprietary" if node.only_proprietary else "open"
 
 
 def source_of(case: StackCase, node: StackNode) -> str:
-    """Return the source; all nodes of a distribution have the same one, and with it the same version."""
+    """Return the source. All nodes of a distribution have the same source and so the same version."""
     if case.request.source != "auto":
         return case.request.source
     return "ubuntu" if node.distribution == "ubuntu" and _who_needs_signed(case) else "nvidia"
 
 
 def build_of(case: StackCase, node: StackNode) -> str:
-    """Return dkms (built on the node) or precompiled (built and signed by Ubuntu)."""
+    """Return "dkms" (built on the node) or "precompiled" (built and signed by Ubuntu)."""
     if case.request.build != "auto":
         return case.request.build
     return "precompiled" if source_of(case, node) == "ubuntu" else "dkms"
 
 
 def _who_needs_signed(case: StackCase) -> StackNode | None:
-    """Return a node that only signed modules help, where such are to be had and dkms is not asked for."""
+    """Return a node that requires signed modules, if they are available and dkms is not requested."""
     if case.request.build == "dkms":
         return None
     return next((node for node in case.managed if node.distribution == "ubuntu" and node.locked), None)
 
 
 def module_refusals(case: StackCase, node: StackNode) -> Iterator[Refusal]:
-    """Say what of the request for kernel modules and their source this node cannot have."""
+    """Yield the impossible parts of the request for kernel modules and their source."""
     new, old, requested = node.only_open, node.only_proprietary, case.request.modules
     if new and old:
-        why = f"{node.gpu(old)} needs proprietary kernel modules and {node.gpu(new)} open ones, so no driver runs both"
-        yield Refusal(node.name, why, "Put them into different machines")
+        why = f"{node.gpu(old)} requires proprietary kernel modules, but {node.gpu(new)} requires open kernel modules"
+        yield Refusal(node.name, why, "Install these GPUs in different machines")
     elif new and requested == "proprietary":
-        why = f"{node.gpu(new)} works with open kernel modules alone"
+        why = f"{node.gpu(new)} requires open kernel modules"
         yield Refusal(node.name, why, "Set gpu_stack_modules to open, or to auto")
     elif old and requested == "open":
-        why = f"{node.gpu(old)} works with proprietary kernel modules alone"
+        why = f"{node.gpu(old)} requires proprietary kernel modules"
         yield Refusal(node.name, why, "Set gpu_stack_modules to proprietary, or to auto")
     source = source_of(case, node)
     if source not in node.system.branches:
@@ -71,39 +71,39 @@ def module_refusals(case: StackCase, node: StackNode) -> Iterator[Refusal]:
         why = f"{source} has no driver for {node.system.name}"
         yield Refusal(node.name, why, f"Set gpu_stack_source to {there}, or to auto")
     elif source != "ubuntu" and case.request.build == "precompiled":
-        why = f"gpu_stack_build is precompiled, and {source} has no such modules for {node.system.name}"
+        why = f"gpu_stack_build is precompiled, but {source} has no precompiled modules for {node.system.name}"
         ubuntu = node.distribution == "ubuntu"
         yield Refusal(node.name, why, "Set gpu_stack_source to ubuntu" if ubuntu else "Set gpu_stack_build to dkms")
     elif node.locked and build_of(case, node) == "dkms":
-        why = "Secure Boot is on, and the key that dkms signs with is not enrolled: the driver would not load"
+        why = "Secure Boot is enabled, and the signing key of dkms is not enrolled, so the driver would not load"
         yield Refusal(node.name, why, ENROL[node.distribution])
 
 
 def module_choices(case: StackCase, node: StackNode) -> Iterator[StackChoice]:
-    """Give the reasons of what was chosen for a node."""
+    """Yield the choices for a node with their reasons."""
     source, modules, build = source_of(case, node), modules_of(case, node), build_of(case, node)
     yield StackChoice("source", source, _why_source(case, node, source))
     yield StackChoice("kernel modules", f"{modules}, {build}", _why_modules(case, node))
     if node.has_fabric:
         switches = node.seen.nvswitches
-        found = f"{switches} NVSwitches are on its bus" if switches else "its board has NVSwitches"
-        yield StackChoice("fabric manager", "same version", f"{found}; CUDA needs it, and it the version of the driver")
+        found = f"{switches} NVSwitches on the bus" if switches else "the board has NVSwitches"
+        yield StackChoice("fabric manager", "same version", f"{found}; required by CUDA, in the version of the driver")
 
 
 def _why_source(case: StackCase, node: StackNode, source: str) -> str:
     if case.request.source != "auto":
-        return "gpu_stack_source asks for it"
+        return "requested by gpu_stack_source"
     locked = _who_needs_signed(case)
     if source == "ubuntu" and locked:
-        whose = "its" if locked is node else f"{locked.name}'s"
-        return f"{whose} Secure Boot is on and the key of dkms is not enrolled: Ubuntu's modules are signed already"
-    return "it has the branch, and a package that keeps every part of it at one version"
+        where = "" if locked is node else f" on {locked.name}"
+        return f"Secure Boot is enabled{where} and the key of dkms is not enrolled: the modules of Ubuntu are signed"
+    return "has the branch, and a package that pins all parts of it to one version"
 
 
 def _why_modules(case: StackCase, node: StackNode) -> str:
     if case.request.modules != "auto":
-        return "gpu_stack_modules asks for them"
+        return "requested by gpu_stack_modules"
     deciding = node.only_open or node.only_proprietary
     if deciding:
-        return f"{node.gpu(deciding)} works with them alone"
-    return "NVIDIA recommends them since Turing"
+        return f"required by {node.gpu(deciding)}"
+    return "recommended by NVIDIA since Turing"

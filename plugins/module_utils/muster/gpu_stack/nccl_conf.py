@@ -1,8 +1,8 @@
-"""/etc/nccl.conf: what a node's interfaces call for, and what may stay as it is. Pure.
+"""Determine the lines of /etc/nccl.conf that the interfaces of a node require. Pure.
 
-NCCL reads the file in every process that loads it, whatever started that one (nccl, src/misc/param.cc): a variable that
-is in the environment already stays, and of two lines for one variable the first counts. A launch sets
-NCCL_SOCKET_IFNAME in its environment; so the file says the same of it, for what is started by hand, or nothing.
+Every process that loads NCCL reads the file (nccl, src/misc/param.cc). Variables of the environment take precedence,
+and of two lines for one variable, the first counts. A launch sets NCCL_SOCKET_IFNAME in its environment. So the file
+has the same value, for processes that are started manually, or no value.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ UNASKED = nccl_ib.Options()
 _BEGIN = re.compile(r"# *BEGIN muster\b")
 _END = re.compile(r"# *END muster\b")
 _NAME = re.compile(r"[A-Z][A-Z0-9_]*")
-# NCCL's documentation of its variables puts these under debugging: not for production, nor to be kept in scripts.
+# NCCL's documentation lists these variables under debugging: not for production, and not to be kept in scripts.
 _DEBUGGING = re.compile(
     r"NCCL_(P2P_DISABLE|P2P_LEVEL|SHM_DISABLE|IB_DISABLE|NET_DISABLE_INTRA|ALGO|PROTO|BUFFSIZE|NTHREADS|NET_GDR_LEVEL"
     r"|(MIN|MAX)_(NCHANNELS|CTAS)|CHECKS_DISABLE|LAUNCH_MODE)|CUDA_LAUNCH_BLOCKING"
 )
-# These are for debugging only with some values.
+# For debugging only with these values
 _DEBUGGING_VALUES = {
     "NCCL_DEBUG": ("INFO", "TRACE"),
     "NCCL_CUMEM_ENABLE": ("0",),
@@ -39,7 +39,7 @@ _DEBUGGING_VALUES = {
 
 @dataclass(frozen=True)
 class NcclInterface:
-    """An interface. up: whether it runs and has an address, be it only that of the link, which is enough for NCCL."""
+    """An interface. up: whether it is up with an address; for NCCL, a link-local address is sufficient."""
 
     name: str
     up: bool = True
@@ -47,9 +47,9 @@ class NcclInterface:
 
 @dataclass(frozen=True)
 class NcclNodeFacts:
-    """The node. training: the interface that a launch has NCCL use; empty where nobody knows it.
+    """The node. training: the interface that a launch sets for NCCL; empty if unknown.
 
-    halves: whether each of its cables is two adapters (nccl_ib.OF_HALVES).
+    halves: whether each cable is connected to two adapters (nccl_ib.OF_HALVES).
     """
 
     interfaces: tuple[NcclInterface, ...] = ()
@@ -60,7 +60,7 @@ class NcclNodeFacts:
 
 @dataclass(frozen=True)
 class NcclConfLines:
-    """Our lines, why each, and what was not decided."""
+    """The lines of Muster's block, their reasons, and open decisions."""
 
     lines: Mapping[str, str]
     reasons: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class NcclConfLines:
 
 @dataclass(frozen=True)
 class NcclConfRewrite:
-    """The new text, empty for no file at all; what differs, and what of the foreign lines is worth knowing."""
+    """The new text ("" removes the file), the differences, and notes about foreign lines."""
 
     text: str
     differences: tuple[str, ...] = ()
@@ -77,23 +77,23 @@ class NcclConfRewrite:
 
 
 def request_problems(request: object) -> Iterator[tuple[str, str]]:
-    """Say what is wrong with nccl_conf itself, for which no node has to be looked at, and what to write instead."""
+    """Yield (problem, fix) for nccl_conf that do not depend on a node."""
     instead = 'Write auto, "off", or a mapping of variables to values'
     if request is False:
-        yield "nccl_conf is False, as YAML reads off without quotes", 'Write "off"'
+        yield "nccl_conf is False, because YAML reads off without quotes as False", 'Write "off"'
     elif not isinstance(request, dict):
         if request not in ("auto", "off"):
             yield f"nccl_conf is {request!r}", instead
     else:
         for name, value in request.items():
             if not isinstance(name, str) or not _NAME.fullmatch(name):
-                yield f"nccl_conf has {name!r}, which is no name of a variable", instead
+                yield f"nccl_conf has {name!r}, which is not a name of a variable", instead
             elif isinstance(value, (dict, list)) or value is None or "\n" in str(value):
-                yield f"nccl_conf has no single value for {name}", instead
+                yield f"the value of {name} in nccl_conf is not a single value", instead
             elif is_debugging(name, str(value)):
                 yield (
-                    f"nccl_conf sets {name}={value}, which is for debugging alone, and slows or breaks every launch",
-                    "Give it to one launch, in launch_env",
+                    f"nccl_conf sets {name}={value}, which is only for debugging and slows or breaks every launch",
+                    "Set it in launch_env for a single launch",
                 )
 
 
@@ -104,39 +104,39 @@ def is_debugging(name: str, value: str) -> bool:
 def wanted(
     request: str | Mapping[str, object], seen: NcclNodeFacts, options: nccl_ib.Options = UNASKED
 ) -> NcclConfLines:
-    """Return what belongs into our block: nothing on a node where NCCL cannot choose wrongly."""
+    """Return the lines of Muster's block; empty for a node on which NCCL cannot choose wrong."""
     if request == "off":
         return NcclConfLines({})
     of_fabric = nccl_ib.choose(options, seen.ports, automatic=isinstance(request, str), halves=seen.halves)
     if not isinstance(request, str):
-        # What it gives goes before what the fabric says.
+        # Values of the request take precedence over values from the fabric.
         lines = {**of_fabric.lines, **{name: str(value) for name, value in request.items()}}
-        return NcclConfLines(lines, ("nccl_conf says so", *of_fabric.reasons), of_fabric.undecided)
+        return NcclConfLines(lines, ("requested by nccl_conf", *of_fabric.reasons), of_fabric.undecided)
     lines = {}
     reasons = []
     up = [each.name for each in seen.interfaces if each.up]
     taken = taken_unasked(up)
     if seen.training in up and taken != [seen.training]:
-        # "=" asks for exactly this name: without it, NCCL takes every interface whose name begins so.
+        # "=" selects exactly this name. Without it, NCCL uses every interface whose name begins with the value.
         lines[IFNAME] = f"={seen.training}"
-        reasons.append(f"{seen.training} carries the training, and NCCL by itself takes {', '.join(taken)}")
+        reasons.append(f"{seen.training} is the interface for training, but NCCL would use {', '.join(taken)}")
     return NcclConfLines({**lines, **of_fabric.lines}, (*reasons, *of_fabric.reasons), of_fabric.undecided)
 
 
 def taken_unasked(up: Sequence[str]) -> list[str]:
-    """Return the interfaces that NCCL takes for its sockets where nothing names them (nccl, src/misc/socket.cc).
+    """Return the interfaces that NCCL uses for sockets by default (nccl, src/misc/socket.cc).
 
-    Since some version it leaves out virbr as well; which one a program brings is not known here.
+    Newer versions of NCCL also exclude virbr. The version in a program is unknown here.
     """
     infiniband = [name for name in up if name.startswith("ib")]
     return infiniband or [name for name in up if not name.startswith(("docker", "lo"))]
 
 
 def rewrite(text: str | None, want: NcclConfLines, training: str = "") -> NcclConfRewrite:
-    """Return the file as it should be: foreign lines byte for byte, and our block below them, where it has lines.
+    """Return the new file: foreign lines unchanged, then Muster's block if it has lines.
 
-    A variable that a foreign line sets is theirs: of two lines NCCL goes by the first. A file that is not there, or
-    holds nothing but our block, is None before and empty after.
+    Variables of foreign lines are left out of the block, because NCCL uses the first of two lines. text: None for a
+    missing file. The result is "" if no line remains.
     """
     foreign, block = _divide(text or "")
     theirs: dict[str, str] = {}
@@ -155,16 +155,16 @@ def rewrite(text: str | None, want: NcclConfLines, training: str = "") -> NcclCo
     missing = [line.strip() for line in requested if line not in had]
     extra = [line.strip() for line in had if line not in requested]
     if missing:
-        differences.append(f"{PATH} lacks {', '.join(missing)}")
+        differences.append(f"missing in {PATH}: {', '.join(missing)}")
     if extra:
-        differences.append(f"our block in {PATH} still has {', '.join(extra)}")
+        differences.append(f"obsolete in Muster's block in {PATH}: {', '.join(extra)}")
     if not differences and new != (text or ""):
-        differences.append(f"our block in {PATH} is not as it was written")
+        differences.append(f"Muster's block in {PATH} was changed")
     return NcclConfRewrite(new, tuple(differences), tuple(_notes(foreign, theirs, want, training)))
 
 
 def _divide(text: str) -> tuple[list[str], list[str]]:
-    """Part foreign lines from ours. Where a hand has removed the block's end, nobody knows whose they are: foreign."""
+    """Separate foreign lines from those of Muster's block. Without the end marker, all lines count as foreign."""
     foreign: list[str] = []
     block: list[str] = []
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
@@ -188,36 +188,32 @@ def _notes(foreign: list[str], theirs: Mapping[str, str], want: NcclConfLines, t
             continue
         if not sign or not _NAME.fullmatch(name):
             yield (
-                f"{PATH} has a line that NCCL does not understand, the {_ordinal(number)} foreign one: "
-                f"{line.strip()!r}. It takes NAME=value alone, without export and without spaces"
+                f"{PATH} has a line that NCCL cannot read (foreign line {number}): "
+                f"{line.strip()!r}. Write NAME=value, without export and without spaces"
             )
     for name, value in theirs.items():
         if is_debugging(name, value):
             yield (
-                f"{PATH} sets {name}={value}, which is for debugging alone: every launch on this node runs with it. "
-                "It is not Muster's line, and stays; take it out"
+                f"{PATH} sets {name}={value}, which is only for debugging but applies to every launch on this node. "
+                "Muster does not change foreign lines; remove it manually"
             )
     launched = f"={training}" if training else ""
     if launched and theirs.get(IFNAME, launched) != launched:
         yield (
-            f"{PATH} sets {IFNAME}={theirs[IFNAME]}, and launches say {launched} in their environment, which counts "
-            "for them. What is started by hand goes another way"
+            f"{PATH} sets {IFNAME}={theirs[IFNAME]}, but launches set {launched} in their environment, which takes "
+            "precedence. Programs that are started manually use a different interface"
         )
     for name, value in want.lines.items():
         if name != IFNAME and theirs.get(name, value) != value:
-            yield f"{PATH} sets {name}={theirs[name]} and not {value}. It is not Muster's line, and stays"
-
-
-def _ordinal(number: int) -> str:
-    return {1: "first", 2: "second", 3: "third"}.get(number, f"{number}th")
+            yield f"{PATH} sets {name}={theirs[name]} instead of {value}. Muster does not change foreign lines"
 
 
 def contradiction(request: object, training: str) -> str:
-    """Say where nccl_conf and the environment of a launch would differ; empty where they do not."""
+    """Return a message if nccl_conf contradicts the environment of launches; else ""."""
     given = str(request.get(IFNAME, "")) if isinstance(request, dict) else ""
     if not given or not training or given == f"={training}":
         return ""
     return (
-        f"nccl_conf sets {IFNAME}={given}, and every launch says ={training} in its environment, which counts. "
-        f"Set cluster_interface to the interface that is meant, and leave {IFNAME} out"
+        f"nccl_conf sets {IFNAME}={given}, but every launch sets ={training} in its environment, which has priority. "
+        f"Set cluster_interface to the intended interface, and remove {IFNAME}"
     )

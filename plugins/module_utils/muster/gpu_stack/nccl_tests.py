@@ -1,4 +1,4 @@
-"""What nccl-tests are to be built with, and under which name: a build of anything else has another one. Pure."""
+"""Choose the toolkit for a build of nccl-tests and its name, which is unique for its inputs. Pure."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .cuda_toolkits import newest
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-# One of the programs that a build makes; every version has it.
+# A program of the build that every version has
 PROGRAM = "all_reduce_perf"
 
 
 class NcclTestsError(ValueError):
-    """What stands against the request, and what to write instead."""
+    """An impossible request, with the fix."""
 
 
 @dataclass(frozen=True)
 class NcclTestsBuild:
-    """cuda: the toolkit's version. name: of the folder."""
+    """cuda: version of the toolkit. name: of the folder."""
 
     cuda: str
     name: str
@@ -30,42 +30,42 @@ class NcclTestsBuild:
 def request_problems(
     version: str, source: str, sha256: str, toolkits: Sequence[str], *, nccl: bool
 ) -> Iterator[tuple[str, str]]:
-    """Say what the inventory lacks, and what to write; nothing where no nccl-tests are requested."""
+    """Yield (problem, fix) for the inventory; nothing if nccl-tests are not requested."""
     if not version:
         return
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        yield f"nccl_tests_version is {version!r}", 'Write all three numbers, such as "2.19.6"'
+        yield f"nccl_tests_version is {version!r}", 'Write all three numbers, for example "2.19.6"'
     if not nccl:
-        yield "nccl_tests_version is set, and nccl-tests need the NCCL of the system", "Set nccl_install to true"
+        yield "nccl_tests_version is set, but nccl-tests require the system's NCCL", "Set nccl_install to true"
     if not toolkits:
         yield (
-            "nccl_tests_version is set, and nccl-tests are compiled, which needs a CUDA toolkit",
+            "nccl_tests_version is set, but compiling nccl-tests requires a CUDA toolkit",
             'Set cuda_toolkit_versions, for example to ["13.0"]',
         )
     if not source:
         yield (
-            "nccl_tests_version is set, and nccl_tests_source is not",
-            "Name the archive of their source, as an address or as a file on the controller",
+            "nccl_tests_version is set, but nccl_tests_source is not",
+            "Set it to the URL of the source archive or to a file on the controller",
         )
     if not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
-        yield f"nccl_tests_sha256 is {sha256!r}", "Write the 64 digits that sha256sum prints of nccl_tests_source"
+        yield f"nccl_tests_sha256 is {sha256!r}", "Write the 64 digits that sha256sum prints for nccl_tests_source"
 
 
 def build_of(
     version: str, sha256: str, toolkits: Sequence[str], default: str, packages: Mapping[str, str]
 ) -> NcclTestsBuild:
-    """Choose the toolkit: the default, or else the newest, of the CUDA major version that NCCL is built for."""
+    """Choose the default toolkit, else the newest, among those with the CUDA major version that NCCL is built for."""
     nccl = packages.get("libnccl2", "")
     built_for = re.search(r"\+cuda(\d+)", nccl)
     if not nccl or not built_for:
         raise NcclTestsError(
-            "the stack gives it no NCCL of the system, which nccl-tests need: set nccl_install to true"
+            "nccl-tests require the system's NCCL, which is not part of the stack: set nccl_install to true"
         )
     fitting = [toolkit for toolkit in toolkits if toolkit.partition(".")[0] == built_for[1]]
     if not fitting:
         raise NcclTestsError(
-            f"its NCCL {nccl} is built for CUDA {built_for[1]}, and of cuda_toolkit_versions "
-            f"({', '.join(toolkits) or 'empty'}) none is: add one of CUDA {built_for[1]}"
+            f"NCCL {nccl} is built for CUDA {built_for[1]}, but cuda_toolkit_versions "
+            f"({', '.join(toolkits) or 'empty'}) has no toolkit of CUDA {built_for[1]}: add one"
         )
     cuda = default if default in fitting else newest(fitting)
     return NcclTestsBuild(cuda, f"{version}_cuda{cuda}_nccl{nccl.partition('-')[0]}_{sha256[:8].lower()}")

@@ -1,4 +1,4 @@
-"""The nodes with GPUs, and the rows of the table that belong to each."""
+"""Find the nodes with GPUs, and the rows of the table for each node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StackNode:
-    """A node with GPUs: what is known of it, and the rows that belong to it."""
+    """A node with GPUs: its facts and its rows of the table."""
 
     seen: StackNodeFacts
     system: System
@@ -36,38 +36,38 @@ class StackNode:
 
     @property
     def installed_branch(self) -> int:
-        """The branch of the driver that is there; 0 for none."""
+        """The branch of the installed driver; 0 for none."""
         return int(self.seen.driver.partition(".")[0] or 0)
 
     @property
     def only_open(self) -> Chip | None:
-        """A GPU that works with open kernel modules alone."""
+        """A GPU that requires open kernel modules."""
         return next((chip for chip in self.chips if chip.architecture.open == "must" or chip.grace), None)
 
     @property
     def only_proprietary(self) -> Chip | None:
-        """A GPU that works with proprietary kernel modules alone."""
+        """A GPU that requires proprietary kernel modules."""
         return next((chip for chip in self.chips if chip.architecture.open == "no"), None)
 
     @property
     def locked(self) -> bool:
-        """Whether the kernel takes only modules whose key is enrolled, and that of dkms is not."""
+        """Whether the kernel loads only modules with an enrolled key, and the key of dkms is not enrolled."""
         return bool(self.seen.secure_boot) and not self.seen.key_enrolled
 
     @property
     def has_fabric(self) -> bool:
-        """Whether it has NVSwitches: on its bus, or behind the network adapters of an NVLink 5 board of eight GPUs."""
+        """Whether the node has NVSwitches: on the bus, or behind network adapters of an NVLink 5 board of 8 GPUs."""
         board = any(chip.nvlink5 and not chip.grace for chip in self.chips) and not self.seen.virtual
         return bool(self.seen.nvswitches) or (board and max(self.seen.gpu_count, len(self.seen.gpus)) >= 8)
 
     def gpu(self, chip: Chip) -> str:
         what = self.seen.model or f"{chip.architecture.name.capitalize()} GPU"
-        return f"its {what} (compute capability {chip.capability})"
+        return f"the {what} (compute capability {chip.capability})"
 
 
 @dataclass(frozen=True)
 class StackCase:
-    """What every decision is made from. month: this one, as 2026-11. kept: the nodes that keep a driver that works."""
+    """The basis of every decision. month: the present one, as 2026-11. kept: nodes that keep a working driver."""
 
     table: VersionsTable
     request: StackRequest
@@ -81,14 +81,14 @@ class StackCase:
 
     @property
     def given(self) -> tuple[StackNode, ...]:
-        """The nodes that are given a driver, whatever they have."""
+        """The nodes on which a driver is to be installed."""
         return tuple(node for node in self.managed if node.name not in self.kept)
 
 
 def nodes_with_gpus(
     table: VersionsTable, everybody: Sequence[StackNodeFacts]
 ) -> tuple[tuple[StackNode, ...], list[Refusal]]:
-    """Return the nodes with GPUs, and what has to be said of those that no row fits."""
+    """Return the nodes with GPUs, and refusals for those without a row."""
     nodes, refusals = [], []
     for seen in everybody:
         if not seen.has_gpus:
@@ -98,7 +98,7 @@ def nodes_with_gpus(
             what = seen.system or "an unknown system"
             known = ", ".join(table.systems)
             refusals.append(
-                Refusal(seen.node, f"no driver is known for {what}", f"Install one of {known}, or leave the node out")
+                Refusal(seen.node, f"no driver is known for {what}", f"Install one of {known}, or remove the node")
             )
             continue
         chips, unknown = _chips(table, seen)
@@ -108,19 +108,19 @@ def nodes_with_gpus(
 
 
 def _chips(table: VersionsTable, seen: StackNodeFacts) -> tuple[tuple[Chip, ...], list[Refusal]]:
-    """Return the kinds of GPU of a node: what is on the bus, and the declared model where that is not known."""
+    """Return the chips of a node's GPUs: from the bus, or from the declared model if unknown."""
     declared = table.chip_of_model(seen.model) if seen.model else None
     if not seen.gpus:
         if declared is not None:
             return (declared,), []
         if seen.model:
             why, fix = (
-                f"cluster_gpu_model {seen.model} is in no row of the table",
-                "Write it like H100, L40S or RTX 4090",
+                f"cluster_gpu_model {seen.model} is not in the table",
+                "Write the model in the form H100, L40S or RTX 4090",
             )
         else:
             why, fix = (
-                "which GPUs it has is not known before it is looked at",
+                "the GPU model is unknown before the node is inspected",
                 "Set cluster_gpu_model, for example to H100",
             )
         return (), [Refusal(seen.node, why, fix)]
@@ -129,8 +129,8 @@ def _chips(table: VersionsTable, seen: StackNodeFacts) -> tuple[tuple[Chip, ...]
     for pci_id in dict.fromkeys(seen.gpus):
         chip = table.chip_of_id(pci_id) or declared
         if chip is None:
-            fix = "Set cluster_gpu_model to what it resembles"
-            refusals.append(Refusal(seen.node, f"its GPU {pci_id} is in no row of the table", fix))
+            fix = "Set cluster_gpu_model to a similar model"
+            refusals.append(Refusal(seen.node, f"the GPU {pci_id} is not in the table", fix))
         else:
             chips[chip.capability] = chip
     return tuple(chips.values()), refusals

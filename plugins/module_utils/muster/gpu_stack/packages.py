@@ -1,4 +1,4 @@
-"""Package names by source, and the repositories that a node needs for them. After 580 NVIDIA's names have no branch."""
+"""Return package names by source, and their repositories. After 580, NVIDIA's package names have no branch."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ CONTAINERS = (
     "libnvidia-container-tools",
     "libnvidia-container1",
 )
-# Not of the stack that is resolved, and before all of it: modules of the driver are built against DOCA's.
+# Not part of the resolved stack, and installed before it: driver modules are built against DOCA's modules.
 RDMA = "rdma"
-# The parts of a stack in the order in which they are brought: each has a role of its name. Which packages are whose.
+# The parts of a stack in the order of installation, with their packages. Each part has a role of the same name.
 PARTS = {
     "nvidia_driver": "driver",
     "cuda_toolkit": "cuda",
@@ -34,17 +34,17 @@ PARTS = {
 
 
 def pins(source: str, branch: Branch, exact: str) -> tuple[StackPackage, ...]:
-    """Return what NVIDIA's repository needs beside a driver: without it, parts of one branch come from the newest."""
+    """Return the pinning package of NVIDIA's repository. Without it, apt installs some parts from the newest branch."""
     return (StackPackage(f"nvidia-driver-pinning-{exact or branch.number}"),) if source == "nvidia" else ()
 
 
 def driver(node: StackNode, source: str, branch: Branch, modules: str, build: str) -> tuple[StackPackage, ...]:
-    """Return the packages of the driver itself; nvidia-smi is among what they bring."""
+    """Return the packages of the driver, including nvidia-smi."""
     if source == "nvidia":
         name = "nvidia-open" if modules == "open" else "cuda-drivers"
-        # Debian's side of NVIDIA's repository never had the branch in these names.
+        # In NVIDIA's repository for Debian, these names never have the branch.
         suffix = f"-{branch.number}" if branch.suffixed and node.distribution == "ubuntu" else ""
-        # From 590 on it is only recommended, and a server may be set up to install no such packages.
+        # From 590 on, nvidia-persistenced is only recommended, and a server may be configured without recommendations.
         return (StackPackage(name + suffix), StackPackage("nvidia-persistenced"))
     if source == "debian":
         kernel = "nvidia-open-kernel-dkms" if modules == "open" else "nvidia-kernel-dkms"
@@ -52,15 +52,15 @@ def driver(node: StackNode, source: str, branch: Branch, modules: str, build: st
     flavour = f"{branch.number}-server" + ("-open" if modules == "open" else "")
     utils = StackPackage(f"nvidia-utils-{branch.number}-server")
     if build == "dkms":
-        # By name: the modules of every kernel flavour provide it as well, and where dkms cannot be had apt takes one of
-        # those with its kernel, that of another cloud for one (seen with apt 2.7 on Ubuntu 24.04).
+        # By name: the modules of every kernel flavour provide it too. If dkms is not available, apt would install one
+        # of those with its kernel, even that of another cloud (observed with apt 2.7 on Ubuntu 24.04).
         return (StackPackage(f"nvidia-headless-{flavour}"), StackPackage(f"nvidia-dkms-{flavour}"), utils)
     kernels = [StackPackage(f"linux-modules-nvidia-{flavour}-{kernel}") for kernel in kernel_flavours(node)]
     return (*kernels, StackPackage(f"nvidia-headless-no-dkms-{flavour}"), utils)
 
 
 def fabric(node: StackNode, source: str, branch: Branch) -> tuple[StackPackage, ...]:
-    """Return what runs NVSwitches, on a node that has them; it has to be exactly of the driver's version."""
+    """Return the packages for NVSwitches, if the node has some. Their version must equal the driver's version."""
     if not node.has_fabric:
         return ()
     suffix = f"-{branch.number}" if source == "ubuntu" or branch.fabric_suffixed else ""
@@ -76,17 +76,17 @@ def kernel_flavours(node: StackNode) -> tuple[str, ...]:
 
 
 def headers(node: StackNode, build: str) -> tuple[StackPackage, ...]:
-    """Return the packages that bring headers for every kernel that is installed, and for those that will be."""
+    """Return the packages with headers for every installed kernel and for later ones."""
     return tuple(StackPackage(f"linux-headers-{kernel}") for kernel in kernel_flavours(node)) if build == "dkms" else ()
 
 
 def cuda_toolkits(versions: tuple[str, ...]) -> tuple[StackPackage, ...]:
-    """Return the toolkits alone: cuda and cuda-13-0 would bring a driver of their own choosing."""
+    """Return the packages of the toolkits. The packages cuda and cuda-13-0 would also install a driver."""
     return tuple(StackPackage(f"cuda-toolkit-{version.replace('.', '-')}") for version in versions)
 
 
 def nccl(table: VersionsTable, wanted: str, cuda: str) -> tuple[StackPackage, ...]:
-    """Return the system's NCCL for nccl-tests: of the same CUDA major version, and as near to PyTorch's as there is."""
+    """Return the system's NCCL for nccl-tests: of the same CUDA major version, and closest to PyTorch's version."""
     major = cuda.partition(".")[0]
     there = [
         (version, max((build for build in builds if build.startswith(f"{major}.")), key=numbers, default=""))
@@ -109,7 +109,7 @@ def containers(table: VersionsTable) -> tuple[StackPackage, ...]:
 
 
 def dcgm(table: VersionsTable, node: StackNode, branch: int) -> tuple[StackPackage, ...]:
-    """Return DCGM for the newest CUDA that the driver runs; Volta and older need the one for CUDA 12 as well."""
+    """Return DCGM for the newest CUDA that the driver supports; Volta and older also require DCGM for CUDA 12."""
     majors = [13] if branch >= numbers(table.floors["13"])[0] else [12]
     if node.only_proprietary and 12 not in majors:
         majors.append(12)
@@ -118,9 +118,9 @@ def dcgm(table: VersionsTable, node: StackNode, branch: int) -> tuple[StackPacka
 
 
 def parts_of(node: NodeStack, modes: Mapping[str, str], *, has_gpus: bool, rdma: bool) -> list[str]:
-    """Return the roles that have something to do, or to judge, on a node.
+    """Return the roles that must install or verify something on a node.
 
-    modes: manage, verify or off of each role, under the names of the options. rdma: whether that role is due there.
+    modes: manage, verify or off of each role, by option name. rdma: whether the role rdma is due on the node.
     """
     requested = [part for part, packages in PARTS.items() if getattr(node, packages) or part == "nvidia_driver"]
     parts = [part for part in requested if has_gpus and modes[f"{part}_mode"] != "off"]
@@ -128,7 +128,7 @@ def parts_of(node: NodeStack, modes: Mapping[str, str], *, has_gpus: bool, rdma:
 
 
 def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
-    """Return the names of the repositories. managed: the parts that may be installed there."""
+    """Return the names of the repositories. managed: the parts that Muster installs on the node."""
     names = []
     if ("nvidia_driver" in managed and node.source == "nvidia") or {"cuda_toolkit", "nccl", "dcgm"} & set(managed):
         names.append("nvidia")
@@ -140,12 +140,12 @@ def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
 
 
 def doca(uri: str, key: str) -> StackRepository:
-    """Return NVIDIA's repository for DOCA. key: the text of its key, which somebody has compared."""
+    """Return NVIDIA's repository for DOCA. key: the text of its verified signing key."""
     return {"name": "doca", "uri": uri if uri.endswith("/") else f"{uri}/", "key": key}
 
 
 class StackRepository(TypedDict, total=False):
-    """A repository as the module apt_repositories takes it, which documents each."""
+    """A repository for the module apt_repositories, which documents the fields."""
 
     name: str
     of_archive: list[str]
@@ -158,8 +158,8 @@ class StackRepository(TypedDict, total=False):
 
 
 def repository(name: str, row: Mapping[str, Any], *, uri: str, upstream: str, key: str) -> StackRepository:
-    """row: its entry in roles/gpu_stack/files/repositories.yml. uri: where it is. upstream: where NVIDIA has it, whose
-    key a mirror may lack. key: the text of a key that is to be trusted instead of NVIDIA's, or "".
+    """row: its entry in roles/gpu_stack/files/repositories.yml. uri: of the repository. upstream: NVIDIA's URI, for the
+    key, which may be missing on a mirror. key: text of a key to trust instead of NVIDIA's, or "".
     """
     if "of_archive" in row:
         return {"name": name, "of_archive": row["of_archive"]}

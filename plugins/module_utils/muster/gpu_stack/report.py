@@ -1,4 +1,4 @@
-"""The stack for people: every choice with its reason, and the packages of the nodes, those alike together."""
+"""Format the stack as text: every choice with its reason, and the packages, equal nodes grouped."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ PARTS = (
 
 
 def report(stack: ResolvedStack) -> str:
-    """Return the lines for a terminal; refusals alone where there are some."""
+    """Return the lines for a terminal; only the refusals if there are any."""
     if stack.refusals:
         reasons = list(_together(stack.refusals))
-        count = f", for {len(reasons)} reasons" if len(reasons) > 1 else ""
-        return "\n".join([f"This GPU stack cannot be had{count}:", *(f"- {why}" for why in reasons), *_warnings(stack)])
+        count = f" ({len(reasons)} reasons)" if len(reasons) > 1 else ""
+        head = f"No driver/CUDA combination fits these nodes{count}:"
+        return "\n".join([head, *(f"- {why}" for why in reasons), *_warnings(stack)])
     lines = list(_aligned(stack.choices))
     for names, node in _alike(stack):
         said = [StackChoice("driver", "", node.becomes)] if node.becomes else []
@@ -34,7 +35,7 @@ def report(stack: ResolvedStack) -> str:
 
 
 def _together(refusals: Sequence[Refusal]) -> Iterator[Refusal]:
-    """What holds for several nodes is said once."""
+    """Yield the refusals, with equal ones of several nodes combined."""
     nodes: dict[tuple[str, str], list[str]] = {}
     for refusal in refusals:
         nodes.setdefault((refusal.why, refusal.fix), []).append(refusal.node)
@@ -60,7 +61,7 @@ def _aligned(choices: Sequence[StackChoice]) -> Iterator[str]:
 
 
 def drivers(stack: ResolvedStack) -> str:
-    """Return one line for every driver that stays or comes: what a person wants to know before anything is done."""
+    """Return one line for every driver that is kept or installed, to be shown before any change."""
     nodes: dict[str, list[str]] = {}
     for name, node in stack.nodes.items():
         nodes.setdefault(node.becomes, []).append(name)

@@ -1,4 +1,4 @@
-"""One stack for all nodes, with one line of reason per choice; or why there is none, and the nearest that there is."""
+"""Resolve one stack for all nodes, with a reason for each choice; or the refusals and the closest alternative."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from .nodes import StackNode
     from .table import Branch, Release, VersionsTable
 
-UNTOUCHED = StackChoice("GPU stack", "none", "the node has no GPUs, and is left untouched")
-UNUSED = StackChoice("GPU stack", "none", "PyTorch for the CPU uses no GPU: what is there is left as it is")
-HOPELESS = "No release that is known here fits: leave the node out, or give it other GPUs"
-# PyTorch comes out every two months: a table that is older than two of those misses releases.
+UNTOUCHED = StackChoice("GPU stack", "none", "the node has no GPUs and is left unchanged")
+UNUSED = StackChoice("GPU stack", "none", "PyTorch for CPUs uses no GPU: installed software is left unchanged")
+HOPELESS = "No known release fits: remove the node, or install other GPUs"
+# PyTorch is released every two months: a table that is older than two periods misses releases.
 STALE_DAYS = 120
 
 
 def resolve(
     table: VersionsTable, request: StackRequest, everybody: Sequence[StackNodeFacts], today: date
 ) -> ResolvedStack:
-    """Return the stack of these nodes. Nodes without GPUs get nothing but PyTorch's build for the CPU."""
+    """Return the stack of these nodes. Nodes without GPUs get only the CPU build of PyTorch."""
     warnings = list(stale(table, today))
     nodes, refusals = nodes_with_gpus(table, everybody)
     case = with_kept(StackCase(table, request, nodes, today.isoformat()[:7]))
@@ -48,12 +48,12 @@ def resolve(
     if release is None and numbers(request.torch) > numbers(newest):
         release = table.releases[newest]
         warnings.append(
-            f"PyTorch {request.torch} is newer than the table of {table.seen}, and is taken to be like {newest}: "
+            f"PyTorch {request.torch} is newer than the table of {table.seen}, and is treated like {newest}: "
             f"run {tool('torch_rows.py')}."
         )
     if release is None:
         fix = f"Set cluster_torch_version to {min(table.releases, key=numbers)} or newer"
-        refusals.append(Refusal("", f"nothing is known here of PyTorch {request.torch}", fix))
+        refusals.append(Refusal("", f"PyTorch {request.torch} is not in the table", fix))
     if refusals or release is None:
         return ResolvedStack(refusals=tuple(refusals), warnings=tuple(warnings))
     stack = _fit(case, replace(release, version=request.torch), everybody)
@@ -62,19 +62,19 @@ def resolve(
 
 def _unknown_toolkits(table: VersionsTable, request: StackRequest) -> Iterator[Refusal]:
     known = table.cuda_toolkits
-    fix = f"Correct cuda_toolkit_versions: there are {', '.join(known)}"
+    fix = f"Correct cuda_toolkit_versions; the available versions are {', '.join(known)}"
     for version in request.cuda_toolkits:
         if version not in known:
-            yield Refusal("", f"there is no CUDA toolkit {version}", fix)
+            yield Refusal("", f"the CUDA toolkit {version} does not exist", fix)
 
 
 def _without_gpus(request: StackRequest, everybody: Sequence[StackNodeFacts]) -> ResolvedStack:
     if request.variant not in (*UNASKED, "cpu"):
-        fix = "Set it to auto, or set cluster_gpus on the nodes that have some"
+        fix = "Set it to auto, or set cluster_gpus for the nodes with GPUs"
         return ResolvedStack(
-            refusals=(Refusal("", f"pytorch_variant is {request.variant}, and no node has GPUs", fix),)
+            refusals=(Refusal("", f"pytorch_variant is {request.variant}, but no node has GPUs", fix),)
         )
-    why = "pytorch_variant asks for it" if request.variant == "cpu" else "no node has GPUs"
+    why = "requested by pytorch_variant" if request.variant == "cpu" else "no node has GPUs"
     return ResolvedStack(
         torch=request.torch,
         variant="cpu",
@@ -134,8 +134,8 @@ def _node_stack(case: StackCase, node: StackNode, stack: ResolvedStack, branch: 
         dcgm=packages.dcgm(table, node, number) if request.dcgm else (),
     )
     if not node.seen.managed:
-        why = "it is its host's" if node.seen.container else "nvidia_driver_mode is not manage"
-        judged = StackChoice("driver", node.seen.driver, f"{why}: it is judged, and left as it is")
+        why = "belongs to the host" if node.seen.container else "nvidia_driver_mode is not manage"
+        judged = StackChoice("driver", node.seen.driver, f"{why}: checked, but not changed")
         return replace(beside, choices=(judged,))
     if not is_maintained(case, node, branch):
         return replace(beside, keeps=True)
@@ -158,9 +158,9 @@ def choices(case: StackCase, found: Candidate, branch: Branch) -> Iterator[Stack
     yield StackChoice("PyTorch", f"{release.version}+{variant}", _why_variant(case, found))
     nccl, cudnn = release.variants[variant]
     if nccl:
-        yield StackChoice("NCCL", nccl, "comes with that build, and is the one that a training loads")
+        yield StackChoice("NCCL", nccl, "included in this build, and used in training")
     if cudnn:
-        yield StackChoice("cuDNN", cudnn, "comes with that build")
+        yield StackChoice("cuDNN", cudnn, "included in this build")
     if case.given:
         floor = case.table.floors[found.cuda.partition(".")[0]]
         yield StackChoice("driver", case.request.driver or str(branch.number), _why_branch(case, branch, floor))
@@ -169,31 +169,31 @@ def choices(case: StackCase, found: Candidate, branch: Branch) -> Iterator[Stack
 def _why_variant(case: StackCase, found: Candidate) -> str:
     default = found.release.default
     if case.request.variant == found.variant:
-        return "pytorch_variant asks for it"
+        return "requested by pytorch_variant"
     if found.variant == default:
-        return "what the package index gives for that release; it has code for every GPU"
+        return "the default build of this release; it has code for every GPU"
     return f"instead of {default}, because {consider(case, found.release, default).refusals[0].why}"
 
 
 def _why_branch(case: StackCase, branch: Branch, floor: str) -> str:
-    about = f"{branch.kind}, {f'supported until {branch.until}' if branch.until else 'end of support not known'}"
+    about = f"{branch.kind}, {f'supported until {branch.until}' if branch.until else 'end of support unknown'}"
     if case.request.driver:
-        why = "gpu_stack_driver asks for it"
+        why = "requested by gpu_stack_driver"
     elif any(node.installed_branch == branch.number for node in case.managed):
-        why = "it is installed already"
+        why = "already installed"
     else:
-        why = f"the first that {case.given[0].system.name} is given"
-    return f"{why} ({about}); CUDA needs {floor} or newer"
+        why = f"first choice for {case.given[0].system.name}"
+    return f"{why} ({about}); CUDA requires {floor} or newer"
 
 
 def warnings(case: StackCase, found: Candidate, branch: Branch) -> Iterator[str]:
     if ended(branch, case.month):
-        yield f"Driver {branch.number} has been without security fixes since {branch.until}."
+        yield f"NVIDIA's security support for driver {branch.number} ended in {branch.until}."
     native = case.table.natives.get(found.cuda)
     if native and numbers(branch.newest) < numbers(native):
         yield (
-            f"CUDA {found.cuda} came with driver {native}. It runs on {branch.number} too, "
-            "without what only the newer driver can do."
+            f"CUDA {found.cuda} was released with driver {native}. It also runs with driver {branch.number}, "
+            "but without features that require the newer driver."
         )
     assumed: dict[str, list[str]] = {}
     for node in case.nodes:
@@ -201,8 +201,8 @@ def warnings(case: StackCase, found: Candidate, branch: Branch) -> Iterator[str]
             assumed.setdefault(node.system.name, []).append(node.name)
     for system, names in assumed.items():
         yield (
-            f"{few(names)}: nobody looked at {'it' if len(names) == 1 else 'them'} yet. "
-            f"Taken for {system} (gpu_stack_system), without Secure Boot and without a driver."
+            f"{few(names)}: not inspected yet. "
+            f"Assumed: {system} (gpu_stack_system), without Secure Boot and without a driver."
         )
     blind = [
         node.name
@@ -211,8 +211,8 @@ def warnings(case: StackCase, found: Candidate, branch: Branch) -> Iterator[str]
     ]
     if blind:
         yield (
-            f"{few(blind)}: whether Secure Boot is on could not be seen. "
-            "Where it is, the key that dkms signs with has to be enrolled first."
+            f"{few(blind)}: the state of Secure Boot is unknown. "
+            "If it is enabled, enroll the signing key of dkms first."
         )
 
 

@@ -1,4 +1,4 @@
-"""The table of what fits what, as typed rows."""
+"""Read the compatibility table as typed rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SCHEMA = 2
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version's numbers, to be compared: `580.65.06` is (580, 65, 6), and `2.16.0rc1` counts as 2.16.0."""
+    """Return a version's numbers for comparison: `580.65.06` is (580, 65, 6), and `2.16.0rc1` counts as 2.16.0."""
     return tuple(int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", version)[0]))
 
 
@@ -23,13 +23,13 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _bare(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A row without its sources, which are for people."""
+    """Return a row without its sources."""
     return {name: value for name, value in row.items() if name != "source"}
 
 
 @dataclass(frozen=True)
 class Release:
-    """A release of PyTorch. variants: NCCL and cuDNN of each build, each empty where no source says."""
+    """A release of PyTorch. variants: NCCL and cuDNN of each build, empty if unknown."""
 
     version: str
     default: str
@@ -43,7 +43,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch of the driver. until: month of the end of support, empty where it is not known."""
+    """A branch of the driver. until: month of the end of support, empty if unknown."""
 
     number: int
     kind: str
@@ -56,7 +56,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Architecture:
-    """open: whether open kernel modules drive it: no, may or must. oldest, newest: branches; 0 is any."""
+    """open: support by open kernel modules: no, may or must. oldest, newest: supported branches; 0 is any."""
 
     name: str
     open: str
@@ -66,7 +66,7 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Chip:
-    """A kind of GPU. grace: beside a Grace CPU. nvlink5: boards of eight have NVSwitches that are not on the bus."""
+    """A GPU chip. grace: with a Grace CPU. nvlink5: boards of eight GPUs have NVSwitches that are not on the bus."""
 
     architecture: Architecture
     capability: str
@@ -76,7 +76,7 @@ class Chip:
 
 @dataclass(frozen=True)
 class TorchBuild:
-    """The compute capabilities that a build of PyTorch holds code for, from a release on. arm: that for aarch64."""
+    """The compute capabilities in a build of PyTorch, from a release on. arm: of the build for aarch64."""
 
     since: str
     capabilities: tuple[str, ...]
@@ -85,7 +85,7 @@ class TorchBuild:
 
 @dataclass(frozen=True)
 class System:
-    """What an operating system brings; branches: those that each source has for it, its first choice first."""
+    """An operating system. branches: driver branches by source, the first choice first."""
 
     name: str
     python: str
@@ -97,7 +97,7 @@ class VersionsTable:
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         if data["schema"] != SCHEMA:
-            message = f"the table of versions has schema {data['schema']}, and {SCHEMA} is understood"
+            message = f"the table of versions has schema {data['schema']}, but only schema {SCHEMA} is supported"
             raise ValueError(message)
         self.seen = str(data["seen"])
         self.floors = {major: str(row["driver"]) for major, row in data["cuda"]["floor"].items()}
@@ -136,7 +136,7 @@ class VersionsTable:
             for capability, ranges in row["capabilities"].items():
                 chip = Chip(architecture, capability, nvlink5=capability in row.get("nvlink5", ()))
                 chips[capability] = chip
-                # The ids of those beside a Grace CPU lie inside the ranges of the others: the first that fits decides.
+                # IDs of GPUs with a Grace CPU are inside the ranges of the others, so they must be first.
                 self._ranges += [(*_range(text), replace(chip, grace=True)) for text in row.get("grace", ())]
                 self._ranges += [(*_range(text), chip) for text in ranges]
         self._models = {
@@ -145,18 +145,18 @@ class VersionsTable:
         }
 
     def release(self, version: str) -> Release | None:
-        """Return the row of a release, or of another patch of the same minor release; None when there is none."""
+        """Return the row of a release, or of another patch release of the same minor release; None if unknown."""
         exact = self.releases.get(version)
         minor = numbers(version)[:2]
         return exact or next((row for name, row in self.releases.items() if numbers(name)[:2] == minor), None)
 
     def chip_of_id(self, pci_id: str) -> Chip | None:
-        """Return what the device `10de:2330` is; None for one that the table does not know."""
+        """Return the chip of a PCI device ID such as `10de:2330`; None if unknown."""
         device = int(pci_id.rpartition(":")[2], 16)
         return next((chip for first, last, chip in self._ranges if first <= device <= last), None)
 
     def chip_of_model(self, model: str) -> Chip | None:
-        """Return what `NVIDIA H100 80GB` or `rtx-4090` is; None for a model that the table does not know."""
+        """Return the chip of a model name such as `NVIDIA H100 80GB` or `rtx-4090`; None if unknown."""
         plain = "".join(letter for letter in model.upper() if letter.isalnum())
         for brand in ("NVIDIA", "TESLA", "GEFORCE", "QUADRO", "HGX", "DGX"):
             plain = plain.removeprefix(brand)
@@ -164,7 +164,7 @@ class VersionsTable:
         return self._models[max(fitting, key=len)] if fitting else None
 
     def has_code_for(self, variant: str, torch: str, capability: str, machine: str) -> bool:
-        """Return whether a build of PyTorch holds code that a GPU runs: of its major version, and not newer than it."""
+        """Return whether a build of PyTorch has code for a GPU: same major version, and not a newer minor version."""
         builds = [build for build in self.builds.get(variant, ()) if numbers(build.since) <= numbers(torch)]
         if not builds:
             return False

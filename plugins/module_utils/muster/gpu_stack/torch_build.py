@@ -1,4 +1,4 @@
-"""Which build of PyTorch: the first that has code for every GPU, fits every Python, and finds a driver."""
+"""Choose the first build of PyTorch that has code for every GPU, supports every Python, and has a driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNASKED = ("auto", "cuda")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A build of PyTorch, the branch of the driver that it goes with, and what stands against it."""
+    """A build of PyTorch, the driver branch for it, and the refusals."""
 
     release: Release
     variant: str
@@ -39,14 +39,14 @@ def cuda_of(variant: str) -> str:
 
 
 def choose_build(case: StackCase, release: Release) -> Candidate:
-    """Return the build against which the least stands; where nothing stands against several, the preferred one."""
+    """Return the build with the fewest refusals; the preferred one of several."""
     return min(
         (consider(case, release, variant) for variant in _variants(case, release)), key=lambda c: len(c.refusals)
     )
 
 
 def _variants(case: StackCase, release: Release) -> list[str]:
-    """Return what is requested; else what the package index gives unasked, then the others from the newest CUDA on."""
+    """Return the requested build; else the default of the package index, then the others, newest CUDA first."""
     if case.request.variant not in UNASKED:
         return [case.request.variant]
     others = [variant for variant in release.variants if variant != release.default]
@@ -55,7 +55,7 @@ def _variants(case: StackCase, release: Release) -> list[str]:
 
 
 def consider(case: StackCase, release: Release, variant: str) -> Candidate:
-    """Return a build with the branch of the driver for it, and all that stands against it."""
+    """Return a build with its driver branch and all refusals."""
     if variant not in release.variants:
         fix = f"Set pytorch_variant to one of {', '.join(release.variants)}, or to auto"
         return Candidate(
@@ -74,14 +74,14 @@ def _unfit(case: StackCase, release: Release, variant: str) -> Iterator[Refusal]
                 yield Refusal(node.name, why, "")
         if not release.takes(node.python):
             oldest, newest = release.python
-            why = f"PyTorch {release.version} is for Python {oldest} to {newest}, and the node has {node.python}"
+            why = f"PyTorch {release.version} supports Python {oldest} to {newest}, but the node has {node.python}"
             yield Refusal(node.name, why, "")
 
 
 def nearest(case: StackCase, release: Release) -> str:
-    """Return what to write to get the stack that is nearest to the request; "" when there is none.
+    """Return the options for the stack that is closest to the request; "" if none exists.
 
-    The release stays when it can, then the one before it is tried, and so on, then those after it.
+    The requested release is tried first, then the earlier releases from newest to oldest, then the later ones.
     """
     wanted = numbers(release.version)
     rows = sorted(case.table.releases.values(), key=lambda row: numbers(row.version))
@@ -96,7 +96,7 @@ def nearest(case: StackCase, release: Release) -> str:
 
 
 def _looser(case: StackCase) -> Iterator[StackCase]:
-    """Give up as little of the request as can be: nothing, then the build, the driver, its source, and more of them."""
+    """Yield looser requests, with the fewest changes first: none, then build, driver or source, then several."""
     request = case.request
     attempts = [
         replace(request, variant=variant, driver=driver, source=source)
@@ -104,10 +104,10 @@ def _looser(case: StackCase) -> Iterator[StackCase]:
         for driver in dict.fromkeys((request.driver, ""))
         for variant in dict.fromkeys((request.variant, "auto"))
     ]
-    # Python sorts stably: among equals, the order above stays.
+    # The sort is stable: equal attempts stay in the order above.
     attempts.sort(key=lambda attempt: sum(a != b for a, b in zip(astuple(attempt), astuple(request), strict=True)))
     for attempt in attempts:
-        # A driver that is kept stays so: its replacement is offered by itself.
+        # A kept driver stays kept, because its replacement is a separate suggestion.
         looser = replace(case, request=attempt)
         if not any(refusal for node in looser.given for refusal in module_refusals(looser, node)):
             yield looser

@@ -1,5 +1,5 @@
-"""Whether a launch will run here: the rules, one module for each subject, and what they add up to.
+"""Health rules that decide whether a launch can run: one module per subject.
 
-A rule takes what was looked at and what the inventory wants, and returns findings and what could not be looked at.
-`consistency` lays the nodes beside each other, and `cluster` puts everything together.
+A rule gets the collected data and the inventory's request, and returns findings and skipped checks.
+`consistency` compares the nodes, and `cluster` combines all results.
 """

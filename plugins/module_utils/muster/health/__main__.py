@@ -1,7 +1,7 @@
-"""The verdict on a node from what was looked at there, without Ansible: as a zipapp, a node can judge itself.
+"""Compute a node's verdict without Ansible, as a zipapp that runs on the node.
 
-Reads {"looks": what muster_node/looks/health.py returns, "request": the options of nccl_health} as JSON from standard
-input, and prints {facts, traits, findings, verdict} as nccl_health returns them.
+Read {"looks": the result of muster_node/looks/health.py, "request": the options of nccl_health} as JSON from standard
+input, and print {facts, traits, findings, verdict} as nccl_health returns them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which node is quarantined after a look at its health without anybody's word: one, for a hard fault of its own."""
+"""Automatic quarantine after a health check: at most one node, for a hardware fault of that node."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from .nvlink import INACTIVE
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# The only findings that are acted on, and only as a fail: what the hardware or its driver says itself, about this node
-# alone, and what no other program, setting or peer brings about. The worst come first.
+# The only findings that cause a quarantine, and only as a fail: reported by the hardware or its driver, about this node
+# alone, and not caused by another program, setting or peer. The worst come first.
 HARD = {
-    LOST.id: "a GPU has left the bus: no rank finds it, and what ran on it is gone",
-    MEMORY_UNREPAIRABLE.id: "memory that the driver says cannot be repaired",
-    REMAP_FAILED.id: "no spare row was left for one that is broken: NVIDIA has the GPU replaced",
-    ECC_SRAM_THRESHOLD.id: "the GPU itself counts too many uncorrectable errors",
-    ECC_UNCORRECTED.id: "an uncorrectable error: what was computed with it is wrong, or was ended by it",
-    XID.id: "within a day, an Xid for which NVIDIA's catalogue asks for a reset, a restart or a look inside",
+    LOST.id: "a GPU has left the bus: no rank finds it, and its processes have failed",
+    MEMORY_UNREPAIRABLE.id: "the driver reports memory that cannot be repaired",
+    REMAP_FAILED.id: "no spare row was left for a faulty row: NVIDIA replaces such GPUs",
+    ECC_SRAM_THRESHOLD.id: "the GPU reports too many uncorrectable errors",
+    ECC_UNCORRECTED.id: "an uncorrectable error: results are wrong, or the process was killed",
+    XID.id: "within a day, an Xid for which NVIDIA's catalogue requires a reset, a restart or an inspection",
     SXID.id: "within a day, a fatal error of an NVSwitch",
-    INACTIVE.id: "links between GPUs are down that are up on their neighbours: collectives hang or crawl",
-    COLLECTIVE_WRONG.id: "GPUs of this node alone add up to something wrong",
+    INACTIVE.id: "NVLinks are down that are up on other GPUs: collectives hang or are slow",
+    COLLECTIVE_WRONG.id: "an all-reduce on this node alone gave a wrong result",
 }
 
 
 @dataclass(frozen=True)
 class SelfQuarantine:
-    """node: who is quarantined, "" for nobody. reason: why. notes: sentences on what was not done, and why."""
+    """node: the quarantined node, or "". reason: its reason. notes: nodes that were not quarantined, with reasons."""
 
     node: str = ""
     reason: str = ""
@@ -44,8 +44,8 @@ class SelfQuarantine:
 def decide(
     findings: Sequence[Mapping[str, Any]], nodes: Mapping[str, bool | Mapping[str, Any]], chosen: Sequence[str] = ()
 ) -> SelfQuarantine:
-    """findings: of a verdict. nodes: of each what cluster_quarantined says, in the inventory's order. chosen:
-    cluster_launch_nodes."""
+    """Choose the node to quarantine. findings: those of a verdict. nodes: the value of cluster_quarantined by node, in
+    inventory order. chosen: cluster_launch_nodes."""
     faults = [one for one in findings if one["status"] == "fail" and one["id"] in HARD and not one.get("peer")]
     order = list(HARD)
     faults.sort(key=lambda one: order.index(one["id"]))
@@ -59,12 +59,12 @@ def decide(
     first = broken[0]
     if first in chosen:
         return SelfQuarantine(
-            notes=[f"{first} is not quarantined by itself: it is in cluster_launch_nodes, which names it."]
+            notes=[f"{first} is not quarantined automatically: it is listed in cluster_launch_nodes."]
         )
     if len(taking_part) < 2:
-        return SelfQuarantine(notes=[f"{first} is not quarantined by itself: no node would be left that takes part."])
+        return SelfQuarantine(notes=[f"{first} is not quarantined automatically: no participating node would remain."])
     worst = next(one for one in faults if one["node"] == first)
-    others = [f"{few(broken[1:])}: not quarantined as well, because no person has looked at {first} yet."]
+    others = [f"{few(broken[1:])}: not quarantined, because the quarantine of {first} is not confirmed yet."]
     return SelfQuarantine(first, f"{worst['id']}: {worst['summary']}", others if len(broken) > 1 else [])
 
 
@@ -72,6 +72,6 @@ def unconfirmed(node: str, said: bool | Mapping[str, Any], broken: Sequence[str]
     confirm = playbook("playbooks/quarantine.yml", node=node, reason="...")
     release = playbook("playbooks/release.yml", node=node)
     return (
-        f"{few(broken)} {'is' if len(broken) == 1 else 'are'} not quarantined by itself: {node} is quarantined"
-        f"{words(said)}, and no person has looked at it yet. Confirm that with {confirm} or end it with {release}"
+        f"{few(broken)} {'is' if len(broken) == 1 else 'are'} not quarantined automatically: {node} is quarantined"
+        f"{words(said)} and not confirmed yet. Confirm the quarantine with {confirm}, or end it with {release}"
     )

@@ -1,4 +1,4 @@
-"""The health of the whole cluster: what each node said of itself, what was found between them, and what they share."""
+"""Cluster health: the findings of each node, of the links between nodes, and of the comparison of nodes."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from .jobs import PORT_HELD
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What the probe sees from outside, by what the node itself says of the same thing, and knows better.
+# A finding of the network probe, and the node's own finding on the same fault, which is more exact.
 SAID_BY_THE_NODE = {MASTER_PORT_FOREIGN.id: PORT_HELD.id}
 
 
 @dataclass(frozen=True)
 class Nodes:
-    """What is known of the nodes before anything is judged.
+    """The results that the cluster's health is computed from.
 
-    plan: the result of health_plan. looks: {node: result of nccl_health}. lost: {node: why it could not be looked at}.
-    left_out: nodes that --limit kept out. network: the result of net_probe. rails: that of rdma_rails.
+    plan: the result of health_plan. looks: {node: result of nccl_health}. lost: {node: why it could not be checked}.
+    left_out: nodes excluded by --limit. network: the result of net_probe. rails: the result of rdma_rails.
     """
 
     plan: Mapping[str, Any]
@@ -38,15 +38,15 @@ class Nodes:
 
     @property
     def between(self) -> tuple[Mapping[str, Any], ...]:
-        """What was looked at between nodes."""
+        """The results of checks between nodes."""
         return (self.network, self.rails)
 
 
 @dataclass
 class Health:
-    """findings, skipped, ran: as the verdict takes them. refusal: a sentence per cause, "" when a launch may begin.
+    """findings, skipped, ran: in the form of the verdict. refusal: a sentence per cause, "" when a launch may start.
 
-    spared: how many checks failed and are reported as warnings.
+    spared: number of failed checks that are reported as warnings.
     """
 
     findings: list[Finding]
@@ -57,9 +57,9 @@ class Health:
 
 
 def judge(nodes: Nodes, gate: str) -> Health:
-    """Put everything together. gate: fail, or warn where a failed check is to be reported and no more.
+    """Combine all results. gate: fail, or warn to report failed checks as warnings only.
 
-    What fails on a node that takes no part in a launch is reported and no more, too.
+    Failed checks on a node that does not participate in a launch are reported as warnings, too.
     """
     found: dict[tuple[str, str, str | None, str], Finding] = {}
     for finding in every_finding(nodes):
@@ -87,7 +87,7 @@ def every_finding(nodes: Nodes) -> list[Finding]:
     for name, why in nodes.lost.items():
         what, fix = access.explain(why)
         note = UNREACHABLE.fail if name in launched else UNREACHABLE.unknown
-        words = (f"it could not be looked at: {what or why}", fix or "Look why with", "" if what else ping(name))
+        words = (f"could not be checked: {what or why}", fix or "Test the connection with", "" if what else ping(name))
         found.append(note(name, *words))
     for look in nodes.looks.values():
         found += findings_in(look)
@@ -98,8 +98,8 @@ def every_finding(nodes: Nodes) -> list[Finding]:
 
 
 def every_skip(nodes: Nodes) -> list[Skipped]:
-    skipped = [Skipped(id="node", node=name, why="it is quarantined") for name in nodes.plan["quarantined"]]
-    skipped += [Skipped(id="node", node=name, why="--limit leaves it out") for name in nodes.left_out]
+    skipped = [Skipped(id="node", node=name, why="the node is quarantined") for name in nodes.plan["quarantined"]]
+    skipped += [Skipped(id="node", node=name, why="excluded by --limit") for name in nodes.left_out]
     for name, look in nodes.looks.items():
         entries = look["verdict"]["coverage"]["skipped"]
         skipped += [Skipped(id=entry["id"], node=name, why=entry["why"]) for entry in entries]
@@ -108,6 +108,5 @@ def every_skip(nodes: Nodes) -> list[Skipped]:
 
 
 def every_check(nodes: Nodes) -> set[str]:
-    """Ids of what was looked for, found or not."""
     coverages = [one["verdict"]["coverage"] for one in (*nodes.looks.values(), *nodes.between) if "verdict" in one]
     return {name for coverage in coverages for name in coverage["ran"]}

@@ -1,4 +1,4 @@
-"""The code that jobs run, which health_code names: whether it is there, and on every node the same."""
+"""The code that jobs run (health_code): whether it exists on the node, and is the same on every node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MISSING = Check(
     "job.code.missing",
     seen="recording",
     reads="the paths in health_code",
-    fires="fail: one is not there on this node",
+    fires="fail: a path does not exist on this node",
     fix="Copy it to the same path on every node",
 )
 CHECKS = (MISSING,)
@@ -25,11 +25,11 @@ LOOKS = ("code",)
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     if not facts["code"]:
-        yield MISSING.skip("health_code names no code")
+        yield MISSING.skip("health_code is empty")
     for path, seen in facts["code"].items():
         if seen["digest"]:
             continue
-        if seen["why"] == "it is not there":
-            yield MISSING.fail(request["node"], f"{path} (health_code) is not there")
+        if seen["why"] == "not found":
+            yield MISSING.fail(request["node"], f"{path} (health_code) does not exist")
         else:
             yield Skipped(id="versions.code", why=f"{path}: {seen['why']}")

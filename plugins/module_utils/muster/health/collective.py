@@ -1,4 +1,4 @@
-"""A short collective of all ranks of one node: whether it is right, and how fast."""
+"""A short all-reduce over all ranks of one node: whether it works, and whether its result is correct."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 COLLECTIVE_FAILED = Check(
     "job.collective.failed",
     seen="recording",
-    reads="an all-reduce over the ranks of this node alone, in a unit like a launch's, with health_collective",
-    fires="fail: it ends with an error, or does not end",
-    fix="The network between the nodes has no part in it: look at its GPUs, libraries and limits",
+    reads="an all-reduce over the ranks of this node alone, in a unit like a launch's (requires health_collective)",
+    fires="fail: the all-reduce ends with an error, or does not end",
+    fix="Check the node's GPUs, libraries and limits; the network between nodes is not involved",
 )
 COLLECTIVE_WRONG = Check(
     "job.collective.wrong",
     seen="recording",
-    reads="the same all-reduce's result on every rank",
-    fires="fail: it differs from what was computed beforehand",
-    fix="Leave the node out of launches (cluster_quarantined: true), and test its GPUs",
+    reads="the result of the same all-reduce on every rank",
+    fires="fail: a result differs from the expected value",
+    fix="Exclude the node from launches (cluster_quarantined: true), and test its GPUs with",
     command="dcgmi diag -r 3",
 )
 CHECKS = (COLLECTIVE_FAILED, COLLECTIVE_WRONG)
@@ -35,7 +35,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     node = request["node"]
     seen = facts["collective"]
     if not request["collective"]:
-        yield from skip_all(CHECKS, "it was not asked for (health_collective)")
+        yield from skip_all(CHECKS, "not requested (health_collective)")
         return
     if seen["skipped"]:
         yield from skip_all(CHECKS, seen["skipped"])
@@ -45,13 +45,13 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             node,
             f"an all-reduce of {request['nproc']} ranks on this node alone failed: {seen['why']}",
             observed=seen["why"],
-            evidence=evidence("the ranks", seen["said"]),
+            evidence=evidence("output of the ranks", seen["said"]),
         )
-        yield COLLECTIVE_WRONG.skip("there is no result")
+        yield COLLECTIVE_WRONG.skip("the all-reduce returned no result")
     elif seen["wrong"]:
         yield COLLECTIVE_WRONG.fail(
             node,
-            f"an all-reduce on this node alone came out wrong on rank {', '.join(map(str, seen['wrong']))}",
+            f"an all-reduce on this node alone gave a wrong result on rank {', '.join(map(str, seen['wrong']))}",
             observed=f"wrong on {len(seen['wrong'])} ranks",
-            expected="right on all",
+            expected="correct on all",
         )

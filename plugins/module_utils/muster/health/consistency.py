@@ -1,6 +1,6 @@
-"""What must be the same on all nodes, by majority: the odd node is named.
+"""Values that must be the same on all nodes; a node that differs from the majority is named.
 
-Without a majority, as with two nodes, all are shown and none is blamed.
+Without a majority, such as with two nodes, the values of all nodes are shown and no node is blamed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..verdict.finding import Finding
     from ..verdict.majority import Vote
 
-READ_BY_ALL = "the looks at all nodes, laid beside each other"
+READ_BY_ALL = "the values of all nodes, compared"
 
 PYTORCH = playbook("site.yml", tags="pytorch")
 GPU_STACK = playbook("site.yml", tags="gpu_stack")
@@ -28,11 +28,11 @@ GPU_STACK = playbook("site.yml", tags="gpu_stack")
 
 @dataclass(frozen=True)
 class Trait:
-    """One thing that nodes have in common. name: what nccl_health calls it; what: in a sentence; why: what it does."""
+    """A value that nodes must share. name: its key in nccl_health; what: its name in sentences; why: the effect."""
 
     name: str
     check: Check
-    breaks: bool  # a launch, where nodes differ
+    breaks: bool  # whether a difference breaks a launch
     what: str
     why: str
 
@@ -42,8 +42,8 @@ class Trait:
 
 
 def trait(name: str, finding: str, seen: Seen, status: str, what: str, why: str, fix: str, command: str = "") -> Trait:
-    """Return a row with a check of its own. finding: its id; status: fail or warn, where nodes differ."""
-    fires = f"the {what} is not the same on every node ({status}): {why}"
+    """Return a trait with its check. finding: the check's id; status: fail or warn, if nodes differ."""
+    fires = f"{status}: the {what} differs between nodes; {why}"
     return Trait(name, Check(finding, READ_BY_ALL, fires, fix, command, seen=seen), status == "fail", what, why)
 
 
@@ -54,8 +54,8 @@ TRAITS = (
         "sandbox",
         "fail",
         "version of PyTorch",
-        "the ranks then speak different protocols over the store",
-        "Build the same environment on all of them with",
+        "ranks then use different store protocols",
+        "Build the same environment on all nodes with",
         PYTORCH,
     ),
     trait(
@@ -63,9 +63,9 @@ TRAITS = (
         "versions.nccl.differ",
         "stand-in",
         "fail",
-        "NCCL that PyTorch loads",
+        "NCCL version that PyTorch loads",
         "NCCL refuses to connect different versions (Mismatched NCCL version detected)",
-        "Look what brings another one, LD_LIBRARY_PATH or an own libnccl2, or build the environment anew with",
+        "Remove what loads another NCCL (LD_LIBRARY_PATH, a separate libnccl2), or rebuild the environment with",
         PYTORCH,
     ),
     trait(
@@ -73,9 +73,9 @@ TRAITS = (
         "versions.cuda.differ",
         "stand-in",
         "fail",
-        "CUDA that PyTorch is built for",
-        "it brings another NCCL and other kernels",
-        "Build the same environment on all of them with",
+        "CUDA version that PyTorch is built for",
+        "each build has a different NCCL and different kernels",
+        "Build the same environment on all nodes with",
         PYTORCH,
     ),
     trait(
@@ -83,9 +83,9 @@ TRAITS = (
         "versions.python.differ",
         "stand-in",
         "warn",
-        "Python of the environment",
-        "pickled objects and wheels may not fit",
-        "Build the environments with the same Python (pytorch_python)",
+        "Python version of the environment",
+        "pickled objects and wheels may be incompatible",
+        "Set pytorch_python, and rebuild the environments with",
         PYTORCH,
     ),
     trait(
@@ -93,8 +93,8 @@ TRAITS = (
         "versions.driver.differ",
         "stand-in",
         "warn",
-        "NVIDIA driver",
-        "what works on one node may not on another",
+        "NVIDIA driver version",
+        "a program may work on one node and fail on another",
         "Set gpu_stack_driver to one version and run",
         GPU_STACK,
     ),
@@ -103,9 +103,9 @@ TRAITS = (
         "versions.kernel.differ",
         "stand-in",
         "warn",
-        "running kernel",
-        "drivers and networks behave differently",
-        "Restart the nodes whose newest kernel does not run yet, or upgrade the others",
+        "running kernel version",
+        "drivers and networks may behave differently",
+        "Reboot the nodes that do not run their newest kernel, or upgrade the others",
     ),
     trait(
         "os",
@@ -113,26 +113,26 @@ TRAITS = (
         "stand-in",
         "warn",
         "operating system",
-        "libraries differ",
-        "Bring the nodes to the same release",
+        "library versions then differ",
+        "Install the same release on all nodes",
     ),
     trait(
         "vbios",
         "versions.vbios.differ",
         "stand-in",
         "warn",
-        "VBIOS of the GPUs",
-        "GPUs of one model then differ in limits and faults",
-        "Ask the maker of the machines for one version",
+        "VBIOS version of the GPUs",
+        "GPUs of one model may then differ in limits and bugs",
+        "Ask the machine vendor for one version",
     ),
     trait(
         "hca_firmware",
         "versions.hca_firmware.differ",
         "stand-in",
         "warn",
-        "firmware of the adapters",
-        "links of the fabric then differ in faults and speed",
-        "Bring the adapters to one version",
+        "firmware of the RDMA adapters",
+        "links of the fabric may then differ in errors and speed",
+        "Update the adapters to one firmware version",
     ),
     trait(
         "rdma_ports",
@@ -140,8 +140,8 @@ TRAITS = (
         "stand-in",
         "warn",
         "set of active RDMA ports that NCCL would use",
-        "a launch goes at the pace of the node with the fewest and slowest",
-        "Look for the adapter or link that is missing there (nvidia-smi topo -m, ibstat, rdma link show)",
+        "a launch runs at the speed of the node with the fewest and slowest ports",
+        "Find the missing adapter or link (nvidia-smi topo -m, ibstat, rdma link show)",
     ),
     trait(
         "ib_subnets",
@@ -150,16 +150,16 @@ TRAITS = (
         "warn",
         "InfiniBand subnet of the ports that NCCL would use",
         "ports of different subnets cannot reach each other without a router",
-        "Look at which switch each port is cabled to, and name the adapters of one fabric (nccl_ib_hca)",
+        "Check which switch each port is cabled to, and select the adapters of one fabric (nccl_ib_hca)",
     ),
     trait(
         "ib_managers",
         "rdma.manager.differ",
         "stand-in",
         "warn",
-        "subnet manager (its LID) of the InfiniBand ports",
-        "two managers are two fabrics, or one takes over from the other right now",
-        "Look again in a minute; if it stays, see which manager each node has with",
+        "LID of the subnet manager of the InfiniBand ports",
+        "the nodes are on two fabrics, or another subnet manager is taking over",
+        "Check again in a minute; if they still differ, show each node's subnet manager with",
         "sudo sminfo",
     ),
     trait(
@@ -168,25 +168,25 @@ TRAITS = (
         "stand-in",
         "warn",
         "InfiniBand partition (P_Key) that NCCL uses",
-        "ports of different partitions cannot talk to each other",
-        "Have the subnet manager put all of them into one (partitions.conf), or name the one to use (nccl_ib_pkey)",
+        "ports of different partitions cannot communicate",
+        "Put all ports into one partition on the subnet manager (partitions.conf), or select one (nccl_ib_pkey)",
     ),
     trait(
         "roce_mtu",
         "rdma.mtu.differ",
         "stand-in",
         "warn",
-        "MTU of the interfaces below RoCE",
-        "packets of the larger one are lost at the smaller (NCCL's issue 1524)",
-        "Set the same on all of them, and on the switch",
+        "MTU of the RoCE interfaces",
+        "packets larger than the smaller MTU are dropped (NCCL issue 1524)",
+        "Set the same MTU on all nodes and on the switch",
     ),
-    Trait("gpu_model", MODELS_DIFFER, False, "model of the GPUs", "a launch goes at the pace of the slowest"),
+    Trait("gpu_model", MODELS_DIFFER, False, "model of the GPUs", "a launch runs at the speed of the slowest GPU"),
     Trait(
         "mtu",
         MTU_DIFFERS,
         True,
         "MTU of the training interface",
-        "a packet that fits one node and not the other is lost without a word",
+        "packets larger than the smaller MTU are silently dropped",
     ),
     trait(
         "link_speed",
@@ -194,26 +194,26 @@ TRAITS = (
         "stand-in",
         "warn",
         "speed of the training interface",
-        "a launch goes at the pace of the slowest link",
-        "Look at the cable, the switch port and the adapter",
+        "a launch runs at the speed of the slowest link",
+        "Check the cable, the switch port and the adapter",
     ),
     trait(
         "environment",
         "env.variables.differ",
         "sandbox",
         "warn",
-        "environment that a job inherits",
-        "NCCL, Gloo and PyTorch then behave differently on the nodes",
-        "Make it the same, or take it away (/etc/environment, systemd's DefaultEnvironment)",
+        "environment inherited by jobs",
+        "NCCL, Gloo and PyTorch may then behave differently on the nodes",
+        "Set the same variables on all nodes, or remove them (/etc/environment, systemd's DefaultEnvironment)",
     ),
     trait(
         "nccl_conf",
         "env.nccl_conf.differ",
         "stand-in",
         "warn",
-        "nccl.conf",
-        "NCCL then chooses differently on the nodes",
-        "Write the same with",
+        "content of nccl.conf",
+        "NCCL then uses different settings on the nodes",
+        "Write the same nccl.conf with",
         GPU_STACK,
     ),
     trait(
@@ -221,16 +221,16 @@ TRAITS = (
         "versions.code.differ",
         "sandbox",
         "fail",
-        "code in health_code",
-        "ranks that run different code wait for each other for ever",
-        "Copy the same to all of them",
+        "code listed in health_code",
+        "ranks that run different code wait for each other forever",
+        "Copy the same code to all nodes",
     ),
 )
 CHECKS = tuple(each.check for each in TRAITS)
 
 
 def judge(traits: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
-    """Findings from the traits of each node that was looked at; a `pass` for what is known of several and the same."""
+    """Yield findings from the traits of each checked node; a `pass` for a value that several nodes share."""
     for each in TRAITS:
         votes = vote({node: own.get(each.name) for node, own in traits.items()})
         if not votes.agree:
@@ -246,5 +246,5 @@ def differences(one: Trait, votes: Vote) -> Iterator[Finding]:
         if votes.usual is None:
             yield one.differs(node, f"the {one.what} differs ({votes.spread()}): {one.why}", value)
         else:
-            summary = f"the {one.what} is {value}, and {votes.usual} on most nodes: {one.why}"
+            summary = f"the {one.what} is {value}, on most nodes {votes.usual}: {one.why}"
             yield one.differs(node, summary, value, votes.usual)

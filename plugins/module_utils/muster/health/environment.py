@@ -1,4 +1,4 @@
-"""What sets variables behind a launch's back: files that NCCL reads, and what units and logins inherit."""
+"""Environment variables set outside a launch: in files that NCCL reads, and in the environment of units and logins."""
 
 from __future__ import annotations
 
@@ -17,41 +17,41 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
-# What may and must differ between nodes: the names of their own interfaces and adapters, and places in their tables.
+# Variables that may differ between nodes: names of local interfaces and adapters, and indexes into local tables.
 OF_THE_NODE = (
     *(IFNAME, "GLOO_SOCKET_IFNAME", HCA, GID_INDEX, PKEY, "TP_SOCKET_IFNAME", "UCX_NET_DEVICES", "OMP_NUM_THREADS"),
 )
-# torch's own and others' that change what ranks do together.
+# Variables of torch and of libraries that change how ranks work together.
 WORTH = re.compile(r"^(NCCL_|GLOO_|TORCH|CUDA_|UCX_|OMP_|MKL_|KMP_|LD_|PET_)")
-UNITS = "the environment of units"
-# What torchrun and whoever starts ranks sets for each of them, and what hides GPUs from all.
+UNITS = "the environment of systemd units"
+# Variables that torchrun or another launcher sets for each rank, and one that hides GPUs from all ranks.
 OF_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
-# Not a launch: that one has the environment of its plan alone.
-HEIRS = {"/etc/environment": "what is started by hand", UNITS: "every other unit"}
+# Launches are not in this list: they only have the environment of their plan.
+HEIRS = {"/etc/environment": "programs started by hand", UNITS: "every other unit"}
 
 DEBUGGING = Check(
     "env.debugging",
     seen="recording",
     reads="/etc/nccl.conf and the training user's .nccl.conf, which NCCL reads in every process; "
     "/etc/environment and the environment of units, which a launch does not inherit",
-    fires="warn: they set a variable that NCCL's documentation keeps for debugging (NCCL_P2P_DISABLE, NCCL_ALGO, "
+    fires="warn: they set a variable that NCCL documents for debugging only (NCCL_P2P_DISABLE, NCCL_ALGO, "
     "NCCL_DEBUG=INFO and others)",
-    fix="Take it out; give it to one launch in launch_env",
+    fix="Remove it; set it for a single launch with launch_env",
 )
 LAUNCHER = Check(
     "env.launcher",
     seen="sandbox",
     reads="/etc/environment and the environment of units",
-    fires="warn: PET_*, which torchrun reads as its own options: what is started by hand gets another plan",
-    fix="Take it out",
+    fires="warn: they set PET_*, which torchrun reads as options: a torchrun started by hand uses other settings",
+    fix="Remove the variables",
 )
 FOR_LOGINS = Check(
     "env.login",
     seen="recording",
-    reads="/etc/environment, which every login reads and a launch of Muster does not",
-    fires="warn: it sets which GPUs a program sees, or who it is among the ranks (CUDA_VISIBLE_DEVICES, RANK, "
-    "MASTER_ADDR and others): what is started by hand, or by Slurm for a login, meets another node than was judged",
-    fix="Take it out; give it to one launch in launch_env",
+    reads="/etc/environment, which applies to every login and not to launches of Muster",
+    fires="warn: it sets which GPUs a program sees, or its rank (CUDA_VISIBLE_DEVICES, RANK, MASTER_ADDR and others): "
+    "programs started by hand, or by Slurm for a login, see another environment than Muster checked",
+    fix="Remove it; set it for a single launch with launch_env",
 )
 CHECKS = (DEBUGGING, LAUNCHER, FOR_LOGINS)
 LOOKS = ("host", "unit")
@@ -80,7 +80,7 @@ def _worth(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _assignments(text: str) -> dict[str, str]:
-    """/etc/environment, as PAM reads it."""
+    """Parse /etc/environment as PAM does."""
     found = {}
     for line in text.splitlines():
         name, sign, value = line.strip().removeprefix("export ").partition("=")
@@ -90,7 +90,7 @@ def _assignments(text: str) -> dict[str, str]:
 
 
 def conf(text: str) -> dict[str, str]:
-    """nccl.conf, as NCCL reads it: the first line for a variable counts (src/misc/param.cc)."""
+    """Parse nccl.conf as NCCL does: the first line for a variable counts (src/misc/param.cc)."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, sign, value = line.partition("=")
@@ -100,7 +100,7 @@ def conf(text: str) -> dict[str, str]:
 
 
 def in_force(files: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """What NCCL goes by: the user's file is read first, and a variable that is set stays."""
+    """Return the settings that NCCL uses: the user's file is read first, and a variable that is set stays."""
     found: dict[str, str] = {}
     for place in ("~/.nccl.conf", "/etc/nccl.conf"):
         for name, value in files.get(place, {}).items():
@@ -111,7 +111,7 @@ def in_force(files: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     node = request["node"]
     seen = facts["environment"]
-    # What is seen in one place is found all the same.
+    # Report what one place shows, even if another cannot be read.
     if not facts["unit"]["inside"]:
         yield from skip_all((DEBUGGING, LAUNCHER), facts["unit"]["why"])
     for path in facts["host"]["unread"]:
@@ -128,8 +128,8 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             file = place.replace("~", f"~{request['user']}")
             yield DEBUGGING.warn(
                 node,
-                f"{file} sets {name}={value}, which is for debugging alone, and {who} runs with it",
-                "Take it out, and give it to the launch that needs it in launch_env",
+                f"{file} sets {name}={value}, which is for debugging only and affects {who}",
+                "Remove it, and set it with launch_env for the launch that needs it. Find it with",
                 _grep(name, place, request["user"])
                 if place.startswith(("/", "~"))
                 else "systemctl show --property=Environment",
@@ -142,7 +142,8 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         if names:
             yield LAUNCHER.warn(
                 node,
-                f"{place} sets {', '.join(names)}, which torchrun takes for its own options",
+                f"{place} sets {', '.join(names)}, which torchrun reads as its own options",
+                "Remove the variables; show them with",
                 command=shell("grep -n PET_ {place}", place=place)
                 if place.startswith("/")
                 else "systemctl show --property=Environment",
@@ -153,7 +154,8 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         said = ", ".join(f"{name}={value}" for name, value in seen["of_ranks"].items())
         yield FOR_LOGINS.warn(
             node,
-            f"/etc/environment sets {said}: what is started by hand or for a login goes by it, a launch does not",
+            f"/etc/environment sets {said}, which affects programs started by hand or by a login, but not launches",
+            "Remove them, and set them with launch_env for a single launch. Find them with",
             command=shell("grep -nE {names} /etc/environment", names="|".join(seen["of_ranks"])),
             observed=said,
             expected="not set",
@@ -161,7 +163,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def shown(variables: Mapping[str, str]) -> str:
-    """Variables as one value to compare: those that are a node's own left out."""
+    """Return the variables as one comparable value, without those that may differ between nodes."""
     return " ".join(f"{name}={value}" for name, value in sorted(variables.items()) if name not in OF_THE_NODE)
 
 

@@ -1,4 +1,4 @@
-"""The interface that carries a launch's TCP: whether its link is up, whole, and free of errors."""
+"""The training interface, which carries a launch's TCP: link state, bond state and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 # Prometheus' own alerts for nodes (node-mixin, NodeNetworkReceiveErrs and NodeNetworkTransmitErrs) begin at 1 %.
 ERROR_PART = 0.01
 ENOUGH_PACKETS = 10_000
-# A wireless link, and one at its limit, has an error now and then: one is lost by chance, as in net_probe.
+# A wireless or saturated link has occasional errors: a single lost packet is chance, as in net_probe.
 GREW = 3
 PACKETS = ("rx_packets", "tx_packets")
 WRONG = ("rx_errors", "tx_errors", "rx_crc_errors", "rx_missed_errors", "tx_carrier_errors")
@@ -24,17 +24,17 @@ WRONG = ("rx_errors", "tx_errors", "rx_crc_errors", "rx_missed_errors", "tx_carr
 LINK_DOWN = Check(
     "eth.link.down",
     seen="recording",
-    reads="operstate and carrier of the training interface and of what carries it",
+    reads="operstate and carrier of the training interface and of the links below it",
     fires="fail: the interface is down or has no carrier",
-    fix="Bring it up, and look at its cable and the switch's port",
+    fix="Check its cable and switch port, and bring it up with",
     command="sudo ip link set {name} up && ip -s link show {name}",
 )
 LINK_DUPLEX = Check(
     "eth.link.duplex",
     seen="recording",
     reads="duplex of the training interface's link",
-    fires="warn: half, as after a negotiation that failed: collisions make it slow",
-    fix="Let both ends negotiate; what they agreed on is shown by",
+    fires="warn: half duplex, such as after failed negotiation: collisions make the link slow",
+    fix="Enable autonegotiation on both ends; show the result with",
     command="sudo ethtool {name}",
 )
 BOND_DEGRADED = Check(
@@ -42,16 +42,16 @@ BOND_DEGRADED = Check(
     seen="stand-in",
     reads="/proc/net/bonding of the training interface",
     fires="warn: one of its links is down, or they have different speeds",
-    fix="Look at the cable and the switch's port of that link",
+    fix="Check the cable and the switch port of that link; show the bond with",
     command="cat /proc/net/bonding/{name}",
 )
 ERRORS = Check(
     "eth.errors",
     seen="recording",
-    reads="error counters of the training interface, at the beginning and at the end of the look",
-    fires="warn: they are 1 % of all packets since the start (Prometheus' node alerts), or of those meanwhile, and "
-    "three or more",
-    fix="Change its cable or transceiver, and look at the switch's counters too",
+    reads="error counters of the training interface, at the beginning and at the end of the check",
+    fires="warn: errors are 1 % or more of all packets since boot (Prometheus' node alerts), or of the packets during "
+    "the check (at least three)",
+    fix="Replace the cable or transceiver, and check the switch's counters; show the node's counters with",
     command="sudo ethtool -S {name} | grep -iE 'err|drop|crc'",
 )
 CHECKS = (LINK_DOWN, LINK_DUPLEX, BOND_DEGRADED, ERRORS)
@@ -59,7 +59,7 @@ LOOKS = ("ethernet",)
 
 
 def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
-    # The counters of each link at the end of the look.
+    # `later`: the counters of each link at the end of the check.
     look, later = looks["ethernet"], looks["later"]["ethernet"]
     return {
         "name": look["name"],
@@ -73,7 +73,7 @@ def _link(seen: Mapping[str, Any], later: Mapping[str, int]) -> dict[str, Any]:
     counters = seen["counters"]
     return {
         "mtu": int(seen["mtu"]) if seen["mtu"].isdigit() else None,
-        # A driver that does not know says -1 or 2^32 - 1; that of a virtual one says anything.
+        # A driver reports an unknown speed as -1 or 2^32 - 1; drivers of virtual interfaces report arbitrary values.
         "speed": speed if 0 < speed < 2**31 and not seen["virtual"] else None,
         "duplex": seen["duplex"],
         "state": seen["operstate"],
@@ -91,7 +91,7 @@ def _link(seen: Mapping[str, Any], later: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _slaves(bond: str) -> dict[str, dict[str, str]]:
-    """Return the links of a bond, from what the kernel's driver prints of it."""
+    """Parse the links of a bond from /proc/net/bonding."""
     found: dict[str, dict[str, str]] = {}
     for part in bond.split("Slave Interface: ")[1:]:
         name = part.split("\n", 1)[0].strip()
@@ -104,39 +104,39 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     node = request["node"]
     seen = facts["ethernet"]
     if not seen["links"]:
-        why = seen["why"] or f"no interface here has {request['address']}, so there is none to look at"
+        why = seen["why"] or f"no interface has the address {request['address']}"
         yield from skip_all(CHECKS, why)
         return
     for name, link in seen["links"].items():
         yield from _up(node, name, link, seen["name"])
         yield from _errors(node, name, link)
     if not any(link["duplex"] in ("half", "full") for link in seen["links"].values()):
-        yield LINK_DUPLEX.skip(f"{seen['name']} does not say, as wireless and virtual ones do not")
+        yield LINK_DUPLEX.skip(f"{seen['name']} reports no duplex mode (usual for wireless and virtual interfaces)")
     if not all(link["counted"] for link in seen["links"].values()):
         yield ERRORS.skip("the counters of a link cannot be read")
     bonds = {name: link["slaves"] for name, link in seen["links"].items() if link["slaves"]}
     if not bonds:
-        yield BOND_DEGRADED.skip(f"{seen['name']} is no bond")
+        yield BOND_DEGRADED.skip(f"{seen['name']} is not a bond")
     for name, slaves in bonds.items():
         yield from _bond(node, name, slaves)
 
 
 def _up(node: str, name: str, link: Mapping[str, Any], training: str) -> Iterator[Said]:
-    # A link of a bond that is down is reported of the bond. Virtual ones are "unknown" while they work.
+    # A bond's link that is down is reported for the bond. Virtual interfaces are in state "unknown" while they work.
     if name == training and (link["state"] == "down" or link["carrier"] is False):
         yield LINK_DOWN.fail(
             node,
-            f"{name}, over which launches talk, " + ("is down" if link["state"] == "down" else "has no carrier"),
+            f"the training interface {name} " + ("is down" if link["state"] == "down" else "has no carrier"),
             named={"name": name},
             observed=link["state"] or "no carrier",
             expected="up",
         )
     elif name == training and link["carrier"] is None:
-        yield LINK_DOWN.skip(f"{name} does not say whether it has a carrier")
+        yield LINK_DOWN.skip(f"{name} does not report its carrier state")
     if link["duplex"] == "half":
         yield LINK_DUPLEX.warn(
             node,
-            f"{name} talks or listens, and never both: its link is half duplex",
+            f"the link of {name} is half duplex",
             named={"name": name},
             observed="half",
             expected="full",
@@ -149,9 +149,9 @@ def _errors(node: str, name: str, link: Mapping[str, Any]) -> Iterator[Said]:
     grew = {key: more for key, more in link["grown"].items() if more >= max(GREW, ERROR_PART * link["meanwhile"])}
     if grew:
         grown = ", ".join(f"{key} by {value}" for key, value in grew.items())
-        summary = f"errors of {name} grew within the second in which it was looked at: {grown}"
+        summary = f"errors on {name} increased during the check (one second): {grown}"
     elif link["packets"] >= ENOUGH_PACKETS and worst >= ERROR_PART * link["packets"]:
-        summary = f"{name} has had errors with {worst / link['packets']:.1%} of its packets since the start: {shown}"
+        summary = f"{name} has had errors on {worst / link['packets']:.1%} of its packets since boot: {shown}"
     else:
         return
     yield ERRORS.warn(
@@ -168,10 +168,10 @@ def _bond(node: str, name: str, slaves: Mapping[str, Mapping[str, str]]) -> Iter
     down = [each for each, said in slaves.items() if said["state"] != "up"]
     speeds = {said["speed"] for said in slaves.values() if said["state"] == "up"}
     if down:
-        summary = f"{name} runs without {', '.join(down)}, whose link is down"
+        summary = f"the bond {name} has a link that is down: {', '.join(down)}"
     elif len(speeds) > 1:
         listed = ", ".join(f"{each} {said['speed']}" for each, said in slaves.items())
-        summary = f"the links of {name} have different speeds: {listed}"
+        summary = f"the links of the bond {name} have different speeds: {listed}"
     else:
         return
     yield BOND_DEGRADED.warn(
@@ -179,5 +179,5 @@ def _bond(node: str, name: str, slaves: Mapping[str, Mapping[str, str]]) -> Iter
         summary,
         named={"name": name},
         observed=", ".join(down) or ", ".join(sorted(speeds)),
-        expected=f"{len(slaves)} links up, at one speed",
+        expected=f"{len(slaves)} links up, with one speed",
     )

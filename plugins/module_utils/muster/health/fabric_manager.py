@@ -1,4 +1,4 @@
-"""The fabric manager, which makes the NVSwitches of a board carry anything, and what each GPU says of its fabric."""
+"""The fabric manager, without which NVSwitches carry no traffic, and the fabric state of each GPU."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 GPU_STACK = playbook("site.yml", tags="gpu_stack")
 START = "sudo systemctl enable --now nvidia-fabricmanager"
-# What the log says of faults that a launch meets: strings of nv-fabricmanager 580, and the list of leptonai/gpud.
+# Log lines of faults that affect a launch: strings of nv-fabricmanager 580, and the list of leptonai/gpud.
 FAULTS = re.compile(
     r"NVSwitch fatal error|NVLink fatal error|failed to find the GPU handle|"
     r"don't match with (?:any supported system|driver)",
     re.IGNORECASE,
 )
-# What the parts of a GPU's fabric health say when it is not whole (nvidia-smi's manual, "Fabric"). With the first, GPUs
-# do not reach each other as they should; with the others they do, slower or by another way.
+# Values of a GPU's fabric health that report a fault (nvidia-smi's manual, "Fabric"). With BROKEN, GPUs cannot reach
+# each other over the fabric; with LESS they can, but slower or over another route.
 BROKEN = {
     "summary": ("unhealthy",),
     "route_unhealthy": ("true",),
@@ -40,9 +40,9 @@ LESS = {
     "access_timeout_recovery": ("true",),
     "gfm_state": ("disconnected",),
 }
-# Of a wrong configuration it says which: no partition, an invalid location, too few NVLinks; it calls a right one none.
+# Its value is the kind of wrong configuration (no partition, invalid location, too few NVLinks), or "none".
 CONFIGURATION = "incorrect_configuration"
-# Boards whose NVLinks belong to a rack: the fabric manager runs on its switch trays (NVIDIA's multi-node NVLink guide).
+# Boards of rack-scale NVLink: the fabric manager runs on the switch trays (NVIDIA's multi-node NVLink guide).
 OF_A_RACK = ("NVIDIA GB200", "NVIDIA GB300")
 RESET = "sudo nvidia-smi --gpu-reset"
 RESTART = f"sudo systemctl stop nvidia-fabricmanager && {RESET} && sudo systemctl start nvidia-fabricmanager"
@@ -50,59 +50,58 @@ RESTART = f"sudo systemctl stop nvidia-fabricmanager && {RESET} && sudo systemct
 INACTIVE = Check(
     "fabric_manager.inactive",
     seen="stand-in",
-    reads="the unit nvidia-fabricmanager, on a node with NVSwitches on its bus, or whose GPUs say that they wait for a "
-    "fabric: the boards of B200 and B300 hide their switches",
-    fires="it is not active, and the GPUs do not say that their fabric is complete: CUDA then ends with error 802. "
-    "Skipped on trays of a rack, whose switches have their own",
+    reads="the unit nvidia-fabricmanager, on a node with NVSwitches on its bus or with GPUs that wait for a fabric "
+    "(boards of B200 and B300 hide their switches)",
+    fires="fail: the unit is not active, and the GPUs do not report a complete fabric: CUDA then fails with error 802. "
+    "Skipped on rack-scale systems, where it runs on the switch trays",
     fix=START,
 )
 VERSION = Check(
     "fabric_manager.version",
     seen="stand-in",
-    reads="the version of nv-fabricmanager, and of the driver in the kernel",
-    fires="they are not the very same: it refuses to work",
-    fix=f"Install the one of the driver, which {GPU_STACK} does, and hold both",
+    reads="the versions of nv-fabricmanager and of the loaded driver",
+    fires="fail: the versions differ: the fabric manager does not start",
+    fix=f"Install the driver's version with {GPU_STACK}, and hold both packages",
 )
 STATE = Check(
     "fabric_manager.state",
     seen="recording",
     reads="the fabric state of each GPU",
-    fires="it is not Completed, or its status is not Success",
-    fix="Stop the fabric manager, reset all GPUs, start it again, in this order",
+    fires="fail: the state is not Completed, or the status is not Success",
+    fix="Stop the fabric manager, reset all GPUs, and start it again, in this order",
 )
 HEALTH = Check(
     "fabric_manager.health",
     seen="recording",
     reads="the fabric health of each GPU (drivers since 560)",
-    fires="fail: it is unhealthy, a route is broken, it has no partition, or is wrongly configured. warn: its "
-    "bandwidth is degraded, a route is being fixed, or its manager is away",
-    fix="Stop the fabric manager, reset all GPUs, start it again; on a tray of a rack, have whoever runs its switches "
-    "look at the partition",
+    fires="fail: the fabric is unhealthy, a route is broken, no partition is assigned, or the configuration is wrong. "
+    "warn: the bandwidth is degraded, a route is being recovered, or the manager is disconnected",
+    fix="Stop the fabric manager, reset all GPUs, and start it again; on rack-scale systems, ask the administrator of "
+    "the switches to check the partition",
 )
 IMEX = Check(
     "fabric_manager.imex",
     seen="recording",
-    reads="the unit nvidia-imex, on a node whose GPUs belong to an NVLink cluster of several nodes (their cluster "
-    "UUID)",
-    fires="it is not active: NCCL then goes over the network, or ends with CUDA error 800",
+    reads="the unit nvidia-imex, on a node whose GPUs belong to an NVLink cluster of several nodes (cluster UUID)",
+    fires="warn: the unit is not active: NCCL then uses the network, or fails with CUDA error 800",
     fix="Start it on every node of the NVLink domain with",
     command="sudo systemctl enable --now nvidia-imex",
 )
 LOG = Check(
     "fabric_manager.log",
     seen="stand-in",
-    reads="/var/log/fabricmanager.log since its last start, readable by root",
-    fires="a fatal error of an NVSwitch or of a link, a GPU that it cannot find, or versions that do not match",
-    fix="Stop the fabric manager, reset all GPUs, start it again; if it comes again, have the board looked at",
+    reads="/var/log/fabricmanager.log since the fabric manager's last start (root only)",
+    fires="fail: a fatal error of an NVSwitch or a link, a GPU that was not found, or versions that do not match",
+    fix="Stop the fabric manager, reset all GPUs, and start it again; if it recurs, have the board inspected",
 )
 CHECKS = (INACTIVE, VERSION, STATE, HEALTH, IMEX, LOG)
 
 
 def absent(node: GpuNode) -> Iterator[Said]:
     if not node.facts["nvswitches"] and not any(gpu["fabric"] for gpu in node.gpus):
-        yield from skip_all(CHECKS, "there is no NVSwitch here")
+        yield from skip_all(CHECKS, "the node has no NVSwitch")
     elif _of_a_rack(node):
-        yield from skip_all((INACTIVE, VERSION, LOG), "the fabric manager of a rack runs on its switch trays")
+        yield from skip_all((INACTIVE, VERSION, LOG), "in a rack, the fabric manager runs on the switch trays")
 
 
 def _of_a_rack(node: GpuNode) -> bool:
@@ -110,7 +109,7 @@ def _of_a_rack(node: GpuNode) -> bool:
 
 
 def _clustered(gpu: Mapping[str, Any]) -> bool:
-    """Whether its fabric reaches other nodes: a cluster of zeros is none."""
+    """Return whether the GPU's fabric spans several nodes: a cluster UUID of zeros means no."""
     return bool(gpu["fabric"] and set(gpu["fabric"]["cluster"] or "") - set("0-"))
 
 
@@ -119,7 +118,7 @@ def _done(gpu: Mapping[str, Any]) -> bool:
 
 
 def _waits(gpu: Mapping[str, Any]) -> bool:
-    """Whether it says that there is a fabric which it has not joined."""
+    """Return whether the GPU reports a fabric that it has not joined."""
     return bool(gpu["fabric"]) and gpu["fabric"]["state"].lower() in ("not started", "in progress")
 
 
@@ -132,36 +131,36 @@ def active(node: GpuNode) -> Iterator[Said]:
     switches = node.facts["nvswitches"]
     if _of_a_rack(node) or not (switches or any(_waits(gpu) for gpu in node.gpus)):
         return
-    # A cloud may run it outside of the machine that it lends.
+    # A cloud provider may run the fabric manager outside the virtual machine.
     elsewhere = bool(node.gpus) and all(_done(gpu) for gpu in node.gpus)
     if elsewhere or _runs(node):
         return
     seen = node.facts["fabric_manager"]
-    what = "is not installed" if seen is None else f"is {seen['unit'] or 'no unit of systemd'}"
-    who = f"its {switches} NVSwitches need" if switches else f"the NVLinks of {node.named(node.gpus)} need"
-    outside = "" if switches else " if the machine is not one whose provider runs it outside"
+    what = "is not installed" if seen is None else f"is {seen['unit'] or 'not a systemd unit'}"
+    who = f"{switches} NVSwitches" if switches else f"the NVLinks of {node.named(node.gpus)}"
+    outside = "" if switches else ", unless the cloud provider runs it outside this machine,"
     install = seen is None
     yield INACTIVE.fail(
         node.name,
-        f"{who} the fabric manager, which {what}: CUDA cannot start",
+        f"{who} require the fabric manager, which {what}: CUDA cannot start",
         f"{'Install' if install else 'Start'} it{outside} with",
         GPU_STACK if install else START,
-        observed=(seen or {}).get("unit", "") or "not there",
+        observed=(seen or {}).get("unit", "") or "not installed",
         expected="active",
         evidence=evidence("systemctl show nvidia-fabricmanager", f"ActiveState={(seen or {}).get('unit', '')}"),
     )
 
 
 def version(node: GpuNode) -> Iterator[Said]:
-    """Whether it fits the driver; one that is installed and not needed may be of any version."""
+    """Compare its version with the driver's, where the fabric manager is needed."""
     seen, loaded = node.facts["fabric_manager"], node.facts["driver"]["loaded"]
     needed = node.facts["nvswitches"] or (_runs(node) and any(gpu["fabric"] for gpu in node.gpus))
     if _of_a_rack(node) or not (needed and seen and seen["version"] and loaded) or seen["version"] == loaded:
         return
     yield VERSION.fail(
         node.name,
-        f"its fabric manager is {seen['version']} and its driver {loaded}: it works with the very same version only",
-        "Install the one of the driver with",
+        f"the fabric manager has version {seen['version']} and the driver {loaded}: the versions must be identical",
+        "Install the driver's version with",
         GPU_STACK,
         observed=seen["version"],
         expected=loaded,
@@ -171,7 +170,7 @@ def version(node: GpuNode) -> Iterator[Said]:
 
 def state(node: GpuNode) -> Iterator[Said]:
     if any(active(node)):
-        yield STATE.skip("the fabric manager does not run, and that is reported")
+        yield STATE.skip("the fabric manager is not running (reported separately)")
         return
     by_state = defaultdict(list)
     for gpu in node.gpus:
@@ -195,19 +194,19 @@ def state(node: GpuNode) -> Iterator[Said]:
 
 
 def _way_out(node: GpuNode) -> tuple[str, str]:
-    """What fixes a fabric, with what is there."""
+    """Return the fix for a fabric, and its command."""
     if _of_a_rack(node):
-        return "Have whoever runs the rack's switches look at its partition; on the node, reset its GPUs with", RESET
+        return "Have the administrator of the rack's switches check the partition; reset the node's GPUs with", RESET
     if _runs(node):
-        return "Stop the fabric manager, reset all GPUs, start it again", RESTART
+        return "Stop the fabric manager, reset all GPUs, and start it again with", RESTART
     return (
-        "Reset all GPUs; if that does not help, ask whoever runs the fabric manager, which is not on this node",
+        "If a reset does not help, ask the administrator of the fabric manager (not on this node). Reset all GPUs with",
         RESET,
     )
 
 
 def health(node: GpuNode) -> Iterator[Said]:
-    """One finding, of what is worst: the summary is only there for what it does not say itself."""
+    """Yield one finding for the worst faults; the part "summary" is shown only if no other part names the fault."""
     broken: dict[str, list[dict[str, Any]]] = defaultdict(list)
     less: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for gpu in node.gpus:
@@ -222,10 +221,10 @@ def health(node: GpuNode) -> Iterator[Said]:
     exact = {what: gpus for what, gpus in faults.items() if not what.startswith("summary ")} or faults
     if not faults:
         return
-    shown = "; ".join(f"{what} of {node.named(gpus)}" for what, gpus in exact.items())
+    shown = "; ".join(f"{what} on {node.named(gpus)}" for what, gpus in exact.items())
     yield (HEALTH.fail if broken else HEALTH.warn)(
         node.name,
-        f"the NVLink fabric is not whole: {shown}",
+        f"the NVLink fabric has faults: {shown}",
         *_way_out(node),
         observed=", ".join(exact),
         expected="Healthy",
@@ -238,8 +237,8 @@ def imex(node: GpuNode) -> Iterator[Said]:
     if clustered and node.facts["imex"] != "active":
         yield IMEX.warn(
             node.name,
-            f"{node.named(clustered)} {have(clustered)} NVLink to other nodes, and nvidia-imex is "
-            f"{node.facts['imex'] or 'not there'}: memory cannot be shared over it",
+            f"{node.named(clustered)} {have(clustered)} NVLink to other nodes, but nvidia-imex is "
+            f"{node.facts['imex'] or 'not installed'}: memory cannot be shared over NVLink",
             observed=node.facts["imex"],
             expected="active",
         )
@@ -251,8 +250,8 @@ def log(node: GpuNode) -> Iterator[Said]:
     if faults:
         yield LOG.fail(
             node.name,
-            f"its fabric manager has found a fault since it was started: {faults[-1][:200]}",
-            "Stop it, reset all GPUs, start it again; if it comes again, have the board looked at. See",
+            f"the fabric manager has logged a fault since its start: {faults[-1][:200]}",
+            "Stop it, reset all GPUs, and start it again; if it recurs, have the board inspected. Show the log with",
             "sudo tail -n 50 /var/log/fabricmanager.log",
             evidence=evidence("/var/log/fabricmanager.log", few([line[:300] for line in faults[-3:]])),
         )

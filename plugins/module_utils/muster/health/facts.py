@@ -1,4 +1,4 @@
-"""What was looked at on a node (muster_node/looks/health.py), made into facts: small, and without what nobody reads."""
+"""Convert the data collected on a node (muster_node/looks/health.py) into compact facts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .subjects import facts_of, subjects
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What several subjects are judged from.
+# Data that several subjects use.
 LOOKS = ("system", "services", "clock", "disk", "users", "unit")
 
 
@@ -19,7 +19,7 @@ def facts(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any
     known = inspect_facts.facts({name: looks[name] for name in ("system", "services", "clock", "disk")})
     inside = looks["unit"]["inside"]
     if inside:
-        # What is said of the environment is said there, and secrets are covered.
+        # The subject `environment` has these facts, with secrets masked.
         inside = {name: value for name, value in inside.items() if name not in ("environment", "nccl_conf")}
     own: dict[str, Any] = {}
     for name in subjects():

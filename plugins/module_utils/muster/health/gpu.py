@@ -1,4 +1,4 @@
-"""The GPUs of a node: whether they are there, whether they answer, and who judges the rest of them."""
+"""The GPUs of a node: whether they are present and respond; other modules check the rest."""
 
 from __future__ import annotations
 
@@ -20,59 +20,59 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
-# Drivers answer in a second when they are kept loaded; Primus and azurehpc-health-checks take a slow answer for that of
-# a wedged one. Without persistence the first answer brings the GPUs up, which takes seconds for each.
+# Drivers respond within a second when they stay loaded; Primus and azurehpc-health-checks take a slow response as a
+# sign of a stuck driver. Without persistence the first query initialises the GPUs, which takes seconds for each.
 SLOW = 10.0
 GPU_STACK = playbook("site.yml", tags="gpu_stack")
 LOG = "sudo dmesg | grep -iE 'nvrm|xid|pcie'"
-# nvidia-smi's manual, "Return Value": what its exit status means, and what to do. What is not here is explained by the
-# kernel's log at best, 255 (another error) among it.
+# nvidia-smi's manual, "Return Value": the meaning of its exit status, and the fix. For other statuses, such as 255
+# (another error), only the kernel log can give the cause.
 EXITS = {
-    3: ("this GPU or driver cannot be asked so", "Look which driver the GPU needs, and install it with", GPU_STACK),
-    4: ("it may not do that", "Look who may open the devices with", "ls -l /dev/nvidia*"),
-    8: ("a GPU's power cables are not attached", "Power the node off, and look at the cables; see", LOG),
-    9: ("no driver answers, though one is loaded", "Look at the kernel log, and reboot the node; see", LOG),
-    10: ("the kernel has an interrupt problem with a GPU", "Look at the kernel log, and reboot the node; see", LOG),
-    12: ("the driver's library is not there", "Install it with", GPU_STACK),
-    13: ("the driver's library is too old for it", "Bring both to one version with", GPU_STACK),
-    14: ("the infoROM of a GPU is corrupt", "Have the GPU looked at; see", LOG),
-    15: ("a GPU has fallen off the bus", "Power the node off and on, and look at what the kernel says with", LOG),
+    3: ("the GPU or driver does not support the query", "Install the driver that the GPU requires with", GPU_STACK),
+    4: ("permission is denied", "Check the permissions of the devices with", "ls -l /dev/nvidia*"),
+    8: ("a GPU's power cables are not attached", "Power the node off and check the cables; show the log with", LOG),
+    9: ("the loaded driver does not respond", "Reboot the node; first save the kernel log with", LOG),
+    10: ("the kernel has an interrupt problem with a GPU", "Reboot the node; first save the kernel log with", LOG),
+    12: ("the driver's library is missing", "Install it with", GPU_STACK),
+    13: ("the driver's library is too old for nvidia-smi", "Install one version of both with", GPU_STACK),
+    14: ("the infoROM of a GPU is corrupt", "Have the GPU inspected; show the log with", LOG),
+    15: ("a GPU has fallen off the bus", "Power-cycle the node; first save the kernel log with", LOG),
 }
 
 HEALTH = Check(
     "gpu.health",
     seen="recording",
     reads="every other check of the node's GPUs, its NVLinks and its fabric manager",
-    fires="it passes when none of them found anything, and is not there otherwise",
+    fires="never: reported as a pass when none of these checks found anything, otherwise not reported",
 )
 LOST = Check(
     "gpu.lost",
     seen="recording",
     reads="the PCI bus in /sys, and the GPUs that nvidia-smi lists",
-    fires="a GPU is on the bus and the driver does not list it, cannot read it, or the bus reads it as ones",
-    fix="Power the node off and on, and look at what the kernel says of it with",
+    fires="fail: the driver does not list or cannot read a GPU that is on the bus, or the bus reads all ones from it",
+    fix="Power-cycle the node; first save the kernel log with",
     command=LOG,
 )
 DRIVER_NOT_LOADED = Check(
     "gpu.driver.not_loaded",
     seen="stand-in",
     reads="/sys/module/nvidia and /proc/driver/nvidia",
-    fires="cluster_gpus is not 0, and no driver is in the kernel; under WSL, Windows has given none",
-    fix=f"Install it with {GPU_STACK}, or reboot where that asks for it; under WSL, install it on Windows",
+    fires="fail: cluster_gpus is not 0, and no driver is loaded; under WSL, Windows provides no driver",
+    fix=f"Install it with {GPU_STACK}, and reboot if that is requested; under WSL, install it on Windows",
 )
 DRIVER_MISMATCH = Check(
     "gpu.driver.mismatch",
     seen="stand-in",
-    reads="the versions of the module in the kernel, of libnvidia-ml and of the module on disk",
-    fires="fails when the first two differ: nothing of CUDA starts; warns when only the module on disk differs, which "
-    "the next boot will load",
+    reads="the versions of the loaded kernel module, of libnvidia-ml and of the module on disk",
+    fires="fail: the loaded module and the library differ: CUDA cannot start; warn: only the module on disk differs, "
+    "which the next boot will load",
     fix="Reboot the node",
 )
 SMI_MISSING = Check(
     "gpu.smi.missing",
     seen="stand-in",
     reads="nvidia-smi",
-    fires="the driver is loaded and the program is not there: unknown, since nothing can be asked",
+    fires="unknown: the driver is loaded, but nvidia-smi is not installed, so the GPUs cannot be checked",
     fix="Install it with",
     command=GPU_STACK,
 )
@@ -80,26 +80,26 @@ SMI_HANGS = Check(
     "gpu.smi.hangs",
     seen="stand-in",
     reads="how long nvidia-smi takes",
-    fires="it did not answer within 30 s, as with a GPU that has fallen off the bus or a driver that is stuck",
-    fix="Look for Xid messages, then reboot the node; see",
+    fires="fail: no response within 30 s, typical of a GPU that has fallen off the bus or of a stuck driver",
+    fix="Reboot the node; first save the kernel log (Xid messages) with",
     command=LOG,
 )
 SMI_SLOW = Check(
     "gpu.smi.slow",
     seen="stand-in",
     reads="how long nvidia-smi takes",
-    fires="more than 10 s, with persistence on",
-    fix="A GPU that answers slowly is often about to fail; look for Xid messages with",
+    fires="warn: more than 10 s, with persistence on",
+    fix="A GPU that responds slowly is often about to fail; check for Xid messages with",
     command=LOG,
 )
 SMI_FAILED = Check(
     "gpu.smi.failed",
     seen="stand-in",
     reads="the exit status of nvidia-smi, and what it printed",
-    fires="it failed, or its answer cannot be read",
-    fix="Run nvidia-smi on the node; what it says there is the cause",
+    fires="fail: nvidia-smi failed; unknown: its output cannot be parsed",
+    fix="Run nvidia-smi on the node to see the cause",
 )
-# What can be seen of GPUs that answer, only.
+# These checks require GPUs that respond.
 PARTS = (gpu_memory, gpu_settings, gpu_use, nvlink, fabric_manager)
 OF_LISTED = tuple(check for part in PARTS for check in part.CHECKS)
 CHECKS = (
@@ -108,7 +108,7 @@ CHECKS = (
     *OF_LISTED,
 )
 LOOKS = ("gpu",)
-# What `gpu.health` is concluded from.
+# The checks that `gpu.health` summarises.
 FAMILIES = ("gpu", "nvlink", "fabric_manager")
 
 
@@ -117,22 +117,22 @@ def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    """Yield every finding about the node's GPUs, and what was not looked at and why.
+    """Yield every finding about the node's GPUs, and the skipped checks.
 
-    facts["gpu"]: what gpu_info.facts.facts returns. request: {node, gpus, nproc} at least.
+    facts["gpu"]: the result of gpu_info.facts.facts. request: at least {node, gpus, nproc}.
     """
     facts = facts["gpu"]
     node = GpuNode(facts, request)
     if not request["gpus"]:
         seen = len(facts["gpus"]) or len(facts["bus"])
-        why = f"cluster_gpus is 0: its {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
+        why = f"cluster_gpus is 0: {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
         yield from skip_all(CHECKS, why)
         return
     rules = [driver, lost, presence, mismatch_on_disk, speed]
     if node.gpus:
         rules += [rule for part in PARTS for rule in part.RULES]
     else:
-        yield from skip_all(OF_LISTED, "no GPU answered")
+        yield from skip_all(OF_LISTED, "no GPU responded")
     said = collect(one for rule in rules for one in rule(node))
     others = apart(node)
     findings = [one for one in said.findings if one.id not in others]
@@ -147,28 +147,28 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def conclude(judged: CheckResults, facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    """Yield the one `pass` when nothing of the GPUs was found by whatever subject: the kernel's log knows of some."""
+    """Yield the `pass` of gpu.health when no subject found a GPU fault (the kernel log reports some as well)."""
     if "gpu" not in facts or HEALTH.id in {one["id"] for one in judged.skipped}:
         return
     against = [one for one in judged.findings if one.status != "pass" and family(one.id) in FAMILIES]
     gpus = GpuNode(facts["gpu"], request).gpus
     if gpus and not against:
         names = few(sorted({str(gpu["name"]) for gpu in gpus}))
-        yield HEALTH.passed(request["node"], f"{plural(len(gpus), 'GPU')} ({names}) can compute")
+        yield HEALTH.passed(request["node"], f"{plural(len(gpus), 'GPU')} ({names}): no faults found")
 
 
 def driver(node: GpuNode) -> Iterator[Said]:
-    """Whether the driver answers at all."""
+    """Check that the driver responds."""
     smi, version = node.facts["smi"], node.facts["driver"]
     status = smi["status"]
     if status == "not_run" or (status == "no_driver" and not version["loaded"]):
         yield _no_driver(node)
     elif status == "mismatch":
-        library = f" and its library is {version['library']}" if version["library"] else ""
+        library = f" and the library's is {version['library']}" if version["library"] else ""
         yield DRIVER_MISMATCH.fail(
             node.name,
-            f"the driver in the kernel is {version['loaded']}{library}: nothing of CUDA starts",
-            "An update has changed the files of a driver in use: reboot the node",
+            f"the loaded driver's version is {version['loaded']}{library}: CUDA cannot start",
+            "An update has replaced the files of the loaded driver; reboot the node with",
             "sudo reboot",
             observed=version["loaded"],
             expected=version["library"],
@@ -177,13 +177,13 @@ def driver(node: GpuNode) -> Iterator[Said]:
     elif status == "hangs":
         yield SMI_HANGS.fail(
             node.name,
-            f"{smi['why']}: the driver waits for a GPU",
+            f"{smi['why']}: the driver is waiting for a GPU",
             observed=f"{smi['seconds']:.0f} s",
-            expected="an answer",
+            expected="a response",
             evidence=evidence("nvidia-smi -q -x", smi["why"]),
         )
     elif status == "missing":
-        summary = f"its driver {version['loaded']} is loaded, and nvidia-smi is not there: its GPUs cannot be looked at"
+        summary = f"the driver {version['loaded']} is loaded, but nvidia-smi is missing: the GPUs cannot be checked"
         yield SMI_MISSING.unknown(
             node.name,
             summary,
@@ -196,25 +196,25 @@ def _no_driver(node: GpuNode) -> Finding:
     installed = node.facts["driver"]["on_disk"]
     fix, command = "Install it with", GPU_STACK
     if node.under_windows:
-        fix, command = "Install NVIDIA's driver on Windows, then end this machine there with wsl --shutdown", ""
+        fix, command = "Install NVIDIA's driver on Windows, then run wsl --shutdown there", ""
     elif installed:
-        fix, command = f"{installed} is installed: load it, and look why it was not", "sudo modprobe nvidia"
-    where = "Windows has given this machine (WSL) no driver" if node.under_windows else "no driver is loaded"
-    summary = f"{where}, and cluster_gpus is {node.request['gpus']}"
+        fix, command = f"The driver {installed} is installed but not loaded; load it with", "sudo modprobe nvidia"
+    where = "Windows provides no driver to WSL" if node.under_windows else "no NVIDIA driver is loaded"
+    summary = f"{where}, but cluster_gpus is {node.request['gpus']}"
     return DRIVER_NOT_LOADED.fail(node.name, summary, fix, command, observed="", expected="a driver")
 
 
 def _smi_failed(node: str, smi: Mapping[str, Any]) -> Finding:
     said = smi["notes"].splitlines()[0][:200] if smi["notes"] else ""
-    means, fix, command = EXITS.get(smi["code"], ("", "Look at the kernel log with", LOG))
+    means, fix, command = EXITS.get(smi["code"], ("", "Check the kernel log with", LOG))
     if means:
-        what = f"nvidia-smi says that {means} (it ended with {smi['code']}){f': {said}' if said else ''}"
+        what = f"nvidia-smi reports that {means} (exit status {smi['code']}){f': {said}' if said else ''}"
     elif smi["why"]:
         what = f"nvidia-smi failed: {said or smi['why']}"
     elif smi["cut"] is not None:
-        what = f"the answer of nvidia-smi ends in the middle, after {smi['cut']} characters"
+        what = f"the output of nvidia-smi is truncated after {smi['cut']} characters"
     else:
-        what = f"the answer of nvidia-smi cannot be read: {said or 'it printed nothing that a person could read'}"
+        what = f"the output of nvidia-smi cannot be parsed: {said or 'no readable text'}"
     return (SMI_FAILED.fail if smi["why"] else SMI_FAILED.unknown)(
         node,
         what,
@@ -225,7 +225,7 @@ def _smi_failed(node: str, smi: Mapping[str, Any]) -> Finding:
 
 
 def lost(node: GpuNode) -> Iterator[Said]:
-    """GPUs that are there and cannot be used: by the bus, and by what the driver says."""
+    """Report GPUs that are present but unusable, according to the bus or the driver."""
     facts = node.facts
     slots = dict.fromkeys([*(facts["missing"] or []), *facts["smi"]["lost_slots"]])
     slots.update(dict.fromkeys(gpu["slot"] for gpu in facts["gpus"] if gpu["lost"]))
@@ -236,7 +236,7 @@ def lost(node: GpuNode) -> Iterator[Said]:
         if gone:
             what = f"the GPU at {gone[0]} is" if len(gone) == 1 else f"the GPUs at {few(gone)} are"
             whom = "it" if len(gone) == 1 else "them"
-            how = "no answer comes from the bus" if gone[0] in silent else f"the driver cannot reach {whom}"
+            how = "no response on the bus" if gone[0] in silent else f"the driver cannot reach {whom}"
             yield _lost(node, f"{what} lost: {how}", f"/sys/bus/pci/devices/{gone[0]}", how)
     if said and not slots:
         what = f"GPU {said[0]}" if len(said) == 1 else f"GPUs {few([str(number) for number in said])}"
@@ -247,14 +247,14 @@ def _lost(node: GpuNode, what: str, source: str, seen: str) -> Finding:
     return LOST.fail(
         node.name,
         what,
-        observed=f"{plural(len(node.gpus), 'GPU')} can be used" if node.gpus else "",
+        observed=f"{plural(len(node.gpus), 'GPU')} usable" if node.gpus else "",
         expected=plural(int(node.request["gpus"]), "GPU"),
         evidence=evidence(source, seen),
     )
 
 
 def presence(node: GpuNode) -> Iterator[Said]:
-    """Whether there are as many GPUs as the inventory says."""
+    """Compare the number of GPUs with the inventory."""
     facts, wanted = node.facts, int(node.request["gpus"])
     listed = len(node.gpus)
     if facts["smi"]["status"] != "ok":
@@ -264,7 +264,7 @@ def presence(node: GpuNode) -> Iterator[Said]:
         yield COUNT_DIFFERS.fail(
             node.name,
             f"the driver lists {plural(listed, 'GPU')}{on_bus}; cluster_gpus is {wanted}",
-            "Correct cluster_gpus; if one is missing, look for it with",
+            "Correct cluster_gpus; if a GPU is missing, check the kernel log with",
             LOG,
             observed=str(listed),
             expected=str(wanted),
@@ -273,8 +273,8 @@ def presence(node: GpuNode) -> Iterator[Said]:
     elif listed > wanted:
         yield COUNT_DIFFERS.warn(
             node.name,
-            f"{plural(listed - wanted, 'GPU')} of its {listed} would stay idle: cluster_gpus is {wanted}",
-            f"Set cluster_gpus to {listed} to train on all of them",
+            f"{plural(listed - wanted, 'GPU')} of {listed} will not be used: cluster_gpus is {wanted}",
+            f"Set cluster_gpus to {listed} to use all of them",
             observed=str(listed),
             expected=str(wanted),
         )
@@ -288,8 +288,8 @@ def mismatch_on_disk(node: GpuNode) -> Iterator[Said]:
     if version["loaded"] and others:
         yield DRIVER_MISMATCH.warn(
             node.name,
-            f"the driver in the kernel is {version['loaded']}, and {few(sorted(others))} is installed",
-            "Reboot the node, before something is started that needs the new one",
+            f"the loaded driver is {version['loaded']}, but {few(sorted(others))} is installed",
+            "Before starting a program that requires the new driver, reboot the node with",
             "sudo reboot",
             observed=version["loaded"],
             expected=few(sorted(others)),
@@ -302,7 +302,7 @@ def speed(node: GpuNode) -> Iterator[Said]:
     if smi["status"] == "ok" and kept and (smi["seconds"] or 0) > SLOW:
         yield SMI_SLOW.warn(
             node.name,
-            f"nvidia-smi took {smi['seconds']:.0f} s, though the driver is kept loaded",
+            f"nvidia-smi took {smi['seconds']:.0f} s although persistence is on",
             observed=f"{smi['seconds']:.0f} s",
             expected=f"{SLOW:.0f} s",
         )

@@ -1,4 +1,4 @@
-"""The memory of the GPUs, and what the driver asks for after a fault in it."""
+"""The memory of the GPUs, and the recovery actions that the driver requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ..verdict.check import Said
     from .gpu_node import GpuNode
 
-# Azure/azurehpc-health-checks, check_gpu_ecc: above them the card is sent back.
+# Azure/azurehpc-health-checks, check_gpu_ecc: above these counts the GPU is returned to the vendor.
 MOST_SRAM_CORRECTED = 10_000
 MOST_DRAM_CORRECTED = 20_000_000
 # NVIDIA GPU Memory Error Management: a GPU has spare rows for 512 remappings.
@@ -26,99 +26,99 @@ MOST_REMAPPED = 512
 MOST_RETIRED = 60
 # nvidia-smi's manual, "GPU Recovery Action".
 RECOVERY = {
-    "reset": ("sudo nvidia-smi --gpu-reset", "End what runs on it, and reset it with"),
-    "bus reset": ("sudo nvidia-smi -r bus", "End what runs on it, and reset it with"),
+    "reset": ("sudo nvidia-smi --gpu-reset", "End its processes, and reset it with"),
+    "bus reset": ("sudo nvidia-smi -r bus", "End its processes, and reset it with"),
     "reboot": ("sudo reboot", "Reboot the node: a reset is not enough"),
     "system reboot": ("sudo reboot", "Reboot the node: a reset is not enough"),
-    "drain p2p": ("nvidia-smi -q | grep -i 'recovery action'", "End every process that copies between GPUs, and ask"),
-    "drain and reset": ("sudo nvidia-smi --gpu-reset", "Start nothing new; when its work has ended, reset it with"),
-    "recover imex domain": ("sudo systemctl restart nvidia-imex", "Start IMEX anew on every node of its domain with"),
+    "drain p2p": ("nvidia-smi -q | grep -i 'recovery action'", "End processes that copy between GPUs; check with"),
+    "drain and reset": ("sudo nvidia-smi --gpu-reset", "Start no new work; when running work has ended, reset it with"),
+    "recover imex domain": ("sudo systemctl restart nvidia-imex", "Restart IMEX on every node of its domain with"),
 }
 
 RESET_NEEDED = Check(
     "gpu.reset.needed",
     seen="recording",
-    reads="gpu_recovery_action of nvidia-smi, before 570 gpu_reset_status",
-    fires="the driver asks for a reset or a reboot; warns for `drain and reset`, which running work may wait for",
-    fix="Reset the GPU or reboot the node, whichever it asks for",
+    reads="gpu_recovery_action of nvidia-smi (before 570: gpu_reset_status)",
+    fires="fail: the driver requests a reset or a reboot; warn: `drain and reset`, which can wait for running work",
+    fix="Reset the GPU or reboot the node, as requested",
 )
 ECC_UNCORRECTED = Check(
     "gpu.ecc.uncorrected",
     seen="recording",
     reads="uncorrectable ECC errors since the driver was loaded",
-    fires="one or more: something was computed with it, or was ended by it",
-    fix="Reset the GPU; if it comes again, run dcgmi diag -r 3 and have the GPU replaced",
+    fires="fail: one or more: results may be wrong, or a process was killed",
+    fix="Reset the GPU; if errors recur, run dcgmi diag -r 3 and have the GPU replaced",
 )
 ECC_CORRECTED = Check(
     "gpu.ecc.corrected",
     seen="recording",
-    reads="corrected ECC errors, of all its life",
-    fires=f"more than {MOST_SRAM_CORRECTED} in SRAM or {MOST_DRAM_CORRECTED} in DRAM (azurehpc-health-checks)",
-    fix="Have the GPU examined at the next maintenance",
+    reads="corrected ECC errors over the GPU's lifetime",
+    fires=f"warn: more than {MOST_SRAM_CORRECTED} in SRAM or {MOST_DRAM_CORRECTED} in DRAM (azurehpc-health-checks)",
+    fix="Have the GPU inspected at the next maintenance",
 )
 ECC_SRAM_THRESHOLD = Check(
     "gpu.ecc.sram_threshold",
     seen="recording",
     reads="sram_threshold_exceeded of nvidia-smi",
-    fires="the GPU says that it has had too many uncorrectable errors in SRAM",
+    fires="fail: the GPU reports too many uncorrectable errors in SRAM",
     fix="Have the GPU replaced",
 )
 ECC_OFF = Check(
     "gpu.ecc.off",
     seen="recording",
-    reads="the ECC mode, on models that come with it on",
-    fires="it is off, so an error in memory is not noticed",
-    fix="sudo nvidia-smi -e 1, then reset the GPU",
+    reads="the ECC mode, on models with ECC on by default",
+    fires="warn: ECC is off, so memory errors are not detected",
+    fix="Run sudo nvidia-smi -e 1, then reset the GPU",
 )
 ECC_PENDING = Check(
     "gpu.ecc.pending",
     seen="recording",
-    reads="the ECC mode now and after the next reset",
-    fires="they differ, so that the node changes with its next boot",
-    fix="Reset the GPU, or take the change back with nvidia-smi -e",
+    reads="the current ECC mode, and the mode after the next reset",
+    fires="warn: the modes differ: ECC changes at the next boot",
+    fix="Reset the GPU, or revert the change with nvidia-smi -e",
 )
 REMAP_PENDING = Check(
     "gpu.remap.pending",
     seen="recording",
     reads="remapped_rows of nvidia-smi (Ampere and newer)",
-    fires="a row waits to be replaced until the GPU is reset. Fails where the driver goes on using the row until then; "
-    "warns on A100, Hopper and Blackwell, where the page has been taken out of use and memory is merely smaller",
+    fires="a faulty row is replaced only at the next GPU reset. fail: the driver uses the row until then; warn: on "
+    "A100, Hopper and Blackwell, where the page is no longer used and only the memory size is reduced",
     fix="Reset the GPU",
 )
 REMAP_FAILED = Check(
     "gpu.remap.failed",
     seen="recording",
     reads="remapped_rows of nvidia-smi",
-    fires="a row could not be replaced",
+    fires="fail: a row could not be replaced",
     fix="Have the GPU replaced",
 )
 REMAP_MANY = Check(
     "gpu.remap.many",
     seen="recording",
     reads="remapped_rows of nvidia-smi",
-    fires=f"{MOST_REMAPPED} rows were replaced, which is all the spare ones, or a bank has none left",
+    fires=f"warn: all {MOST_REMAPPED} spare rows are used, or a bank has none left",
     fix="Have the GPU replaced before its next error",
 )
 RETIRED_PENDING = Check(
     "gpu.retired.pending",
     seen="recording",
     reads="retired_pages of nvidia-smi (before Ampere)",
-    fires="a page waits to be taken out of use until the driver is loaded anew",
+    fires="fail: a faulty page stays in use until the driver is reloaded",
     fix="Reset the GPU, or reboot the node",
 )
 RETIRED_MANY = Check(
     "gpu.retired.many",
     seen="recording",
     reads="retired_pages of nvidia-smi",
-    fires=f"{MOST_RETIRED} pages or more (DCGM's limit)",
+    fires=f"warn: {MOST_RETIRED} pages or more (DCGM's limit)",
     fix="Have the GPU replaced",
 )
 MEMORY_UNREPAIRABLE = Check(
     "gpu.memory.unrepairable",
     seen="recording",
     reads="unrepairable_memory, channel_repair_pending and tpc_repair_pending of nvidia-smi (580 and newer)",
-    fires="fails when memory cannot be repaired; warns when a repair waits for a reset",
-    fix="Reset the GPU for a repair that waits; have it replaced when there is none",
+    fires="fail: memory cannot be repaired; warn: a repair is pending until the next reset",
+    fix="Reset the GPU to complete a pending repair; if memory cannot be repaired, have the GPU replaced",
 )
 REMAPPED_ROWS = (REMAP_PENDING, REMAP_FAILED, REMAP_MANY)
 OF_ECC = (ECC_UNCORRECTED, ECC_CORRECTED, ECC_SRAM_THRESHOLD, ECC_OFF, ECC_PENDING)
@@ -126,7 +126,7 @@ CHECKS = (RESET_NEEDED, *OF_ECC, *REMAPPED_ROWS, RETIRED_PENDING, RETIRED_MANY, 
 
 
 def hidden(node: GpuNode) -> Iterator[Said]:
-    """What cannot be seen of these GPUs."""
+    """Yield the checks that these GPUs do not support."""
     if all(gpu["mig"] for gpu in node.gpus):
         yield from skip_all(REMAPPED_ROWS, "with MIG on, the driver does not report remapped rows")
     elif not any(gpu["ecc"]["on"] is not None for gpu in node.gpus):
@@ -136,13 +136,13 @@ def hidden(node: GpuNode) -> Iterator[Said]:
 def recovery(node: GpuNode) -> Iterator[Said]:
     for gpu in node.gpus:
         action = gpu["recovery"]
-        # A row that waits to be replaced is reported by itself, with the same command.
+        # A pending row replacement has its own finding, with the same command.
         if action and not (action == "drain and reset" and gpu["remap"] and gpu["remap"]["pending"]):
-            command, text = RECOVERY.get(action, ("nvidia-smi -q", "See"))
+            command, text = RECOVERY.get(action, ("nvidia-smi -q", "Show the details with"))
             one = f" -i {address(gpu['slot'])}" if command.startswith("sudo nvidia-smi") else ""
             yield (RESET_NEEDED.warn if action == "drain and reset" else RESET_NEEDED.fail)(
                 node.name,
-                f"{node.named([gpu])} has had a fault, and its driver asks for: {action}",
+                f"{node.named([gpu])} has had a fault; the driver requests: {action}",
                 text,
                 command + one,
                 observed=action,
@@ -158,8 +158,8 @@ def ecc(node: GpuNode) -> Iterator[Said]:
         if errors:
             yield ECC_UNCORRECTED.fail(
                 node.name,
-                f"{node.named([gpu])} has had {errors} uncorrectable memory errors since its driver was loaded",
-                "Reset it; if they come again, have it replaced",
+                f"{node.named([gpu])} has had {errors} uncorrectable memory errors since the driver was loaded",
+                "If errors recur after a reset, have the GPU replaced; reset it with",
                 shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
                 observed=_counts(now, "uncorrectable"),
                 expected="0",
@@ -168,8 +168,8 @@ def ecc(node: GpuNode) -> Iterator[Said]:
         if sram > MOST_SRAM_CORRECTED or dram > MOST_DRAM_CORRECTED:
             yield ECC_CORRECTED.warn(
                 node.name,
-                f"{node.named([gpu])} has had {sram} corrected errors in SRAM and {dram} in DRAM in its life",
-                "Have it examined at the next maintenance",
+                f"{node.named([gpu])} has had {sram} corrected errors in SRAM and {dram} in DRAM over its lifetime",
+                "Have it inspected at the next maintenance, and test it with",
                 "sudo dcgmi diag -r 3",
                 observed=_counts(ever, "correctable"),
                 expected=f"at most {MOST_SRAM_CORRECTED} and {MOST_DRAM_CORRECTED}",
@@ -177,8 +177,8 @@ def ecc(node: GpuNode) -> Iterator[Said]:
         if gpu["ecc"]["sram_threshold"]:
             yield ECC_SRAM_THRESHOLD.fail(
                 node.name,
-                f"{node.named([gpu])} has had too many uncorrectable errors in SRAM, by its own count",
-                "Have it replaced, and leave it out until then: cluster_gpus, or cluster_quarantined for the node",
+                f"{node.named([gpu])} reports too many uncorrectable errors in SRAM",
+                "Have it replaced; until then, exclude it (cluster_gpus) or the node (cluster_quarantined)",
                 observed=_counts(ever, "uncorrectable"),
             )
 
@@ -192,8 +192,8 @@ def ecc_mode(node: GpuNode) -> Iterator[Said]:
     if off:
         yield ECC_OFF.warn(
             node.name,
-            f"{node.named(off)} {have(off)} ECC off: an error in memory would not be noticed",
-            "Turn it on, and reset",
+            f"{node.named(off)} {have(off)} ECC off: memory errors are not detected",
+            "Enable ECC, then reset the GPU; enable it with",
             node.only("sudo nvidia-smi -e 1", off),
             observed="off",
             expected="on",
@@ -205,8 +205,8 @@ def ecc_mode(node: GpuNode) -> Iterator[Said]:
         to = "on" if pending[0]["ecc"]["pending"] else "off"
         yield ECC_PENDING.warn(
             node.name,
-            f"ECC of {node.named(pending)} will be {to} after the next reset, and is not now",
-            "Reset now, while nothing runs",
+            f"ECC of {node.named(pending)} will be switched {to} at the next reset",
+            "While nothing runs, reset with",
             node.only("sudo nvidia-smi --gpu-reset", pending),
             observed="off" if to == "on" else "on",
             expected=to,
@@ -218,22 +218,22 @@ def remapping(node: GpuNode) -> Iterator[Said]:
         remap = gpu["remap"]
         if remap is None:
             continue
-        rows = f"{remap['correctable']} rows replaced for corrected errors, {remap['uncorrectable']} for others"
+        rows = f"replaced rows: {remap['correctable']} (correctable errors), {remap['uncorrectable']} (uncorrectable)"
         if remap["failed"]:
             yield REMAP_FAILED.fail(
                 node.name,
-                f"{node.named([gpu])} could not replace a broken row of its memory",
-                "Have it replaced, and leave it out until then: cluster_gpus, or cluster_quarantined for the node",
+                f"{node.named([gpu])} could not replace a faulty memory row",
+                "Have it replaced; until then, exclude it (cluster_gpus) or the node (cluster_quarantined)",
                 observed=rows,
             )
         if remap["pending"]:
             model = model_of(gpu["name"])
             offlined = bool(model and model.offlines)
-            until = "its page is out of use until then" if offlined else "it stays in use until then"
+            until = "its page is not used until then" if offlined else "it stays in use until then"
             yield (REMAP_PENDING.warn if offlined else REMAP_PENDING.fail)(
                 node.name,
-                f"{node.named([gpu])} has a broken row of memory that is replaced at its next reset; {until}",
-                "When nothing runs on it, reset it with",
+                f"{node.named([gpu])} has a faulty memory row that is replaced at the next reset; {until}",
+                "While nothing runs on it, reset it with",
                 shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
                 observed=rows,
                 expected="nothing pending",
@@ -242,7 +242,7 @@ def remapping(node: GpuNode) -> Iterator[Said]:
         if (remap["uncorrectable"] or 0) >= MOST_REMAPPED or remap["banks_without"]:
             yield REMAP_MANY.warn(
                 node.name,
-                f"{node.named([gpu])} has no spare rows left in {remap['banks_without'] or 'some'} banks of memory",
+                f"{node.named([gpu])} has no spare rows left in {remap['banks_without'] or 'some'} memory banks",
                 "Have it replaced before its next error",
                 observed=rows,
                 expected=f"fewer than {MOST_REMAPPED}",
@@ -258,7 +258,7 @@ def retirement(node: GpuNode) -> Iterator[Said]:
         if retired["pending"]:
             yield RETIRED_PENDING.fail(
                 node.name,
-                f"{node.named([gpu])} has a broken page of memory that stays in use until its next reset",
+                f"{node.named([gpu])} has a faulty memory page that stays in use until the next reset",
                 "Reset it with",
                 shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
                 observed=f"{pages} retired",
@@ -266,7 +266,7 @@ def retirement(node: GpuNode) -> Iterator[Said]:
         if pages >= MOST_RETIRED:
             yield RETIRED_MANY.warn(
                 node.name,
-                f"{node.named([gpu])} has {pages} broken pages of memory",
+                f"{node.named([gpu])} has {pages} retired memory pages",
                 "Have it replaced",
                 observed=str(pages),
                 expected=f"fewer than {MOST_RETIRED}",
@@ -280,13 +280,13 @@ def repair(node: GpuNode) -> Iterator[Said]:
             yield MEMORY_UNREPAIRABLE.fail(
                 node.name,
                 f"{node.named([gpu])} has memory that cannot be repaired",
-                "Have it replaced, and leave it out until then: cluster_gpus, or cluster_quarantined for the node",
+                "Have it replaced; until then, exclude it (cluster_gpus) or the node (cluster_quarantined)",
             )
         elif waits:
             yield MEMORY_UNREPAIRABLE.warn(
                 node.name,
-                f"a repair of {node.named([gpu])} ({' and '.join(waits)}) waits for its next reset",
-                "When nothing runs on it, reset it with",
+                f"a repair of {node.named([gpu])} ({' and '.join(waits)}) is pending until the next reset",
+                "While nothing runs on it, reset it with",
                 shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
             )
 

@@ -1,4 +1,4 @@
-"""A node's GPUs as the rules take them: what was seen, what is wanted, and how to speak of it."""
+"""A node's GPUs for the rules: facts, request, and how to name GPUs in messages and commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GpuNode:
-    """facts: those of gpu_info. request: the options of nccl_health."""
+    """A node and its GPUs. facts: those of gpu_info. request: the options of nccl_health."""
 
     facts: Mapping[str, Any]
     request: Mapping[str, Any]
@@ -26,7 +26,7 @@ class GpuNode:
 
     @property
     def gpus(self) -> list[dict[str, Any]]:
-        """The GPUs that answer."""
+        """Return the GPUs that respond."""
         return [gpu for gpu in self.facts["gpus"] if not gpu["lost"]]
 
     @property
@@ -42,12 +42,12 @@ class GpuNode:
         return f"GPUs {few([str(gpu['index']) for gpu in gpus])}"
 
     def at(self, command: str, name: str) -> str:
-        """Return a command of nvidia-smi for the GPU that `nvidia-smi topo` calls GPU3."""
+        """Return an nvidia-smi command for one GPU, given its name in `nvidia-smi topo`, such as GPU3."""
         places = [address(gpu["slot"]) for gpu in self.facts["gpus"] if f"GPU{gpu['index']}" == name]
         return shell(f"{command} -i {{place}}", place=places[0]) if places else command
 
     def only(self, command: str, gpus: Sequence[Mapping[str, Any]]) -> str:
-        """Return a command of nvidia-smi for these GPUs alone, by their places: numbers may be others."""
+        """Return an nvidia-smi command for these GPUs only, by bus address, because their numbers may change."""
         if len(gpus) == len(self.facts["gpus"]):
             return command
         return shell(f"{command} -i {{places}}", places=",".join(address(gpu["slot"]) for gpu in gpus))

@@ -1,4 +1,4 @@
-"""What each check of GPUs is judged from: where nvidia-smi has no value of it on any GPU, it was not looked at."""
+"""The values that each GPU check requires; a check is skipped if nvidia-smi has no value on any GPU."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from ..verdict.finding import Skipped
     from .gpu_node import GpuNode
 
-# Of what somebody else runs, or is made otherwise, some checks say nothing, whatever the values are.
-WSL = "under WSL, the GPU and its driver are those of Windows"
-VIRTUAL = "this is a virtual GPU: the real one, its memory and its processes are its host's"
+# On these kinds of GPU some checks mean nothing, whatever the values are.
+WSL = "under WSL, Windows manages the GPU and its driver"
+VIRTUAL = "this is a virtual GPU: the host manages the physical GPU, its memory and its processes"
 # NVML says "generation 1, 1 lane" of a GB10 (Syllo/nvtop, pull request 499), and has no memory of its own for it.
-ON_CHIP = "the GPU is on the processor's chip, and has no slot"
-NO_VALUE = "nvidia-smi has no value for this on any GPU here (N/A)"
-# Each by the fact that it needs, of those of query.gpu. Of several, one that is there does.
+ON_CHIP = "the GPU is on the processor's chip and has no PCIe slot"
+NO_VALUE = "nvidia-smi reports no value for this on any GPU (N/A)"
+# The facts of query.gpu that each check requires; of several, one is enough.
 READINGS = {
     THROTTLED: ("throttle",),
     HOT: ("temperature/margin", "temperature/memory_max"),
@@ -71,7 +71,7 @@ READINGS = {
 
 
 def apart(node: GpuNode) -> dict[str, str]:
-    """Return the checks that are not made of such GPUs, and why."""
+    """Return the checks that do not apply to this kind of GPU, and why."""
     kinds = {
         WSL: (node.under_windows, (PERSISTENCE_OFF, MEMORY_HELD, PCIE_NARROW, PCIE_SLOW)),
         VIRTUAL: (

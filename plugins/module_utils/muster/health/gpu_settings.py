@@ -1,4 +1,4 @@
-"""How the GPUs of a node are set: what somebody chose once, and what the next launch then meets."""
+"""The settings of a node's GPUs: persistence, MIG, compute mode, clocks, power, models and VBIOS."""
 
 from __future__ import annotations
 
@@ -23,67 +23,67 @@ PERSISTENCE_OFF = Check(
     "gpu.persistence.off",
     seen="recording",
     reads="persistence mode",
-    fires="it is off, on a GPU without a screen: the driver is unloaded between jobs, ECC counts are lost with it, and "
-    "every start waits for it",
-    fix=f"{GPU_STACK}; until the next start sudo nvidia-smi -pm 1. Enabling nvidia-persistenced alone does nothing "
-    "where its unit says --no-persistence-mode, as Ubuntu's does",
+    fires="warn: persistence is off on a GPU without a display: the driver is unloaded between jobs, ECC counts are "
+    "lost, and every job start waits for the driver",
+    fix=f"Run {GPU_STACK}; until the next boot, sudo nvidia-smi -pm 1. Enabling nvidia-persistenced alone does nothing "
+    "if its unit has --no-persistence-mode, as on Ubuntu",
 )
 MIG_ON = Check(
     "gpu.mig.on",
     seen="recording",
     reads="MIG mode",
-    fires="it is on: a process sees one slice of one GPU (CUDA's rule), so ranks beyond the first find no GPU",
-    fix="sudo nvidia-smi -mig 0, or take the node out of the inventory",
+    fires="fail: MIG is on: CUDA gives a process one slice of one GPU, so all ranks except the first find no GPU",
+    fix="Run sudo nvidia-smi -mig 0, or remove the node from the inventory",
 )
 MIG_PENDING = Check(
     "gpu.mig.pending",
     seen="recording",
-    reads="MIG mode now and after the next reset",
-    fires="they differ",
-    fix="Reset the GPU, or take the change back with nvidia-smi -mig",
+    reads="the current MIG mode, and the mode after the next reset",
+    fires="warn: the modes differ",
+    fix="Reset the GPU, or revert the change with nvidia-smi -mig",
 )
 COMPUTE_MODE = Check(
     "gpu.compute_mode",
     seen="recording",
     reads="compute mode",
-    fires="fails when it is Prohibited; warns when it is Exclusive, where a rank that touches a second GPU, or a "
-    "process that is still there, keeps the next one out",
-    fix="sudo nvidia-smi -c 0",
+    fires="fail: Prohibited; warn: Exclusive, where a rank that opens a second GPU, or a leftover process, blocks "
+    "other ranks",
+    fix="Run sudo nvidia-smi -c 0",
 )
 CLOCKS_LOWERED = Check(
     "gpu.clocks.lowered",
     seen="recording",
     reads="application clocks and their default",
-    fires="somebody has set them lower",
-    fix="sudo nvidia-smi -rac",
+    fires="warn: the clocks are set below their default",
+    fix="Run sudo nvidia-smi -rac",
 )
 POWER_LOWERED = Check(
     "gpu.power.lowered",
     seen="recording",
     reads="the power limit in force and its default",
-    fires="somebody has set it lower by more than 1 %",
-    fix="Set it back: sudo nvidia-smi -pl WATTS, with the default that nvidia-smi -q -d POWER shows",
+    fires="warn: the limit is set more than 1 % below its default",
+    fix="Reset it with sudo nvidia-smi -pl WATTS, using the default from nvidia-smi -q -d POWER",
 )
 MODEL_MIXED = Check(
     "gpu.model.mixed",
     seen="recording",
     reads="the models of the node's GPUs",
-    fires="they are not all the same: every step waits for the slowest, and the smallest memory is what fits",
-    fix="Use GPUs of one model (cluster_gpus, CUDA_VISIBLE_DEVICES), or accept the pace of the slowest",
+    fires="warn: the models differ: every step waits for the slowest GPU, and the smallest memory limits the job",
+    fix="Use GPUs of one model (cluster_gpus, CUDA_VISIBLE_DEVICES), or accept the speed of the slowest",
 )
 VBIOS_MIXED = Check(
     "gpu.vbios.mixed",
     seen="recording",
     reads="the VBIOS of GPUs of one model",
-    fires="they differ, as after a replacement",
-    fix="Bring them to one version with the maker's tool",
+    fires="warn: the versions differ, such as after a replacement",
+    fix="Install one version with the vendor's tool",
 )
 INFOROM_CORRUPT = Check(
     "gpu.inforom.corrupt",
     seen="stand-in",
-    reads="what nvidia-smi says beside its answer",
-    fires="`infoROM is corrupted`: the GPU's own records of errors and retired memory cannot be trusted",
-    fix="Have it looked at by its maker",
+    reads="the warnings of nvidia-smi",
+    fires="warn: `infoROM is corrupted`: the GPU's records of errors and retired memory are unreliable",
+    fix="Have the vendor inspect the GPU",
 )
 CHECKS = (
     PERSISTENCE_OFF,
@@ -96,18 +96,18 @@ CHECKS = (
     VBIOS_MIXED,
     INFOROM_CORRUPT,
 )
-# The driver rounds limits to its own steps.
+# The driver rounds limits to fixed steps.
 TOLERANCE = 0.99
 
 
 def persistence(node: GpuNode) -> Iterator[Said]:
-    # A screen keeps the driver loaded by itself.
+    # A display keeps the driver loaded.
     off = [gpu for gpu in node.gpus if gpu["persistence"] is False and not gpu["display"]]
     if off:
         yield PERSISTENCE_OFF.warn(
             node.name,
-            f"persistence is off on {node.named(off)}: each job waits for the driver to bring them up",
-            f"Turn it on for good with {GPU_STACK}, or until the next start with",
+            f"persistence is off on {node.named(off)}: each job start waits for the driver to load",
+            f"Enable it permanently with {GPU_STACK}, or until the next boot with",
             node.only("sudo nvidia-smi -pm 1", off),
             observed="off",
             expected="on",
@@ -119,8 +119,8 @@ def mig(node: GpuNode) -> Iterator[Said]:
     if on:
         yield MIG_ON.fail(
             node.name,
-            f"{node.named(on)} {have(on)} MIG on: a rank sees one slice, and the others find no GPU",
-            "Turn it off while nothing runs on it, with",
+            f"{node.named(on)} {have(on)} MIG on: one rank gets one slice, and the other ranks find no GPU",
+            "While nothing runs on the GPUs, turn MIG off with",
             node.only("sudo nvidia-smi -mig 0", on),
             observed="on",
             expected="off",
@@ -132,7 +132,7 @@ def mig(node: GpuNode) -> Iterator[Said]:
         yield MIG_PENDING.warn(
             node.name,
             f"MIG of {node.named(pending)} will be {'on' if pending[0]['mig_pending'] else 'off'} after the next reset",
-            "Reset now, while nothing runs, with",
+            "While nothing runs, reset with",
             node.only("sudo nvidia-smi --gpu-reset", pending),
         )
 
@@ -148,7 +148,7 @@ def compute_mode(node: GpuNode) -> Iterator[Said]:
         yield (COMPUTE_MODE.fail if nobody else COMPUTE_MODE.warn)(
             node.name,
             f"the compute mode of {node.named(gpus)} is {mode}: {means}",
-            "Set it back with",
+            "Restore the default with",
             node.only("sudo nvidia-smi -c 0", gpus),
             observed=mode,
             expected="Default",
@@ -161,8 +161,8 @@ def clocks(node: GpuNode) -> Iterator[Said]:
         now, usual = slow[0]["clocks"]["set"], slow[0]["clocks"]["set_default"]
         yield CLOCKS_LOWERED.warn(
             node.name,
-            f"the clock of {node.named(slow)} was set to {now} MHz, and {usual} MHz are usual",
-            "Set it back with",
+            f"the clock of {node.named(slow)} is set to {now} MHz; the default is {usual} MHz",
+            "Restore the default with",
             node.only("sudo nvidia-smi -rac", slow),
             observed=f"{now} MHz",
             expected=f"{usual} MHz",
@@ -175,8 +175,8 @@ def power(node: GpuNode) -> Iterator[Said]:
         now, usual = low[0]["power"]["limit"], low[0]["power"]["default"]
         yield POWER_LOWERED.warn(
             node.name,
-            f"{node.named(low)} may draw {now:.0f} W, and {usual:.0f} W are usual: a slow GPU makes all others wait",
-            "If nobody meant it, set it back with",
+            f"the power limit of {node.named(low)} is {now:.0f} W; the default is {usual:.0f} W",
+            "If the limit is not intended, restore the default with",
             node.only(f"sudo nvidia-smi -pl {usual:.0f}", low),
             observed=f"{now:.0f} W",
             expected=f"{usual:.0f} W",
@@ -195,7 +195,7 @@ def mixed(node: GpuNode) -> Iterator[Said]:
         kinds = "; ".join(f"{name} as {node.named(gpus)}" for name, gpus in sorted(by_name.items()))
         yield MODEL_MIXED.warn(
             node.name,
-            f"its GPUs are not of one model: {kinds}",
+            f"the GPUs are of different models: {kinds}",
             observed=few(sorted(by_name)),
             expected="one model",
         )
@@ -209,8 +209,8 @@ def mixed(node: GpuNode) -> Iterator[Said]:
             odd = [gpu for version, others in versions.items() if version != usual for gpu in others]
             yield VBIOS_MIXED.warn(
                 node.name,
-                f"the VBIOS of {node.named(odd)} is {few(sorted({str(gpu['vbios']) for gpu in odd}))}, and {usual} on "
-                f"its other {name}",
+                f"the VBIOS of {node.named(odd)} is {few(sorted({str(gpu['vbios']) for gpu in odd}))}; the other "
+                f"{name} GPUs have {usual}",
                 observed=few(sorted(versions)),
                 expected="one version",
             )
@@ -222,7 +222,7 @@ def inforom(node: GpuNode) -> Iterator[Said]:
         where = few([line.rpartition("at gpu ")[2] for line in said if "at gpu " in line])
         yield INFOROM_CORRUPT.warn(
             node.name,
-            f"the infoROM of {where or 'a GPU'} is corrupt: what it says of its own past cannot be trusted",
+            f"the infoROM of {where or 'a GPU'} is corrupt: its error records are unreliable",
             evidence=evidence("nvidia-smi", few(said)),
         )
 

@@ -1,4 +1,4 @@
-"""What the GPUs of a node are doing now: heat, lowered clocks, the link to the bus, and whose processes are there."""
+"""The current state of a node's GPUs: temperature, throttling, PCIe links, foreign processes and held memory."""
 
 from __future__ import annotations
 
@@ -23,64 +23,64 @@ if TYPE_CHECKING:
     from ..verdict.finding import Finding
     from .gpu_node import GpuNode
 
-NOBODY = "no process is listed that uses"
+NOBODY = "no listed process uses"
 # PCI Express base specification: GT/s of a lane.
 GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
-# What another process may hold before a job that was made for all of a GPU's memory cannot fit: our own guess.
+# Share of memory above which another process leaves too little for a job that needs the whole GPU: an estimate.
 MOST_OF_THE_MEMORY = 0.5
-# The server of the Multi-Process Service; those whom it serves are listed by themselves.
+# The server of the Multi-Process Service; its clients are listed separately.
 SERVES = ("nvidia-cuda-mps-server", "/usr/bin/nvidia-cuda-mps-server")
 WHY = {
-    "hw_slowdown": "its hardware slows it down",
-    "hw_thermal": "it is too hot",
-    "power_brake": "the power supply brakes it",
-    "sw_thermal": "it is too hot",
+    "hw_slowdown": "hardware slowdown is active",
+    "hw_thermal": "the temperature is too high",
+    "power_brake": "the power supply's brake is active",
+    "sw_thermal": "the temperature is too high",
 }
-# Of the ways in a process's type, "M+C+G": CUDA, and its Multi-Process Service. The others keep a display or a driver.
+# Parts of a process type such as "M+C+G" that compute: CUDA and its Multi-Process Service. The others drive a display.
 COMPUTES = {"C", "M"}
 
 THROTTLED = Check(
     "gpu.throttled",
     seen="recording",
-    reads="the reasons why clocks are lowered",
-    fires="heat, a brake of the power supply, or the hardware's own slowdown is active; the power limit is not counted",
-    fix="Look at the cooling and the power supplies of the node",
+    reads="the throttle reasons",
+    fires="warn: thermal slowdown, power brake or hardware slowdown is active; the software power limit is ignored",
+    fix="Check the cooling and the power supplies of the node",
 )
 HOT = Check(
     "gpu.hot",
     seen="recording",
-    reads="the distance to the temperature at which clocks are lowered, and that of the memory to its limit",
-    fires="none is left",
-    fix="Look at the cooling of the node",
+    reads="the GPU temperature and its slowdown threshold, and the memory temperature and its limit",
+    fires="warn: a temperature has reached its limit",
+    fix="Check the cooling of the node",
 )
 PCIE_NARROW = Check(
     "gpu.pcie.narrow",
     seen="recording",
-    reads="the width of the PCIe link now, and what the bridge above the GPU can (sysfs)",
-    fires="fewer lanes than both the GPU and its slot can. Where the slot is not known, as in a virtual machine: fewer "
-    "than the GPU's like on this node, or than a board with NVLink gives it",
+    reads="the current width of the PCIe link, and the maximum of the bridge above the GPU (sysfs)",
+    fires="warn: fewer lanes than both the GPU and its slot support. If the slot is unknown, as in a virtual machine: "
+    "fewer than other GPUs of the model on this node, or than boards with NVLink provide",
     fix="Reseat the GPU or its riser",
 )
 PCIE_SLOW = Check(
     "gpu.pcie.slow",
     seen="recording",
-    reads="the generation of the PCIe link now and the highest that it was set up for, and what GPU and slot can",
-    fires="it is set up for less than both ends can; or it is lower than that under load. At rest a link is slow to "
-    "save power, and is not judged by what it is now",
-    fix="Reseat the GPU, and look at the link's setting in the firmware",
+    reads="the current and configured generation of the PCIe link, and the generations of GPU and slot",
+    fires="warn: the link is configured for a lower generation than both ends support, or runs below that generation "
+    "under load. An idle link is slow to save power, so its current generation is ignored",
+    fix="Reseat the GPU, and check the link's setting in the firmware",
 )
 PROCESS_FOREIGN = Check(
     "gpu.process.foreign",
     seen="recording",
     reads="the processes that compute on the GPUs",
-    fires="one that is no part of a launch: fails when it holds more than half of a GPU's memory, else warns",
-    fix="Ask its owner, or end it",
+    fires="fail: a process outside a launch holds more than half of a GPU's memory; warn: a process holds less",
+    fix="Ask the owner, or end the process",
 )
 MEMORY_HELD = Check(
     "gpu.memory.held",
     seen="recording",
-    reads="the memory in use on GPUs, less what is listed of processes",
-    fires=f"more than {HELD_MIB} MiB: something that ended has left it, or a process in another container holds it",
+    reads="the memory in use on GPUs, minus the memory of listed processes",
+    fires=f"warn: more than {HELD_MIB} MiB: left by a process that ended, or held by a process in another container",
     fix="End the process that has the device open (sudo fuser -v /dev/nvidia*), or reset the GPU",
 )
 CHECKS = (THROTTLED, HOT, PCIE_NARROW, PCIE_SLOW, PROCESS_FOREIGN, MEMORY_HELD)
@@ -93,8 +93,8 @@ def throttled(node: GpuNode) -> Iterator[Said]:
             why = next((WHY[reason] for reason in reasons if reason != "hw_slowdown"), WHY["hw_slowdown"])
             yield THROTTLED.warn(
                 node.name,
-                f"the clocks of {node.named([gpu])} are lowered, because {why}",
-                "Look at the node's cooling and power, and ask again under load with",
+                f"the clocks of {node.named([gpu])} are throttled: {why}",
+                "Check the node's cooling and power, and check again under load with",
                 shell("nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {slot}", slot=address(gpu["slot"])),
                 observed=", ".join(reasons),
                 expected="none",
@@ -106,7 +106,7 @@ def hot(node: GpuNode) -> Iterator[Said]:
         seen = gpu["temperature"]
         if seen["margin"] is not None and seen["margin"] <= 0:
             what = f"{node.named([gpu])} is at {seen['gpu']:.0f} °C" if seen["gpu"] is not None else node.named([gpu])
-            limit = "at which its clocks are lowered"
+            limit = "its slowdown temperature"
         elif seen["memory"] is not None and seen["memory_max"] and seen["memory"] >= seen["memory_max"]:
             what, limit = f"the memory of {node.named([gpu])} is at {seen['memory']:.0f} °C", "its limit"
         else:
@@ -114,7 +114,7 @@ def hot(node: GpuNode) -> Iterator[Said]:
         yield HOT.warn(
             node.name,
             f"{what}, {limit}",
-            "Look at the node's cooling",
+            "Check the node's cooling; show the temperatures with",
             shell("nvidia-smi -q -d TEMPERATURE -i {slot}", slot=address(gpu["slot"])),
             observed=f"{seen['gpu']} °C, {seen['margin']} °C left",
         )
@@ -131,8 +131,8 @@ def _narrow(node: GpuNode, gpu: Mapping[str, Any]) -> Iterator[Said]:
     if width and width < wanted:
         yield PCIE_NARROW.warn(
             node.name,
-            f"{node.named([gpu])} is connected with {width} PCIe lanes, and {_why(node, gpu, wanted)}",
-            "Look again while it computes; if it stays so, power the node off and reseat the GPU or its riser. See",
+            f"{node.named([gpu])} is connected with {width} PCIe lanes, but {_why(node, gpu, wanted)}",
+            "If the width stays low under load, power the node off and reseat the GPU or its riser. Check with",
             shell("sudo lspci -vv -s {slot} | grep Lnk", slot=gpu["slot"]),
             observed=f"x{width}",
             expected=f"x{wanted}",
@@ -140,8 +140,8 @@ def _narrow(node: GpuNode, gpu: Mapping[str, Any]) -> Iterator[Said]:
 
 
 def _lanes(node: GpuNode, gpu: Mapping[str, Any]) -> int:
-    """Return how many lanes a GPU should have: what it and its slot can, else all on a board of the maker's, else as
-    many as its like have here. Clouds lend GPUs with half of what the device could, and so do many desktops' slots.
+    """Return how many lanes a GPU should have: the maximum of GPU and slot; without a known slot, all lanes on a board
+    with NVLink, else the most of its model on this node. Many clouds and desktop slots provide only half of the lanes.
     """
     model, most = model_of(gpu["name"]), gpu["link"]["width_max"] or 0
     if slot := _slot(node, gpu)["slot_width"]:
@@ -152,11 +152,11 @@ def _lanes(node: GpuNode, gpu: Mapping[str, Any]) -> int:
 
 
 def _why(node: GpuNode, gpu: Mapping[str, Any], wanted: int) -> str:
-    return f"its slot can do {wanted}" if _slot(node, gpu)["slot_width"] else f"{wanted} are usual"
+    return f"its slot supports {wanted}" if _slot(node, gpu)["slot_width"] else f"{wanted} are usual"
 
 
 def _slot(node: GpuNode, gpu: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what the bridge above a GPU can; the one of a virtual machine is made up."""
+    """Return the maximum link of the bridge above a GPU; ignore the emulated bridge of a virtual machine."""
     found = [device["link"] for device in node.facts["bus"] if device["slot"] == gpu["slot"]]
     return found[0] if found and not node.facts["virtual"] else {"slot_width": None, "slot_speed": None}
 
@@ -166,9 +166,9 @@ def _slow(node: GpuNode, gpu: Mapping[str, Any]) -> Iterator[Said]:
     slot = GENERATIONS.get(_slot(node, gpu)["slot_speed"] or 0)
     both = min(device or 0, slot or 0)
     if most and most < both:
-        what, seen, wanted = f"is set up for generation {most}, and GPU and slot can do {both}", most, both
+        what, seen, wanted = f"is configured for generation {most}, but GPU and slot support {both}", most, both
     elif _busy(gpu) and now and most and now < most:
-        what, seen, wanted = f"is of generation {now} under load, and {most} is possible", now, most
+        what, seen, wanted = f"runs at generation {now} under load, but is configured for {most}", now, most
     else:
         return
     summary = f"the PCIe link of {node.named([gpu])} {what}"
@@ -180,7 +180,7 @@ def _busy(gpu: Mapping[str, Any]) -> bool:
 
 
 def foreign(node: GpuNode) -> Iterator[Said]:
-    """Processes that are no part of a launch; those of a running one are for whoever looks at launches."""
+    """Report processes that are not part of a launch; other checks cover the processes of running launches."""
     uses: dict[int, list[tuple[dict[str, Any], dict[str, Any]]]] = defaultdict(list)
     for gpu in node.gpus:
         for process in gpu["processes"]:
@@ -196,10 +196,10 @@ def foreign(node: GpuNode) -> Iterator[Said]:
         who = f"{process['name'] or 'a process'} (PID {pid} of {process['owner'] or 'an unknown user'}{unit})"
         yield (PROCESS_FOREIGN.fail if big else PROCESS_FOREIGN.warn)(
             node.name,
-            f"{who} has computed on {node.named(gpus)} for {duration(process['age'])} and holds {memory} MiB there",
+            f"{who} has used {node.named(gpus)} for {duration(process['age'])} and holds {memory} MiB",
             *_end(process, pid),
             observed=f"{memory} MiB",
-            expected="no process of others",
+            expected="no foreign process",
             evidence=evidence("nvidia-smi -q -x", f"PID {pid} on {few([gpu['slot'] for gpu in gpus])}"),
         )
 
@@ -208,8 +208,8 @@ def _end(process: Mapping[str, Any], pid: int) -> tuple[str, str]:
     if is_screen(process["name"]):
         return SCREEN_HOW, SCREEN_END
     if processes.may_be_stopped(process["unit"]):
-        return "Ask its owner, or stop its unit with", shell("sudo systemctl stop {unit}", unit=process["unit"])
-    return f"Ask its owner, or end it. {processes.advice([pid], 'sudo kill')}", processes.look([pid])
+        return "Ask the owner, or stop the unit with", shell("sudo systemctl stop {unit}", unit=process["unit"])
+    return f"Ask the owner, or end the process. {processes.advice([pid], 'sudo kill')}", processes.look([pid])
 
 
 def _computes(process: Mapping[str, Any]) -> bool:
@@ -223,9 +223,9 @@ def held(node: GpuNode) -> Iterator[Said]:
 
 
 def _unlisted(gpu: Mapping[str, Any]) -> int:
-    """Return how much memory is in use that no listed process has.
+    """Return how much memory in use is not held by a listed process.
 
-    Of some it is not said how much they have; and who computes may have more than is said (managed memory).
+    0 if a process has no reported value, or computes: managed memory may exceed the reported value.
     """
     known = [process["memory"] for process in gpu["processes"]]
     if gpu["mig"] or gpu["memory"]["used"] is None or None in known or any(map(_computes, gpu["processes"])):
@@ -238,16 +238,16 @@ def _held(node: GpuNode, stuck: list[dict[str, Any]], memory: int) -> Finding:
     holders = [each for each in node.facts["holders"] if theirs & set(each["devices"])]
     who = few([_who(each) for each in holders])
     whom = "it" if len(stuck) == 1 else "them"
-    fix, command = "See who has it open with", "sudo fuser -v /dev/nvidia*"
+    fix, command = "Show the processes that have the device open with", "sudo fuser -v /dev/nvidia*"
     if any(is_screen(each["name"]) for each in holders):
         fix, command = SCREEN_HOW, SCREEN_END
     elif len(holders) == 1:
         pids = [holders[0]["pid"]]
         fix, command = processes.advice(pids, "sudo kill"), processes.look(pids)
-    listed = "no process is listed that has them" if any(gpu["processes"] for gpu in stuck) else f"{NOBODY} {whom}"
+    listed = "no listed process holds them" if any(gpu["processes"] for gpu in stuck) else f"{NOBODY} {whom}"
     return MEMORY_HELD.warn(
         node.name,
-        f"{memory} MiB are in use on {node.named(stuck)}, and {listed}"
+        f"{memory} MiB are in use on {node.named(stuck)}, but {listed}"
         + (f"; {who} {have(holders)} the device open" if holders else ""),
         fix,
         command,

@@ -1,4 +1,4 @@
-"""Ranks that run or were left behind, who holds the port of the rendezvous, and ports open past the firewall."""
+"""Running and orphaned ranks, the process on the rendezvous port, and ports that bypass the firewall."""
 
 from __future__ import annotations
 
@@ -23,37 +23,37 @@ if TYPE_CHECKING:
 STALE = Check(
     "job.stale",
     seen="sandbox",
-    reads="processes with the variables of torchrun whose agent is gone (their parent is the first process)",
-    fires="fail: there are some on a node where ranks use GPUs, whose memory they hold; warn: elsewhere",
-    fix="End them by their process ids",
+    reads="processes with torchrun's variables whose torchrun has ended (their parent is PID 1)",
+    fires="fail: orphaned ranks on a node whose ranks use GPUs, because they hold GPU memory; warn: on other nodes",
+    fix="End the processes by PID",
 )
 OTHER = Check(
     "job.other",
     seen="recording",
-    reads="processes with the variables of torchrun that no launch of Muster's started",
-    fires="warn: another job runs here, and both get slower or fail",
-    fix="Wait for it, or end it",
+    reads="processes with torchrun's variables that do not belong to a launch of Muster",
+    fires="warn: another job runs on the node; both jobs get slower or fail",
+    fix="Wait until the job ends, or end it; show it with",
 )
 STOPPED = Check(
     "job.stopped",
     seen="recording",
     reads="the state of every rank",
-    fires="warn: one stands still (SIGSTOP, a debugger): all others wait for it",
-    fix="Let it go on, or end the job",
+    fires="warn: a rank is stopped (SIGSTOP, a debugger), and all other ranks wait for it",
+    fix="Continue the process, or end the job",
 )
 PORT_HELD = Check(
     "job.port.held",
     seen="sandbox",
-    reads="who listens on cluster_master_port",
-    fires="fail on the head node, warn on others: somebody who is no launch of Muster's",
-    fix="Stop it, or choose another cluster_master_port",
+    reads="the process that listens on cluster_master_port",
+    fires="fail on the head node, warn on others: the process does not belong to a launch of Muster",
+    fix="Stop the process, or set another cluster_master_port",
 )
 USER_MISSING = Check(
     "job.user.missing",
     seen="recording",
     reads="the account of cluster_user",
-    fires="fail: it is not there, so that no launch can start",
-    fix="Make it with",
+    fires="fail: the account does not exist, so no launch can start",
+    fix="Create it with",
     command=playbook("site.yml", tags="baseline"),
 )
 CHECKS = (STALE, OTHER, STOPPED, PORT_HELD, USER_MISSING, PUBLISHED)
@@ -75,8 +75,8 @@ def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, 
             if each.proto == "tcp" and each.port == request["port"]
         ],
         "port_holders": [_covered(each) for each in look["port_holders"]],
-        # Somebody listens on every machine that is reached.
-        "listeners_why": looks["listeners"]["why"] or ("" if heard else "ss lists nothing that listens"),
+        # At least sshd listens on a reachable machine.
+        "listeners_why": looks["listeners"]["why"] or ("" if heard else "ss lists no listening sockets"),
         "published": [
             {"proto": proto, "low": span[0], "high": span[1], "place": place}
             for proto, span, place in published(tables, heard)
@@ -86,7 +86,7 @@ def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, 
 
 
 def _covered(process: Mapping[str, Any]) -> dict[str, Any]:
-    """A process, without the secrets in its command."""
+    """Return the process with secrets masked in its command."""
     return {**process, "command": masked_command(process["command"])}
 
 
@@ -96,10 +96,10 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     if facts["training_user"] is None:
         yield USER_MISSING.fail(
             node,
-            f"the training user {request['user']} does not exist, and every launch runs as that one",
+            f"the training user {request['user']}, which launches run as, does not exist",
         )
     if not seen["saw_all"]:
-        why = seen["why"] or "only root may see what others' processes are"
+        why = seen["why"] or "only root can see the processes of other users"
         yield from skip_all((STALE, OTHER, STOPPED), why)
     else:
         yield from _processes(node, seen["processes"], request)
@@ -109,7 +109,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 def _processes(node: str, seen: list[dict[str, Any]], request: Mapping[str, Any]) -> Iterator[Said]:
     foreign = [each for each in seen if not each["launch"]]
-    # Whoever started them as ranks is gone, and the first process, or that of the user's own units, has taken them on.
+    # Their torchrun has ended: PID 1 or the user's systemd is their parent now.
     stale = [each for each in foreign if each["rank"] and (each["parent"] == 1 or each["parent_name"] == "systemd")]
     if stale:
         pids = [each["pid"] for each in stale]
@@ -118,9 +118,9 @@ def _processes(node: str, seen: list[dict[str, Any]], request: Mapping[str, Any]
         report = STALE.fail if request["gpus"] else STALE.warn
         yield report(
             node,
-            f"left behind by a torchrun that is gone: {plural(len(stale), 'rank')}, PID {named} of "
+            f"{plural(len(stale), 'orphaned rank')} of a torchrun that has ended: PID {named} of "
             f"{first['user']}, for {age(first['age'])}",
-            f"End them. {processes.advice(pids, 'sudo kill -9')}",
+            f"End the processes. {processes.advice(pids, 'sudo kill -9')}",
             processes.look(pids),
             observed=" ".join(map(str, pids)),
             expected="none",
@@ -129,11 +129,11 @@ def _processes(node: str, seen: list[dict[str, Any]], request: Mapping[str, Any]
     others = [each for each in foreign if each not in stale]
     if others:
         first = min(others, key=lambda each: int(each["pid"]))
-        # A rank's data loaders carry its variables, too.
+        # A rank's data loaders have the same variables.
         ranks = len({each["rank"] for each in others if each["rank"]})
         yield OTHER.warn(
             node,
-            f"a job that Muster has not started runs here: {plural(ranks, 'rank')} of {first['user']} "
+            f"a job not started by Muster is running: {plural(ranks, 'rank')} of {first['user']} "
             f"(PID {first['pid']}, {first['command'][:80]}, for {age(first['age'])})",
             command=processes.look([each["pid"] for each in others[:8]]),
             observed=f"{len(others)} processes",
@@ -144,9 +144,9 @@ def _processes(node: str, seen: list[dict[str, Any]], request: Mapping[str, Any]
         pids = [each["pid"] for each in stopped]
         yield STOPPED.warn(
             node,
-            f"rank {', '.join(each['rank'] for each in stopped[:8])} of the job {stopped[0]['run'] or 'that runs'} "
-            f"stands still (PID {' '.join(map(str, pids))}), and all others wait for it",
-            f"Let it go on. {processes.advice(pids, 'sudo kill -CONT')}",
+            f"rank {', '.join(each['rank'] for each in stopped[:8])} of the job {stopped[0]['run'] or '(unnamed)'} "
+            f"is stopped (PID {' '.join(map(str, pids))}), and all other ranks wait",
+            f"Continue the process. {processes.advice(pids, 'sudo kill -CONT')}",
             processes.look(pids),
             observed="stopped",
             expected="running",
@@ -162,12 +162,12 @@ def _port(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> Ite
     running = sorted({each["launch"] for each in seen["processes"] if each["launch"]})
     holders = seen["port_holders"]
     if running and any(LAUNCH_UNITS in holder["unit"] for holder in holders):
-        yield PORT_HELD.skip(f"the launch {', '.join(running)} runs, and the port is its own")
+        yield PORT_HELD.skip(f"the running launch {', '.join(running)} uses the port")
         return
     if all(each["process"] == PROBE for each in seen["port"]):
-        yield PORT_HELD.skip("a probe of the network, cut off a moment ago, still holds the port and ends by itself")
+        yield PORT_HELD.skip("an interrupted network probe still holds the port; it ends after its timeout")
         return
-    who = "; ".join(_holder(holder) for holder in holders) or "a process that cannot be seen"
+    who = "; ".join(_holder(holder) for holder in holders) or "an unknown process"
     stop = next(
         (
             shell("sudo systemctl stop {unit}", unit=each["unit"])
@@ -177,21 +177,24 @@ def _port(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> Ite
         "",
     )
     pids = [holder["pid"] for holder in holders]
-    fix, command = "Stop it, or set cluster_master_port to another one", stop
-    if not stop and pids:
-        fix = f"{fix}. {processes.advice(pids, 'sudo kill')}"
+    fix, command = "Set another cluster_master_port, or stop the process", stop
+    if stop:
+        fix += " with"
+    elif pids:
+        fix += f". {processes.advice(pids, 'sudo kill')}"
         command = processes.look(pids)
-    elif not stop:
+    else:
+        fix += ". Find it with"
         command = shell("sudo ss -lptn {what}", what=f"sport = :{request['port']}")
     report = PORT_HELD.fail if request["head"] else PORT_HELD.warn
     yield report(
         node,
-        f"the port {request['port']} (cluster_master_port) is held by {who}"
-        + ("" if request["head"] else "; it would matter if this were the head node"),
+        f"the port {request['port']} (cluster_master_port) is in use by {who}"
+        + ("" if request["head"] else "; this matters only if the node becomes the head node"),
         fix,
         command,
         observed=who,
-        expected="nobody",
+        expected="no process",
         evidence=evidence("ss -lntp", ", ".join(f"{each['address']} {each['process']}" for each in seen["port"])),
     )
 
@@ -208,7 +211,7 @@ def _published(node: str, facts: Mapping[str, Any], request: Mapping[str, Any]) 
         yield PUBLISHED.skip(seen["published_why"])
         return
     if not facts["firewall"]["in_force"]:
-        yield PUBLISHED.skip("no firewall is in force here, so that there is nothing to get past")
+        yield PUBLISHED.skip("no firewall is active on the node")
         return
     for each in seen["published"]:
         low, high, proto = each["low"], each["high"], each["proto"]
@@ -217,7 +220,7 @@ def _published(node: str, facts: Mapping[str, Any], request: Mapping[str, Any]) 
         span = str(low) if low == high else f"{low}-{high}"
         yield PUBLISHED.warn(
             node,
-            f"port {span}/{proto} is published past the firewall by {each['place']}: everybody reaches it",
+            f"port {span}/{proto}, published by {each['place']}, bypasses the firewall and is open to everyone",
             f"Publish it on one address only (such as -p 127.0.0.1:{low}:...), or close it with",
             f"iptables -I DOCKER-USER -p {proto} -m conntrack --ctorigdstport {low} --ctdir ORIGINAL -j DROP",
             observed=each["place"],
@@ -226,7 +229,7 @@ def _published(node: str, facts: Mapping[str, Any], request: Mapping[str, Any]) 
 
 
 def allows(entry: Mapping[str, Any], proto: str, low: int, high: int) -> bool:
-    """Whether an entry of firewall_allow lets everybody reach these ports."""
+    """Return whether an entry of firewall_allow opens these ports to everyone."""
     first, _, last = str(entry.get("port", "")).partition("-")
     if entry.get("from") or not first.isdigit():
         return False

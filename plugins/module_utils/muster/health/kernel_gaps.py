@@ -1,4 +1,4 @@
-"""What may have been in a part of the kernel's log that is not there, or did not fit: not found is not looked, then."""
+"""Checks to skip because the kernel log is incomplete: lines were cut off, or the log starts too late."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 def not_seen(log: Mapping[str, Any], windows: Mapping[tuple[Check, str], float]) -> Iterator[Skipped]:
-    """windows: how many seconds back a check looks, by the check and the kind of lines that it reads."""
+    """Yield the skipped checks. windows: seconds that a check looks back, by the check and its kind of lines."""
     for (check, kind), within in windows.items():
         if count := log["cut"].get(kind):
-            yield check.skip(f"{plural(count, 'line')} of the kernel's log about this did not fit, and were not judged")
+            yield check.skip(f"{plural(count, 'matching line')} of the kernel log not read (limit exceeded)")
         elif log["reach"] is not None and log["reach"] < within:
-            yield check.skip(f"the kernel's log goes back {age(log['reach'])} only, and not to the start")
+            yield check.skip(f"the kernel log covers only the last {age(log['reach'])}")

@@ -1,4 +1,4 @@
-"""What the kernel has logged since the start: errors of GPUs, NVSwitches, the bus, memory, disks and links."""
+"""The kernel log since boot: errors of GPUs, NVSwitches, the PCIe bus, memory, disks and links."""
 
 from __future__ import annotations
 
@@ -28,90 +28,89 @@ MOST_SHOWN = 3
 XID = Check(
     "gpu.xid",
     seen="stand-in",
-    reads="Xids of NVIDIA's driver in the kernel's log, since it was last loaded",
-    fires="fail: within the last day, one for which NVIDIA's catalogue asks to reset the GPU, to restart the "
-    "machine or to look inside. warn: the same, but longer ago or with a driver that asks for nothing any "
-    "more, or one to be watched (63, 92, 94, 157, 160, 161, and a non-fatal one of NVLink 5, 144 to 150). "
-    "Those of applications (13, 31, 43, 45 and others) count for nothing",
-    fix="What the catalogue asks for: reset the GPU while idle, or restart the machine; have it replaced when it "
-    "comes back",
+    reads="Xids of NVIDIA's driver in the kernel log, since the driver was last loaded",
+    fires="fail: within the last day, an Xid for which NVIDIA's catalogue requires a GPU reset, a restart of the "
+    "machine or a mechanical check. warn: the same, but older or with a driver that requests no action any "
+    "more, or an Xid to watch (63, 92, 94, 157, 160, 161, and non-fatal Xids of NVLink 5, 144 to 150). "
+    "Xids of applications (13, 31, 43, 45 and others) are ignored",
+    fix="Follow the catalogue: reset the idle GPU, or restart the machine; have the GPU replaced if the Xid recurs",
 )
 SXID = Check(
     "nvlink.sxid",
     seen="stand-in",
-    reads="SXids of NVSwitches in the kernel's log, since the driver was last loaded",
-    fires="fail: a fatal one within the last day; warn: a fatal one before that, or 10 that are not within a day",
-    fix="Reset all GPUs together with the fabric manager stopped; have the switch replaced when it comes back",
+    reads="SXids of NVSwitches in the kernel log, since the driver was last loaded",
+    fires="fail: a fatal SXid within the last day; warn: an older fatal SXid, or 10 non-fatal SXids within a day",
+    fix="Stop the fabric manager and reset all GPUs together; have the switch replaced if the SXid recurs",
 )
 OOM = Check(
     "os.oom",
     seen="recording",
-    reads="the kernel's log",
-    fires="warn: it ended a process for lack of memory within a day",
+    reads="the kernel log",
+    fires="warn: a process was killed by the OOM killer within a day",
     fix="Give the job more memory, or use fewer data loaders",
 )
 DISK_READ_ONLY = Check(
     "os.disk.read_only",
     seen="stand-in",
-    reads="the kernel's log",
-    fires="fail: a file system was made read-only after errors, or a disk array failed, since the start",
+    reads="the kernel log",
+    fires="fail: a file system was remounted read-only after errors, or a disk array failed, since boot",
     fix="Repair the file system, and replace the disk if it fails again",
 )
 DISK_ERRORS = Check(
     "os.disk.errors",
     seen="stand-in",
-    reads="the kernel's log",
+    reads="the kernel log",
     fires="warn: a disk had errors within a day",
-    fix="Look at the disk's own records",
+    fix="Check the disk's SMART data",
 )
 HUNG_TASK = Check(
     "os.hung_task",
     seen="stand-in",
-    reads="the kernel's log",
-    fires="warn: a process was stuck in the kernel for two minutes, or a processor without end, within a day",
-    fix="Look at what it waited for",
+    reads="the kernel log",
+    fires="warn: a process was blocked in the kernel for two minutes, or a CPU had a soft lockup, within a day",
+    fix="Find out what the process waited for",
 )
 MACHINE_CHECK = Check(
     "os.machine_check",
     seen="stand-in",
-    reads="the kernel's log",
+    reads="the kernel log",
     fires="warn: the processor or its memory reported errors within a day",
-    fix="Look at the firmware's event log",
+    fix="Check the firmware's event log",
 )
 NFS = Check(
     "os.nfs",
     seen="stand-in",
-    reads="the kernel's log",
-    fires="warn: a server of files does not respond, and was not said to be back since",
-    fix="Look at the server and the way to it",
+    reads="the kernel log",
+    fires="warn: an NFS server does not respond, and no later line reports that it is back",
+    fix="Check the NFS server and the network path to it",
 )
 POWER = Check(
     "pci.power",
     seen="stand-in",
-    reads="the kernel's log",
-    fires="warn: a network adapter said that its slot gives it too little power, since the start",
-    fix="Look at the slot's limit and the power supplies",
+    reads="the kernel log",
+    fires="warn: a network adapter reported insufficient power from its slot, since boot",
+    fix="Check the slot's power limit and the power supplies",
 )
 MODULE_HOT = Check(
     "rdma.module.hot",
     seen="stand-in",
-    reads="the kernel's log",
-    fires="warn: a transceiver was too hot within a day",
-    fix="Look at the cooling",
+    reads="the kernel log",
+    fires="warn: a transceiver overheated within a day",
+    fix="Check the cooling",
 )
 FLAPPING = Check(
     "eth.flapping",
     seen="stand-in",
-    reads="the kernel's log",
+    reads="the kernel log",
     fires="warn: the training interface lost its link 5 times or more within a day (Azure's node checks)",
-    fix="Change the cable or the transceiver",
+    fix="Replace the cable or the transceiver",
 )
 NCCL_CRASHED = Check(
     "sw.nccl.crashed",
     seen="stand-in",
-    reads="the kernel's log",
+    reads="the kernel log",
     fires="warn: a process crashed inside libnccl within a day",
-    fix="Compare the versions of torch, NCCL and the driver with the other nodes', and look at the stack limit",
+    fix="Compare the versions of torch, NCCL and the driver with the other nodes, and check the stack limit",
 )
 OF_GPUS = (XID, SXID)
 CHECKS = (
@@ -123,9 +122,9 @@ LOOKS = ("kernel_log",)
 
 @dataclass(frozen=True)
 class Sign:
-    """A kind of line, and what is found by it. kind: what the look calls it.
+    """A kind of log line, and its finding. kind: its name in the collected data.
 
-    within: how many seconds back it counts. least: from how many on.
+    within: the maximum age in seconds. least: the minimum number of lines.
     """
 
     kind: str
@@ -142,15 +141,15 @@ SIGNS = (
     Sign(
         "oom",
         OOM,
-        "the kernel ended {what} for lack of memory",
-        "Give the job more memory, or fewer data loaders; who used it is shown by",
+        "the OOM killer killed {what}",
+        "Give the job more memory, or use fewer data loaders; show the memory use with",
         "sudo journalctl -k -b --grep='oom|Killed process'",
     ),
     Sign(
         "read_only",
         DISK_READ_ONLY,
-        "a file system or an array has failed: {line}",
-        "Look at the disk, and repair the file system before the next start",
+        "a file system or a disk array has failed: {line}",
+        "Check the disk, and repair the file system before the next boot; show the errors with",
         "findmnt -O ro && sudo journalctl -k -b --grep='EXT4-fs error|XFS|I/O error|md/raid'",
         within=math.inf,
         fails=True,
@@ -159,65 +158,65 @@ SIGNS = (
         "disk",
         DISK_ERRORS,
         "the disk {what} has had errors",
-        "Look at its own records",
+        "Check its SMART data with",
         "sudo smartctl -a /dev/{what}",
     ),
     Sign(
         "hung",
         HUNG_TASK,
-        "{what} was stuck in the kernel for minutes",
-        "Look at what it waited for: often a network file system or a GPU",
+        "{what} was blocked in the kernel for minutes",
+        "Find out what it waited for (often a network file system or a GPU) with",
         "sudo journalctl -k -b --grep='blocked for more|soft lockup' -A 20",
     ),
     Sign(
         "machine_check",
         MACHINE_CHECK,
-        "the processor or its memory has reported errors",
-        "Look at the firmware's event log, and test the memory",
+        "the processor or the memory has reported errors",
+        "Test the memory, and check the firmware's event log with",
         "sudo journalctl -k -b --grep='Hardware Error|EDAC|Machine check'; sudo ipmitool sel list",
     ),
     Sign(
         "aer_uncorrected",
         AER,
-        "a device on the bus has had uncorrectable errors",
-        "Reseat it, and look at its slot, riser and power",
+        "a PCIe device has had uncorrectable errors",
+        "Reseat the device, and check its slot, riser and power; show the errors with",
         "sudo journalctl -k -b --grep='AER|PCIe Bus Error'",
     ),
     Sign(
         "aer_corrected",
         AER,
-        "a device on the bus keeps correcting errors of its link",
-        "Reseat it, and look at its slot and riser",
+        "a PCIe device repeatedly corrects errors on its link",
+        "Reseat the device, and check its slot and riser; show the errors with",
         "sudo journalctl -k -b --grep='AER|PCIe Bus Error'",
         least=10,
     ),
     Sign(
         "power",
         POWER,
-        "a slot gives its network adapter too little power",
-        "Look at the slot's limit in the firmware, and at the power supplies",
+        "a slot provides too little power for its network adapter",
+        "Check the power supplies and the slot's limit in the firmware; show the lines with",
         "sudo journalctl -k -b --grep='insufficient power'",
         within=math.inf,
     ),
     Sign(
         "module_hot",
         MODULE_HOT,
-        "a transceiver gets too hot",
-        "Look at the cooling, and reseat or change it",
+        "a transceiver has overheated",
+        "Check the cooling, and reseat or replace the transceiver; show the lines with",
         "sudo journalctl -k -b --grep='Port module event'",
     ),
     Sign(
         "conntrack",
         CONNTRACK_FULL,
-        "connections were dropped, because the table of tracked ones was full",
-        "Raise the limit",
+        "connections were dropped because the connection tracking table was full",
+        "Raise the limit with",
         "sudo sysctl -w net.netfilter.nf_conntrack_max=1048576",
     ),
     Sign(
         "nccl",
         NCCL_CRASHED,
-        "NCCL crashed in a process",
-        "Look whether the versions fit, and at the stack limit; the lines are shown by",
+        "a process crashed in NCCL",
+        "Check that the versions match, and check the stack limit; show the lines with",
         "sudo journalctl -k -b --grep=libnccl",
     ),
 )
@@ -226,11 +225,11 @@ MANY = 10
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    """facts["kernel_log"]: {why, source, lines: [{age, text, kind, which}], reach, cut}, the oldest first."""
+    """facts["kernel_log"]: {why, source, lines: [{age, text, kind, which}], reach, cut}; the oldest line is first."""
     node = request["node"]
     log = facts["kernel_log"]
     if facts["system"]["container"]:
-        yield from skip_all(CHECKS, f"the kernel's log is that of the container's ({facts['system']['virtual']}) host")
+        yield from skip_all(CHECKS, f"a container ({facts['system']['virtual']}) has the kernel log of its host")
         return
     if log["why"]:
         yield from skip_all(CHECKS, log["why"])
@@ -250,12 +249,12 @@ def _not_seen(log: Mapping[str, Any]) -> Iterator[Skipped]:
 
 def _found(node: str, log: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     lines = log["lines"]
-    # Newer drivers say themselves what a GPU still needs; after a reset, that is nothing.
+    # Newer drivers report the pending recovery action of a GPU; after a reset, none is pending.
     over_with = {each["slot"]: each["recovery"] == "" for each in facts["gpu"]["gpus"]}
     if request["gpus"]:
         yield from _gpus(node, log, over_with)
     else:
-        yield from skip_all(OF_GPUS, "cluster_gpus is 0, so that no launch uses its GPUs")
+        yield from skip_all(OF_GPUS, "cluster_gpus is 0, so launches use no GPU")
     for sign in SIGNS:
         hits = [line for line in lines if line["kind"] == sign.kind and line["age"] <= sign.within]
         if len(hits) >= sign.least:
@@ -266,7 +265,7 @@ def _found(node: str, log: Mapping[str, Any], facts: Mapping[str, Any], request:
 
 def _gpus(node: str, log: Mapping[str, Any], over_with: Mapping[str, bool]) -> Iterator[Said]:
     lines = log["lines"]
-    # The driver was loaded anew: what it logged before is over.
+    # The driver was reloaded: earlier messages no longer apply.
     starts = [number for number, line in enumerate(lines) if line["kind"] == "loaded"]
     since = lines[starts[-1] + 1 :] if starts else lines
     yield from _xids(node, since, log["source"], over_with)
@@ -274,7 +273,7 @@ def _gpus(node: str, log: Mapping[str, Any], over_with: Mapping[str, bool]) -> I
 
 
 def _xids(node: str, lines: Sequence[Mapping[str, Any]], source: str, over_with: Mapping[str, bool]) -> Iterator[Said]:
-    """One finding for each GPU. over_with: whether the driver asks for nothing any more."""
+    """Yield one finding per GPU. over_with: whether the driver no longer requests an action, by slot."""
     for slot, (action, code, line) in worst(lines, DAY).items():
         over = over_with.get(slot, False)
         report = XID.fail if action != "watch" and line["age"] <= DAY and not over else XID.warn
@@ -282,7 +281,7 @@ def _xids(node: str, lines: Sequence[Mapping[str, Any]], source: str, over_with:
         said = line["text"][line["text"].find("NVRM") :]
         yield report(
             node,
-            f"the GPU {slot} logged Xid {code}, {age(line['age'])} ago: {words(said)}",
+            f"GPU {slot} logged Xid {code} {age(line['age'])} ago: {words(said)}",
             fix,
             command.format(gpu=address(slot)),
             observed=f"Xid {code}",
@@ -301,10 +300,10 @@ def _sxids(node: str, lines: Sequence[Mapping[str, Any]], source: str) -> Iterat
     report = SXID.fail if fatal and line["age"] <= DAY else SXID.warn
     yield report(
         node,
-        f"the NVSwitch {match[1]} logged SXid {match[2]}, {match[3].lower()}, {age(line['age'])} ago: {match[4][:100]}",
-        "Reset all GPUs together with the fabric manager stopped; if it comes back, have the switch replaced",
+        f"NVSwitch {match[1]} logged SXid {match[2]} ({match[3].lower()}) {age(line['age'])} ago: {match[4][:100]}",
+        "If the SXid recurs, have the switch replaced. Stop the fabric manager and reset all GPUs together with",
         "sudo systemctl stop nvidia-fabricmanager && sudo nvidia-smi -r && sudo systemctl start nvidia-fabricmanager",
-        observed=f"{len(fatal)} fatal, {len(found) - len(fatal)} not",
+        observed=f"{len(fatal)} fatal, {len(found) - len(fatal)} non-fatal",
         expected="none",
         evidence=evidence(source, match[0]),
     )
@@ -312,7 +311,7 @@ def _sxids(node: str, lines: Sequence[Mapping[str, Any]], source: str) -> Iterat
 
 def _of_a_sign(node: str, sign: Sign, hits: Sequence[Mapping[str, Any]], source: str) -> Finding:
     line = hits[-1]
-    what = next(filter(None, line["which"]), "something")
+    what = next(filter(None, line["which"]), "an unknown process or device")
     times = f" {len(hits)} times, the last" if len(hits) > 1 else ""
     return (sign.check.fail if sign.fails else sign.check.warn)(
         node,
@@ -335,11 +334,11 @@ def _flapping(node: str, lines: Sequence[Mapping[str, Any]], interface: str) -> 
     if len(lost) >= FLAPS:
         yield FLAPPING.warn(
             node,
-            f"{interface} lost its link {len(lost)} times within a day, the last {age(lost[-1]['age'])} ago",
-            "Change its cable or transceiver, and look at the switch's port",
+            f"{interface} lost its link {len(lost)} times within a day, the last time {age(lost[-1]['age'])} ago",
+            "Replace its cable or transceiver, and check the switch port; show the lines with",
             shell("sudo journalctl -k -b --grep={interface}", interface=interface),
             observed=str(len(lost)),
-            expected=f"less than {FLAPS}",
+            expected=f"fewer than {FLAPS}",
             evidence=evidence("kernel log", lost[-1]["text"]),
         )
 
@@ -350,8 +349,8 @@ def _nfs(node: str, lines: Sequence[Mapping[str, Any]]) -> Iterator[Said]:
         if state != "OK":
             yield NFS.warn(
                 node,
-                f"the file server {server} does not respond, since {age(line['age'])}",
-                "Look at it, and at the way to it",
+                f"the NFS server {server} has not responded for {age(line['age'])}",
+                "Check the server and the network path to it with",
                 f"ping -c 3 {server}",
                 evidence=evidence("kernel log", line["text"]),
             )

@@ -1,6 +1,6 @@
-"""What a launch's own unit lets its ranks have: locked memory, open files, stack, processes, processors.
+"""Resource limits of a launch's unit: locked memory, open files, stack, processes, processors.
 
-Looked at from inside such a unit, as the training user (muster_node/look_inside.py).
+Read inside a unit like a launch's, as the training user (muster_node/look_inside.py).
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
-# What Linux gives where nobody has set anything: a rank with data loaders and a dozen peers uses that up.
+# The default of Linux: a rank with data loaders and a dozen peers can use that many files.
 FEW_FILES = 1024
-# A rank with CUDA and NCCL has a hundred threads or two, and each of its data loaders some more.
+# A rank with CUDA and NCCL has 100 to 200 threads, and each of its data loaders some more.
 TASKS_OF_A_RANK = 1000
-# What systemd's own exit codes mean (systemd.exec(5), process exit codes).
+# The meaning of systemd's exit codes (systemd.exec(5), process exit codes).
 CODES = {
     "200": "the working directory cannot be entered",
-    "203": "the user may not run the program",
+    "203": "the user is not allowed to run the program",
     "206": "standard input or output cannot be set up",
-    "216": "the user's groups cannot be taken",
-    "217": "the user cannot be taken",
-    "226": "the name spaces cannot be set up",
+    "216": "the user's groups cannot be set",
+    "217": "the user cannot be set",
+    "226": "the namespaces cannot be set up",
 }
 BASELINE = playbook("site.yml", tags="baseline")
 
 UNIT_FAILED = Check(
     "os.unit.failed",
     seen="recording",
-    reads="a transient unit of systemd like a launch's, as the training user, with a small program of ours in it",
-    fires="fail: it does not start, or the program fails; unknown: it does not come to an end in time",
-    fix="Look at what systemd-run says",
+    reads="a transient systemd unit like a launch's, which runs a small test program as the training user",
+    fires="fail: the unit does not start, or the program fails; unknown: the unit does not end in time",
+    fix="Check the output of systemd-run",
 )
 MEMLOCK = Check(
     "os.limits.memlock",
     seen="recording",
     reads="RLIMIT_MEMLOCK inside a unit like a launch's, as the training user",
-    fires="fail: it is limited, and NCCL will use an RDMA adapter, which needs its buffers locked in memory "
+    fires="fail: the limit is finite, and NCCL will use an RDMA adapter, which requires buffers locked in memory "
     "(NCCL troubleshooting guide: 'Call to ibv_reg_mr failed'). Skipped without RDMA",
-    fix="Set LimitMEMLOCK=infinity for units; a container needs --ulimit memlock=-1 from its host",
+    fix="Set LimitMEMLOCK=infinity for units; start a container with --ulimit memlock=-1",
 )
 NOFILE = Check(
     "os.limits.nofile",
     seen="recording",
     reads="RLIMIT_NOFILE inside a unit like a launch's",
-    fires=f"warn: the soft limit is {FEW_FILES} or less, as Linux has it by itself. NCCL raises it to the hard one "
+    fires=f"warn: the soft limit is {FEW_FILES} (the default of Linux) or less. NCCL raises it to the hard limit "
     "(src/os/linux.cc); Gloo and data loaders, whose sockets and files grow with the ranks, do not",
     fix="Raise it with",
     command=BASELINE,
@@ -60,24 +60,24 @@ STACK = Check(
     "os.limits.stack",
     seen="recording",
     reads="RLIMIT_STACK inside a unit like a launch's",
-    fires="warn: it is unlimited, which makes glibc give NCCL's threads 2 MB; before NCCL 2.28 they can crash "
-    "(NCCL troubleshooting guide, stack size). Skipped where NCCL is not used",
-    fix="Set DefaultLimitSTACK=8M:infinity in /etc/systemd/system.conf.d, then type",
+    fires="warn: the stack is unlimited, so glibc gives NCCL's threads 2 MB; before NCCL 2.28 they can crash "
+    "(NCCL troubleshooting guide, stack size). Skipped if NCCL is not used",
+    fix="Set DefaultLimitSTACK=8M:infinity in /etc/systemd/system.conf.d, then run",
     command="sudo systemctl daemon-reexec",
 )
 TASKS = Check(
     "os.limits.tasks",
     seen="recording",
-    reads="RLIMIT_NPROC, and pids.max of the unit's cgroup and those above it",
-    fires=f"warn: fewer than {TASKS_OF_A_RANK} threads for each rank may be made; a rule of thumb",
+    reads="RLIMIT_NPROC, and pids.max of the unit's cgroup and its parents",
+    fires=f"warn: the limit is less than {TASKS_OF_A_RANK} threads per rank (a rule of thumb)",
     fix="Raise {name}",
 )
 PROCESSORS = Check(
     "os.limits.processors",
     seen="recording",
-    reads="cpu.max of the unit's cgroup and those above it",
-    fires="warn: the quota is less than one processor for each rank",
-    fix="Raise the quota of the cgroup, or set cluster_nproc_per_node lower; it is shown by",
+    reads="cpu.max of the unit's cgroup and its parents",
+    fires="warn: the quota is less than one processor per rank",
+    fix="Raise the quota of the cgroup, or reduce cluster_nproc_per_node; show the quota with",
     command="systemctl show --property=CPUQuotaPerSecUSec system.slice",
 )
 LIMITS = (MEMLOCK, NOFILE, STACK, TASKS, PROCESSORS)
@@ -101,7 +101,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     if soft is not None and soft <= FEW_FILES:
         yield NOFILE.warn(
             node,
-            f"a launch may have {soft} files and sockets open for each process",
+            f"a launch is limited to {soft} open files and sockets per process",
             observed=str(soft),
             expected="65536",
             evidence=evidence("RLIMIT_NOFILE in a unit", f"soft {soft}, hard {hard or 'unlimited'}"),
@@ -110,11 +110,11 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     yield from _tasks(node, seen, request)
     quota = seen["cgroup"]["cpus"]
     if not seen["cgroup"]["seen"]:
-        yield PROCESSORS.skip("this machine has no cgroups of version 2 to read it from")
+        yield PROCESSORS.skip("the node has no cgroup v2, so cpu.max cannot be read")
     elif quota is not None and quota < request["nproc"]:
         yield PROCESSORS.warn(
             node,
-            f"a launch gets {quota:g} processors here, less than one for each of {request['nproc']} ranks",
+            f"a launch is limited to {quota:g} processors, less than one for each of {request['nproc']} ranks",
             observed=f"{quota:g}",
             expected=str(request["nproc"]),
         )
@@ -127,8 +127,8 @@ def _no_unit(node: str, why: str, user: str) -> Iterator[Said]:
     report = UNIT_FAILED.unknown if late else UNIT_FAILED.fail
     yield report(
         node,
-        f"a unit like that of a launch, as {user}, " + ("takes too long" if late else "cannot be started") + f": {why}",
-        "Look why; it can be tried with",
+        f"a test unit like a launch's, as {user}, " + ("takes too long" if late else "cannot be started") + f": {why}",
+        "Reproduce the problem with",
         shell("sudo systemd-run --wait --pipe --property=User={user} python3 -c 'print(1)'", user=user),
         evidence=evidence("systemd-run", why),
     )
@@ -139,15 +139,15 @@ def _memlock(
 ) -> Iterator[Said]:
     soft, hard = seen["limits"]["memlock"]
     if request["backend"] != "nccl":
-        yield MEMLOCK.skip("only RDMA locks memory, and Gloo does not use it")
+        yield MEMLOCK.skip("only RDMA locks memory, and Gloo does not use RDMA")
     elif not facts["rdma"]["active"]:
         yield MEMLOCK.skip("only RDMA locks memory, and the node has no active RDMA port")
     elif soft is not None:
         container = is_container(facts)
         yield MEMLOCK.fail(
             node,
-            f"a launch may lock {soft // 1024} kB of memory, and RDMA needs all of its buffers locked",
-            "Start the container with --ulimit memlock=-1" if container else "The step baseline lifts the limit",
+            f"a launch can lock only {soft // 1024} kB of memory, but RDMA locks all of its buffers",
+            "Start the container with --ulimit memlock=-1" if container else "Remove the limit with",
             "" if container else BASELINE,
             observed=str(soft),
             expected="unlimited",
@@ -158,11 +158,11 @@ def _memlock(
 def _stack(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     soft, _ = seen["limits"]["stack"]
     if request["backend"] != "nccl":
-        yield STACK.skip("it matters to threads of NCCL alone")
+        yield STACK.skip("the limit affects NCCL threads only")
     elif soft is None:
         yield STACK.warn(
             node,
-            "the stack of a launch is unlimited, which leaves NCCL's threads with 2 MB; before 2.28 they can crash",
+            "the stack of a launch is unlimited, so NCCL's threads get only 2 MB; before NCCL 2.28 they can crash",
             observed="unlimited",
             expected="8192 kB",
         )
@@ -176,10 +176,10 @@ def _tasks(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> It
         name = min(least, key=lambda each: least[each])
         yield TASKS.warn(
             node,
-            f"a launch may have {least[name]} threads here ({name}), and {request['nproc']} ranks can want {wanted}",
+            f"a launch is limited to {least[name]} threads ({name}); {request['nproc']} ranks can require {wanted}",
             named={"name": name},
             observed=str(least[name]),
             expected=str(wanted),
         )
     elif not seen["cgroup"]["seen"]:
-        yield TASKS.skip("this machine has no cgroups of version 2 to read pids.max from")
+        yield TASKS.skip("the node has no cgroup v2, so pids.max cannot be read")

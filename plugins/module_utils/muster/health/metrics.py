@@ -1,4 +1,4 @@
-"""A node's health as node_exporter's textfile collector reads it (Prometheus text format 0.0.4)."""
+"""A node's health in the format of node_exporter's textfile collector (Prometheus text format 0.0.4)."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 VALUES = {"pass": 0, "warn": 1, "fail": 2, "unknown": 3}
 HEAD = """\
-# HELP muster_check_status What a check of Muster found: 0 pass, 1 warn, 2 fail, 3 unknown.
+# HELP muster_check_status Status of a Muster check: 0 pass, 1 warn, 2 fail, 3 unknown.
 # TYPE muster_check_status gauge
 """
 TIME = """\
-# HELP muster_check_timestamp_seconds When Muster last looked at this node.
+# HELP muster_check_timestamp_seconds Time of the last Muster check of this node.
 # TYPE muster_check_timestamp_seconds gauge
 muster_check_timestamp_seconds %d
 """
@@ -21,7 +21,7 @@ WORST = ("pass", "warn", "unknown", "fail")
 
 
 def textfile(findings: list[Finding], when: float) -> str:
-    """The metrics of one node: the worst status of each check and peer."""
+    """Return the metrics of one node: the worst status of each check and peer."""
     status: dict[tuple[str, str], str] = {}
     for finding in findings:
         key = (finding.id, finding.peer or "")
@@ -34,5 +34,5 @@ def textfile(findings: list[Finding], when: float) -> str:
 
 
 def escaped(label: str) -> str:
-    """A label's value by the rules of the text format."""
+    """Return the value escaped for the Prometheus text format."""
     return label.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")

@@ -1,4 +1,4 @@
-"""Folders of a file server: whether each answers, and whether those that are requested are there."""
+"""Network file systems: whether each mount responds, and whether the requested ones are mounted."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 SILENT = Check(
     "data.silent",
     seen="sandbox",
-    reads="every mounted file system of another machine, by one call that a process of its own makes",
-    fires="fail: it does not answer within 4 s. Whoever uses it waits, and a launch that does hangs without a word",
-    fix="Look at the file server, and at the way to it",
+    reads="every mounted network file system, with one system call in a separate process",
+    fires="fail: no response within 4 s: processes that use the mount block, and a launch hangs silently",
+    fix="Check the file server and the network path to it; show the kernel's messages with",
 )
 BROKEN = Check(
     "data.broken",
     seen="sandbox",
-    reads="every mounted file system of another machine",
-    fires="fail: it answers with an error, such as a stale file handle",
-    fix="End the mount; the next one who uses the folder mounts it anew",
+    reads="every mounted network file system",
+    fires="fail: the mount returns an error, such as a stale file handle",
+    fix="Unmount it; the next access mounts it again. Unmount with",
 )
 MISSING = Check(
     "data.missing",
     seen="sandbox",
-    reads="the folders of shared_data_mounts, by using each",
-    fires="fail: nothing is mounted there, or something else than what is requested",
+    reads="the folders in shared_data_mounts, by accessing each",
+    fires="fail: the requested file system is not mounted, or another one is mounted there",
     fix="Mount it with",
     command=playbook("site.yml", tags="network"),
 )
@@ -41,7 +41,7 @@ LOOKS = ("mounts",)
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     node, looked = request["node"], facts["mounts"]
-    why = looked["why"] if looked else "what is mounted was not looked at"
+    why = looked["why"] if looked else "the mounts were not checked"
     if why:
         yield from skip_all(CHECKS, why)
         return
@@ -52,7 +52,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             server = one["source"] or (requested[path].source if path in requested else "its server")
             yield SILENT.fail(
                 node,
-                f"{path} ({server}) does not answer: whoever uses it waits, and so does a launch",
+                f"{path} ({server}) does not respond: processes that use it block, including launches",
                 command=shell(
                     "sudo journalctl -kb --no-pager --grep 'not responding|timed out'; findmnt {path}", path=path
                 ),
@@ -79,12 +79,12 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         elif one["source"] != mount.source and not _is_bind(mount.options):
             yield MISSING.fail(
                 node,
-                f"{one['source']} is mounted on {path}, and not {mount.source}",
+                f"{one['source']} is mounted on {path} instead of {mount.source}",
                 observed=one["source"],
                 expected=mount.source,
             )
 
 
 def _is_bind(options: str) -> bool:
-    """A folder of the node itself: the kernel shows the file system that it lies on as its source."""
+    """Return whether it is a bind mount, for which the kernel shows the underlying file system as the source."""
     return "bind" in options.split(",")

@@ -1,4 +1,4 @@
-"""One node's health: every judge over the same facts, what was skipped and why, and the verdict of all of it."""
+"""One node's health: run all subjects on the same facts, and compute the verdict."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
 HEALTH = Check(
     "node.health",
     seen="stand-in",
-    reads="everything that nccl_health looks at on the node",
-    fires="never: it says that nothing stands against the node",
-    fix="Nothing is to be done",
+    reads="all checks of nccl_health on the node",
+    fires="never: reported as a pass when no check of the node fires",
+    fix="No action required",
 )
 CHECKS = (HEALTH,)
 
 
 class NodeFindings(TypedDict):
-    """What is found on a node. A result with `skipped` in it would be that of a skipped task to Ansible."""
+    """Findings of a node. It has no key `skipped`, because Ansible would take the result for a skipped task."""
 
     findings: list[FindingShape]
     verdict: Verdict
 
 
 class NodeHealth(NodeFindings):
-    """What nccl_health returns of a node."""
+    """Result of nccl_health for a node."""
 
     facts: dict[str, Any]
     traits: dict[str, str | None]
 
 
 def judge_looks(looks: Mapping[str, Any], request: Mapping[str, Any]) -> NodeHealth:
-    """looks: what muster_node/looks/health.py brought back. request: the options of nccl_health."""
+    """Evaluate a node. looks: the result of muster_node/looks/health.py. request: the options of nccl_health."""
     facts = facts_of(looks, request)
     return NodeHealth(facts=facts, traits=traits(facts, request), **judge(facts, request))
 
@@ -49,26 +49,26 @@ def judge_looks(looks: Mapping[str, Any], request: Mapping[str, Any]) -> NodeHea
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> NodeFindings:
     judged = collect(one for name in subjects() for one in judge_subject(name, facts, request))
     judged.findings.extend(collect(gpu.conclude(judged, facts, request)).findings)
-    looked = looked_at(judged)
+    ran = checks_run(judged)
     if judged.clean:
-        summary = f"nothing stands against it, of {len(looked)} things looked at"
+        summary = f"no problem found by {len(ran)} checks"
         judged.findings.append(HEALTH.passed(request["node"], summary))
-    verdict = add_up(judged.findings, skipped=judged.skipped, ran=looked)
+    verdict = add_up(judged.findings, skipped=judged.skipped, ran=ran)
     return NodeFindings(findings=verdict["findings"], verdict=verdict)
 
 
 def judge_subject(name: str, facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     subject = subjects()[name]
     if has_facts(name) and name not in facts:
-        yield from skip_all(subject.CHECKS, "it was not looked at")
+        yield from skip_all(subject.CHECKS, "not checked")
     else:
         yield from subject.judge(facts, request)
 
 
-def looked_at(judged: CheckResults) -> list[str]:
-    """Every id that could have been found. What is skipped as "gpu" is skipped with all that begin so."""
+def checks_run(judged: CheckResults) -> list[str]:
+    """Return the ids of all checks that ran. Skipping "gpu" skips every id that starts with "gpu."."""
     every = {check.id for subject in subjects().values() for check in subject.CHECKS}
     left_out = tuple(entry["id"] for entry in judged.skipped)
     ran = {name for name in every if not any(name == each or name.startswith(f"{each}.") for each in left_out)}
-    # What is skipped in one place may be found in another.
+    # A check that one subject skipped may have a finding of another.
     return sorted(ran | {finding.id for finding in judged.findings})

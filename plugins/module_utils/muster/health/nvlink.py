@@ -1,4 +1,4 @@
-"""NVLink: every link of every GPU, and whether each pair of GPUs reaches each other over it."""
+"""NVLink: every link of every GPU, and whether all pairs of GPUs are connected over NVLink."""
 
 from __future__ import annotations
 
@@ -17,55 +17,55 @@ if TYPE_CHECKING:
     from ..verdict.check import Said
     from .gpu_node import GpuNode
 
-# A rate is printed with three digits; a link that has trained lower is far below.
+# Rates are printed with three digits; a link trained at a lower rate is far below.
 TOLERANCE = 0.98
-# NVIDIA/DCGM warns of one in the minute that it watches. Here is only the count since the driver was loaded, so this
-# many for each day that the node is up, and on the first day any.
+# NVIDIA/DCGM warns of one error in a minute of monitoring. Only the count since the driver was loaded is known here:
+# this many for each day of uptime, and on the first day any.
 ERRORS_A_DAY = 1
 DAY = 86_400
-# The link went down, since it could not be recovered: a failure to DCGM, as the others are a warning.
+# The link could not be recovered and went down: a failure for DCGM, where other errors are warnings.
 UNRECOVERED = "link recovery failed events"
-GROWS = "See whether they grow under load with"
+GROWS = "Check whether the counters increase under load with"
 
 INACTIVE = Check(
     "nvlink.inactive",
     seen="recording",
     reads="the state of every NVLink",
-    fires="fails when a model of which the number is known has fewer active ones, or when some of a GPU's links are "
-    "down that are up on its neighbours; a model with bridges may have none",
-    fix="Look at the fabric manager, then reset the GPUs; if the link stays down, have the GPU or its board replaced",
+    fires="fail: fewer active links than the model's known number, or than the other GPUs of the node have; a model "
+    "with bridges may have none",
+    fix="Check the fabric manager, then reset the GPUs; if a link stays down, have the GPU or its board replaced",
 )
 SLOW = Check(
     "nvlink.slow",
     seen="recording",
     reads="the rate of every active NVLink",
-    fires="it is more than 2 % below that of the model",
-    fix="Reset the GPU; if it stays, have it replaced",
+    fires="warn: the rate is more than 2 % below that of the model",
+    fix="Reset the GPU; if the rate stays low, have the GPU replaced",
 )
 ERRORS = Check(
     "nvlink.errors",
     seen="recording",
     reads="the error counters of every NVLink since the driver was loaded: replay and recovery errors, with NVLink 5 "
-    "link recovery events, effective, symbol, packet and integrity errors; and how long the node is up",
-    fires="fail: a link could not be recovered (as NVIDIA DCGM). warn: one or more others on the first day, later one "
-    "a day (DCGM warns of one in a minute). unknown: counters of names that Muster does not know. CRC errors are not "
-    "counted: they matter at 100 a second only (DCGM)",
-    fix="Run dcgmi diag -r 3; if it grows, have the GPU or its board looked at",
+    "link recovery events, effective, symbol, packet and integrity errors; and the node's uptime",
+    fires="fail: a link could not be recovered (as in NVIDIA DCGM). warn: one or more other errors on the first day, "
+    "later one per day (DCGM warns of one in a minute). unknown: counters with unknown names. CRC errors are "
+    "ignored: they matter only at 100 per second (DCGM)",
+    fix="Run dcgmi diag -r 3; if the errors increase, have the GPU or its board inspected",
 )
 PAIR = Check(
     "nvlink.pair",
     seen="recording",
     reads="nvidia-smi topo -m",
-    fires="two GPUs reach each other over PCIe or the processors, where others of the node do over NVLink",
-    fix="Look at the links of both, and at the fabric manager",
+    fires="fail: a pair of GPUs has no NVLink, but most pairs of the node do; warn: a pair has fewer NVLinks",
+    fix="Check the links of both GPUs, and the fabric manager",
 )
 CHECKS = (INACTIVE, SLOW, ERRORS, PAIR)
-# By the question of nvidia-smi that they are judged from, and cannot be without its answer.
+# The checks that require each query of nvidia-smi.
 JUDGED_FROM = {"topology": (PAIR,), "nvlink_status": CHECKS, "nvlink_errors": (ERRORS,)}
 
 
 def absent(node: GpuNode) -> Iterator[Said]:
-    """What cannot be seen of the links."""
+    """Yield the checks of links that cannot run."""
     linked = _linkable(node)
     if "nvlink_status" in node.facts["skipped"]:
         return
@@ -74,10 +74,10 @@ def absent(node: GpuNode) -> Iterator[Said]:
     elif not any(gpu["nvlinks"] for gpu in linked):
         others = (SLOW, ERRORS, PAIR) if any(inactive(node)) else CHECKS
         said = next((gpu["nvlinks_why"] for gpu in linked if gpu["nvlinks_why"]), "")
-        said = f"the driver says nothing of NVLink: {said}" if said else "the driver reports no NVLink on these GPUs"
+        said = f"the driver does not report NVLink: {said}" if said else "the driver reports no NVLink on these GPUs"
         yield from skip_all(others, said)
     elif not any(link["errors"] or link["unknown"] for gpu in linked for link in gpu["nvlinks"]):
-        yield ERRORS.skip("nvidia-smi counts no errors of these NVLinks")
+        yield ERRORS.skip("nvidia-smi has no error counters for these NVLinks")
 
 
 def _linkable(node: GpuNode) -> list[dict[str, Any]]:
@@ -85,12 +85,12 @@ def _linkable(node: GpuNode) -> list[dict[str, Any]]:
 
 
 def inactive(node: GpuNode) -> Iterator[Said]:
-    # One GPU alone, as a cloud rents it, has nobody to be linked to.
+    # A single GPU, such as a cloud instance has, has no peer.
     if "nvlink_status" in node.facts["skipped"] or (len(node.gpus) == 1 and not _active(node.gpus[0])):
         return
     gpus = _linkable(node)
     if not any(gpu["nvlinks"] for gpu in gpus):
-        # A driver that says nothing of links on a board that has them would hide a fault.
+        # If the driver reports no links on a board that has them, that is a fault.
         yield from _silent(node)
         return
     for gpu in gpus:
@@ -102,7 +102,7 @@ def inactive(node: GpuNode) -> Iterator[Said]:
         yield INACTIVE.fail(
             node.name,
             f"{node.named([gpu])} has {len(active)} of {plural(wanted, 'NVLink')} up{which}",
-            "Look at the fabric manager and the kernel log, then reset the GPUs; look again with",
+            "Check the fabric manager and the kernel log, then reset the GPUs; check again with",
             shell("nvidia-smi nvlink -s -i {slot}", slot=address(gpu["slot"])),
             observed=f"{len(active)} active",
             expected=f"{wanted} active",
@@ -117,7 +117,7 @@ def _silent(node: GpuNode) -> Iterator[Said]:
     yield INACTIVE.fail(
         node.name,
         f"no NVLink of {node.named(linked)} is up",
-        "Look at the fabric manager and the kernel log with",
+        "Check the fabric manager and the kernel log with",
         "systemctl status nvidia-fabricmanager; sudo dmesg | grep -i nvlink",
         observed="none active",
         expected=f"{model_links(linked)} active on each",
@@ -130,7 +130,7 @@ def model_links(gpus: Sequence[dict[str, Any]]) -> int:
 
 
 def _wanted(node: GpuNode, gpu: dict[str, Any]) -> int:
-    """Return how many links of a GPU should be up: by its model, else as many as its neighbours have."""
+    """Return how many links of a GPU should be up: by its model, else the most of any GPU on the node."""
     model = model_of(gpu["name"])
     return model.links if model and model.links is not None else max(len(_active(other)) for other in node.gpus)
 
@@ -151,9 +151,9 @@ def slow(node: GpuNode) -> Iterator[Said]:
             numbers = few([str(link["link"]) for link in low])
             yield SLOW.warn(
                 node.name,
-                f"NVLink {numbers} of {node.named([gpu])} carries {min(link['gbs'] for link in low):g} GB/s, "
-                f"and {wanted:g} GB/s are usual",
-                "Reset the GPU, and look again with",
+                f"NVLink {numbers} of {node.named([gpu])} runs at {min(link['gbs'] for link in low):g} GB/s "
+                f"instead of {wanted:g} GB/s",
+                "Reset the GPU, and check again with",
                 shell("nvidia-smi nvlink -s -i {slot}", slot=address(gpu["slot"])),
                 observed=f"{min(link['gbs'] for link in low):g} GB/s",
                 expected=f"{wanted:g} GB/s",
@@ -173,9 +173,9 @@ def errors(node: GpuNode) -> Iterator[Said]:
         shown = few([f"link {link}: {_counts(counts)}" for link, counts in bad.items()], "; ")
         yield (ERRORS.fail if broken else ERRORS.warn)(
             node.name,
-            f"{node.named([gpu])} has had {plural(count, 'error')} on {plural(len(bad), 'NVLink')} since its driver "
+            f"{node.named([gpu])} has had {plural(count, 'error')} on {plural(len(bad), 'NVLink')} since the driver "
             "was loaded" + (", and a link that could not be recovered" if broken else ""),
-            "Reset it, and have it or its board looked at if it comes again; see" if broken else GROWS,
+            "Reset it; if errors recur, have it or its board inspected. Show them with" if broken else GROWS,
             shell("nvidia-smi nvlink -e -i {slot}", slot=address(gpu["slot"])),
             observed=shown,
             expected="0",
@@ -185,7 +185,7 @@ def errors(node: GpuNode) -> Iterator[Said]:
 
 
 def _unknown(node: GpuNode) -> Iterator[Said]:
-    """A name that is not known may be that of an error."""
+    """Report counters with unknown names, which may be errors."""
     counted = {
         name: link["link"]
         for gpu in _linkable(node)
@@ -196,8 +196,8 @@ def _unknown(node: GpuNode) -> Iterator[Said]:
     if counted:
         yield ERRORS.unknown(
             node.name,
-            f"nvidia-smi counts something on its NVLinks that Muster does not know: {few(sorted(counted))}",
-            "Look whether it is an error, and whether it grows under load, with",
+            f"nvidia-smi reports unknown NVLink counters: {few(sorted(counted))}",
+            "Check whether they are errors and increase under load, with",
             "nvidia-smi nvlink -e",
             evidence=evidence("nvidia-smi nvlink -e", few([f"link {link}: {name}" for name, link in counted.items()])),
         )
@@ -208,7 +208,7 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def pairs(node: GpuNode) -> Iterator[Said]:
-    """Pairs that are not linked on a node where most are; a board of bridged pairs has only some, and is left alone."""
+    """Report pairs without NVLink on a node where most pairs have NVLink; boards with bridged pairs are ignored."""
     topology = node.facts["topology"]
     if topology is None or "nvlink_status" in node.facts["skipped"] or any(gpu["mig"] for gpu in node.gpus):
         return
@@ -223,22 +223,22 @@ def pairs(node: GpuNode) -> Iterator[Said]:
     if len(linked) * 2 <= len(ways):
         return
     usual = max(set(linked), key=linked.count)
-    # A GPU with a link down reaches every other with one less: that is reported of the link.
+    # A GPU with a link down has one link less to every other GPU: INACTIVE reports that.
     short = {f"GPU{gpu['index']}" for gpu in node.gpus if len(_active(gpu)) < _wanted(node, gpu)}
     odd = {pair: way for pair, way in ways.items() if way != usual and not short & set(pair)}
     if not odd:
         return
     unlinked = {pair: way for pair, way in odd.items() if not way.startswith("NV")}
     if not unlinked and len(odd) * 4 > len(ways):
-        # The direct links of a V100 or a P100 are one or two for each pair, by design.
+        # V100 and P100 have one or two direct links per pair by design.
         return
     involved = [name for pair in odd for name in pair]
     culprit = max(sorted(set(involved)), key=involved.count)
     shown = few([f"{one}-{other} {way}" for (one, other), way in odd.items()])
     yield (PAIR.fail if unlinked else PAIR.warn)(
         node.name,
-        f"{plural(len(odd), 'pair')} of its GPUs, most often with {culprit}, do not have the {usual} of the others",
-        "Look at the links of that GPU, and at the fabric manager, with",
+        f"{plural(len(odd), 'GPU pair')} without the {usual} connection of the others, most often with {culprit}",
+        "Check the fabric manager, and the links of that GPU with",
         node.at("nvidia-smi nvlink -s", culprit),
         observed=shown,
         expected=usual,

@@ -1,4 +1,4 @@
-"""How GPUs and RDMA adapters hang on the bus: what stands between them, and whether their links are whole."""
+"""GPUs and RDMA adapters on the PCIe bus: ACS, IOMMU, link speed and errors."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
-# PCI Express base specification: where extended capabilities begin, and the one of access control (ACS).
+# PCI Express base specification: offset of the extended capabilities, and the id of access control (ACS).
 FIRST_CAPABILITY = 0x100
 ACS = 0x000D
-# Of its control register: what sends requests and answers between devices up to the root.
+# Bits of its control register that redirect traffic between devices to the root.
 REDIRECTS = {0x04: "ReqRedir", 0x08: "CmpltRedir", 0x10: "UpstreamFwd"}
 
 ACS_REDIRECTS = Check(
     "pci.acs.redirects",
     seen="stand-in",
     reads="the ACS control register of every bridge above a GPU or an RDMA adapter (root)",
-    fires="warn: it redirects what one device sends another to the root of the bus: peer-to-peer traffic gets slow "
+    fires="warn: ACS redirects traffic between devices to the root of the bus: peer-to-peer traffic gets slow "
     "or hangs (NCCL's GPU troubleshooting guide). Skipped in virtual machines, which need ACS, and in containers",
-    fix="Switch ACS, or IO virtualisation, off in the firmware; setpci does it until the next start",
+    fix="Disable ACS or IO virtualisation in the firmware; setpci disables ACS until the next boot",
 )
 IOMMU_TRANSLATES = Check(
     "pci.iommu.translates",
     seen="stand-in",
-    reads="the type of each GPU's IOMMU group, the kernel's command line",
-    fires="warn: the IOMMU translates what GPUs send each other: type DMA or DMA-FQ (NCCL's GPU troubleshooting guide)",
-    fix="Put iommu=pt (on Arm iommu.passthrough=1) on the kernel's command line, or switch IO virtualisation off in the"
+    reads="the type of each GPU's IOMMU group, the kernel command line",
+    fires="warn: the IOMMU translates peer-to-peer traffic: type DMA or DMA-FQ (NCCL's GPU troubleshooting guide)",
+    fix="Add iommu=pt (on Arm: iommu.passthrough=1) to the kernel command line, or disable IO virtualisation in the"
     " firmware",
 )
 LINK_SLOW = Check(
     "pci.link.slow",
     seen="stand-in",
-    reads="link speed and width of RDMA adapters, and what they and the bridge above can",
-    fires="warn: slower or narrower than both ends can",
-    fix="Reseat the adapter; look at the slot and the riser",
+    reads="current and maximum link speed and width of RDMA adapters and of the bridges above them",
+    fires="warn: the link is slower or narrower than both ends support",
+    fix="Reseat the adapter; check the slot and the riser",
 )
 AER = Check(
     "pci.aer",
     seen="recording",
     reads="counters of uncorrectable errors (AER) of adapters, and of the bridges above them and above GPUs; the "
-    "kernel's log",
-    fires="warn: there are some",
-    fix="Reseat the device; look at its slot, riser and power",
+    "kernel log",
+    fires="warn: a counter is not 0, or the log has AER errors within a day",
+    fix="Reseat the device; check its slot, riser and power",
 )
 CHECKS = (ACS_REDIRECTS, IOMMU_TRANSLATES, LINK_SLOW, AER)
 LOOKS = ("pci",)
@@ -88,7 +88,7 @@ def _device(seen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _speed(text: str) -> float | None:
-    """16.0 GT/s PCIe."""
+    """Return 16.0 of "16.0 GT/s PCIe"."""
     number = re.match(r"([\d.]+) GT/s", text)
     return float(number[1]) if number else None
 
@@ -98,7 +98,7 @@ def _number(text: str) -> int | None:
 
 
 def acs(configuration: bytes) -> int | None:
-    """The control register of a device's ACS capability; -1 where it has none, None where that could not be read."""
+    """Return the control register of a device's ACS capability: -1 without the capability, None if unreadable."""
     if len(configuration) <= FIRST_CAPABILITY:
         return None
     place, seen = FIRST_CAPABILITY, set()
@@ -115,17 +115,17 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     node = request["node"]
     seen = facts["pci"]
     if not seen["above"]:
-        yield from skip_all(CHECKS, "no GPU of NVIDIA and no RDMA adapter is on its bus")
+        yield from skip_all(CHECKS, "no NVIDIA GPU or RDMA adapter on the bus")
         return
     if not request["gpus"]:
-        yield from skip_all(CHECKS, "cluster_gpus is 0, so that no launch uses what is on its bus")
+        yield from skip_all(CHECKS, "cluster_gpus is 0, so launches use no GPU")
         return
     virtual = facts["system"]["virtual"]
     if virtual:
         of_the_machine = (ACS_REDIRECTS, IOMMU_TRANSLATES, LINK_SLOW)
-        yield from skip_all(of_the_machine, f"inside {virtual} the bus is not the machine's own")
+        yield from skip_all(of_the_machine, f"in a virtual machine ({virtual}), the bus is emulated")
     elif len(seen["above"]) < 2:
-        yield from skip_all((ACS_REDIRECTS, IOMMU_TRANSLATES), "there is one device, and none to talk to on its bus")
+        yield from skip_all((ACS_REDIRECTS, IOMMU_TRANSLATES), "a single device has no peer-to-peer traffic")
     else:
         yield from _acs(node, seen, facts)
         yield from _iommu(node, seen, facts)
@@ -137,7 +137,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 def _acs(node: str, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Said]:
     between = list(_bridges(seen))
     if not facts["looked_as"]["root"]:
-        yield ACS_REDIRECTS.skip("only root may read a bridge's configuration")
+        yield ACS_REDIRECTS.skip("only root can read a bridge's configuration")
         return
     redirecting = {slot: _redirects(seen["devices"][slot]["acs"]) for slot in between}
     wrong = {slot: words for slot, words in redirecting.items() if words}
@@ -145,8 +145,8 @@ def _acs(node: str, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterat
         first = next(iter(wrong))
         yield ACS_REDIRECTS.warn(
             node,
-            f"{len(wrong)} of {len(between)} bridges above its GPUs send peer-to-peer traffic up to the root (ACS)",
-            "Switch ACS off in the firmware; until the next start it is switched off on each bridge by",
+            f"{len(wrong)} of {len(between)} bridges above GPUs redirect peer-to-peer traffic to the root (ACS)",
+            "Disable ACS in the firmware; until the next boot, disable it on each bridge with",
             shell("sudo setpci -s {first} ECAP_ACS+0x6.w=0000", first=first),
             observed=", ".join(f"{slot} {'+'.join(words)}" for slot, words in list(wrong.items())[:4]),
             expected="none",
@@ -164,18 +164,17 @@ def _bridges(seen: Mapping[str, Any]) -> Iterator[str]:
 
 def _iommu(node: str, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterator[Said]:
     if any(gpu["memory"]["total"] is None for gpu in facts["gpu"]["gpus"] if not gpu["lost"]):
-        yield IOMMU_TRANSLATES.skip("the GPU is on the processor's chip, and adapters write to the memory of both")
+        yield IOMMU_TRANSLATES.skip("the GPU is on the processor's chip and shares its memory")
         return
-    # The first is of x86 alone (the kernel's list of parameters).
+    # iommu=pt exists on x86 only (the kernel's list of parameters).
     passes = "iommu.passthrough=1" if facts["system"]["machine"] == "aarch64" else "iommu=pt"
     translated = [slot for slot, kind in seen["groups"].items() if kind.startswith("DMA")]
     if translated:
         words = " ".join(seen["iommu_words"])
         yield IOMMU_TRANSLATES.warn(
             node,
-            f"the IOMMU translates every access of {plural(len(translated), 'GPU')}, and slows what they send each "
-            "other",
-            f"Put {passes} on the kernel's command line, or switch IO virtualisation off in the firmware",
+            f"the IOMMU translates every access of {plural(len(translated), 'GPU')}, which slows peer-to-peer traffic",
+            f"Disable IO virtualisation in the firmware, or add {passes} to the kernel command line with",
             shell(
                 "sudo sed -i {script} /etc/default/grub && sudo update-grub",
                 script=f's/^GRUB_CMDLINE_LINUX="/&{passes} /',
@@ -198,9 +197,9 @@ def _links(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
         if device["speed"] < speed or device["width"] < width:
             yield LINK_SLOW.warn(
                 node,
-                f"{name} ({slot}) has a link of {device['speed']:g} GT/s x{device['width']}, and could have "
+                f"{name} ({slot}) has a link of {device['speed']:g} GT/s x{device['width']}, but both ends support "
                 f"{speed:g} GT/s x{width:g}",
-                "Reseat it, and look at its slot and riser",
+                "Reseat it, and check its slot and riser; show the link with",
                 shell("sudo lspci -s {slot} -vv | grep -E 'LnkCap|LnkSta'", slot=slot),
                 observed=f"{device['speed']:g} GT/s x{device['width']}",
                 expected=f"{speed:g} GT/s x{width:g}",
@@ -215,14 +214,14 @@ def _least(one: float | None, other: float | None) -> float | None:
 def _errors(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
     for slot, device in seen["devices"].items():
         if slot in seen["gpus"]:
-            continue  # judged with the GPU itself
+            continue  # checked with the GPU itself
         wrong = {kind: count for kind, count in device["errors"].items() if kind != "correctable" and count}
         if wrong:
             shown = ", ".join(f"{count} {kind}" for kind, count in wrong.items())
             yield AER.warn(
                 node,
-                f"the device {slot} has had uncorrectable errors on its link since the start: {shown}",
-                "Reseat it, and look at its slot, riser and power",
+                f"the PCIe device {slot} has had uncorrectable errors since boot: {shown}",
+                "Reseat it, and check its slot, riser and power; show the errors with",
                 shell("sudo lspci -s {slot} -vv && sudo dmesg | grep -i aer", slot=slot),
                 observed=shown,
                 expected="none",

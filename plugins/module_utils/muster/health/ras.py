@@ -1,4 +1,4 @@
-"""What a running job of NCCL says of itself when it is asked (RAS, since NCCL 2.24)."""
+"""The status that a running NCCL job reports through RAS (since NCCL 2.24)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 RAS = Check(
     "job.ras",
     seen="recording",
-    reads="the answer of NCCL's RAS on port 28028 of the node itself, where a job of NCCL 2.24 or newer runs",
-    fires="warn: it lists errors: processes that are dead, or do not answer. A MISMATCH alone counts for nothing: "
+    reads="the response of NCCL RAS on localhost port 28028, while a job with NCCL 2.24 or newer runs",
+    fires="warn: RAS lists errors: processes that are dead or do not respond. A MISMATCH alone is ignored: "
     "it comes and goes while a job runs",
-    fix="Look at the processes that it names; it is asked with",
+    fix="Check the processes that RAS names; query it with",
     command="echo verbose status | nc localhost 28028",
 )
 CHECKS = (RAS,)
@@ -44,7 +44,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def _jobs(text: str) -> str:
-    """The row of numbers below the job summary: nodes, processes per node, GPUs per process, processes, GPUs."""
+    """Return the numbers of the job summary: nodes, processes per node, GPUs per process, processes, GPUs."""
     row = re.search(r"^\s*(\d+(?:\s+[\d-]+){4})\s*$", sections(text).get("Job summary", ""), re.MULTILINE)
     return " ".join(row[1].split()) if row else ""
 
@@ -53,20 +53,20 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     node = request["node"]
     seen = facts["ras"]
     if not seen["asked"]:
-        yield from skip_all(CHECKS, "no job of NCCL answers on this node")
+        yield from skip_all(CHECKS, "no NCCL job responds on this node")
         return
     if seen["why"]:
-        yield from skip_all(CHECKS, f"what listens there gave no answer of NCCL's: {seen['why']}")
+        yield from skip_all(CHECKS, f"the process on port 28028 did not return an NCCL RAS response: {seen['why']}")
         return
     if not (seen["jobs"] or seen["errors"]):
-        yield from skip_all(CHECKS, "its answer is none that is known")
+        yield from skip_all(CHECKS, "the RAS response has an unknown format")
         return
     if seen["errors"]:
         lines = [line.strip() for line in seen["errors"].splitlines() if line.strip()]
         process = next((line for line in lines if line.startswith("Process ")), "")
         yield RAS.warn(
             node,
-            f"NCCL says of the job that runs: {lines[0]}" + (f", {process}" if process else ""),
+            f"NCCL RAS reports for the running job: {lines[0]}" + (f", {process}" if process else ""),
             observed=lines[0],
             expected="no errors",
             evidence=evidence("NCCL RAS", seen["errors"][:1000]),

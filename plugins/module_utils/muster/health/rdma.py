@@ -1,7 +1,7 @@
-"""The ports of InfiniBand and RoCE adapters: which of them NCCL would use, and whether their links are up and whole.
+"""The ports of InfiniBand and RoCE adapters: which of them NCCL would use, and the state of their links.
 
-What a launch needs besides is judged in rdma_verbs.py (user space), rdma_addresses.py (GIDs and partitions), roce.py
-(losses) and gpudirect.py.
+Other checks of RDMA are in rdma_verbs.py (user space), rdma_addresses.py (GIDs and partitions), roce.py (packet loss)
+and gpudirect.py.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
-# Counters of the port and of the transport that stand still on a good link, also under load (NCCL's networking
+# Counters of the port and of the transport that do not increase on a good link, even under load (NCCL's networking
 # troubleshooting guide; kernel, Documentation/ABI/stable/sysfs-class-infiniband).
 WRONG = (
     *("symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "local_link_integrity_errors"),
     *("excessive_buffer_overrun_errors", "port_xmit_discards", "out_of_sequence", "packet_seq_err"),
     *("local_ack_timeout_err", "rnr_nak_retry_err", "implied_nak_seq_err", "roce_adp_retrans"),
 )
-# What somebody has switched off on purpose.
+# Physical states of a port that was disabled on purpose.
 SWITCHED_OFF = ("Disabled", "Sleep")
-# What the kernel says of a link of InfiniBand that runs on one of its lanes (drivers/infiniband/core/sysfs.c,
-# rate_show). Cables that divide a port give each end two, and of RoCE that word says nothing of lanes.
+# The kernel's text for an InfiniBand link on one lane (drivers/infiniband/core/sysfs.c, rate_show). Splitter cables
+# give each end two lanes; on RoCE the text does not describe lanes.
 ONE_LANE = re.compile(r"\(1X ")
 IB_DISABLE = "NCCL_IB_DISABLE"
 
@@ -39,56 +39,56 @@ PORT_DOWN = Check(
     "rdma.port.down",
     seen="recording",
     reads="state and phys_state of every port in /sys/class/infiniband that NCCL would use",
-    fires="fail: NCCL_IB_HCA names a port that is not active, or no port is, though one is not switched off. "
-    "warn: one is not active while others of the same board are",
-    fix="Look at the cable and the switch's port",
+    fires="fail: NCCL_IB_HCA names a port that is not active, or no port is active although one is not disabled. "
+    "warn: a port is not active, but others of the same board are",
+    fix="Check the cable and the switch port",
 )
 PORT_UNMANAGED = Check(
     "rdma.port.unmanaged",
     seen="stand-in",
     reads="state and phys_state of every InfiniBand port",
-    fires="fail: the link is up and the port stays in INIT or ARMED: no subnet manager has set it up",
-    fix="Start one, on a switch or on one machine of the fabric; whether there is one is shown by",
+    fires="fail: the link is up, but the port stays in INIT or ARMED: no subnet manager has configured it",
+    fix="Start a subnet manager on a switch or a machine of the fabric; check for one with",
     command="sudo sminfo",
 )
 PORT_SLOW = Check(
     "rdma.port.slow",
     seen="stand-in",
     reads="rate of the active ports",
-    fires="warn: slower than the others of the same board on this node",
-    fix="Change its cable or transceiver, and look at the switch's port",
+    fires="warn: a port is slower than others of the same board on this node",
+    fix="Replace the cable or transceiver, and check the switch port; show the link with",
     command="sudo mlxlink -d {device}",
 )
 PORT_NARROW = Check(
     "rdma.port.narrow",
     seen="stand-in",
     reads="rate of the active InfiniBand ports, with the number of lanes (kernel, drivers/infiniband/core/sysfs.c)",
-    fires="warn: the link came up on one lane (1X); adapters have four, of which a divided cable takes two",
-    fix="Change its cable or transceiver, and look at the switch's port",
+    fires="warn: the link came up on one lane (1X); adapters have four lanes, two with a splitter cable",
+    fix="Replace the cable or transceiver, and check the switch port; show the link with",
     command="sudo mlxlink -d {device}",
 )
 LAYERS_MIXED = Check(
     "rdma.layers.mixed",
     seen="stand-in",
     reads="link_layer of the active ports that NCCL would use",
-    fires="warn: InfiniBand and Ethernet ports are used together, as NCCL_IB_HCA does not choose",
-    fix="Name those of the training in nccl_ib_hca, then type",
+    fires="warn: NCCL would use InfiniBand and Ethernet ports together, because NCCL_IB_HCA does not select adapters",
+    fix="Set nccl_ib_hca to the adapters of the training network, then run",
     command=playbook("site.yml", tags="gpu_stack"),
 )
 ERRORS = Check(
     "rdma.errors",
     seen="stand-in",
-    reads="error counters of the ports, at the beginning and at the end of the look",
-    fires="warn: they grow while looked at (NCCL's networking troubleshooting guide)",
-    fix="Change its cable or transceiver, and look at the switch's port",
+    reads="error counters of the ports, at the beginning and at the end of the check",
+    fires="warn: a counter increases during the check (NCCL's networking troubleshooting guide)",
+    fix="Replace the cable or transceiver, and check the switch port; show the counters with",
     command="rdma statistic show link {device}/{port}",
 )
 FIRMWARE_MIXED = Check(
     "rdma.firmware.mixed",
     seen="stand-in",
     reads="fw_ver of adapters of the same board",
-    fires="warn: they differ on one node",
-    fix="Update the older ones; what there is for them is shown by",
+    fires="warn: the versions differ on one node",
+    fix="Update the older adapters; list the available firmware with",
     command="sudo mlxfwmanager --query",
 )
 CHECKS = (PORT_DOWN, PORT_UNMANAGED, PORT_SLOW, PORT_NARROW, LAYERS_MIXED, ERRORS, FIRMWARE_MIXED)
@@ -96,7 +96,7 @@ LOOKS = ("rdma", "host", "unit")
 
 
 def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    # The counters by "device/port" at the end of the look, and what a file sets of NCCL's variables for RDMA.
+    # The counters by "device/port" at the end of the check, and NCCL's RDMA variables in nccl.conf.
     look, later = looks["rdma"], looks["later"]["rdma"]
     set_there = environment.in_force(environment.facts_of(looks, request)["nccl_conf"])
     hca = set_there.get(HCA, "")
@@ -138,13 +138,13 @@ def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, 
 
 
 def _rate(text: str) -> float | None:
-    """400 Gb/sec (4X NDR)."""
+    """Return 400.0 of "400 Gb/sec (4X NDR)"."""
     number = re.match(r"([\d.]+) Gb/sec", text)
     return float(number[1]) if number else None
 
 
 def chosen(hca: str, device: str, port: str) -> bool:
-    """Whether NCCL_IB_HCA lets NCCL use a port: =exact names, ^not these, else beginnings of names."""
+    """Return whether NCCL_IB_HCA selects a port: "=" for exact names, "^" to exclude, else prefixes of names."""
     exclude = hca.startswith("^")
     exact = hca.lstrip("^").startswith("=")
     entries = [each for each in hca.lstrip("^").lstrip("=").split(",") if each]
@@ -159,18 +159,18 @@ def chosen(hca: str, device: str, port: str) -> bool:
 
 
 def unused(facts: Mapping[str, Any], request: Mapping[str, Any]) -> str:
-    """Say why no launch here uses RDMA at all; nothing where one does."""
+    """Return why launches on the node do not use RDMA, or ""."""
     if not facts["rdma"]["devices"]:
         return "the node has no RDMA adapter"
     if request["backend"] != "nccl":
-        return "a launch with Gloo uses TCP alone"
+        return "a launch with Gloo uses only TCP"
     if facts["rdma"]["settings"].get(IB_DISABLE, "0").strip() not in ("0", ""):
-        return f"nccl.conf sets {IB_DISABLE}, so that NCCL uses no adapter"
+        return f"nccl.conf sets {IB_DISABLE}, so NCCL does not use RDMA"
     return ""
 
 
 def active_ports(facts: Mapping[str, Any], layer: str = "") -> list[dict[str, Any]]:
-    """Return the active ports that NCCL would use. layer: InfiniBand or Ethernet, where only those are meant."""
+    """Return the active ports that NCCL would use. layer: InfiniBand or Ethernet, or "" for both."""
     return [
         port
         for port in facts["rdma"]["ports"]
@@ -179,7 +179,7 @@ def active_ports(facts: Mapping[str, Any], layer: str = "") -> list[dict[str, An
 
 
 def is_named(facts: Mapping[str, Any]) -> bool:
-    """Whether NCCL_IB_HCA names the adapters, instead of leaving some out or saying nothing."""
+    """Return whether NCCL_IB_HCA names adapters to use, and is not empty or an exclusion."""
     return bool(facts["rdma"]["hca"]) and not facts["rdma"]["hca"].startswith("^")
 
 
@@ -197,7 +197,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             grown = ", ".join(f"{key} by {value}" for key, value in port["grown"].items())
             yield ERRORS.warn(
                 node,
-                f"errors of {port['name']} grew within the second in which it was looked at: {grown}",
+                f"errors on {port['name']} increased during the check (one second): {grown}",
                 named={"device": port["device"], "port": port["name"].partition(":")[2]},
                 observed=grown,
                 expected="none",
@@ -216,19 +216,20 @@ def _down(node: str, ports: list[dict[str, Any]], active: list[dict[str, Any]], 
         if port["layer"] == "InfiniBand" and port["state"] in ("INIT", "ARMED") and port["physical"] == "LinkUp":
             yield PORT_UNMANAGED.fail(
                 node,
-                f"{port['name']} has a link and stays in {port['state']}: no subnet manager sets it up",
+                f"{port['name']} has a link but stays in {port['state']}: no subnet manager has configured it",
                 observed=said,
                 expected="ACTIVE",
             )
             continue
         same = [one["name"] for one in active if one["board"] == port["board"] and one["device"] != port["device"]]
         if not (named or same or not active):
-            continue  # a second port without a cable, as most adapters have
+            continue  # an unused second port, as on most adapters
         report = PORT_DOWN.fail if named or not active else PORT_DOWN.warn
         yield report(
             node,
-            f"{port['name']} is not active ({said})" + (f", and {', '.join(same[:3])} of its kind are" if same else ""),
-            "Look at its cable and the switch's port",
+            f"{port['name']} is not active ({said})"
+            + (f"; active ports of its type: {', '.join(same[:3])}" if same else ""),
+            "Check its cable and the switch port; show the port with",
             "ibstat" if port["layer"] == "InfiniBand" else "rdma link show",
             observed=said,
             expected="ACTIVE, LinkUp",
@@ -244,7 +245,7 @@ def _speed(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
             if port["rate"] < best:
                 yield PORT_SLOW.warn(
                     node,
-                    f"{port['name']} runs at {port['rate']:g} Gbit/s, and others of its kind here at {best:g}",
+                    f"{port['name']} runs at {port['rate']:g} Gbit/s, other adapters of its type at {best:g} Gbit/s",
                     named={"device": port["device"]},
                     observed=f"{port['rate']:g} Gbit/s",
                     expected=f"{best:g} Gbit/s",
@@ -256,10 +257,10 @@ def _narrow(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
         if port["narrow"]:
             yield PORT_NARROW.warn(
                 node,
-                f"{port['name']} runs on one lane of its cable, at {port['rate']:g} Gbit/s",
+                f"{port['name']} runs on one lane, at {port['rate']:g} Gbit/s",
                 named={"device": port["device"]},
                 observed="1X",
-                expected="4X, or 2X of a divided cable",
+                expected="4X, or 2X with a splitter cable",
                 evidence=evidence(f"/sys/class/infiniband/{port['device']}", f"{port['rate']:g} Gb/sec (1X)"),
             )
 
@@ -274,7 +275,7 @@ def _layers(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
             node,
             f"NCCL would use InfiniBand and Ethernet adapters together ({shown})",
             observed=shown,
-            expected="one kind",
+            expected="one type",
         )
 
 
@@ -284,14 +285,14 @@ def _firmware(node: str, devices: Mapping[str, Mapping[str, str]]) -> Iterator[S
             shown = "; ".join(f"{version}: {', '.join(names)}" for version, names in versions.items())
             yield FIRMWARE_MIXED.warn(
                 node,
-                f"adapters of the kind {board} have different firmware ({shown})",
+                f"adapters of type {board} have different firmware ({shown})",
                 observed=shown,
                 expected="one version",
             )
 
 
 def firmware(devices: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """By board: the versions of firmware, and the adapters with each."""
+    """Yield each board with its firmware versions and the adapters of each version."""
     for board in sorted({device["board"] or device["kind"] for device in devices.values()}):
         versions: dict[str, list[str]] = {}
         for name, device in devices.items():

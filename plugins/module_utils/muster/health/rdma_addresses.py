@@ -1,4 +1,4 @@
-"""What an RDMA port is called on its fabric: the GIDs that NCCL looks for, and the partitions it may talk in."""
+"""The addresses of RDMA ports: the GIDs that NCCL requires, and InfiniBand partitions."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ if TYPE_CHECKING:
 
 GID_INDEX_NAME = "NCCL_IB_GID_INDEX"
 PKEY_NAME = "NCCL_IB_PKEY"
-# With these NCCL looks for another kind of GID than RoCE v2 with IPv4 (NCCL's documentation of its variables).
+# With other values than these, NCCL requires another type of GID than RoCE v2 with IPv4 (NCCL's documentation).
 OTHER_KIND = {"NCCL_IB_ROCE_VERSION_NUM": "2", "NCCL_IB_ADDR_FAMILY": "AF_INET"}
-# InfiniBand Architecture Specification, volume 1, 10.9: the highest bit of a P_Key says full membership, and two
-# members without it may not talk to each other.
+# InfiniBand Architecture Specification, volume 1, 10.9: the highest bit of a P_Key means full membership, and two
+# members without it cannot communicate.
 FULL = 0x8000
 
 GID_MISSING = Check(
     "rdma.gid.missing",
     seen="stand-in",
     reads="the GIDs of active Ethernet ports (RoCE)",
-    fires="warn: none is RoCE v2 with an IPv4 address, which NCCL looks for",
-    fix="Give the adapter's interface an IPv4 address",
+    fires="warn: no GID is RoCE v2 with an IPv4 address, which NCCL requires",
+    fix="Assign an IPv4 address to the adapter's interface",
 )
 GID_INDEX = Check(
     "rdma.gid.index",
     seen="stand-in",
     reads="NCCL_IB_GID_INDEX in nccl.conf, and the GIDs of the active ports",
-    fires="fail: a port that NCCL would use has no GID at that index. warn: the one there is not RoCE v2 with an "
-    "IPv4 address, and another one is (an index moves when addresses come and go)",
-    fix="Leave nccl_ib_gid_index empty: NCCL 2.21 and newer find the GID by themselves",
+    fires="fail: a port that NCCL would use has no GID at that index. warn: the GID is not RoCE v2 with an IPv4 "
+    "address, but another GID is (indexes change when addresses are added or removed)",
+    fix="Leave nccl_ib_gid_index empty: NCCL 2.21 and newer select the GID",
 )
 PKEY_MISSING = Check(
     "rdma.pkey.missing",
     seen="stand-in",
     reads="the partitions (P_Keys) of active InfiniBand ports, and NCCL_IB_PKEY in nccl.conf, which is an index",
-    fires="fail: there is none at the index that NCCL uses: no connection can be made",
+    fires="fail: no partition at the index that NCCL uses: connections are impossible",
     fix="Have the subnet manager make this port a member of the partition (partitions.conf of opensm)",
 )
 PKEY_PARTIAL = Check(
     "rdma.pkey.partial",
     seen="stand-in",
     reads="the partition (P_Key) of active InfiniBand ports that NCCL uses",
-    fires="warn: the port is a limited member (bit 15 is 0): two such members may not talk to each other "
+    fires="warn: the port is a limited member (bit 15 is 0): two limited members cannot communicate "
     "(InfiniBand Architecture Specification, volume 1, 10.9)",
     fix="Have the subnet manager make this port a full member (partitions.conf of opensm)",
 )
@@ -62,7 +62,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     if why := unused(facts, request):
         yield from skip_all(CHECKS, why)
         return
-    # Adapters of iWARP have no types, and no need for them.
+    # GIDs of iWARP adapters have no type, and NCCL does not require one.
     roce = [
         port
         for port in active_ports(facts, "Ethernet")
@@ -75,20 +75,20 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 def _gids(node: str, ports: list[dict[str, Any]], settings: Mapping[str, str]) -> Iterator[Said]:
     other = [f"{name}={settings[name]}" for name, usual in OTHER_KIND.items() if settings.get(name, usual) != usual]
     if not ports or other:
-        why = f"{', '.join(other)} asks for another kind of GID" if other else "no active port of RoCE"
+        why = f"{', '.join(other)} requests another type of GID" if other else "no active RoCE port"
         yield from skip_all((GID_MISSING, GID_INDEX), why)
         return
     index = settings.get(GID_INDEX_NAME, "-1").strip()
     if not index.isdigit():
-        yield GID_INDEX.skip(f"{GID_INDEX_NAME} is not set, and NCCL looks for the GID itself")
+        yield GID_INDEX.skip(f"{GID_INDEX_NAME} is not set, so NCCL selects the GID")
     for port in ports:
         routable = [number for number, gid in port["gids"].items() if is_routable(gid)]
         shown = ", ".join(f"{number}: {gid['gid']} ({gid['type']})" for number, gid in port["gids"].items()) or "none"
         if not routable:
             yield GID_MISSING.warn(
                 node,
-                f"{port['name']} has no GID of RoCE v2 with an IPv4 address, which NCCL looks for",
-                "Give its interface an IPv4 address",
+                f"{port['name']} has no RoCE v2 GID with an IPv4 address, which NCCL requires",
+                "Assign an IPv4 address to its interface; show the interfaces with",
                 "rdma link show && ip -br addr",
                 observed=shown,
                 expected="RoCE v2, ::ffff:a.b.c.d",
@@ -104,8 +104,8 @@ def _index(node: str, port: Mapping[str, Any], index: str, routable: list[str], 
     kind = f"is {gid['gid']} ({gid['type']})" if gid else "is empty"
     yield (GID_INDEX.warn if gid else GID_INDEX.fail)(
         node,
-        f"nccl.conf sets {GID_INDEX_NAME}={index}, and that GID of {port['name']} {kind}",
-        "Take it out of nccl_ib_gid_index or nccl_conf; the GIDs are shown by",
+        f"nccl.conf sets {GID_INDEX_NAME}={index}, but that GID of {port['name']} {kind}",
+        "Remove the index from nccl_ib_gid_index or nccl_conf; show the GIDs with",
         shell(
             "grep -H . /sys/class/infiniband/{device}/ports/{port}/gids/*",
             device=port["device"],
@@ -118,7 +118,7 @@ def _index(node: str, port: Mapping[str, Any], index: str, routable: list[str], 
 
 
 def is_routable(gid: Mapping[str, str]) -> bool:
-    """Whether it is one of RoCE v2 with an IPv4 address."""
+    """Return whether a GID is RoCE v2 with an IPv4 address."""
     try:
         address = ipaddress.IPv6Address(gid["gid"])
     except ValueError:
@@ -128,7 +128,7 @@ def is_routable(gid: Mapping[str, str]) -> bool:
 
 def _partitions(node: str, ports: list[dict[str, Any]], settings: Mapping[str, str]) -> Iterator[Said]:
     if not any(port["pkeys"] for port in ports):
-        why = "no partition of its InfiniBand ports can be read" if ports else "no active InfiniBand port"
+        why = "the partitions of the InfiniBand ports cannot be read" if ports else "no active InfiniBand port"
         yield from skip_all((PKEY_MISSING, PKEY_PARTIAL), why)
         return
     for port in ports:
@@ -138,9 +138,9 @@ def _partitions(node: str, ports: list[dict[str, Any]], settings: Mapping[str, s
         if pkey is None:
             yield PKEY_MISSING.fail(
                 node,
-                f"{port['name']} has no partition at index {index}, which NCCL uses there",
-                "Have the subnet manager make it a member, or name another partition (nccl_ib_pkey); "
-                "those that it has are shown by",
+                f"{port['name']} has no partition at index {index}, which NCCL uses",
+                "Have the subnet manager make the port a member, or select another partition (nccl_ib_pkey); "
+                "show the port's partitions with",
                 shell("grep -H . {folder}/*", folder=folder),
                 observed=shown,
                 expected=f"a P_Key at index {index}",
@@ -148,9 +148,9 @@ def _partitions(node: str, ports: list[dict[str, Any]], settings: Mapping[str, s
         elif not pkey & FULL:
             yield PKEY_PARTIAL.warn(
                 node,
-                f"{port['name']} is a limited member of the partition {pkey:#06x}: it cannot talk to another "
-                "limited member",
-                "Have the subnet manager make it a full member; its table is shown by",
+                f"{port['name']} is a limited member of the partition {pkey:#06x}: limited members cannot communicate "
+                "with each other",
+                "Have the subnet manager make it a full member; show the port's partitions with",
                 shell("grep -H . {folder}/*", folder=folder),
                 observed=shown,
                 expected=f"{pkey | FULL:#06x}",
@@ -158,7 +158,7 @@ def _partitions(node: str, ports: list[dict[str, Any]], settings: Mapping[str, s
 
 
 def used_partition(port: Mapping[str, Any], settings: Mapping[str, str]) -> tuple[str, int | None]:
-    """Return the index that NCCL uses, and the P_Key there: None where there is none."""
+    """Return the index that NCCL uses, and its P_Key or None."""
     said = settings.get(PKEY_NAME, "0").strip()
     index = said if said.isdigit() else "0"
     try:

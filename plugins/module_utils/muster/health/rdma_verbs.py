@@ -1,4 +1,4 @@
-"""Whether a rank can open the RDMA adapters at all. Where it cannot, NCCL says nothing and takes sockets."""
+"""Whether a rank can open the RDMA adapters: otherwise NCCL silently falls back to sockets."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
-# The kernel's driver of the device below an adapter, and what rdma-core calls its half in user space (rdma-core, the
-# folders of providers/). A driver that is not here is not judged.
+# The kernel driver of an adapter's device, and the name of its user-space provider (rdma-core, the folders of
+# providers/). Drivers that are not listed here are not checked.
 PROVIDERS = {
     "mlx5_core": "mlx5",
     "mlx4_core": "mlx4",
@@ -32,33 +32,33 @@ PROVIDERS = {
     "vmw_pvrdma": "vmw_pvrdma",
 }
 PROVIDER = re.compile(r"lib(.+)-rdmav\d+\.so")
-# libibverbs.so.1.14.39.0 is that of rdma-core 39 (its buildlib, LIBIBVERBS_ABI and PACKAGE_VERSION).
+# libibverbs.so.1.14.39.0 belongs to rdma-core 39 (its buildlib, LIBIBVERBS_ABI and PACKAGE_VERSION).
 RELEASE = re.compile(r"libibverbs\.so\.1\.\d+\.(\d+)\.\d+")
 INSTALL = "sudo apt-get install libibverbs1 ibverbs-providers"
-# A cloud's network card is an RDMA adapter too, and a launch over its TCP may be all that anybody wants.
-GRADE = "With active InfiniBand, or an adapter named in NCCL_IB_HCA, a fail, with Ethernet that nobody names a warn:"
+# The network card of a cloud machine is an RDMA adapter, too, and a launch over its TCP may be intended.
+GRADE = "fail with active InfiniBand or an adapter named in NCCL_IB_HCA, warn with other Ethernet adapters:"
 
 DEVICES_MISSING = Check(
     "rdma.devices.missing",
     seen="stand-in",
     reads="/dev/infiniband/uverbs*",
-    fires=f"{GRADE} a port is active, and none of these files is there: a rank cannot open the adapter",
-    fix="sudo modprobe ib_uverbs; a container needs --device /dev/infiniband",
+    fires=f"{GRADE} a port is active, but these files are missing: ranks cannot open the adapter",
+    fix="Run sudo modprobe ib_uverbs; start a container with --device /dev/infiniband",
 )
 VERBS_MISSING = Check(
     "rdma.verbs.missing",
     seen="stand-in",
     reads="libibverbs.so.1 in the linker's cache (ldconfig -p), which NCCL opens when it starts (nccl, ibvsymbols.cc)",
-    fires=f"{GRADE} a port is active, and there is no such library: NCCL takes sockets without a word",
-    fix="Install rdma-core's user space",
+    fires=f"{GRADE} a port is active, but the library is missing: NCCL silently uses sockets",
+    fix="Install rdma-core's user space with",
     command=INSTALL,
 )
 PROVIDER_MISSING = Check(
     "rdma.provider.missing",
     seen="stand-in",
-    reads="the kernel's driver of each adapter, and the providers beside libibverbs (rdma-core, providers/)",
-    fires=f"{GRADE} there is none for the driver of an active port, so that libibverbs does not list it",
-    fix="Install rdma-core's providers",
+    reads="the kernel driver of each adapter, and the installed providers of libibverbs (rdma-core, providers/)",
+    fires=f"{GRADE} no provider for the driver of an active port, so libibverbs does not list the adapter",
+    fix="Install rdma-core's providers with",
     command=INSTALL,
 )
 CHECKS = (DEVICES_MISSING, VERBS_MISSING, PROVIDER_MISSING)
@@ -80,7 +80,7 @@ def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     active = active_ports(facts)
-    why = unused(facts, request) or ("" if active else "no port that NCCL would use is active")
+    why = unused(facts, request) or ("" if active else "no RDMA port that NCCL would use is active")
     if why:
         yield from skip_all(CHECKS, why)
         return
@@ -91,8 +91,8 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         container = facts["system"]["container"]
         yield (DEVICES_MISSING.fail if certain else DEVICES_MISSING.warn)(
             node,
-            "there is no /dev/infiniband/uverbs*, so that no rank can open an RDMA adapter",
-            "Start the container with --device /dev/infiniband" if container else "Load the module",
+            "/dev/infiniband/uverbs* is missing, so ranks cannot open an RDMA adapter",
+            "Start the container with --device /dev/infiniband" if container else "Load the module with",
             "" if container else "sudo modprobe ib_uverbs",
         )
     if not seen["library"]:
@@ -105,10 +105,10 @@ def _library(node: str, why: str, adapters: list[str], certain: bool) -> Iterato
     if why:
         yield from skip_all((VERBS_MISSING, PROVIDER_MISSING), f"the linker's cache cannot be read: {why}")
         return
-    yield PROVIDER_MISSING.skip("there is no libibverbs, beside which providers lie")
+    yield PROVIDER_MISSING.skip("libibverbs, which loads the providers, is missing")
     yield (VERBS_MISSING.fail if certain else VERBS_MISSING.warn)(
         node,
-        f"it has {', '.join(adapters)} and no libibverbs.so.1: a launch would take sockets without a word",
+        f"libibverbs.so.1 is missing, which {', '.join(adapters)} requires: launches would silently use sockets",
         "Install it with",
         INSTALL,
         observed="none",
@@ -121,14 +121,14 @@ def _providers(node: str, seen: Mapping[str, Any], adapters: list[str], certain:
     unknown = [name for name in adapters if seen["drivers"].get(name) not in PROVIDERS]
     if unknown:
         drivers = ", ".join(f"{name}: {seen['drivers'].get(name) or 'none'}" for name in unknown)
-        yield PROVIDER_MISSING.skip(f"which provider this driver takes is not in the table ({drivers})")
+        yield PROVIDER_MISSING.skip(f"the provider of this driver is unknown ({drivers})")
     for provider in sorted({PROVIDERS[seen["drivers"][name]] for name in adapters if name not in unknown}):
         if provider in seen["providers"]:
             continue
         own = [name for name in adapters if PROVIDERS.get(seen["drivers"].get(name, "")) == provider]
         yield (PROVIDER_MISSING.fail if certain else PROVIDER_MISSING.warn)(
             node,
-            f"libibverbs has no provider {provider} for {', '.join(own)}: a launch would take sockets without a word",
+            f"libibverbs has no provider {provider} for {', '.join(own)}: launches would silently use sockets",
             "Install it with",
             INSTALL,
             observed=", ".join(seen["providers"]) or "none",

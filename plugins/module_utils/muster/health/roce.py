@@ -1,4 +1,4 @@
-"""RoCE is RDMA over Ethernet, which drops packets where nothing slows the senders: PFC, pause frames, ECN."""
+"""RoCE (RDMA over Ethernet): flow control against packet loss (PFC, pause frames, ECN), traffic class, speed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..verdict.check import Said
 
 CLASS_NAME = "NCCL_IB_TC"
-# Mellanox' description of mlnx_qos (community.mellanox.com, DOC-2792) shows these lines.
+# Output lines in Mellanox' description of mlnx_qos (community.mellanox.com, DOC-2792).
 TRUST = re.compile(r"^Priority trust state: (\w+)", re.MULTILINE)
 DSCP = re.compile(r"^\s*prio:(\d) dscp:([\d,]+)", re.MULTILINE)
 ENABLED = re.compile(r"^PFC configuration:.*?^\s*enabled((?:\s+[01]){8})", re.MULTILINE | re.DOTALL)
@@ -29,33 +29,33 @@ MODE = re.compile(r"\b(\d+)base\w+/Full")
 PFC_OFF = Check(
     "rdma.pfc.off",
     seen="stand-in",
-    reads="priorities with flow control (mlnx_qos, or dcb of iproute2), pause frames (ethtool -a) and, where the "
+    reads="priorities with flow control (mlnx_qos, or dcb of iproute2), pause frames (ethtool -a) and, if the "
     "driver shows it, ECN, of the interfaces of active RoCE ports",
-    fires="warn: neither PFC on any priority, nor pause frames both ways, nor ECN: under load packets are lost, and "
-    "RDMA sends everything after them again (NVIDIA's recommendation for RoCE). A cable without a switch needs none",
-    fix="Unless a cable without a switch joins the nodes, switch it on for one priority there and here with",
+    fires="warn: no PFC on any priority, no pause frames in both directions, and no ECN: packets are lost under load, "
+    "and RDMA retransmits all following data (NVIDIA's recommendation for RoCE). Direct cables need none of these",
+    fix="Unless a direct cable connects the nodes, enable PFC for one priority on the switch and on the node with",
     command="sudo mlnx_qos -i {netdev} --pfc 0,0,0,1,0,0,0,0",
 )
 ECN_OFF = Check(
     "rdma.ecn.off",
     seen="stand-in",
-    reads="/sys/class/net/*/ecn/roce_np and roce_rp, which the drivers of DOCA and OFED have, of active RoCE ports",
-    fires="warn: PFC is on, and ECN is off for every priority, sending or receiving: PFC alone then stops whole links",
+    reads="/sys/class/net/*/ecn/roce_np and roce_rp (drivers of DOCA and OFED), of active RoCE ports",
+    fires="warn: PFC is on, but ECN is off for every priority, sending or receiving: PFC alone stops whole links",
     fix="Write 1 to ecn/roce_np/enable/3 and ecn/roce_rp/enable/3 of the interface",
 )
 CLASS_UNPROTECTED = Check(
     "rdma.class.unprotected",
     seen="stand-in",
-    reads="NCCL_IB_TC in nccl.conf or the adapter's own traffic class, and which priority mlnx_qos gives it",
-    fires="warn: PFC is on, and not for the priority that NCCL's packets have: they are the ones to be dropped",
-    fix="Set nccl_ib_tc to a class of the priority that has PFC",
+    reads="NCCL_IB_TC in nccl.conf or the adapter's traffic class, and its priority in mlnx_qos",
+    fires="warn: PFC is on, but not for the priority of NCCL's packets, which can be dropped",
+    fix="Set nccl_ib_tc to a class of a priority that has PFC",
 )
 BELOW = Check(
     "rdma.port.below",
     seen="stand-in",
-    reads="speed of the interface of active RoCE ports, and the link modes that it supports (ethtool)",
-    fires="warn: the link is slower than the adapter's fastest mode; a slower switch is a reason, a bad cable another",
-    fix="Look at the cable, the transceiver and the switch port's own speed; what both ends offer is shown by",
+    reads="speed and supported link modes of the interfaces of active RoCE ports (ethtool)",
+    fires="warn: the link is slower than the adapter's fastest mode, because of a slower switch or a bad cable",
+    fix="Check the cable, the transceiver and the speed of the switch port; show the modes of both ends with",
     command="sudo ethtool {netdev}",
 )
 ENDS = {"roce_np": "receiving", "roce_rp": "sending"}
@@ -90,7 +90,7 @@ def _numbers(text: str) -> list[str]:
 
 
 def _priorities(seen: Mapping[str, Any]) -> list[int] | None:
-    """Return the priorities with flow control; None where no tool says it."""
+    """Return the priorities with flow control, or None if no tool reports them."""
     enabled, listed = ENABLED.search(seen["mlnx_qos"]), PRIO_PFC.search(seen["dcb"])
     if enabled:
         return [number for number, on in enumerate(enabled[1].split()) if on == "1"]
@@ -100,13 +100,13 @@ def _priorities(seen: Mapping[str, Any]) -> list[int] | None:
 
 
 def _class(text: str) -> int | None:
-    """Return what all of the adapter's packets carry, where it is set: "Global tclass=106"."""
+    """Return the traffic class of all packets of the adapter, or None: 106 of "Global tclass=106"."""
     found = re.search(r"Global tclass=(\d+)", text)
     return int(found[1]) if found else None
 
 
 def _supported(text: str) -> str:
-    """Return what ethtool says under "Supported link modes", up to the next title."""
+    """Return ethtool's section "Supported link modes"."""
     found = re.search(r"^\s*Supported link modes:(.*?)^\s*\w[\w -]*:", text, re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
 
@@ -117,7 +117,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         for port in active_ports(facts, "Ethernet")
         if port["name"] in facts["roce"]
     }
-    if why := unused(facts, request) or ("" if ports else "no active port of RoCE"):
+    if why := unused(facts, request) or ("" if ports else "no active RoCE port"):
         yield from skip_all(CHECKS, why)
         return
     for name, port in ports.items():
@@ -129,13 +129,13 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 def _flow(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
     if port["pfc"] is None or port["pause"] is None:
-        whys = sorted(why for tool, why in port["why"].items() if tool != "modes") or ["no tool says anything of it"]
+        whys = sorted(why for tool, why in port["why"].items() if tool != "modes") or ["no tool reports it"]
         yield PFC_OFF.skip(f"flow control of {name} cannot be read: {'; '.join(whys)}")
     elif not port["pfc"] and not port["pause"] and not any(port["ecn"].values()):
         yield PFC_OFF.warn(
             node,
-            f"nothing keeps RoCE packets of {name} ({port['netdev']}) from being dropped: no priority has flow control "
-            "(PFC), and there are no pause frames",
+            f"RoCE packets of {name} ({port['netdev']}) can be dropped: flow control is off (no priority with PFC, "
+            "no pause frames)",
             named={"netdev": port["netdev"]},
             observed="PFC off, pause off" + (", ECN off" if port["ecn"] else ", ECN not shown"),
             expected="PFC on one priority, or ECN",
@@ -144,16 +144,16 @@ def _flow(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
 
 def _ecn(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
     if len(port["ecn"]) < len(ENDS):
-        yield ECN_OFF.skip(f"the driver of {name} does not show ECN of both directions (DOCA's and OFED's do)")
+        yield ECN_OFF.skip(f"the driver of {name} does not show ECN for both directions (those of DOCA and OFED do)")
         return
     off = [end for end, on in port["ecn"].items() if not on]
     if off and port["pfc"] is None:
-        yield ECN_OFF.skip(f"which priorities of {name} have flow control cannot be read")
+        yield ECN_OFF.skip(f"the priorities with flow control of {name} cannot be read")
     elif off and port["pfc"]:
         yield ECN_OFF.warn(
             node,
             f"ECN of {name} ({port['netdev']}) is off for {' and '.join(ENDS[end] for end in off)}, on every priority",
-            f"Switch it on for the priority {port['pfc'][0]}, which has flow control, with",
+            f"Enable it for priority {port['pfc'][0]}, which has flow control, with",
             " && ".join(
                 shell(
                     "echo 1 | sudo tee /sys/class/net/{netdev}/ecn/{end}/enable/{pfc}",
@@ -171,14 +171,14 @@ def _ecn(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
 
 def _traffic(node: str, name: str, port: Mapping[str, Any], settings: Mapping[str, str]) -> Iterator[Said]:
     if not port["pfc"]:
-        yield CLASS_UNPROTECTED.skip(f"no priority of {name} is known to have flow control")
+        yield CLASS_UNPROTECTED.skip(f"no known priority with flow control on {name}")
         return
     if port["trust"] != "dscp" or not port["dscp"]:
-        yield CLASS_UNPROTECTED.skip(f"which priority {name} gives a traffic class is known of trust in DSCP alone")
+        yield CLASS_UNPROTECTED.skip(f"no trusted DSCP mapping on {name}: the priority of a traffic class is unknown")
         return
     said = settings.get(CLASS_NAME, "0").strip()
     own = int(said) if said.isdigit() else 0
-    # The class is the whole byte of the IP header, of which DSCP is the upper six bits.
+    # The class is the whole byte of the IP header; DSCP is its upper six bits.
     used = own if port["class"] is None else port["class"]
     priority = port["dscp"].get(used >> 2)
     if priority is None or priority in port["pfc"]:
@@ -187,9 +187,9 @@ def _traffic(node: str, name: str, port: Mapping[str, Any], settings: Mapping[st
     guarded = ", ".join(map(str, port["pfc"]))
     yield CLASS_UNPROTECTED.warn(
         node,
-        f"NCCL's packets leave {name} with the traffic class {used}, which is priority {priority}, and flow control "
-        f"(PFC) is on for {guarded} alone",
-        f"Set nccl_ib_tc to {protected << 2}, or to what your switches expect; the mapping is shown by",
+        f"NCCL's packets on {name} have traffic class {used} and priority {priority}, but flow control "
+        f"(PFC) is on for priority {guarded} only",
+        f"Set nccl_ib_tc to {protected << 2}, or to the value that your switches expect; show the mapping with",
         shell("sudo mlnx_qos -i {netdev}", netdev=port["netdev"]),
         observed=f"class {used}, priority {priority}",
         expected=f"priority {guarded}",
@@ -203,8 +203,8 @@ def _speed(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
     elif port["speed"] < port["fastest"]:
         yield BELOW.warn(
             node,
-            f"the link of {name} ({port['netdev']}) runs at {port['speed'] / 1000:g} Gbit/s, and the adapter can do "
-            f"{port['fastest'] / 1000:g}",
+            f"the link of {name} ({port['netdev']}) runs at {port['speed'] / 1000:g} Gbit/s, but the adapter supports "
+            f"{port['fastest'] / 1000:g} Gbit/s",
             named={"netdev": port["netdev"]},
             observed=f"{port['speed'] / 1000:g} Gbit/s",
             expected=f"{port['fastest'] / 1000:g} Gbit/s",

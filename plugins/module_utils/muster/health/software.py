@@ -1,4 +1,4 @@
-"""The environment that a launch starts: its torch, the CUDA it is built for, and the NCCL that it really loads."""
+"""The Python environment of launches: torch, the CUDA version it is built for, and the NCCL that it loads."""
 
 from __future__ import annotations
 
@@ -22,36 +22,36 @@ TORCHRUN_MISSING = Check(
     "sw.torchrun.missing",
     seen="sandbox",
     reads="cluster_torchrun, as the training user",
-    fires="fail: it is not there, or the training user may not run it",
+    fires="fail: the file is missing, or the training user is not allowed to run it",
     fix=f"Build the environment with {PYTORCH}",
 )
 TORCH_MISSING = Check(
     "sw.torch.missing",
     seen="recording",
-    reads="the environment's own Python",
-    fires="fail: it has no torch, or does not start",
+    reads="the environment's Python",
+    fires="fail: Python has no torch, or does not start",
     fix=f"Build the environment with {PYTORCH}",
 )
 TORCH_HANGS = Check(
     "sw.torch.hangs",
     seen="recording",
-    reads="how long an import of torch takes, where its build has CUDA",
-    fires="unknown: it does not come to an end within 50 s, as with a GPU that does not answer or a very slow disk",
-    fix="Look at the GPUs first",
+    reads="the time of an import of torch, if its build has CUDA",
+    fires="unknown: the import does not end within 50 s, typical of a GPU that does not respond or a very slow disk",
+    fix="Check the GPUs first",
 )
 TORCH_BROKEN = Check(
     "sw.torch.broken",
     seen="recording",
-    reads="an import of torch inside a unit like a launch's, where its build has CUDA and ranks use GPUs",
-    fires="fail: it ends with an error",
-    fix="Build the environment anew with",
+    reads="an import of torch inside a unit like a launch's, if its build has CUDA and ranks use GPUs",
+    fires="fail: the import ends with an error",
+    fix="Rebuild the environment with",
     command=PYTORCH,
 )
 TORCH_NO_CUDA = Check(
     "sw.torch.no_cuda",
     seen="stand-in",
-    reads="what torch is built for, and the backends that it has",
-    fires="fail: launches use NCCL, and torch is built without CUDA or without NCCL",
+    reads="the CUDA version and the backends of the torch build",
+    fires="fail: launches use NCCL, but torch is built without CUDA or without NCCL",
     fix="Choose a build with both (cluster_torch_version, pytorch_variant), and build the environment with",
     command=PYTORCH,
 )
@@ -60,7 +60,7 @@ TORCH_GPUS = Check(
     seen="stand-in",
     reads="torch.cuda.device_count() inside a unit like a launch's",
     fires="fail: torch sees fewer GPUs than cluster_gpus",
-    fix="Look at the GPUs, and whether the training user may open them",
+    fix="Check the GPUs, and the training user's permissions on the devices, with",
     command="nvidia-smi -L && ls -l /dev/nvidia*",
 )
 TORCH_NO_CODE = Check(
@@ -68,30 +68,30 @@ TORCH_NO_CODE = Check(
     seen="stand-in",
     reads="torch.cuda.get_arch_list() and the GPUs' compute capabilities",
     fires="fail: the build has no code for one of the GPUs ('no kernel image is available')",
-    fix="Choose a build that has it (pytorch_variant), and build the environment with",
+    fix="Choose a build with that code (pytorch_variant), and build the environment with",
     command=PYTORCH,
 )
 CUDA_DRIVER_OLD = Check(
     "sw.cuda.driver_old",
     seen="stand-in",
     reads="the loaded driver's version and torch.version.cuda",
-    fires="fail: older than what that major version of CUDA needs at least (NVIDIA's CUDA compatibility guide)",
-    fix="Install a fitting one with",
+    fires="fail: the driver is older than that CUDA major version requires (NVIDIA's CUDA compatibility guide)",
+    fix="Install a compatible driver with",
     command=GPU_STACK,
 )
 NCCL_OTHER = Check(
     "sw.nccl.other",
     seen="recording",
-    reads="the libnccl that an import of torch maps, and the wheel in the environment",
-    fires="warn: torch loads another file than the wheel's, or another version",
-    fix="Take away what puts it in front: LD_LIBRARY_PATH, /etc/ld.so.preload, or a library of the system",
+    reads="the libnccl that torch loads, and the NCCL wheel in the environment",
+    fires="warn: torch loads another file or another version than the wheel's",
+    fix="Remove what loads it first: LD_LIBRARY_PATH, /etc/ld.so.preload, or a system library",
 )
 PRELOAD = Check(
     "env.preload",
     seen="stand-in",
     reads="/etc/ld.so.preload",
-    fires="warn: it puts a libnccl or libcuda in front of the environment's, for every process of the node",
-    fix="Take that line out of /etc/ld.so.preload",
+    fires="warn: the file loads a libnccl or libcuda instead of the environment's, in every process of the node",
+    fix="Remove that line from /etc/ld.so.preload; show the file with",
 )
 BY_AN_IMPORT = (TORCH_GPUS, TORCH_NO_CODE, NCCL_OTHER)
 OF_CUDA = (TORCH_BROKEN, *BY_AN_IMPORT, CUDA_DRIVER_OLD)
@@ -109,7 +109,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     if preloaded:
         yield PRELOAD.warn(
             node,
-            f"/etc/ld.so.preload puts {' and '.join(preloaded)} in front of what every process would load",
+            f"/etc/ld.so.preload loads {' and '.join(preloaded)} into every process",
             command="cat /etc/ld.so.preload",
             observed=", ".join(preloaded),
             expected="none",
@@ -121,10 +121,10 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     said = seen.get("said") or {}
     if not (seen["there"] and seen["usable"]):
         forbidden = seen["there"] and facts["unit"]["way"] == "unit"
-        what = f"{request['user']} may not run it" if forbidden else "it is not there"
-        summary = f"a launch would start {request['torchrun']}, and {what}"
+        what = f"{request['user']} is not allowed to run it" if forbidden else "the file does not exist"
+        summary = f"launches start {request['torchrun']}, but {what}"
         yield TORCHRUN_MISSING.fail(node, summary, "Build the environment with", PYTORCH, observed=what)
-        yield from skip_all((TORCH_MISSING, TORCH_HANGS, *OF_TORCH), "there is no torchrun to ask")
+        yield from skip_all((TORCH_MISSING, TORCH_HANGS, *OF_TORCH), "torchrun is missing")
     elif not said.get("torch"):
         yield from _no_torch(node, seen, said, request)
     else:
@@ -134,36 +134,36 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 def _no_torch(
     node: str, seen: Mapping[str, Any], said: Mapping[str, Any], request: Mapping[str, Any]
 ) -> Iterator[Said]:
-    why = seen.get("why") or said.get("error") or "no Python lies beside torchrun"
+    why = seen.get("why") or said.get("error") or "no Python next to torchrun"
     if seen.get("hangs"):
         command = f"time {seen['python']} -c 'import torch'"
-        yield TORCH_HANGS.unknown(node, f"torch cannot be looked at: {why}", "Look how long it takes", command)
-        yield from skip_all((TORCH_MISSING, *OF_TORCH), "torch did not answer")
+        yield TORCH_HANGS.unknown(node, f"torch cannot be checked: {why}", "Measure the import with", command)
+        yield from skip_all((TORCH_MISSING, *OF_TORCH), "torch did not respond")
     else:
-        summary = f"the Python beside {request['torchrun']} has no torch: {why}"
-        yield TORCH_MISSING.fail(node, summary, "Build it with", PYTORCH)
-        yield from skip_all((TORCH_HANGS, *OF_TORCH), "torch did not answer")
+        summary = f"the Python next to {request['torchrun']} has no torch: {why}"
+        yield TORCH_MISSING.fail(node, summary, "Build the environment with", PYTORCH)
+        yield from skip_all((TORCH_HANGS, *OF_TORCH), "torch did not respond")
 
 
 def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
     torch, loaded = said["torch"], said["loaded"]
     if request["backend"] != "nccl" or not request["gpus"]:
-        yield from skip_all(OF_TORCH, "no rank here uses a GPU")
+        yield from skip_all(OF_TORCH, "ranks on this node use no GPU")
         return
     if not torch["cuda"] or (loaded and "nccl" not in loaded["backends"]):
         what = "without NCCL" if torch["cuda"] else "without CUDA"
         yield TORCH_NO_CUDA.fail(
             node,
-            f"launches use NCCL, and its torch {torch['version']} is built {what}",
+            f"launches use NCCL, but torch {torch['version']} is built {what}",
             observed=torch["version"],
         )
-        yield from skip_all(OF_CUDA, "its torch is built without")
+        yield from skip_all(OF_CUDA, f"torch is built {what}")
         return
     yield from _driver(node, torch["cuda"], facts["driver"]["loaded"])
     if not loaded:
         yield TORCH_BROKEN.fail(
             node,
-            f"torch {torch['version']} cannot be imported: {said['error'] or 'it did not say why'}",
+            f"torch {torch['version']} cannot be imported: {said['error'] or 'no error message'}",
             evidence=evidence("import torch", said["error"]),
         )
         yield from skip_all(BY_AN_IMPORT, "torch cannot be imported")
@@ -171,7 +171,7 @@ def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request:
     if loaded["device_count"] < request["gpus"]:
         yield TORCH_GPUS.fail(
             node,
-            f"torch sees {loaded['device_count']} GPUs in a launch, and cluster_gpus is {request['gpus']}",
+            f"torch sees {loaded['device_count']} GPUs in a launch, but cluster_gpus is {request['gpus']}",
             observed=str(loaded["device_count"]),
             expected=str(request["gpus"]),
         )
@@ -182,11 +182,11 @@ def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request:
 def _driver(node: str, cuda: str, driver: str) -> Iterator[Said]:
     floor = CUDA_FLOORS.get(cuda.partition(".")[0])
     if not driver or not floor:
-        yield CUDA_DRIVER_OLD.skip("no driver is loaded" if not driver else f"CUDA {cuda} is not in the table")
+        yield CUDA_DRIVER_OLD.skip("no driver is loaded" if not driver else f"unknown minimum driver for CUDA {cuda}")
     elif numbers(driver) < numbers(floor):
         yield CUDA_DRIVER_OLD.fail(
             node,
-            f"torch is built for CUDA {cuda}, which needs the driver {floor} or newer, and {driver} is loaded",
+            f"torch is built for CUDA {cuda}, which requires driver {floor} or newer, but {driver} is loaded",
             observed=driver,
             expected=f"{floor} or newer",
         )
@@ -208,7 +208,7 @@ def _code(node: str, version: str, loaded: Mapping[str, Any]) -> Iterator[Said]:
 
 
 def has_code(capability: str, built: Sequence[str]) -> bool:
-    """Whether a build runs on a GPU: its machine code within the major version, or PTX of any older one."""
+    """Return whether a build runs on a GPU: with machine code of the major version, or PTX of any older version."""
     major, minor = (int(part) for part in capability.split("."))
     for each in built:
         match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", each)
@@ -228,20 +228,20 @@ def has_code(capability: str, built: Sequence[str]) -> bool:
 
 def _nccl(node: str, wheel: Mapping[str, Any], loaded: Mapping[str, Any]) -> Iterator[Said]:
     if not wheel["version"] or not loaded["version"]:
-        yield NCCL_OTHER.skip("NCCL is no wheel of its own here" if not wheel["version"] else "torch does not say")
+        yield NCCL_OTHER.skip("NCCL is not a separate wheel" if not wheel["version"] else "torch reports no NCCL")
         return
     other_file = wheel["file"] and loaded["file"] and loaded["file"] != wheel["file"]
-    # torch says three numbers, and a wheel may have a fourth.
+    # torch reports three numbers; a wheel may have a fourth.
     other_version = numbers(wheel["version"])[:3] != numbers(loaded["version"])[:3]
     if other_file or other_version:
-        fix, command = "Its files are of several versions: build the environment anew with", PYTORCH
+        fix, command = "The environment mixes files of several versions; rebuild it with", PYTORCH
         if other_file:
-            fix = "Take away what puts it in front (LD_LIBRARY_PATH, ld.so.preload, ld.so.conf)"
+            fix = "Remove what loads it first (LD_LIBRARY_PATH, ld.so.preload, ld.so.conf). List the libraries with"
             command = "ldconfig -p | grep nccl"
         yield NCCL_OTHER.warn(
             node,
-            f"torch loads NCCL {loaded['version']} from {loaded['file'] or 'an unknown place'}, and the environment's "
-            f"own is {wheel['version']}",
+            f"torch loads NCCL {loaded['version']} from {loaded['file'] or 'an unknown file'}, but the environment "
+            f"has {wheel['version']}",
             fix,
             command,
             observed=f"{loaded['version']} ({loaded['file']})",

@@ -1,14 +1,14 @@
-"""What a node's health consists of, one file here for each subject: `limits`, `jobs`, `rdma` and so on.
+"""The subjects of a node's health, one file in this folder each: `limits`, `jobs`, `rdma` and so on.
 
-A file is a subject by having these:
+A file is a subject if it has these names:
 
-    CHECKS = (STALE, OTHER)             what can be found
-    LOOKS = ("jobs", "listeners")       the looks (muster_node/looks) that it is judged from
-    judge(facts, request)               yields findings, and what was skipped and why
+    CHECKS = (STALE, OTHER)             its checks
+    LOOKS = ("jobs", "listeners")       the looks (modules in muster_node/looks) whose data it uses
+    judge(facts, request)               yields findings and skipped checks
 
-and may have `facts_of(looks, request)`, which makes facts of those looks: small, and without secrets. Without it, the
-look of its own name is its fact as it is. Facts have the subject's name. request: the options of nccl_health. After a
-change to LOOKS, script/subjects.py lists the looks for the node.
+Optional: `facts_of(looks, request)` converts the data of the looks into compact facts without secrets. Without it,
+the data of the look with the subject's name is the fact. Facts have the subject's name. request: the options of
+nccl_health. After a change to LOOKS, run script/subjects.py, which lists the looks for the node.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from types import ModuleType
 
-# In this order people read what was found. A subject that is not named here follows by its name.
+# The order of findings in reports. Other subjects follow, sorted by name.
 ORDER = (
     *("host", "limits", "software", "environment", "jobs", "ras", "ethernet", "rdma"),
     *("rdma_verbs", "rdma_addresses", "roce", "gpudirect", "pci", "kernel_log", "collective", "gpu", "code"),
@@ -30,7 +30,7 @@ ORDER = (
 
 @cache
 def subjects() -> dict[str, ModuleType]:
-    """Return the file of each subject, by its name."""
+    """Return the module of each subject, by name."""
     package = __name__.rpartition(".")[0]
     folder = importlib.import_module(package).__path__
     names = [each.name for each in pkgutil.iter_modules(folder) if not each.name.startswith("_")]
@@ -41,7 +41,7 @@ def subjects() -> dict[str, ModuleType]:
 
 
 def facts_of(name: str, looks: Any, request: Any) -> dict[str, Any]:
-    """Return the facts of a subject under its name: nothing where it has none, or was not looked at."""
+    """Return the facts of a subject under its name, or {} if it has none or its looks were not run."""
     subject = subjects()[name]
     if not (has_facts(name) and looks.keys() >= set(subject.LOOKS)):
         return {}
@@ -49,5 +49,5 @@ def facts_of(name: str, looks: Any, request: Any) -> dict[str, Any]:
 
 
 def has_facts(name: str) -> bool:
-    """Whether a subject has facts of its own, and is not judged from those of others alone."""
+    """Return whether a subject has its own facts, instead of using only those of others."""
     return hasattr(subjects()[name], "facts_of") or name in subjects()[name].LOOKS

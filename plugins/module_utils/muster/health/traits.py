@@ -1,4 +1,4 @@
-"""What must be equal on every node, as short values that can be compared; None where it is unknown or means nothing."""
+"""Values of a node that must be the same on every node, as comparable strings; None if unknown or not applicable."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _software(facts: Mapping[str, Any], gpus: bool) -> dict[str, str | None]:
 
 
 def _gpus(facts: Mapping[str, Any], gpus: bool) -> dict[str, str | None]:
-    """What the driver says of them, each value once."""
+    """Return the values that the driver reports for the GPUs, without duplicates."""
     devices = facts["gpu"]["gpus"] if gpus else []
     return {
         "gpu_model": ", ".join(sorted({each["name"] for each in devices if each.get("name")})) or None,
@@ -64,7 +64,7 @@ def _firmware(facts: Mapping[str, Any]) -> str | None:
 
 
 def _rdma(facts: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, str | None]:
-    """What joins the ports that NCCL would use: None where there are none of the kind, or nothing is known of them."""
+    """Return the values of the ports that NCCL would use; None if the node has no such port or the value is unknown."""
     found = [] if unused(facts, request) else active_ports(facts)
     infiniband = [port for port in found if port["layer"] == "InfiniBand"]
     settings = facts["rdma"]["settings"]
@@ -72,7 +72,7 @@ def _rdma(facts: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, str
     mtus = [facts["roce"][port["name"]]["mtu"] for port in found if port["name"] in facts["roce"]]
     return {
         "rdma_ports": _counted(f"{port['layer']} at {port['rate']:g} Gbit/s" for port in found if port["rate"]),
-        # Every first GID begins with its subnet, of RoCE with nothing that means one.
+        # The first GID of an InfiniBand port begins with its subnet; that of a RoCE port does not.
         "ib_subnets": _several(port["gids"]["0"]["gid"][:19] for port in infiniband if "0" in port["gids"]),
         "ib_managers": _several(port["manager"] for port in infiniband if port["manager"] not in ("", "0x0")),
         "ib_partitions": _several(f"{pkey & ~FULL:#06x}" for pkey in pkeys),
@@ -92,7 +92,7 @@ def _link(facts: Mapping[str, Any]) -> dict[str, str | None]:
     links = facts["ethernet"]["links"]
     training = links.get(facts["ethernet"]["name"], {})
     mtu = training.get("mtu")
-    # Of a bond or a VLAN the links below are meant: each of them has a speed, and the first one says which.
+    # For a bond or a VLAN, use the speed of the first link below it.
     speed = next((link["speed"] for link in links.values() if link["speed"]), None)
     return {"mtu": str(mtu) if mtu else None, "link_speed": f"{speed} Mbit/s" if speed else None}
 
@@ -101,12 +101,12 @@ def _environment(facts: Mapping[str, Any]) -> str | None:
     seen = facts["environment"]
     if facts["unit"]["way"] != "unit":
         return None
-    # Where nothing is set anywhere, that is a value too: another node with something set is the odd one.
+    # An empty environment is a value too: a node with variables set is the one that differs.
     return shown({**seen["login"], **seen["unit"]}) or "empty"
 
 
 def _code(facts: Mapping[str, Any]) -> str | None:
     prints = facts["code"]
-    if not prints or any(not each["digest"] and each["why"] != "it is not there" for each in prints.values()):
+    if not prints or any(not each["digest"] and each["why"] != "not found" for each in prints.values()):
         return None
     return "; ".join(f"{path} {each['digest'] or 'missing'}" for path, each in prints.items())

@@ -1,7 +1,7 @@
-"""What NVIDIA's driver means by the number of an Xid, and what is to be done: one row for each, with its source.
+"""The meaning of Xid numbers and the action for each, with the source.
 
-An Xid that has no row is one of applications (13, 31, 43, 45 and others: restart it, or nothing), or is not in use: no
-fault of the node. The catalogue is written for Ampere and newer.
+Xids without a row are application errors (13, 31, 43, 45 and others: restart the application, or no action) or unused
+numbers: not a fault of the node. The catalogue covers Ampere and newer.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-# docs.nvidia.com/deploy/xid-errors, "Analyzing Xid Errors with the Xid Catalog", read on 2026-11-22: the first is
-# the column "Immediate Action", the second the page's text on the number.
+# docs.nvidia.com/deploy/xid-errors, "Analyzing Xid Errors with the Xid Catalog", read on 2026-11-22: CATALOG is the
+# column "Immediate Action", TEXT the page's text on the number.
 CATALOG = "Xid Catalog, immediate action {}"
 TEXT = "Xid Catalog, text: {}"
-# The same page's second table: NVLink 5 tells the severity in the message; most of what is non-fatal is to be ignored.
-NVLINK5 = "Xid Catalog, table of NVLink 5: the message says whether it is fatal"
+# The same page's second table: with NVLink 5 the message has the severity; most non-fatal Xids are to be ignored.
+NVLINK5 = "Xid Catalog, table of NVLink 5: the message has the severity"
 
 
-# With MIG on, the slice stands beside: "(PCI:0000:01:00 GPU-I:05 GPU-CI:00)" (NVIDIA/open-gpu-kernel-modules).
+# With MIG on, the slice follows: "(PCI:0000:01:00 GPU-I:05 GPU-CI:00)" (NVIDIA/open-gpu-kernel-modules).
 XID_LINE = re.compile(r"NVRM: Xid \(PCI:([0-9a-fA-F:.]+)[^)]*\): (\d+),? ?(.*)")
 SXID_LINE = re.compile(
     r"nvidia-nvswitch\d*: SXid \(PCI:([0-9a-fA-F:.]+)\): (\d+), (Fatal|Non-fatal),? ?(.*)", re.IGNORECASE
@@ -28,7 +28,7 @@ SXID_LINE = re.compile(
 
 
 class Xid(NamedTuple):
-    """action: of ACTIONS. said: whether the message itself says how severe it is; `action` is for a fatal one then."""
+    """action: a key of ACTIONS. said: the message has the severity, and `action` is for a fatal one."""
 
     what: str
     action: str
@@ -36,16 +36,16 @@ class Xid(NamedTuple):
     said: bool = False
 
 
-# What to do about an Xid, the mildest first.
+# The fix for an Xid, the mildest first.
 ACTIONS = {
-    "watch": ("Watch it; if it goes on, have the GPU replaced", "nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER"),
-    "inside": ("Look at the GPU's power cable and seat", "nvidia-smi -q -i {gpu} -d POWER"),
+    "watch": ("If it recurs, have the GPU replaced; check it with", "nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER"),
+    "inside": ("Check the GPU's power cable and seating; show the power state with", "nvidia-smi -q -i {gpu} -d POWER"),
     "reset": (
-        "Reset it while nothing uses it; if that fails, restart the node",
+        "If a reset fails, restart the node. While nothing uses the GPU, reset it with",
         "sudo nvidia-smi --gpu-reset -i {gpu}",
     ),
     "restart": (
-        "Restart the node; if the GPU stays away, cut its power, then have it replaced",
+        "If the GPU is still missing after a restart, power-cycle the node, then have the GPU replaced. Restart with",
         "sudo systemctl reboot",
     ),
 }
@@ -61,12 +61,12 @@ XIDS = {
     74: Xid("NVLink error, before Blackwell", "reset", TEXT.format("a reset or a reboot is needed to clear it")),
     79: Xid("the GPU has fallen off the bus", "restart", CATALOG.format("RESTART_BM")),
     92: Xid("high rate of corrected ECC errors", "watch", IGNORE.format("CONTACT_SUPPORT")),
-    94: Xid("contained memory error", "watch", TEXT.format("reset when convenient; other applications go on")),
+    94: Xid("contained memory error", "watch", TEXT.format("reset when convenient; other applications continue")),
     95: Xid("uncontained memory error", "reset", RESET_GPU),
     109: Xid("context switch timeout", "reset", RESET_GPU),
     110: Xid("security fault", "reset", RESET_GPU),
-    119: Xid("the GPU's own processor did not answer", "reset", RESET_GPU),
-    120: Xid("error of the GPU's own processor", "reset", RESET_GPU),
+    119: Xid("the GPU's system processor (GSP) did not respond", "reset", RESET_GPU),
+    120: Xid("error of the GPU's system processor (GSP)", "reset", RESET_GPU),
     136: Xid("an NVLink could not be trained", "reset", RESET_GPU),
     140: Xid("ECC error that was not recovered", "reset", RESET_GPU),
     143: Xid("the GPU could not be initialised", "reset", RESET_GPU),
@@ -84,7 +84,7 @@ XIDS = {
     160: Xid("a channel of memory was retired", "watch", IGNORE.format("INVESTIGATE_SW")),
     161: Xid("a channel of memory could not be retired", "watch", IGNORE.format("INVESTIGATE_SW")),
 }
-# It sums up what another Xid asks for: "changed from 0x0 (None) to 0x1 (GPU Reset Required)" (Xid Catalog, 154).
+# It reports the action that another Xid requires: "changed from 0x0 (None) to 0x1 (GPU Reset Required)" (Xid Catalog).
 RECOVERY = 154
 RECOVERY_TO = re.compile(r"changed from \S+ \(.*?\) to \S+ \((.*?)\)")
 RECOVERY_ACTIONS = {
@@ -99,7 +99,7 @@ SEVERITY = re.compile(r"\b((?:non-?)?fatal)\b", re.IGNORECASE)
 
 
 def action_for(code: int, rest: str) -> str:
-    """What is to be done with the GPU; nothing for what an application did. rest: the message after the number."""
+    """Return the action for an Xid, or "" for an application error. rest: the message after the number."""
     if code == RECOVERY:
         asked = RECOVERY_TO.search(rest)
         return RECOVERY_ACTIONS.get(asked[1], "") if asked else ""
@@ -113,14 +113,13 @@ def action_for(code: int, rest: str) -> str:
 
 
 def rank(action: str) -> int:
-    """How much is asked for, 0 the least."""
     return list(ACTIONS).index(action)
 
 
 def worst(lines: Iterable[Mapping[str, Any]], day: float) -> dict[str, tuple[str, int, Mapping[str, Any]]]:
-    """Return what to do about each GPU by its slot, for which Xid, and its line: of today's the worst, and the newest.
+    """Return the action, the Xid and its line by GPU slot: the worst of the last day, and the newest of equals.
 
-    lines: {age, text}, the oldest first. day: how long ago is today.
+    lines: {age, text}, the oldest first. day: seconds that count as the last day.
     """
     found: dict[str, tuple[str, int, Mapping[str, Any]]] = {}
     weights: dict[str, tuple[bool, int]] = {}
@@ -136,11 +135,11 @@ def worst(lines: Iterable[Mapping[str, Any]], day: float) -> dict[str, tuple[str
 
 
 def slot_of(said: str) -> str:
-    """As the bus has it: the driver leaves the function out."""
+    """Return the slot as the kernel writes it: the driver omits the function."""
     return said.lower() if "." in said else f"{said.lower()}.0"
 
 
 def words(text: str) -> str:
-    """The sentence of an Xid's line, without who was running."""
+    """Return the message of an Xid's line, without the process."""
     said = text.split("): ", 1)[-1].partition(",")[2].strip()
-    return " ".join(re.sub(r"^pid=[^,]*,( name=[^,]*,)? ?", "", said).split())[:120].rstrip(".!") or "it says no more"
+    return " ".join(re.sub(r"^pid=[^,]*,( name=[^,]*,)? ?", "", said).split())[:120].rstrip(".!") or "no message"

@@ -1,1 +1,1 @@
-"""The first look at every node: its facts, and what stands against going on, on one node and between nodes."""
+"""Inspect nodes before setup: collect facts, and find problems on single nodes and between nodes."""

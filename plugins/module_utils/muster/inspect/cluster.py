@@ -1,7 +1,6 @@
-"""What only shows when the nodes are laid beside each other.
+"""Compare the facts of all nodes.
 
-Where most nodes agree, the others are reported. Where there is no majority, as with two nodes, all are, and none is
-blamed.
+If most nodes agree, the others are reported. Without a majority, for example with two nodes, all nodes are reported.
 """
 
 from __future__ import annotations
@@ -27,64 +26,64 @@ SAME_MACHINE = Check(
     "node.same_machine",
     seen="recording",
     reads="the boot ids of all nodes",
-    fires="two names of the inventory are one machine (fail)",
-    fix="List every machine once, under its own address",
+    fires="two inventory names refer to the same machine (fail)",
+    fix="List each machine once, with its own address",
 )
 MACHINE_ID_SHARED = Check(
     "node.machine_id.shared",
     seen="recording",
     reads="/etc/machine-id of all nodes",
-    fires="two nodes have the same, as copies of one image do (warn)",
-    fix="Make a new one on all of them but one",
+    fires="two nodes have the same machine id, which is typical of cloned images (warn)",
+    fix="Generate a new machine id on all but one of these nodes",
 )
 HOST_KEY_SHARED = Check(
     "node.host_key.shared",
     seen="recording",
-    reads="the ssh host keys of all nodes",
-    fires="two nodes have the same, as copies of one image do (warn)",
-    fix="Make a new one on all of them but one",
+    reads="the SSH host keys of all nodes",
+    fires="two nodes have the same SSH host key, which is typical of cloned images (warn)",
+    fix="Generate new host keys on all but one of these nodes",
 )
-# Health looks at these two before a launch, when a fix is more urgent.
+# The health checks repeat these two before a launch.
 MTU_DIFFERS = Check(
     "net.mtu.differ",
     seen="recording",
-    reads="the looks at all nodes, laid beside each other",
-    fires="the MTU of the training interface is not the same on every node (fail): a packet that fits one node and not"
-    " the other is lost without a word",
-    fix="Set the same on all of them (mtu_training)",
+    reads="the facts of all nodes, compared",
+    fires="the MTU of the training interface differs between nodes (fail): packets larger than the smallest MTU are"
+    " dropped silently",
+    fix="Set the same MTU on all nodes (mtu_training)",
 )
 MODELS_DIFFER = Check(
     "gpu.models.differ",
     seen="recording",
-    reads="the looks at all nodes, laid beside each other",
-    fires="the model of the GPUs is not the same on every node (warn): a launch goes at the pace of the slowest",
-    fix="Launch on nodes of one kind, with cluster_launch_nodes",
+    reads="the facts of all nodes, compared",
+    fires="the GPU model differs between nodes (warn): a launch runs at the speed of the slowest GPU",
+    fix="Launch on nodes with the same GPU model (cluster_launch_nodes)",
 )
-LOST_UNSEEN = "Set the same on all of them: a packet that fits one and not the other is lost without a word"
-SHARED_FILES = "It matters where the nodes share a file system. An account that exists is never altered"
-SLOWEST = "A launch over all of them goes at the pace of the slowest"
+LOST_UNSEEN = "Set the same MTU on all nodes; packets larger than the smallest MTU are dropped silently"
+SHARED_FILES = "This matters if the nodes share a file system. Muster never changes an existing account"
+SLOWEST = "A launch on all nodes runs at the speed of the slowest GPU"
 
 
 def judge(nodes: list[InspectedNode]) -> list[Finding]:
-    """Return the findings about the nodes that were looked at, taken together."""
+    """Return the findings from comparing the inspected nodes."""
     seen = [node for node in nodes if node.facts is not None]
     return [*same_machines(seen), *different_values(seen), *environments.judge(seen)]
 
 
 def same_machines(nodes: list[InspectedNode]) -> Iterator[Finding]:
-    """One machine under two names has one boot. Two machines with one id or one host key are copies of one image."""
+    """Report one machine under two names (same boot id), and cloned machines (same machine id or host key)."""
     reported: set[tuple[str, ...]] = set()
     for names, group in _alike(nodes, lambda node: (node.seen["identity"]["boot"], node.seen["identity"]["machine"])):
         reported.add(names)
         for node in group:
             yield SAME_MACHINE.fail(
                 node.name,
-                f"{few([node.name for node in group], ' and ')} are one and the same machine",
+                f"{few([node.name for node in group], ' and ')} are the same machine",
                 observed=node.seen["identity"]["boot"],
             )
     copies: tuple[tuple[Check, str, str, str], ...] = (
         (MACHINE_ID_SHARED, "machine", "machine id", "sudo rm /etc/machine-id && sudo systemd-machine-id-setup"),
-        (HOST_KEY_SHARED, "host_key", "ssh host key", "sudo rm /etc/ssh/ssh_host_* && sudo ssh-keygen -A"),
+        (HOST_KEY_SHARED, "host_key", "SSH host key", "sudo rm /etc/ssh/ssh_host_* && sudo ssh-keygen -A"),
     )
     for check, key, what, command in copies:
         for names, group in _alike(nodes, partial(_identity, key)):
@@ -93,8 +92,8 @@ def same_machines(nodes: list[InspectedNode]) -> Iterator[Finding]:
             for node in group:
                 yield check.warn(
                     node.name,
-                    f"{few([node.name for node in group], ' and ')} have the same {what}, as copies of one image do",
-                    "Give each its own, on all but one of them, with",
+                    f"{few([node.name for node in group], ' and ')} have the same {what} (typical of cloned images)",
+                    "Generate a new one on all but one of these nodes with",
                     command,
                 )
 
@@ -104,7 +103,7 @@ def different_values(nodes: list[InspectedNode]) -> Iterator[Finding]:
         (MTU_DIFFERS, "MTU of the training interface", _mtu, LOST_UNSEEN),
         (UID_DIFFERS, "uid of the training user", lambda node: _of_user(node, "uid"), SHARED_FILES),
         (GID_DIFFERS, "gid of the training user", lambda node: _of_user(node, "gid"), SHARED_FILES),
-        (MODELS_DIFFER, "model of the GPUs", _models, SLOWEST),
+        (MODELS_DIFFER, "GPU model", _models, SLOWEST),
     ):
         yield from _minority(nodes, check, what, value_of, fix)
 
@@ -119,7 +118,7 @@ def _minority(
         summary = f"the {what} differs: {votes.spread()}"
         more = {"observed": str(value)}
         if votes.usual is not None:
-            summary = f"the {what} is {value}, and {votes.usual} on most nodes"
+            summary = f"the {what} is {value}, but {votes.usual} on most nodes"
             more["expected"] = str(votes.usual)
         yield check.warn(odd, summary, fix, **more)
 
@@ -130,7 +129,7 @@ def _mtu(node: InspectedNode) -> int | None:
 
 
 def _of_user(node: InspectedNode, key: str) -> int | None:
-    # Where the inventory fixes it, each node is judged by that.
+    # If the inventory sets the id, each node is checked against the inventory instead.
     account = node.seen["users"]["training_user"]
     return account[key] if account and not node.request.get(f"node_baseline_user_{key}") else None
 

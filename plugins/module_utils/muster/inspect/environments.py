@@ -1,6 +1,6 @@
-"""Environments of conda, mamba and pixi that are on nodes already: which ones a launch could run in, and by which line.
+"""Report existing conda, mamba and pixi environments on nodes, and the inventory line to use one for launches.
 
-What a node says of them is foreign: only a plain path gets into a line that is to be copied.
+Values from nodes are untrusted: only plain paths are put into lines for copying.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ if TYPE_CHECKING:
 DIFFERS = Check(
     "environment.existing.differs",
     seen="sandbox",
-    reads="the environments that cluster_environments names by a prefix, laid beside each other",
-    fires="one is not there on a node, or with another Python or torch than on most nodes (warn): a launch in it needs"
-    " the same on all",
-    fix="Make it the same there with the program that made it, or have Muster build it from a file",
+    reads="environments with a prefix in cluster_environments, compared between nodes",
+    fires="an environment is missing on a node, or its Python or torch version differs from most nodes (warn); a launch"
+    " requires the same environment on all nodes",
+    fix="Update the environment with the tool that created it, or have Muster build it from a file",
 )
 PLAIN = re.compile(r"[\w./@+-]+", re.ASCII)
 MOST_LINES = 12
-NOT_THERE = "not there"
+NOT_THERE = "missing"
 
 
 def judge(nodes: Sequence[InspectedNode]) -> Iterator[Finding]:
-    """nodes: those that were looked at."""
+    """Compare declared environments. nodes: the inspected ones."""
     names = dict.fromkeys(name for node in nodes for name in _declared(node))
     for name in names:
-        said = {node.name: _of(node, _declared(node)[name]) for node in nodes if name in _declared(node)}
-        votes = vote(said)
+        states = {node.name: _of(node, _declared(node)[name]) for node in nodes if name in _declared(node)}
+        votes = vote(states)
         for odd, value in votes.odd:
-            summary = f"the environment {name} differs: {votes.spread()}"
+            summary = f"environment {name} differs: {votes.spread()}"
             if votes.usual is not None:
-                summary = f"the environment {name} is {value}, and {votes.usual} on most nodes"
+                summary = f"environment {name}: {value}; on most nodes: {votes.usual}"
             yield DIFFERS.warn(odd, summary, observed=str(value), expected=str(votes.usual or ""))
 
 
 def lines(nodes: Sequence[InspectedNode]) -> list[str]:
-    """For people: what the inventory names already, and what it could name."""
+    """Return report lines about declared environments and those that could be declared."""
     groups: dict[str, list[str]] = {}
     rest: dict[str, list[str]] = {}
     for node in nodes:
@@ -74,13 +74,13 @@ def lines(nodes: Sequence[InspectedNode]) -> list[str]:
 
 
 def _declared(node: InspectedNode) -> dict[str, str]:
-    """By name, the paths that the inventory has."""
+    """Return name -> prefix of the declared existing environments."""
     found = {name: existing(entry) for name, entry in (node.request.get("cluster_environments") or {}).items()}
     return {name: path for name, path in found.items() if path}
 
 
 def _of(node: InspectedNode, path: str) -> str | None:
-    """None where nobody has looked."""
+    """Return a description of the environment; None if the node was not checked."""
     if "environments" not in node.seen or "environments" in node.seen["skipped"]:
         return None
     return next((_words(one) for one in node.seen["environments"] if one["path"] == path), NOT_THERE)
@@ -88,18 +88,18 @@ def _of(node: InspectedNode, path: str) -> str | None:
 
 def _words(one: Mapping[str, Any]) -> str:
     python = f"Python {one['python']}" if one["python"] else "without Python"
-    return f"made by {one['made_by']}, {python}, {'torch ' + one['torch'] if one['torch'] else 'without torch'}"
+    return f"created by {one['made_by']}, {python}, {'torch ' + one['torch'] if one['torch'] else 'without torch'}"
 
 
 def _to_use(one: Mapping[str, Any], taken: set[str], node: InspectedNode) -> str:
     if not one["usable"]:
-        return f"{node.request['cluster_user']} may not start it"
+        return f"{node.request['cluster_user']} cannot execute it"
     name = _name(one["path"], taken)
-    return f"To launch in it, add '{name}: {{prefix: {one['path']}}}' to cluster_environments"
+    return f"To use it for launches, add '{name}: {{prefix: {one['path']}}}' to cluster_environments"
 
 
 def _name(path: str, taken: set[str]) -> str:
-    """A name for it: its folder's, or where that says nothing, that of the folder in which it was made."""
+    """Return a free name: the environment's folder, else its project folder, else "existing"."""
     *above, own = path.lower().strip("/").split("/")
     project = [part for part in above if part not in ("envs", ".pixi", "opt", "srv", "home")][-1:]
     return next((name for name in (own, *project, "existing") if is_name(name) and name not in taken), "NAME")

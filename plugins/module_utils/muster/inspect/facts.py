@@ -1,6 +1,6 @@
-"""What a look at a node (muster_node/look_*.py) brought back, made into facts.
+"""Convert the data collected on a node (muster_node/look_*.py) into facts.
 
-A fact that could not be had is absent or None, and `skipped` says why. Nothing is made up.
+Facts that could not be collected are absent or None, with the reason in `skipped`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from .stack import stack_facts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-WSL = "wsl"  # as systemd-detect-virt calls it, and counts it among the containers
+WSL = "wsl"  # the name in systemd-detect-virt, which counts WSL as a container
 AMD = "0x1002"
 CLOCKS = ("chrony", "systemd-timesyncd", "ntpsec", "ntp", "openntpd")
-# Microseconds of possible error at which the kernel stops counting; systemd too goes by that, and by no flag.
+# Maximum of the kernel's clock error, in microseconds. systemd uses this limit too, not the STA_UNSYNC flag.
 UNSYNCHRONISED = 16_000_000
 
 
 @dataclass(frozen=True)
 class InspectedNode:
-    """A node as the inventory wants it and as it was found.
+    """A node: its inventory variables and its facts.
 
-    request: its variables, defaults applied. facts: None when it was not reached, and `why` says so. platforms: the
-    supported versions of each distribution. peers: the names of the others' training addresses.
+    request: variables with defaults. facts: None if the node was not reached, with the reason in `why`. platforms:
+    supported versions of each distribution. peers: name -> training address of the other nodes.
     """
 
     name: str
@@ -47,7 +47,7 @@ class InspectedNode:
     @property
     def seen(self) -> Mapping[str, Any]:
         if self.facts is None:
-            raise ValueError(f"{self.name} was not looked at")
+            raise ValueError(f"{self.name} was not inspected")
         return self.facts
 
     @property
@@ -62,11 +62,11 @@ class InspectedNode:
 
 
 def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a node; looks: what each look_*.py returned, by its subject. Only system must be there."""
+    """Return the facts of a node. looks: subject -> result of its look_*.py; only "system" is required."""
     skipped: dict[str, str] = {}
     system = _system(looks["system"])
     root = looks["system"]["root"]
-    # By fact: the looks that it is made from, and how.
+    # Fact -> the required subjects, and the function that creates the fact.
     made_from: dict[str, tuple[set[str], Callable[[], Any]]] = {
         "users": ({"users"}, lambda: looks["users"]),
         "gpus": ({"pci"}, lambda: _gpus(looks["pci"], system, skipped)),
@@ -129,12 +129,12 @@ def _identity(look: Mapping[str, Any]) -> dict[str, str]:
 
 
 def machine_digest(machine_id: str) -> str:
-    """Return what tells machines apart: their ids are to be kept to themselves (man machine-id)."""
+    """Return a digest that identifies the machine; the id itself is confidential (man machine-id)."""
     return hashlib.sha256(f"muster:{machine_id}".encode()).hexdigest()[:16] if machine_id else ""
 
 
 def fingerprint(public_key: str) -> str:
-    """Return an ssh public key's fingerprint, as ssh-keygen -l prints it; "" for what is no key."""
+    """Return the fingerprint of an SSH public key, as printed by ssh-keygen -l; "" for invalid keys."""
     words = public_key.split()
     try:
         blob = base64.b64decode(words[1], validate=True)
@@ -147,9 +147,9 @@ def _gpus(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str,
     if look["why"]:
         skipped["gpus"] = look["why"]
     elif system["virtual"] == WSL:
-        skipped["gpus"] = "under WSL, the bus is that of Windows"
+        skipped["gpus"] = "under WSL, the PCI bus belongs to Windows"
     elif system["container"]:
-        skipped["gpus"] = f"a container ({system['virtual']}) sees the bus of its host, not what it may use"
+        skipped["gpus"] = f"a container ({system['virtual']}) shows the host's PCI bus, not the GPUs it may use"
     names = device_names(look["catalogue"])
     devices = [
         {
@@ -178,16 +178,16 @@ def _secure_boot(look: Mapping[str, Any], system: Mapping[str, Any], skipped: di
     if "SecureBoot" in look["mokutil"]:
         return "SecureBoot enabled" in look["mokutil"]
     if system["container"]:
-        skipped["secure_boot"] = f"a container ({system['virtual']}) does not see its host's firmware"
+        skipped["secure_boot"] = f"a container ({system['virtual']}) cannot read the host's firmware"
     elif look["efi"]:
-        skipped["secure_boot"] = "its firmware's variables cannot be read, and mokutil is not there"
+        skipped["secure_boot"] = "the firmware variables cannot be read, and mokutil is missing"
     else:
-        return False  # without EFI there is none
+        return False  # Secure Boot requires EFI
     return None
 
 
 def _key_enrolled(look: Mapping[str, Any]) -> bool | None:
-    """Whether the firmware trusts the key that dkms signs with; None where that is not known."""
+    """Return whether the firmware trusts dkms's signing key; None if unknown."""
     answers = look["keys"].values()
     if any("is already enrolled" in answer for answer in answers):
         return True
@@ -200,7 +200,7 @@ def _network(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]
     interfaces: dict[str, dict[str, Any]] = {
         name: {
             "mtu": _number(sight["mtu"]),
-            # -1 is what a driver says that does not know.
+            # Drivers report -1 for an unknown speed.
             "speed": speed if (speed := _number(sight["speed"])) and speed > 0 else None,
             "state": sight["state"],
             "addresses": [],
@@ -236,12 +236,12 @@ def _listeners(look: Mapping[str, Any], root: bool, skipped: dict[str, str]) -> 
     if look["why"]:
         skipped["listeners"] = look["why"]
     elif not root:
-        skipped["listeners.owners"] = "only root sees whose a socket is"
+        skipped["listeners.owners"] = "socket owners are visible only to root"
     return [asdict(listener) for listener in parse_ss(look["ss"])]
 
 
 def _firewall(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
-    """What is in force. ufw's unit counts as active even while ufw is not enabled, so its own file is asked."""
+    """Return the active firewalls. ufw's unit is active even if ufw is disabled, so ufw.conf is read instead."""
     active = look["active"]
     in_force = []
     if re.search(r"^ENABLED=yes", look["ufw_conf"], re.MULTILINE):
@@ -260,7 +260,7 @@ def _firewall(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any
 
 
 def input_chains(nft: str) -> list[dict[str, str]]:
-    """Return the chains through which what comes in must pass, from `nft list chains`."""
+    """Return the chains at the input hook, from `nft list chains`."""
     chains = []
     table = chain = ""
     for line in nft.splitlines():
@@ -282,7 +282,7 @@ def _clock(
     if system["virtual"] == WSL:
         skipped["clock"] = "under WSL, Windows sets the clock"
     elif system["container"]:
-        skipped["clock"] = f"the clock of a container ({system['virtual']}) is its host's"
+        skipped["clock"] = f"a container ({system['virtual']}) uses the clock of its host"
     elif look["max_error"] is None:
         skipped["clock"] = look["why"]
     else:
@@ -295,7 +295,7 @@ def _packages(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any
     if look["stack_why"]:
         skipped["packages"] = look["stack_why"]
     stack = _installed(look["stack"])
-    # A path that several packages own is listed as "one, other: /path"; diversions have lines of their own.
+    # A path owned by several packages is listed as "one, other: /path"; diversions have separate lines.
     owners = {
         path: package
         for package, path in re.findall(r"^(\S[^:]*?)(?::\w+)?: (/.+)$", look["owners"], re.MULTILINE)
@@ -316,35 +316,35 @@ def _packages(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any
 
 
 def _installed(shown: str) -> dict[str, str]:
-    """Return package and version of what dpkg-query shows as installed."""
+    """Return package -> version of the packages that dpkg-query shows as installed."""
     lines = [line.split() for line in shown.splitlines()]
     return {words[0]: words[1] for words in lines if len(words) == 3 and words[2] == "installed"}
 
 
 def _driver(stack: Mapping[str, str]) -> str:
-    """Return the version of the driver that packages brought, as 580.126.09; "" for none."""
+    """Return the version of the packaged driver, such as 580.126.09; "" for none."""
     for name, version in stack.items():
-        # One of them holds the library that every program with CUDA loads.
+        # One of these packages contains libcuda, which every CUDA program loads.
         if re.fullmatch(r"libnvidia-compute(-\d+(-server)?)?|libcuda1", name):
             return version.partition(":")[2].partition("-")[0] or version.partition("-")[0]
     return ""
 
 
 def _flavours(kernels: Mapping[str, str]) -> list[str]:
-    """Return the kernel flavours whose package leads to the newest one, as generic-hwe-24.04."""
+    """Return the kernel flavours with a meta package, such as generic-hwe-24.04."""
     names = (name.removeprefix("linux-image-") for name in kernels)
     return sorted(name for name in names if not re.match(r"\d|unsigned-|extra-|uc-", name))
 
 
 def _owner(path: str, owners: Mapping[str, str], says_so: bool | None) -> str:
-    """Name who put it there, as far as that is known."""
+    """Return the owner of the path, if known."""
     if path in owners:
         return f"the package {owners[path]}"
     return {True: "Muster", False: "somebody else", None: "no package"}[says_so]
 
 
 def _cloud_init(look: Mapping[str, Any]) -> str:
-    """absent, running, error or done, from the two files that cloud-init keeps for others."""
+    """Return absent, running, error or done, from cloud-init's status and result files."""
     if not look["cloud_init_there"]:
         return "absent"
     result, status = (_json_object(look["cloud_init"][name]).get("v1", {}) for name in ("result", "status"))
@@ -358,7 +358,7 @@ def _number(text: str) -> int | None:
 
 
 def _json(text: str) -> list[dict[str, Any]]:
-    """Return the objects of a list; an older ip puts empty ones between them."""
+    """Return the objects of a list without empty ones, which older versions of ip print."""
     try:
         value = json.loads(text or "[]")
     except ValueError:

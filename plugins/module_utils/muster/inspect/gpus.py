@@ -1,4 +1,4 @@
-"""The GPUs on a node's bus against what the inventory says; those that it does not mention would go unnoticed."""
+"""Compare the GPUs on the PCI bus of a node with the inventory."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
 COUNT_DIFFERS = Check(
     "gpu.count.differs",
     seen="recording",
-    reads="/sys/bus/pci/devices, and before a launch what the driver lists",
-    fires="there are fewer GPUs than cluster_gpus (fail), or more, which stay idle (warn)",
-    fix="Correct cluster_gpus, or look for the missing one in dmesg",
+    reads="/sys/bus/pci/devices; before a launch, the driver's list of GPUs",
+    fires="the node has fewer GPUs than cluster_gpus (fail), or more GPUs, which stay idle (warn)",
+    fix="Correct cluster_gpus, or search dmesg for the missing GPU",
 )
 VENDOR_OTHER = Check(
     "gpu.vendor.other",
     seen="stand-in",
     reads="the vendors of display controllers and accelerators on the bus",
-    fires="cluster_gpus is not 0, and the node has GPUs of AMD and none of NVIDIA (fail): Muster provides NVIDIA's"
-    " stack only",
-    fix="Set cluster_gpus to 0 to train on the processors, or take the node out of the inventory",
+    fires="cluster_gpus is not 0, but the node has AMD GPUs and no NVIDIA GPUs (fail); Muster supports only NVIDIA"
+    " GPUs",
+    fix="Set cluster_gpus to 0 to train on the CPU, or remove the node from the inventory",
 )
 DRIVER_OTHER = Check(
     "gpu.driver.other",
     seen="recording",
     reads="/sys/bus/pci/devices/*/driver",
-    fires="nouveau or vfio-pci holds a GPU (warn)",
-    fix="Restart the node: NVIDIA's driver takes over from nouveau then",
+    fires="a GPU is bound to nouveau or vfio-pci (warn)",
+    fix="Reboot the node: NVIDIA's driver then replaces nouveau",
 )
 
-UNSET = "cluster_gpus_unset"  # of a request: whether the inventory says nothing. A 0 that is written is an answer
+UNSET = "cluster_gpus_unset"  # whether cluster_gpus is missing in the inventory; an explicit 0 counts as set
 
 
 def gpus(node: InspectedNode) -> Iterator[Finding]:
@@ -49,8 +49,8 @@ def gpus(node: InspectedNode) -> Iterator[Finding]:
     if wanted and amd and not devices:
         yield VENDOR_OTHER.fail(
             node.name,
-            f"it has {plural(amd, 'GPU')} of AMD and none of NVIDIA, and cluster_gpus is {wanted}: Muster provides"
-            " NVIDIA's stack only",
+            f"{plural(amd, 'AMD GPU')} and no NVIDIA GPU, but cluster_gpus is {wanted}; Muster supports only NVIDIA"
+            " GPUs",
             observed="AMD",
             expected="NVIDIA",
             evidence=evidence("/sys/bus/pci/devices", f"{amd} of vendor 0x1002"),
@@ -58,8 +58,8 @@ def gpus(node: InspectedNode) -> Iterator[Finding]:
     elif len(devices) < wanted:
         yield COUNT_DIFFERS.fail(
             node.name,
-            f"it has {plural(len(devices), 'GPU')} on the bus, and cluster_gpus is {wanted}",
-            "Correct cluster_gpus; if one is missing, look for it with",
+            f"{plural(len(devices), 'GPU')} on the PCI bus, but cluster_gpus is {wanted}",
+            "Correct cluster_gpus; if a GPU is missing, search for errors with",
             "sudo dmesg | grep -iE 'nvrm|pcie'",
             observed=str(len(devices)),
             expected=str(wanted),
@@ -68,7 +68,7 @@ def gpus(node: InspectedNode) -> Iterator[Finding]:
     elif unused_gpus(node):
         yield COUNT_DIFFERS.warn(
             node.name,
-            f"{plural(len(devices), 'GPU')} on its bus, and no cluster_gpus in the inventory: it trains on its CPU",
+            f"{plural(len(devices), 'GPU')} on the PCI bus, but cluster_gpus is not set, so training would use the CPU",
             f"Write '{line_to_add(unused_gpus(node))}' under {node.name} in the inventory's hosts.yml",
             observed=str(len(devices)),
             expected="cluster_gpus",
@@ -76,20 +76,20 @@ def gpus(node: InspectedNode) -> Iterator[Finding]:
     elif len(devices) > wanted:
         yield COUNT_DIFFERS.warn(
             node.name,
-            f"{plural(len(devices) - wanted, 'GPU')} of its {len(devices)} would stay idle: cluster_gpus is {wanted}",
-            f"Set cluster_gpus to {len(devices)} to train on all of them",
+            f"{len(devices) - wanted} of {plural(len(devices), 'GPU')} would stay idle: cluster_gpus is {wanted}",
+            f"Set cluster_gpus to {len(devices)} to use all GPUs",
             observed=str(len(devices)),
             expected=str(wanted),
         )
-    for driver, what in (("nouveau", "cannot compute"), ("vfio-pci", "gives them to virtual machines")):
+    for driver, what in (("nouveau", "does not support CUDA"), ("vfio-pci", "passes GPUs to virtual machines")):
         bound = [device["slot"] for device in devices if device["driver"] == driver]
         if bound and wanted:
             yield DRIVER_OTHER.warn(
                 node.name,
-                f"{plural(len(bound), 'GPU')} held by the driver {driver}, which {what}",
-                "Restart the node: NVIDIA's driver takes them over then"
+                f"{plural(len(bound), 'GPU')} bound to the driver {driver}, which {what}",
+                "Reboot the node: NVIDIA's driver then replaces nouveau"
                 if driver == "nouveau"
-                else "Take them back in its settings, and restart the node",
+                else "Remove the GPUs from the vfio-pci settings, and reboot the node",
                 observed=driver,
                 expected="nvidia",
                 evidence=evidence("/sys/bus/pci/devices", ", ".join(bound)),
@@ -97,7 +97,7 @@ def gpus(node: InspectedNode) -> Iterator[Finding]:
 
 
 def unused_gpus(node: InspectedNode) -> int:
-    """Return how many GPUs of a node could train and are not mentioned. Those of virtual machines are not its own."""
+    """Return the number of usable GPUs if cluster_gpus is not set. GPUs passed to virtual machines do not count."""
     if node.facts is None or not node.request.get(UNSET) or "gpus" in node.seen["skipped"]:
         return 0
     return sum(device["driver"] != "vfio-pci" for device in node.seen["gpus"]["devices"])
@@ -108,7 +108,7 @@ def line_to_add(count: int) -> str:
 
 
 def reminder(nodes: Iterable[InspectedNode]) -> str:
-    """Return one clause for the end of a run, with the lines to add; "" where every GPU is accounted for."""
+    """Return a clause for the end of a run, with the lines to add; "" if no GPU is unused."""
     counts: dict[int, list[str]] = {}
     for node in nodes:
         count = unused_gpus(node)
@@ -119,4 +119,4 @@ def reminder(nodes: Iterable[InspectedNode]) -> str:
     lines = " and ".join(f"'{line_to_add(count)}' to {few(names)}" for count, names in counts.items())
     total = sum(count * len(names) for count, names in counts.items())
     are = "is" if total == 1 else "are"
-    return f"{plural(total, 'GPU')} {are} not used, because the inventory's hosts.yml does not name them: add {lines}"
+    return f"{plural(total, 'GPU')} {are} not used, because hosts.yml does not set cluster_gpus: add {lines}"

@@ -1,4 +1,4 @@
-"""What the facts of one node mean for the cluster: findings, each with the words that fix it."""
+"""Derive findings, with fixes, from the facts of one node."""
 
 from __future__ import annotations
 
@@ -23,81 +23,81 @@ if TYPE_CHECKING:
 DISK_SMALL = Check(
     "node.disk.small",
     seen="sandbox",
-    reads="the file systems that Muster writes to",
-    fires="they are read-only, have no inodes, or too little room for what comes (fail). Where only logs are to come, "
-    "less than 64 MB fails and less than 500 MB warns",
-    fix="Make room, or choose another place",
+    reads="the file systems Muster writes to",
+    fires="a file system is read-only, has no free inodes or not enough free space (fail). For logs only, less than"
+    " 64 MB fails and less than 500 MB warns",
+    fix="Free disk space, or choose another location",
 )
 UNSYNCHRONISED = Check(
     "time.unsynchronised",
     seen="recording",
-    reads="the state of the clock that the kernel keeps",
-    fires="it is not synchronised (warn)",
-    fix="Look at the sources of the time daemon",
+    reads="the kernel's clock state (adjtimex)",
+    fires="the clock is not synchronized (warn)",
+    fix="Check the sources of the time daemon",
 )
 UNREACHABLE = Check(
     "node.unreachable",
     seen="sandbox",
-    reads="the connection of Ansible to the node",
-    fires="the node could not be looked at: a fail where it takes part in a launch, else unknown",
-    fix="Look why with the command that is named, or leave it out (cluster_quarantined, cluster_launch_nodes)",
+    reads="Ansible's connection to the node",
+    fires="the node could not be inspected: fail if the node participates in a launch, otherwise unknown",
+    fix="Run the command shown to find the reason, or exclude the node (cluster_quarantined, cluster_launch_nodes)",
 )
 NOTHING_AGAINST = Check(
     "inspect.node",
     seen="stand-in",
-    reads="everything that inspect looks at",
-    fires="never: it is the pass of a node against which nothing stands",
+    reads="all checks of inspect",
+    fires="never: the pass of a node without problems",
 )
 OS_UNSUPPORTED = Check(
     "node.os.unsupported",
     seen="recording",
     reads="/etc/os-release",
-    fires="the system is none that Muster knows (fail)",
-    fix="Install one of {supported}, or take the node out of the inventory",
+    fires="Muster does not support the operating system (fail)",
+    fix="Install one of {supported}, or remove the node from the inventory",
 )
 SYSTEMD_MISSING = Check(
     "node.systemd.missing",
     seen="recording",
     reads="/proc/1/comm",
-    fires="the first process is not systemd (fail)",
+    fires="process 1 is not systemd (fail)",
     fix="Boot the node with systemd",
 )
 WSL_HERE = Check(
     "node.wsl",
     seen="stand-in",
     reads="systemd-detect-virt",
-    fires="the node is a Windows machine's WSL (warn): its driver, clock, memory and network are those of Windows, and"
-    " Muster sets none of them up",
-    fix="On Windows, install NVIDIA's driver, set networkingMode=mirrored in .wslconfig, and let the other nodes"
-    " through the Hyper-V firewall; or take the node out of the inventory",
+    fires="the node runs in WSL (warn): Windows controls the driver, clock, memory and network, and Muster does not"
+    " configure them",
+    fix="On Windows, install NVIDIA's driver, set networkingMode=mirrored in .wslconfig, and allow the other nodes in"
+    " the Hyper-V firewall; or remove the node from the inventory",
 )
 PYTHON_OLD = Check(
     "node.python.old",
     seen="recording",
-    reads="the Python that Ansible uses there",
-    fires="it is older than 3.10 (fail)",
-    fix="Set ansible_python_interpreter to one of {oldest} or newer",
+    reads="the Python that Ansible uses on the node",
+    fires="Python is older than 3.10 (fail)",
+    fix="Set ansible_python_interpreter to Python {oldest} or newer",
 )
 UID_DIFFERS = Check(
     "user.uid.differs",
     seen="recording",
     reads="/etc/passwd",
-    fires="the training user has another uid than node_baseline_user_uid (fail), or than on most nodes (warn)",
-    fix="Correct the variable, or the account by hand",
+    fires="the uid of the training user differs from node_baseline_user_uid (fail) or from most nodes (warn)",
+    fix="Correct the variable, or change the account manually",
 )
 GID_DIFFERS = Check(
     "user.gid.differs",
     seen="recording",
     reads="/etc/passwd",
-    fires="the training user has another gid than node_baseline_user_gid (fail), or than on most nodes (warn)",
-    fix="Correct the variable, or the account by hand",
+    fires="the gid of the training user differs from node_baseline_user_gid (fail) or from most nodes (warn)",
+    fix="Correct the variable, or change the account manually",
 )
 CLOUD_INIT_FAILED = Check(
     "node.cloud_init.failed",
     seen="recording",
-    reads="the result file of cloud-init",
-    fires="cloud-init had errors at the last start (warn)",
-    fix="Look at them with",
+    reads="cloud-init's result file",
+    fires="cloud-init reported errors at the last boot (warn)",
+    fix="Show the errors with",
     command="cloud-init status --long",
 )
 
@@ -106,20 +106,21 @@ GIGABYTE = 1_000_000_000
 
 
 def judge(node: InspectedNode) -> list[Finding]:
-    """Return every finding about the node alone; one `pass` when nothing is wrong with it."""
+    """Return the findings about one node, or a single `pass` if there are no problems."""
     if node.facts is None:
         what, fix = access.explain(node.why)
         if what:
-            return [UNREACHABLE.unknown(node.name, f"it could not be looked at: {what}", fix)]
-        return [UNREACHABLE.unknown(node.name, f"it could not be looked at: {node.why}", "Look why", ping(node.name))]
+            return [UNREACHABLE.unknown(node.name, f"the node was not inspected: {what}", fix)]
+        why = f"the node was not inspected: {node.why}"
+        return [UNREACHABLE.unknown(node.name, why, "Check the connection", ping(node.name))]
     found = [finding for rule in RULES for finding in rule(node)]
     if not any(finding.status in ("fail", "warn") for finding in found):
-        found.append(NOTHING_AGAINST.passed(node.name, "nothing stands against it"))
+        found.append(NOTHING_AGAINST.passed(node.name, "no problems found"))
     return found
 
 
 def skips(node: InspectedNode) -> list[Skipped]:
-    """Return what could not be looked at on the node, and why: not checks, but the facts that several of them read."""
+    """Return the facts (not the checks) that could not be collected on the node, with reasons."""
     if node.facts is None:
         return [Skipped(id="inspect", node=node.name, why=node.why)]
     return [Skipped(id=f"inspect.{fact}", node=node.name, why=why) for fact, why in node.facts["skipped"].items()]
@@ -133,7 +134,7 @@ def system(node: InspectedNode) -> Iterator[Finding]:
         supported = ", ".join(f"{name.capitalize()} {' '.join(versions)}" for name, versions in node.platforms.items())
         yield OS_UNSUPPORTED.fail(
             node.name,
-            f"it runs {seen['name'] or seen['id']}, which Muster does not know",
+            f"Muster does not support {seen['name'] or seen['id']}",
             named={"supported": supported},
             observed=f"{seen['id']} {seen['version']}",
             expected=supported,
@@ -143,17 +144,17 @@ def system(node: InspectedNode) -> Iterator[Finding]:
     if under_windows:
         yield WSL_HERE.warn(
             node.name,
-            "it runs under WSL: its driver, clock, memory and network are those of Windows, and Muster sets none of"
-            " them up",
+            "the node runs in WSL: Windows controls the driver, clock, memory and network, and Muster does not"
+            " configure them",
             observed=WSL,
-            expected="a machine with a Linux of its own",
+            expected="a machine that boots Linux",
             evidence=evidence("systemd-detect-virt", WSL),
         )
     if seen["init"] != "systemd":
-        boot = "Write systemd=true below [boot] into /etc/wsl.conf, then end the machine on Windows: wsl --shutdown"
+        boot = "Add systemd=true below [boot] in /etc/wsl.conf, then run on Windows: wsl --shutdown"
         yield SYSTEMD_MISSING.fail(
             node.name,
-            f"its first process is {seen['init'] or 'unknown'}, and a launch is a unit of systemd",
+            f"process 1 is {seen['init'] or 'unknown'}, but launches require systemd",
             boot if under_windows else None,
             evidence=evidence("/proc/1/comm", seen["init"]),
         )
@@ -182,8 +183,8 @@ def user(node: InspectedNode) -> Iterator[Finding]:
         if seen and wanted not in ("", "0", str(seen[key])):
             yield check.fail(
                 node.name,
-                f"{seen['name']} has the {key} {seen[key]}, and {variable} is {wanted}",
-                "An account that exists is never altered: correct the variable, or the account by hand",
+                f"{seen['name']} has the {key} {seen[key]}, but {variable} is {wanted}",
+                "Muster never changes an existing account: correct the variable, or change the account manually",
                 observed=str(seen[key]),
                 expected=wanted,
             )
@@ -191,8 +192,8 @@ def user(node: InspectedNode) -> Iterator[Finding]:
 
 def disk(node: InspectedNode) -> Iterator[Finding]:
     rooms = node.seen["disk"]
-    # A first environment with CUDA takes 8 GB while it is made, one for the CPU alone 1.5 GB; nothing can be installed
-    # or logged on less than half a gigabyte.
+    # Creating the first environment takes 8 GB with CUDA and 1.5 GB without. Half a gigabyte is the minimum for
+    # installing and logging.
     first = (10 if node.request["cluster_gpus"] else 2) * GIGABYTE
     small: dict[tuple[str, str], list[str]] = {}
     for path, room in rooms.items():
@@ -203,15 +204,15 @@ def disk(node: InspectedNode) -> Iterator[Finding]:
         if room["read_only"]:
             small.setdefault((room["on"], "is mounted read-only"), []).append(path)
         elif room["free"] < need:
-            what = f"has {room['free'] / GIGABYTE:.1f} GB free, and {need / GIGABYTE:g} GB are needed"
+            what = f"has {room['free'] / GIGABYTE:.1f} GB free, but {need / GIGABYTE:g} GB are required"
             small.setdefault((room["on"], what), []).append(path)
         elif room["inodes_free"] is not None and room["inodes_free"] < 1000:
-            small.setdefault((room["on"], "has no inodes left"), []).append(path)
+            small.setdefault((room["on"], "has no free inodes"), []).append(path)
     for (on, what), paths in small.items():
         yield DISK_SMALL.fail(
             node.name,
-            f"{on}, where {' and '.join(paths)} will be, {what}",
-            "Make room there, or choose another place; what fills it is shown by",
+            f"{on}, the location of {' and '.join(paths)}, {what}",
+            "Free disk space, or choose another location; list the largest folders with",
             shell("sudo du -xhd1 {on}", on=on),
             observed=what,
         )
@@ -223,8 +224,8 @@ def clock(node: InspectedNode) -> Iterator[Finding]:
         sources = ", ".join(seen["sources"])
         yield UNSYNCHRONISED.warn(
             node.name,
-            f"its clock is not synchronised ({f'{sources} runs' if sources else 'nothing sets it'})",
-            "Look at its sources" if sources else "The step baseline sets one up",
+            f"the clock is not synchronized ({f'{sources} runs' if sources else 'no time daemon runs'})",
+            "Check its time sources" if sources else "The step baseline sets up a time daemon",
             "chronyc -n sources" if "chrony" in sources else "timedatectl timesync-status" if sources else "",
         )
 
@@ -233,7 +234,7 @@ def starting(node: InspectedNode) -> Iterator[Finding]:
     if node.seen["packages"]["cloud_init"] == "error":
         yield CLOUD_INIT_FAILED.warn(
             node.name,
-            "cloud-init had errors at the last start, so what it was to set up may be missing",
+            "cloud-init reported errors at the last boot, so its setup may be incomplete",
         )
 
 

@@ -1,4 +1,4 @@
-"""What the look at RDMA (muster_node/looks/adapters.py) brought back, made into facts. Nothing is made up."""
+"""Convert the RDMA data collected on a node (muster_node/looks/adapters.py) into facts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 INFINIBAND_CLASS = "0x0207"
-# Adapters of this maker do RDMA, whether InfiniBand or Ethernet. Of others an Ethernet adapter does when the kernel
-# shows it as an RDMA device, and not otherwise.
+# All adapters of this vendor support RDMA, InfiniBand and Ethernet. Ethernet adapters of other vendors support RDMA
+# only if the kernel lists them as RDMA devices.
 MELLANOX = "0x15b3"
-# NVIDIA's own stacks: the profiles of DOCA (doca-host alone is but its repository), and before them MLNX_OFED.
+# NVIDIA's stacks: the DOCA profiles (doca-host alone is only the repository), and their predecessor MLNX_OFED.
 _DOCA = re.compile(r"doca-(ofed|roce|networking|all|kernel)(-.*)?")
 _OFED = re.compile(r"mlnx-ofed-.*|ofed-scripts")
 _NAME = re.compile(r"^name:\s+(\S+)", re.MULTILINE)
-# As the libibverbs of either is called: 2410mlnx54-1.2410068, 50mlnx1-1.59056.
+# Versions of libibverbs in these stacks: 2410mlnx54-1.2410068, 50mlnx1-1.59056.
 _OF_MELLANOX = re.compile(r"\d+mlnx\d+")
 
 
 def rdma_facts(look: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the adapters, their devices and ports, and whose user space and modules are there."""
+    """Return the adapters, devices and ports, and the installed user space and modules."""
     packages = _installed(look["packages"])
     slots = {device["slot"] for device in look["devices"].values()}
     return {
@@ -50,7 +50,7 @@ def rdma_facts(look: Mapping[str, Any]) -> dict[str, Any]:
         "stack": _stack(packages, look["ofed_info"], look["loaded"]),
         "packages": packages,
         "loaded": sorted(look["loaded"]),
-        # The kernel's own name for one has an underscore, whatever its file is called.
+        # The kernel uses underscores in module names, even if the file name has dashes.
         "known": sorted({name.replace("-", "_") for name in _NAME.findall(look["modinfo"])}),
         "kernel": look["kernel"],
     }
@@ -62,13 +62,13 @@ def _installed(shown: str) -> dict[str, str]:
 
 
 def _stack(packages: Mapping[str, str], ofed_info: str, loaded: Mapping[str, str]) -> str:
-    """Name the stack that is there instead of the distribution's; "" for none."""
+    """Return the name of an RDMA stack that replaces the distribution's; "" for none."""
     for name, version in packages.items():
         if _DOCA.fullmatch(name):
             return f"DOCA ({name} {version})"
-    said = ofed_info.strip().rstrip(":")[:60]
-    if said.isprintable() and said:
-        return said
+    printed = ofed_info.strip().rstrip(":")[:60]
+    if printed.isprintable() and printed:
+        return printed
     for name, version in packages.items():
         if _OFED.fullmatch(name) or (name == "libibverbs1" and _OF_MELLANOX.match(version)):
             return f"MLNX_OFED ({name} {version})"
@@ -78,6 +78,6 @@ def _stack(packages: Mapping[str, str], ofed_info: str, loaded: Mapping[str, str
 
 
 def _rate(text: str) -> int:
-    """Gbit/s of "400 Gb/sec (4X NDR)"; 0 where nobody knows."""
+    """Return the Gbit/s of text such as "400 Gb/sec (4X NDR)"; 0 if unknown."""
     found = re.match(r"\d+", text)
     return int(found[0]) if found else 0

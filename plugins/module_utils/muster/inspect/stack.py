@@ -1,4 +1,4 @@
-"""What the look at the GPU stack (muster_node/look_stack.py) brought back, made into facts. Nothing is made up."""
+"""Convert the GPU stack data collected on a node (muster_node/look_stack.py) into facts."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MODPROBE_FILE = "/etc/modprobe.d/muster-nvidia.conf"
-# dpkg's states in which a package is not there, but for settings that were left.
+# dpkg states of packages that are not installed; their configuration files may remain.
 GONE = ("not-installed", "config-files")
-# What waits for others' triggers is unpacked and configured.
+# Packages waiting for triggers are unpacked and configured.
 WHOLE = ("installed", "triggers-awaited", "triggers-pending")
 
 
 def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
-    """Return the facts of the stack; skipped: takes why something was not looked at."""
+    """Return the facts of the stack. Reasons for missing facts are added to skipped."""
     for subject in ("packages", "units"):
         if look[f"{subject}_why"]:
             skipped[f"stack.{subject}"] = look[f"{subject}_why"]
@@ -27,7 +27,7 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
     if missing:
         skipped["stack.modules"] = ", ".join(sorted(missing))
     if not look["saw_all_holders"]:
-        skipped["stack.holders"] = "only root sees who uses the devices of others"
+        skipped["stack.holders"] = "device users of other accounts are visible only to root"
     loaded = look["loaded"] or _version_in(look["loaded_text"])
     modprobe = look["files"].get(MODPROBE_FILE, {}).get("changed")
     uptime = float((look["uptime"].split() or ["0"])[0])
@@ -55,13 +55,13 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """Sort 6.8.0-9 before 6.8.0-10, and a release candidate before what it becomes."""
+    """Return a sort key: 6.8.0-9 before 6.8.0-10, and a release candidate before its release."""
     parts = re.findall(r"\d+|[a-z~]+", text)
     return [(int(part), "") if part.isdigit() else (-1 if part in ("rc", "~rc") else 0, part) for part in parts]
 
 
 def packages_of(shown: str) -> dict[str, dict[str, Any]]:
-    """Return what is there by name; one of another architecture than dpkg's own keeps that in its name."""
+    """Return packages by name; names of foreign architectures keep the architecture."""
     lines = [line.split() for line in shown.splitlines()]
     rows = [words for words in lines if len(words) == 5 and words[3] not in GONE]
     own = next((words[4] for words in rows if words[0].partition(":")[0] == "dpkg"), "")
@@ -80,14 +80,14 @@ def packages_of(shown: str) -> dict[str, dict[str, Any]]:
 
 
 def _version_in(text: str) -> str:
-    """Return the version from /proc/driver/nvidia/version, whose words differ between open and proprietary modules."""
+    """Return the version in /proc/driver/nvidia/version; open and proprietary modules use different wording."""
     found = re.search(r"Kernel Module.*?\s(\d+\.\d+[\d.]*)\s", text)
     return found[1] if found else ""
 
 
 def _kernel(look: Mapping[str, Any], modprobe: float | None, booted: float) -> dict[str, Any]:
     initramfs = look["initramfs"]
-    # Of several modules of that name the first one is what modprobe takes.
+    # modprobe uses the first of several modules with the same name.
     fields: dict[str, str] = {}
     for key, value in re.findall(r"^(\w+):[ \t]*(.*)$", look["modinfo"], re.MULTILINE):
         if key == "filename" and fields:
@@ -101,13 +101,13 @@ def _kernel(look: Mapping[str, Any], modprobe: float | None, booted: float) -> d
         "headers": look["headers"],
         "has_initramfs": initramfs is not None,
         "initramfs_old": initramfs is not None and modprobe is not None and initramfs < modprobe,
-        # A boot that has taken another kernel since was somebody's choice.
+        # A kernel installed before the last boot was not selected at that boot, which was intentional.
         "since_boot": look["installed"] is not None and look["installed"] > booted,
     }
 
 
 def _sources(path: str, text: str) -> list[dict[str, str]]:
-    """Return the repositories of NVIDIA's that a list of apt's names, without a password that may stand in one."""
+    """Return NVIDIA's repositories in an apt source list, with passwords removed from URLs."""
     return [
         {"file": path, "uri": _plain(uri), "signed_by": source.signed_by}
         for source in sources(path, text)
@@ -125,7 +125,7 @@ def _plain(uri: str) -> str:
 
 
 def _runfile(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
-    """Return the programs and libraries of NVIDIA's that no package brought."""
+    """Return NVIDIA programs and libraries that belong to no package."""
     if look["owners_why"]:
         skipped["stack.runfile"] = look["owners_why"]
         return {"programs": [], "libraries": [], "log": look["installer_log"]}
@@ -138,7 +138,7 @@ def _runfile(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]
 
 
 def _units(shown: str, booted: float) -> dict[str, dict[str, Any]]:
-    """Return the units that this system has, with when each was started, in seconds of the wall clock."""
+    """Return the installed units; started: seconds of the wall clock."""
     units = {}
     for block in shown.split("\n\n"):
         fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -161,7 +161,7 @@ def _units(shown: str, booted: float) -> dict[str, dict[str, Any]]:
 
 
 def _nvidia_smi(look: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return what nvidia-smi said of each GPU. asked: whether it was, which it is while the module is loaded."""
+    """Return what nvidia-smi reported about each GPU. asked: whether nvidia-smi was run (module loaded)."""
     if look is None:
         return {"asked": False, "why": "", "gpus": [], "said": ""}
     rows = [[cell.strip() for cell in line.split(",")] for line in look["text"].splitlines()]

@@ -1,4 +1,4 @@
-"""The look at all nodes as a table for people, no wider than a terminal of 120 columns."""
+"""Format the inspection of all nodes as a table of at most 120 columns."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 WIDTH = 120
 HEAD = ("node", "system", "kernel", "GPUs", "training address", "firewall", "clock", "found")
-# The columns that are cut when the table is too wide, in this order and to these widths; together they fit.
+# (column, width): columns to shorten, in this order, if the table is too wide.
 CUT = ((2, 8), (1, 12), (3, 12), (5, 9), (6, 11), (0, 16), (4, 21))
 MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 
 def report(nodes: list[InspectedNode], findings: list[Finding], skipped: list[Skipped], rdma: Mapping[str, str]) -> str:
-    """Return the table, then what was found, then what could not be looked at.
+    """Return the table, then the findings, then the skipped facts.
 
-    rdma: by node, what it has of RDMA and what comes of that; empty where it has no adapter.
+    rdma: node -> summary of its RDMA adapters; "" without adapters.
     """
     lines = _table([HEAD, *(_row(node, findings) for node in nodes)])
     lines += [f"rdma  {few(names)}: {line}." for line, names in _alike(rdma).items() if line]
@@ -39,9 +39,9 @@ def report(nodes: list[InspectedNode], findings: list[Finding], skipped: list[Sk
         ids += [entry["id"]] if entry["id"] not in ids else []
         names += [entry["node"]] if entry["node"] not in names else []
     for why, (ids, names) in groups.items():
-        if ids != ["inspect"]:  # a node that was not reached is a finding
+        if ids != ["inspect"]:  # an unreachable node is already a finding
             where = "every node" if len(names) == len(nodes) > 1 else few(names)
-            lines.append(f"skipped  {where}: {', '.join(ids)}, because {why}")
+            lines.append(f"skipped  {where}: {', '.join(ids)} ({why})")
     unused = reminder(nodes)
     if unused:
         lines += ["", f"warn  {unused}"]
@@ -49,11 +49,11 @@ def report(nodes: list[InspectedNode], findings: list[Finding], skipped: list[Sk
 
 
 def outcome(nodes: list[InspectedNode], findings: list[Finding]) -> str:
-    """The last line of a run that looked and did nothing else; what a reminder adds stands behind it."""
+    """Return the last line of an inspect run; a reminder may follow."""
     stopped = {finding.node for finding in findings if finding.status == "fail"}
     good = [node for node in nodes if node.facts is not None and node.name not in stopped]
     warnings = sum(finding.status == "warn" for finding in findings)
-    can = f"{plural(len(good), 'node')} of {len(nodes)} can go on"
+    can = f"{len(good)} of {plural(len(nodes), 'node')} can continue"
     can += f", with {plural(warnings, 'warning')}" if warnings else ""
     return can if reminder(nodes) else f"{can}; next: {playbook('site.yml')}"
 

@@ -1,4 +1,4 @@
-"""Whether a node has its training address where the inventory says, and reaches its peers from there."""
+"""Check that a node has its training address on the expected interface and reaches its peers from there."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ INTERFACE_MISSING = Check(
     "net.interface.missing",
     seen="sandbox",
     reads="/sys/class/net",
-    fires="the node has no interface of the name cluster_interface (fail)",
-    fix="Correct it, or leave cluster_interface empty to take the one that has cluster_address",
+    fires="the interface cluster_interface does not exist on the node (fail)",
+    fix="Correct cluster_interface, or leave it empty to use the interface with cluster_address",
 )
 ADDRESS_MISSING = Check(
     "net.address.missing",
@@ -48,24 +48,24 @@ PEER_OTHER_INTERFACE = Check(
     "net.peer.other_interface",
     seen="sandbox",
     reads="ip route get, for every peer",
-    fires="the kernel reaches a peer over another interface than the one with the training address (warn; fail where no"
-    " call comes through)",
-    fix="Give the training network a route of its own, or use addresses of one network",
+    fires="the route to a peer does not use the interface with the training address (warn; fail if connections to the"
+    " peer fail)",
+    fix="Add a route for the training network, or use addresses of the same network",
 )
 PEER_NO_ROUTE = Check(
     "net.peer.no_route",
     seen="recording",
     reads="ip route get, for every peer",
-    fires="there is no route to a peer (warn)",
-    fix="Look at",
+    fires="a peer has no route (warn)",
+    fix="Check the route with",
     command="ip route get {address}",
 )
 PORTS_OVERLAP = Check(
     "net.ports.overlap",
     seen="recording",
     reads="/proc/sys/net/ipv4/ip_local_port_range",
-    fires="cluster_master_port lies in it, so that an outgoing connection may take it (warn)",
-    fix="Choose a cluster_master_port outside that range, or keep the port free with",
+    fires="cluster_master_port is in the ephemeral port range, so an outgoing connection may use it (warn)",
+    fix="Choose a cluster_master_port outside this range, or reserve the port with",
     command="sudo sysctl -w net.ipv4.ip_local_reserved_ports={port}",
 )
 
@@ -80,7 +80,7 @@ def address(node: InspectedNode) -> Iterator[Finding]:
     if wanted and wanted not in seen["interfaces"]:
         yield INTERFACE_MISSING.fail(
             node.name,
-            f"it has no interface {wanted} (cluster_interface), only {', '.join(has) or 'none'}",
+            f"no interface {wanted} (cluster_interface); present: {', '.join(has) or 'none'}",
             observed=", ".join(has),
             expected=wanted,
         )
@@ -88,8 +88,8 @@ def address(node: InspectedNode) -> Iterator[Finding]:
     if not interface:
         yield ADDRESS_MISSING.fail(
             node.name,
-            f"none of its interfaces has the address {node.address} (cluster_address)",
-            f"Set cluster_address to one that it has ({shown})" if shown else "Give it the address",
+            f"no interface has the address {node.address} (cluster_address)",
+            f"Set cluster_address to an address of the node ({shown})" if shown else "Configure the address",
             observed=shown,
             expected=node.address,
             evidence=evidence("ip -json addr", shown),
@@ -97,7 +97,7 @@ def address(node: InspectedNode) -> Iterator[Finding]:
     elif wanted in seen["interfaces"] and interface != wanted:
         yield INTERFACE_OTHER.fail(
             node.name,
-            f"{node.address} (cluster_address) is on {interface}, and cluster_interface is {wanted}",
+            f"{node.address} (cluster_address) is on {interface}, but cluster_interface is {wanted}",
             named={"interface": interface, "wanted": wanted},
             observed=interface,
             expected=wanted,
@@ -105,7 +105,7 @@ def address(node: InspectedNode) -> Iterator[Finding]:
     elif seen["interfaces"][interface]["state"] == "down":
         yield INTERFACE_DOWN.warn(
             node.name,
-            f"{interface}, which has {node.address}, is down",
+            f"interface {interface} with {node.address} is down",
             named={"interface": interface},
         )
 
@@ -126,8 +126,8 @@ def ways(node: InspectedNode) -> Iterator[Finding]:
         if interface:
             yield PEER_OTHER_INTERFACE.warn(
                 node.name,
-                f"it reaches {names} over {interface}, and its training address is on {mine}",
-                "Give the training network a route of its own, or set cluster_address to addresses of one network",
+                f"the route to {names} uses {interface}, but the training address is on {mine}",
+                "Add a route for the training network, or set cluster_address to addresses of the same network",
                 shell("ip route get {address}", address=node.peers[peers[0]]),
                 observed=interface,
                 expected=mine,
@@ -135,7 +135,7 @@ def ways(node: InspectedNode) -> Iterator[Finding]:
         else:
             yield PEER_NO_ROUTE.warn(
                 node.name,
-                f"it has no route to {names}",
+                f"no route to {names}",
                 named={"address": node.peers[peers[0]]},
             )
 
@@ -146,11 +146,11 @@ def ports(node: InspectedNode) -> Iterator[Finding]:
     if not span or not span[0] <= port <= span[1] or _reserved(node.seen["network"]["reserved_ports"], port):
         return
     if node.request.get("firewall_tight") and node.request.get("firewall_mode") == "manage":
-        return  # the range is about to be pinned elsewhere
+        return  # Muster will pin another range
     yield PORTS_OVERLAP.warn(
         node.name,
-        f"any outgoing connection may take the port {port} (cluster_master_port): its kernel gives them"
-        f" {span[0]} to {span[1]}",
+        f"port {port} (cluster_master_port) is in the ephemeral port range {span[0]} to {span[1]}, so any outgoing"
+        " connection may use it",
         named={"port": port},
         observed=f"{span[0]}-{span[1]}",
         expected=f"without {port}",

@@ -1,4 +1,4 @@
-"""Whether every node has a name that can stand in a hosts file, and addresses of its own that the others can reach."""
+"""Check node names (valid in a hosts file, unique) and addresses (unique, reachable from the other nodes)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from .model import Inventory, InventoryNode
 
-# RFC 5737, RFC 3849 and RFC 9637: addresses that no machine has, for use in examples.
+# RFC 5737, RFC 3849 and RFC 9637: addresses reserved for documentation.
 DOCUMENTATION = tuple(
     map(
         ipaddress.ip_network,
         ("192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24", "2001:db8::/32", "3fff::/20"),
     )
 )
-# "This network", and what was reserved for later with the broadcast address in it (RFC 6890).
+# "This network", and the range reserved for future use, which contains the broadcast address (RFC 6890).
 NOBODYS = tuple(map(ipaddress.ip_network, ("0.0.0.0/8", "240.0.0.0/4")))
-NOBODY = "no address of one machine"
-# RFC 1123, and the underscore, which no name in the DNS may have and many in a hosts file do.
+NOBODY = "not the address of a single host"
+# RFC 1123, and the underscore, which is invalid in DNS host names but common in hosts files.
 _LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _HOST = re.compile(rf"(?=.{{1,253}}$){_LABEL}(\.{_LABEL})*\.?", re.ASCII)
 
@@ -34,11 +34,9 @@ def addresses_are_whole(inventory: Inventory) -> Iterator[Problem]:
         given = {node.text("cluster_address"): "cluster_address", node.connects_to: "ansible_host"}
         for text, variable in given.items():
             if like_an_address(text) and ip(text) is None:
-                yield Problem(
-                    node.name,
-                    f"{variable} is {text}, which looks like an IP address and is none",
-                    "Write the address alone, without a port, a prefix or brackets, every number of it from 0 to 255",
-                )
+                what = f"{variable} is {text}, which is not a valid IP address"
+                fix = "Write only the address, without a port, prefix or brackets; each IPv4 number is 0 to 255"
+                yield Problem(node.name, what, fix, option=variable)
 
 
 def addresses_are_given(inventory: Inventory) -> Iterator[Problem]:
@@ -47,13 +45,11 @@ def addresses_are_given(inventory: Inventory) -> Iterator[Problem]:
         if node.errors.keys() & {"ansible_host", "cluster_address"} or ip(address) or like_an_address(address):
             continue
         if not address or address == node.name:
-            yield Problem(node.name, "no address is given", "Add its IP address as ansible_host")
+            yield Problem(node.name, "no IP address is set", "Set ansible_host to the node's IP address")
         else:
-            yield Problem(
-                node.name,
-                f"cluster_address is {address}, but training needs an IP address, not a name",
-                "Add its IP address as cluster_address; ansible_host may stay a name",
-            )
+            what = f"cluster_address is {address}, but training requires an IP address, not a host name"
+            fix = "Set cluster_address to the node's IP address; ansible_host may remain a host name"
+            yield Problem(node.name, what, fix, option="cluster_address")
 
 
 def addresses_are_used_once(inventory: Inventory) -> Iterator[Problem]:
@@ -66,16 +62,14 @@ def addresses_are_used_once(inventory: Inventory) -> Iterator[Problem]:
             host = str(ip(node.connects_to) or node.connects_to.lower())
             port = node.text("ansible_port") or "22"
             holders["ansible_host", host if port == "22" else f"{host} port {port}"].append(node.name)
-    told = set()
+    reported = set()
     for (variable, address_text), names in holders.items():
-        # The training address is by default the one that Ansible connects to: one mistake, one problem.
-        if len(names) > 1 and (address_text, *names) not in told:
-            told.add((address_text, *names))
-            yield Problem(
-                ", ".join(names),
-                f"have the same address, {address_text} ({variable})",
-                "Give every node its own, and list every machine once",
-            )
+        # cluster_address defaults to ansible_host: report a duplicate of both as one problem.
+        if len(names) > 1 and (address_text, *names) not in reported:
+            reported.add((address_text, *names))
+            what = f"these nodes have the same address {address_text} ({variable})"
+            fix = "Give each node a unique address, and list each machine only once"
+            yield Problem(", ".join(names), what, fix)
 
 
 def no_documentation_addresses(inventory: Inventory) -> Iterator[Problem]:
@@ -86,11 +80,9 @@ def no_documentation_addresses(inventory: Inventory) -> Iterator[Problem]:
             address = ip(text)
             for network in DOCUMENTATION:
                 if address and address in network:
-                    yield Problem(
-                        node.name,
-                        f"{address} is a sample address: no machine has one of {network}",
-                        "Write the node's own address",
-                    )
+                    what = f"{address} is reserved for documentation ({network})"
+                    fix = "Write the node's real address"
+                    yield Problem(node.name, what, fix, option="ansible_host")
 
 
 def addresses_can_be_reached(inventory: Inventory) -> Iterator[Problem]:
@@ -99,38 +91,35 @@ def addresses_can_be_reached(inventory: Inventory) -> Iterator[Problem]:
         address = ip(text)
         kind = _unreachable_kind(address) if address else ""
         if address and address.version == 4 and address.is_link_local and len(inventory.nodes) > 1:
-            # Two machines with a cable between them, as DGX Sparks may be joined. The kernel reaches all of
-            # 169.254.0.0/16 over each interface that has one of its addresses: only a name says which is meant.
+            # Two machines connected by a cable, such as two DGX Sparks. The kernel routes all of 169.254.0.0/16 to
+            # every interface with a link-local address, so cluster_interface must select one.
             if not node.text("cluster_interface"):
-                yield Problem(
-                    node.name,
-                    f"cluster_address {address} is {kind}, which says nothing of the interface that it is on",
-                    "Set cluster_interface to the interface that has it, or cluster_address to an address of a network",
-                )
+                what = f"cluster_address {address} is {kind}, which does not identify an interface"
+                fix = "Set cluster_interface to the interface of this address, or cluster_address to a routable address"
+                yield Problem(node.name, what, fix, option="cluster_address")
         elif kind and (len(inventory.nodes) > 1 or kind == NOBODY):
-            yield Problem(
-                node.name,
-                f"cluster_address {address} is {kind}, at which no other node can reach it",
-                "Set cluster_address to its address on the network that the nodes share",
-            )
-        # A loopback address may be the near end of a tunnel, and a link-local one the way in from beside the node.
+            what = f"cluster_address {address} is {kind}, so other nodes cannot reach the node"
+            fix = "Set cluster_address to the node's address on the network shared by all nodes"
+            yield Problem(node.name, what, fix, option="cluster_address")
+        # ansible_host may be a loopback address (local end of a tunnel) or link-local (same network segment).
         host = ip(node.connects_to)
         if host and node.connects_to != text and _unreachable_kind(host) == NOBODY:
-            yield Problem(node.name, f"ansible_host {host} is {NOBODY}", "Write the node's own address")
+            yield Problem(
+                node.name, f"ansible_host {host} is {NOBODY}", "Write the node's real address", option="ansible_host"
+            )
 
 
 def link_local_on_all_or_none(inventory: Inventory) -> Iterator[Problem]:
-    """One end of a cable alone is of no use."""
     known = [(node, address) for node in inventory.participants() if (address := ip(node.text("cluster_address")))]
-    # One whose interface is not named has a problem of its own.
+    # addresses_can_be_reached reports link-local nodes without cluster_interface.
     linked = [node.name for node, address in known if address.is_link_local and node.text("cluster_interface")]
     others = [node.name for node, address in known if not address.is_link_local]
     if linked and others:
         yield Problem(
             CLUSTER,
-            f"{join(linked, [])} is to train over a link-local address, and {join(others, [])} is not: neither reaches"
-            " the other",
-            "Set cluster_address to addresses of one network on all nodes",
+            f"link-local training addresses ({join(linked, [])}) and other training addresses ({join(others, [])})"
+            " cannot reach each other",
+            "Set cluster_address to addresses of the same network on all nodes",
         )
 
 
@@ -141,22 +130,18 @@ def one_address_family(inventory: Inventory) -> Iterator[Problem]:
         if address:
             families[address.version].append(node.name)
     if len(families) > 1:
-        yield Problem(
-            CLUSTER,
-            f"training goes over IPv4 on {join(families[4], [])}, and over IPv6 on {join(families[6], [])}",
-            "Set cluster_address to addresses of one kind on all nodes",
-        )
+        what = f"training uses IPv4 on {join(families[4], [])} and IPv6 on {join(families[6], [])}"
+        fix = "Set cluster_address to addresses of the same IP version on all nodes"
+        yield Problem(CLUSTER, what, fix)
 
 
 def interfaces_are_names(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         name = node.text("cluster_interface")
         if "cluster_interface" in node.variables and name and not re.fullmatch(r"[^\s/:@]{1,15}", name):
-            yield Problem(
-                node.name,
-                f"cluster_interface is {name!r}, which is no name of a network interface",
-                "Write the name as ip link shows it, up to the @, or leave it empty",
-            )
+            what = f"cluster_interface is {name!r}, which is not a valid network interface name"
+            fix = "Use the name that ip link shows, without @ and what follows, or leave cluster_interface empty"
+            yield Problem(node.name, what, fix, option="cluster_interface")
 
 
 def _unreachable_kind(address: Address) -> str:
@@ -175,20 +160,19 @@ def can_be_host(text: str) -> bool:
 def names_can_be_hosts(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         if not can_be_host(node.name) and not like_an_address(node.name):
-            yield Problem(
-                repr(node.name),
-                "this is no name that a host can have",
-                "Use letters, digits, - and dots; the machine's address goes into ansible_host",
-            )
+            what = "the node name is not a valid host name"
+            fix = "Use letters, digits, - and dots in the name, and set the address as ansible_host"
+            yield Problem(repr(node.name), what, fix)
         elif node.name.lower().split(".")[0] == "localhost" and len(inventory.nodes) > 1:
-            yield Problem(node.name, "this name means another machine on every node", "Give the node a name of its own")
+            yield Problem(node.name, "this name resolves to loopback on every node", "Give the node another name")
         host = node.connects_to
         if host and host != node.name and not can_be_host(host) and not like_an_address(host):
             if "@" in host:
-                fix = "Write the user as ansible_user, and only the host as ansible_host"
+                fix = "Set the user as ansible_user, and only the host as ansible_host"
             else:
-                fix = "Write its IP address or its name there, nothing else"
-            yield Problem(node.name, f"ansible_host is {host!r}, which is neither an address nor a name", fix)
+                fix = "Set ansible_host to only an IP address or host name"
+            what = f"ansible_host is {host!r}, which is neither an IP address nor a host name"
+            yield Problem(node.name, what, fix, option="ansible_host")
 
 
 def names_are_used_once(inventory: Inventory) -> Iterator[Problem]:
@@ -200,21 +184,17 @@ def names_are_used_once(inventory: Inventory) -> Iterator[Problem]:
             addressed[host].append(node.name)
     for same in spelt.values():
         if len(same) > 1:
-            yield Problem(
-                join(same, []),
-                "these names differ only in upper and lower case, which is the same to a hosts file",
-                "Give every node a name of its own, and list every machine once",
-            )
+            what = "these names differ only in case, which hosts files ignore"
+            fix = "Give each node a unique name, and list each machine only once"
+            yield Problem(join(same, []), what, fix)
     for node in inventory.nodes:
         name = _one_spelling(node.name)
         if name in _addresses(node):
-            continue  # at its own address: another node at the same one is told of elsewhere
+            continue  # its own address; addresses_are_used_once reports duplicates
         for other in addressed.get(name, []):
-            yield Problem(
-                node.name,
-                f"this is the address of {other}, and the name of another node",
-                "Give the node another name",
-            )
+            what = f"this node name is the address of another node, {other}"
+            fix = "Give the node another name"
+            yield Problem(node.name, what, fix)
 
 
 def _addresses(node: InventoryNode) -> set[str]:

@@ -1,4 +1,4 @@
-"""Whether the controller can work on this inventory at all."""
+"""Check the controller: versions of ansible-core and Python, forks, and a non-empty inventory."""
 
 from __future__ import annotations
 
@@ -18,18 +18,14 @@ OLDEST_ANSIBLE = (2, 19)
 def is_recent(ansible: tuple[int, ...], python: tuple[int, ...]) -> Iterator[Problem]:
     if ansible < OLDEST_ANSIBLE:
         have, need = _dotted(ansible), _dotted(OLDEST_ANSIBLE)
-        yield Problem(
-            CONTROLLER,
-            f"ansible-core {have} is older than {need}, the oldest that Muster works with",
-            "Run script/setup, then .venv/bin/ansible-playbook",
-        )
+        what = f"ansible-core {have} is too old; Muster requires {need} or newer"
+        fix = "Run script/setup, then use .venv/bin/ansible-playbook"
+        yield Problem(CONTROLLER, what, fix)
     if python < OLDEST_PYTHON:
         have, need = _dotted(python), _dotted(OLDEST_PYTHON)
-        yield Problem(
-            CONTROLLER,
-            f"Ansible runs with Python {have}, which is older than {need}, the oldest that Muster works with",
-            "Run script/setup, which looks for a newer one, then .venv/bin/ansible-playbook",
-        )
+        what = f"Ansible uses Python {have}, which is too old; Muster requires {need} or newer"
+        fix = "Run script/setup, which finds a newer Python, then use .venv/bin/ansible-playbook"
+        yield Problem(CONTROLLER, what, fix)
 
 
 def _dotted(version: tuple[int, ...]) -> str:
@@ -43,17 +39,13 @@ def versions_are_recent(inventory: Inventory) -> Iterator[Problem]:
 def enough_forks(inventory: Inventory) -> Iterator[Problem]:
     count = len(inventory.nodes)
     if inventory.forks < count:
-        yield Problem(
-            CONTROLLER,
-            f"forks is {inventory.forks}, but all {count} nodes are worked on at once",
-            f"Set forks to {count} or more in ansible.cfg, or add --forks {count} to the command",
-        )
+        what = f"forks is {inventory.forks}, but Muster works on all {count} nodes in parallel"
+        fix = f"Set forks to {count} or more in ansible.cfg, or add --forks {count} to the command"
+        yield Problem(CONTROLLER, what, fix)
 
 
 def there_are_nodes(inventory: Inventory) -> Iterator[Problem]:
     if not inventory.nodes:
-        yield Problem(
-            "inventory",
-            "the group gpu_nodes has no nodes",
-            "List every node there, as inventory/lab/hosts.yml does, and name that inventory with -i",
-        )
+        what = "the group gpu_nodes is empty"
+        fix = "List all nodes in gpu_nodes (see inventory/lab/hosts.yml), and pass the inventory with -i"
+        yield Problem("inventory", what, fix)

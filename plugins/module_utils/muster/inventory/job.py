@@ -1,7 +1,7 @@
-"""What is given to one run, with -e or in a job file: its names, and what of a launch goes together.
+"""Validate what was given to one run (-e or a job file): option names, and launch options that exclude each other.
 
-A name that nobody knows is harmless in an inventory, where a site has names of its own; in a job it is a mistake, and
-the launch runs without what it was to say.
+An unknown name is harmless in an inventory, where a site may have its own variables. In a job file it is a mistake:
+the launch would run without the intended option.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ if TYPE_CHECKING:
     from .model import Inventory, InventoryNode
 
 LAUNCH = "the launch"
-# Whatever begins so is meant for Muster. The rest of a job may be the site's own.
+# Names with these prefixes are Muster's. Other names in a job file may be the site's own.
 OURS = ("launch_", "cluster_", "jobs_")
-# What a job file sets, whatever the playbook; and the playbooks for which every file behind -e is one.
+# Variables that make a file a job file for any playbook; and the playbooks for which every -e file is a job file.
 JOBS = ("launch_", "jobs_")
-NO_JOBS = "launch_users"  # an administrator's, of the inventory
+NO_JOBS = "launch_users"  # set by administrators in the inventory
 LAUNCHING = ("launch.yml", "plan.yml")
-# Variables of Ansible's own that say how somebody logs in, and name no program.
+# Ansible variables that select a login and cannot name a program to run.
 ACCESS = ("ansible_user", "ansible_port", "ansible_become", "ansible_ssh_private_key_file")
-# What a launch runs: one of these at least.
+# What a launch runs; at least one is required.
 RUNS = ("launch_script", "launch_script_src", "launch_module", "launch_command")
 SCRIPTS = RUNS[:2]
-# A launch that runs already is asked for by these.
+# These select a running launch.
 RUNNING = ("launch_attach", "launch_stop")
-# The only numbers that have a meaning below 0 (no rank, or every rank).
+# The only options with a meaning below 0 (no rank, or every rank).
 MAY_BE_NEGATIVE = ("jobs_rank", "launch_show_rank")
-NO_CLUSTER = LaunchCluster("", "", 0, "", "")  # of a request that is never planned
-EXAMPLE = "examples/job.yml lists what there is"
-# How much of a name must be that of an option (difflib's ratio).
+NO_CLUSTER = LaunchCluster("", "", 0, "", "")  # for requests that are never planned
+EXAMPLE = "examples/job.yml lists all options"
+# Least similarity of a name to an option (difflib's ratio).
 NEAR = 0.7
 NEAR_OTHERS = 0.85
 
 
 @dataclass(frozen=True)
 class WholeRun:
-    """Why a playbook must run on all nodes, and with all tasks; "" where a part of either is of use."""
+    """Reasons why a playbook must run on all nodes and with all tasks; "" if a subset is allowed."""
 
     nodes: str = ""
     tasks: str = ""
 
 
 def forgotten_at(inventory: Inventory) -> Iterator[Problem]:
-    """A file behind -e without its @ is taken by Ansible for words that set nothing."""
+    """Report a file passed with -e but without @, which Ansible ignores."""
     for word in inventory.unassigned:
         fix = f"Write -e @{word} for a file, or NAME=value"
         yield Problem("the command line", f"-e {word} sets no variable", fix)
@@ -65,15 +65,15 @@ def given_names_are_options(inventory: Inventory) -> Iterator[Problem]:
     for name, where in inventory.given.items():
         if name in inventory.options or name in inventory.not_options:
             continue
-        what, meant = f"{name} is no option of Muster", nearest(inventory, name)
+        what, meant = f"{name} is not a Muster option", nearest(inventory, name)
         if meant:
-            yield Problem(where, f"{what} (did you mean {meant}?)", "Correct it, or take it out")
+            yield Problem(where, f"{what} (did you mean {meant}?)", "Correct or remove it")
         elif name.startswith(OURS):
-            yield Problem(where, what, f"Take it out; {EXAMPLE}")
+            yield Problem(where, what, f"Remove it; {EXAMPLE}")
 
 
 def nearest(inventory: Inventory, name: str) -> str:
-    """The option that was probably meant, or "". What options have in common at their beginning tells nothing."""
+    """Return the most similar option, or "". The common prefix is not compared."""
     if not name.startswith(OURS):
         return next(iter(difflib.get_close_matches(name, inventory.options, 1, NEAR_OTHERS)), "")
     subject, _, rest = name.partition("_")
@@ -94,26 +94,26 @@ def one_thing_is_launched(inventory: Inventory) -> Iterator[Problem]:
         requested, scripts = chosen(node, RUNS), chosen(node, SCRIPTS)
         if len(scripts) > 1:
             yield Problem(
-                place(inventory, *scripts), f"{listed(scripts)} are set, and a launch has one", "Keep one of them"
+                place(inventory, *scripts), f"{listed(scripts)} are set, but a launch has one", "Keep one of them"
             )
         running = chosen(node, RUNNING)
         if len(running) > 1:
-            what = f"{listed(running)} are set, and a launch is either followed or ended"
+            what = f"{listed(running)} are set; choose to follow or to stop the launch"
             yield Problem(place(inventory, *running), what, "Keep one of them")
-        # One that is misspelt or of another type is a problem already.
+        # Misspelt options and options of the wrong type are reported by other rules.
         meant = {nearest(inventory, name) for name in inventory.given if name not in inventory.options}
-        said = [name for name in (*RUNS, *RUNNING) if name in node.errors or name in meant]
-        if inventory.launches and not requested and not running and not said:
-            yield Problem(LAUNCH, "nothing says what is to run", f"Set launch_script; {EXAMPLE}")
+        reported = [name for name in (*RUNS, *RUNNING) if name in node.errors or name in meant]
+        if inventory.launches and not requested and not running and not reported:
+            yield Problem(LAUNCH, "no script, module or command is set", f"Set launch_script; {EXAMPLE}")
 
 
 def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
-    """What the plan itself says of the request. Each sentence names the option first."""
+    """Report problems that launch planning finds. Each sentence names the option first."""
     for node in inventory.nodes[:1]:
         options = options_of(node)
         sent = options.script_src
         fetch = {"fetch": {"patterns": options.fetch}} if options.fetch else {}
-        if not chosen(node, RUNS):  # where there is nothing to launch, another rule knows more
+        if not chosen(node, RUNS):  # one_thing_is_launched reports a missing script
             options = replace(options, script="/nothing")
         request = LaunchRequest(options, NO_CLUSTER, "", sent=sent, more=fetch, project={} if options.project else None)
         of_image = image.problems_of(
@@ -130,7 +130,7 @@ def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
 
 
 def options_of(node: InventoryNode) -> LaunchOptions:
-    """The options that the inventory and the run give, as far as they are of their type."""
+    """Return the launch options from the inventory and the run; values of the wrong type are left out."""
     named: dict[str, Any] = {one.name: node.variables.get(f"launch_{one.name}") for one in fields(LaunchOptions)}
     given = {name: value for name, value in named.items() if value is not None}
     words = {name: value.strip() for name, value in given.items() if isinstance(value, str)}
@@ -138,7 +138,7 @@ def options_of(node: InventoryNode) -> LaunchOptions:
 
 
 def of_attempts(inventory: Inventory, node: InventoryNode, options: LaunchOptions) -> list[str]:
-    """What is wrong with launch_restarts and what belongs to it."""
+    """Return the problems of launch_restarts and its related options."""
     spares, chosen_nodes = options.spares, inventory.launch_nodes()
     taking_part = [one.name for one in inventory.participants() if one.name in chosen_nodes or one.name not in spares]
     usable = [one.name for one in inventory.nodes if not one.quarantined]
@@ -150,11 +150,9 @@ def detached_has_a_limit(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes[:1]:
         detached = node.variables.get("launch_detached") is True and "launch_time_limit" not in node.errors
         if detached and not chosen(node, RUNNING) and (node.number("launch_time_limit") or 0) <= 0:
-            yield Problem(
-                place(inventory, "launch_detached"),
-                "launch_detached lets it go on without anybody who watches, and nothing says for how long",
-                "Set launch_time_limit, in seconds",
-            )
+            what = "launch_detached requires a time limit, and launch_time_limit is not set"
+            fix = "Set launch_time_limit (seconds)"
+            yield Problem(place(inventory, "launch_detached"), what, fix, option="launch_detached")
 
 
 def numbers_are_possible(inventory: Inventory) -> Iterator[Problem]:
@@ -165,21 +163,19 @@ def numbers_are_possible(inventory: Inventory) -> Iterator[Problem]:
             least = -1 if name in MAY_BE_NEGATIVE else 0
             if isinstance(value, (int, float)) and not value >= least:
                 where = inventory.given.get(name, node.name)
-                yield Problem(where, f"{name} is {value}, and cannot be less than {least}", f"Correct {name}")
+                yield Problem(where, f"{name} is {value}; the minimum is {least}", f"Correct {name}", option=name)
 
 
 def arguments_are_words(inventory: Inventory) -> Iterator[Problem]:
-    """The script gets each entry as one argument, and its parser then knows no option "--epochs 3"."""
+    """Report entries such as "--epochs 3", which the script would receive as one unknown argument."""
     for node in inventory.nodes[:1]:
         for number, entry in enumerate(entries(node, "launch_args"), 1):
             word, space, _rest = entry.partition(" ")
             if space and word.startswith("-") and "=" not in word:
-                # The rest may be a secret, and is shown to nobody.
-                yield Problem(
-                    place(inventory, "launch_args"),
-                    f"entry {number} of launch_args is {word} and more behind a space, and the script gets one word",
-                    f'Make each word an entry of its own, as in launch_args: ["{word}", "..."]',
-                )
+                # The value may be a secret, so it is not shown.
+                what = f"entry {number} of launch_args has {word} and more after a space; the script gets one argument"
+                fix = f'Write each word as a separate entry: launch_args: ["{word}", "..."]'
+                yield Problem(place(inventory, "launch_args"), what, fix)
 
 
 RULES = (
@@ -195,34 +191,34 @@ RULES = (
 
 
 def is_job_file(books: Collection[str], names: Collection[str]) -> bool:
-    """Whether a file behind -e is a job file. books: file names of the playbooks. names: the variables that it sets."""
+    """Return whether a file given with -e is a job file. books: playbook file names. names: variables in the file."""
     return bool({*LAUNCHING} & {*books}) or any(
         name.startswith(JOBS) and not name.startswith(NO_JOBS) for name in names
     )
 
 
 def code_in_a_job(names: Mapping[str, str], templates: Sequence[tuple[str, str]]) -> list[str]:
-    """Return sentences on what in job files would run on the controller. Job files are passed on, and are data.
+    """Report variables of job files that could run code on the controller. Job files are shared, so they must be data.
 
-    names: the variables of job files, and where each was written. templates: the variables that hold one, and where.
+    names: variable -> place in a job file. templates: variables that contain a template, with their places.
     """
     found = [
-        f"{where}: {name} holds a template, which would run on the controller, and a job file is data. Write the value"
-        " itself, put the template into the inventory, or begin the value with !unsafe to pass it on as it is."
+        f"{where}: {name} contains a template, which would run on the controller; a job file may contain only data."
+        " Write the value itself, move the template to the inventory, or mark the value as !unsafe to pass it as is."
         for name, where in templates
     ]
     return found + [
-        f"{where}: {name} is not for a job file, because it may choose what runs on the controller. Put it into the"
-        " inventory, or behind -e."
+        f"{where}: {name} is not allowed in a job file, because it can choose programs that run on the controller."
+        " Set it in the inventory or with -e."
         for name, where in names.items()
         if name.startswith("ansible_") and name not in ACCESS
     ]
 
 
 def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], whole: WholeRun, command: str) -> str:
-    """Return why a run that would do only a part of its playbook is refused, in one sentence; "" where it may.
+    """Return why a run with --limit or tags is rejected, in one sentence; "" if it is allowed.
 
-    limit, tags: as given. left_out: nodes that the limit leaves out. command: the same run without a selection.
+    limit, tags: as given. left_out: nodes excluded by the limit. command: the same run without a selection.
     """
     options = []
     if limit and whole.nodes:
@@ -234,11 +230,11 @@ def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], wh
         return ""
     what = " and ".join(option for option, _ in options)
     why = "; ".join(dict.fromkeys(reason for _, reason in options))
-    return f"No node was contacted: {what}. {why}. Run all of it: {command}"
+    return f"No node was contacted: {what}. {why}. Run the whole playbook: {command}"
 
 
 def is_of_the_run(inventory: Inventory, problem: Problem) -> bool:
-    """Whether what was given to the run is wrong, and not the inventory."""
+    """Return whether the problem is in what was given to the run, not in the inventory."""
     return problem.place in {LAUNCH, "the command line", *inventory.given.values()}
 
 
@@ -252,7 +248,7 @@ def entries(node: InventoryNode, name: str) -> list[str]:
 
 
 def place(inventory: Inventory, *names: str) -> str:
-    """Where the first of these that was given to the run stands; else it is of the launch as a whole."""
+    """Return the place of the first of these names that was given to the run, or LAUNCH."""
     return next((inventory.given[name] for name in names if name in inventory.given), LAUNCH)
 
 

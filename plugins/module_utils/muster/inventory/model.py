@@ -1,4 +1,4 @@
-"""An inventory as it is judged, and a problem of it."""
+"""Data classes: an inventory to validate, its nodes, and a problem found."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ if TYPE_CHECKING:
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 CLUSTER = "the cluster"
-# The oldest that ansible-core 2.19 runs with.
+# The minimum of ansible-core 2.19.
 OLDEST_PYTHON = (3, 11)
-# What is said of a file that is not there.
-CONTROLLER_FILES = "Write its path as it is on the controller; a relative one begins at the folder of ansible.cfg"
+# The fix for a missing file.
+CONTROLLER_FILES = "Write a path on the controller; relative paths start at the folder of ansible.cfg"
 # Connections over these do not use ansible_host.
 LOCAL_CONNECTIONS = ("local", "ansible.builtin.local")
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Where something is wrong, what it is, and how to fix it."""
+    """A problem: where (place), what is wrong, and how to fix it. option: variable whose line is shown."""
 
     place: str
     what: str
     fix: str
+    option: str = ""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.what}. {self.fix}."
@@ -39,14 +40,15 @@ class Problem:
 class InventoryNode:
     """A node as the inventory describes it.
 
-    variables: what could be read, with the roles' defaults. errors: what is wrong with each of the others.
-    unknown: the names that are no option of a role.
+    variables: values that could be read, with the roles' defaults. errors: variable -> why it could not be read.
+    unknown: names that are not options of a role. places: variable -> file and line that set it, if known.
     """
 
     name: str
     variables: Mapping[str, Any] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def number(self, name: str) -> int | None:
         value = self.variables.get(name)
@@ -58,7 +60,7 @@ class InventoryNode:
 
     @property
     def connects_to(self) -> str:
-        """What the controller connects to, or nothing where it does not use the network."""
+        """The host that the controller connects to; "" for local connections."""
         local = self.text("ansible_connection") in LOCAL_CONNECTIONS
         return "" if local else self.text("ansible_host") or self.name
 
@@ -69,7 +71,7 @@ class InventoryNode:
 
 @dataclass(frozen=True)
 class Secret:
-    """A variable that holds a secret in clear text, and the file in which it does."""
+    """A variable with a secret in clear text, and its file."""
 
     variable: str
     file: str
@@ -77,16 +79,16 @@ class Secret:
 
 @dataclass(frozen=True)
 class Inventory:
-    """All that is judged.
+    """Everything that the rules check.
 
-    options: every option of every role. connects: whether the play is going to connect to the nodes. files: what is in
-    the controller's files that options name; None for one that cannot be read.
+    options: options of all roles. connects: whether the play will connect to the nodes. files: contents of the
+    controller's files that options name; None if a file cannot be read.
 
-    given: what was given to this run with -e, and where, as "job.yml line 3"; not_options: names of it that are no
-    options and still right. unassigned: words behind -e that set nothing. launches: whether the play launches
-    something. unusable: options of a launch whose file on the controller cannot be used, and why.
+    given: variables given with -e and their place, such as "job.yml line 3"; not_options: those that are valid but not
+    options. unassigned: words after -e that set no variable. launches: whether the play starts a launch. unusable:
+    launch options whose file on the controller cannot be used, with the reason.
 
-    rules: what is wrong with the site's own rules for diagnoses. environments: with cluster_environments and its files.
+    rules: problems of the site's own diagnosis rules. environments: problems of cluster_environments and its files.
     """
 
     nodes: tuple[InventoryNode, ...]
@@ -110,7 +112,7 @@ class Inventory:
         return [node for node in self.nodes if not node.quarantined and (not chosen or node.name in chosen)]
 
     def launch_nodes(self) -> list[str]:
-        """Return the first list that a node gives; that all give the same one is a rule of its own."""
+        """Return the first cluster_launch_nodes of a node; cluster_wide_values_agree checks that all are the same."""
         lists = (node.variables.get("cluster_launch_nodes") for node in self.nodes)
         return next((names for names in lists if isinstance(names, list)), [])
 
@@ -123,7 +125,7 @@ def ip(text: str) -> Address | None:
 
 
 def like_an_address(text: str) -> bool:
-    """Whether somebody meant an IP address by it, perhaps with a port, a prefix or brackets."""
+    """Return whether the text was meant as an IP address, possibly with a port, prefix or brackets."""
     return re.fullmatch(r"[0-9.]+([/:]\d*)?|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]?([/:]\d*)?", text) is not None
 
 
@@ -138,5 +140,5 @@ def join(places: list[str], every_node: list[str]) -> str:
 def shown(value: Any) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(str, value))}]"
-    # An address may carry a password, which is told to nobody.
+    # A URL may contain a password, which must not be shown.
     return re.sub(r"(//[^/\s:@]*:)[^/\s@]+@", r"\1...@", str(value))

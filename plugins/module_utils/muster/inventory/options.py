@@ -1,4 +1,4 @@
-"""What a role says about one of its options, and the reading of a value as that option."""
+"""Read values as the types that roles declare for their options (argument_specs)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..members import quarantine
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-# Options that no single type describes (raw in their specs), and what reads them.
+# Options of several types (raw in their specs), and their readers.
 OF_SEVERAL_TYPES: dict[str, Callable[[Any], Any]] = {quarantine.OPTION: quarantine.read}
 _TRUE = ("true", "yes", "on", "1")
 _FALSE = ("false", "no", "off", "0")
@@ -20,7 +20,7 @@ _FALSE = ("false", "no", "off", "0")
 
 @dataclass(frozen=True)
 class Option:
-    """One option of a role, as its argument_specs declare it. choices: of a list, for each of its entries."""
+    """An option in a role's argument_specs. choices: for a list, the choices of each entry."""
 
     name: str
     type: str = "str"
@@ -29,7 +29,7 @@ class Option:
 
 
 def options_of(argument_specs: Mapping[str, Any]) -> dict[str, Option]:
-    """Return the options in a role's argument_specs, of its main entry point or of its only one."""
+    """Return the options in a role's argument_specs (first entry point)."""
     declared = next(iter(argument_specs["argument_specs"].values())).get("options", {})
     return {
         name: Option(name, spec.get("type", "str"), tuple(spec.get("choices", ())), spec.get("elements", "str"))
@@ -38,17 +38,17 @@ def options_of(argument_specs: Mapping[str, Any]) -> dict[str, Option]:
 
 
 def read(option: Option, value: Any) -> Any:
-    """Return the value as the option's type, or raise ValueError with what is wrong with it.
+    """Return the value as the option's type, or raise ValueError with the problem.
 
-    Stricter than Ansible, which would take the number 2.10 for the version "2.1", and False for a mode that is not off.
+    Stricter than Ansible, which accepts the number 2.10 as the version "2.1", and False as a mode other than "off".
     """
     if option.name in OF_SEVERAL_TYPES:
         return OF_SEVERAL_TYPES[option.name](value)
     if isinstance(value, bool):
-        # YAML reads off, on, yes and no without quotes as booleans.
+        # YAML reads unquoted off, on, yes and no as booleans.
         words = [word for word in option.choices if word in (_TRUE if value else _FALSE)]
         if words:
-            raise ValueError(f'is {value!r}, as YAML reads {words[0]} without quotes; write "{words[0]}"')
+            raise ValueError(f'is {value!r}: YAML reads unquoted {words[0]} as a boolean; write "{words[0]}"')
     result = _read_list(option, value) if option.type == "list" else _read_one(option.type, value)
     wrong = [one for one in (result if option.type == "list" else [result]) if one not in option.choices]
     if option.choices and wrong:
@@ -65,7 +65,7 @@ def _read_one(kind: str, value: Any) -> Any:
 
 
 def _read_list(option: Option, value: Any) -> list[Any]:
-    # An option given on the command line (-e x=a,b) is always text.
+    # Values from the command line (-e x=a,b) are always text.
     is_text = isinstance(value, str) and option.elements in ("str", "path")
     entries = value.split(",") if is_text else value
     if not isinstance(entries, (list, tuple)):
@@ -77,7 +77,7 @@ def _read_list(option: Option, value: Any) -> list[Any]:
         try:
             result = _read_one(option.elements, entry)
         except ValueError as error:
-            raise ValueError(f"has an entry, the {_ordinal(number)}, that {error}") from None
+            raise ValueError(f"has an invalid {_ordinal(number)} entry, which {error}") from None
         read_entries.append(result.strip() if isinstance(result, str) else result)
     return read_entries
 
@@ -123,7 +123,7 @@ def _dict(value: Any) -> dict[Any, Any]:
     if isinstance(value, dict):
         return value
     if isinstance(value, str):
-        # On the command line, -e x='{"a": "b"}' arrives as text where it is quoted once more.
+        # On the command line, -e x='{"a": "b"}' arrives as text if it is quoted twice.
         try:
             parsed = json.loads(value)
         except ValueError:
@@ -134,11 +134,11 @@ def _dict(value: Any) -> dict[Any, Any]:
 
 
 def _short(value: Any) -> str:
-    """The value as Python shows it, where that can be read at a glance."""
+    """Return the repr of the value, at most 80 characters."""
     try:
         text = repr(value)
     except ValueError:  # Python refuses to print a number of more than 4300 digits
-        text = "a number of thousands of digits"
+        text = "a number with thousands of digits"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

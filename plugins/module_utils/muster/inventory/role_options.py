@@ -1,4 +1,4 @@
-"""Whether the options of single roles make sense: the firewall, the GPU stack, environments, users and shared data."""
+"""Check options of single roles: firewall, GPU stack, environments, users and shared data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .model import Inventory, InventoryNode
 
-ANY_PYTHON = "3.12"  # whether a pin can be read does not depend on it
+ANY_PYTHON = "3.12"  # validity of a pin does not depend on the Python version
 _KEYS = ("port", "proto", "from", "comment")
 _PROTOS = ("tcp", "udp", "any")
 
@@ -34,30 +34,31 @@ def launches_name_one(inventory: Inventory) -> Iterator[Problem]:
         name, declared = node.text("launch_environment"), node.variables.get("cluster_environments")
         known = [DEFAULT, *declared] if isinstance(declared, dict) else [DEFAULT]
         if name and name not in known:
-            what = f"launch_environment is {name!r}, which is no environment of this cluster"
-            yield Problem(place(inventory, "launch_environment"), what, f"Write one of {', '.join(known)}")
+            what = f"launch_environment is {name!r}, which is not an environment of this cluster"
+            yield Problem(place(inventory, "launch_environment"), what, f"Use one of {', '.join(known)}")
 
 
 def users_are_accounts(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         for what, fix in faults(node.variables.get("launch_users"), node.text("cluster_user")):
-            yield Problem(node.name, what, fix)
+            yield Problem(node.name, what, fix, option="launch_users")
 
 
 def limits_can_be_set(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         limits = {key: node.variables.get(f"launch_users_{key}") for key in KEYS}
         for what, fix in limit_faults(limits):
-            yield Problem(node.name, f"launch_users_{what} is no limit that can be set", fix)
+            option = f"launch_users_{what}"
+            yield Problem(node.name, f"{option} is not a valid limit", fix, option=option.split(maxsplit=1)[0])
 
 
 def users_root_is_a_path(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         root = node.text("cluster_users_root")
         if "cluster_users_root" in node.variables and not (root.startswith("/") and root.strip("/")):
-            yield Problem(
-                node.name, f"cluster_users_root is {root!r}, which is no folder of its own", "Write an absolute path"
-            )
+            what = f"cluster_users_root is {root!r}, which is not an absolute path"
+            fix = "Write a path below /"
+            yield Problem(node.name, what, fix, option="cluster_users_root")
 
 
 def nodes_exist(inventory: Inventory) -> Iterator[Problem]:
@@ -67,8 +68,9 @@ def nodes_exist(inventory: Inventory) -> Iterator[Problem]:
         for name in chosen if isinstance(chosen, list) else ():
             if name not in nodes:
                 close = difflib.get_close_matches(str(name), nodes, n=1)
-                hint = f"Write {close[0]}, if that is meant" if close else "Add it to gpu_nodes, or take it out"
-                yield Problem(node.name, f"workbench_nodes names {name}, which is not in gpu_nodes", hint)
+                hint = f"Write {close[0]} if you meant that node" if close else "Add it to gpu_nodes or remove it"
+                what = f"workbench_nodes names {name}, which is not in gpu_nodes"
+                yield Problem(node.name, what, hint, option="workbench_nodes")
 
 
 def packages_are_pins(inventory: Inventory) -> Iterator[Problem]:
@@ -79,7 +81,7 @@ def packages_are_pins(inventory: Inventory) -> Iterator[Problem]:
                 make_plain_request("jupyterlab", version=version, packages=[*map(str, packages)], python=ANY_PYTHON)
         except EnvironmentRequestError as problem:
             what, _, fix = str(problem).rpartition(". ")
-            yield Problem(node.name, what, fix)
+            yield Problem(node.name, what, fix, option="workbench_packages")
 
 
 def entries_can_be_rules(inventory: Inventory) -> Iterator[Problem]:
@@ -87,7 +89,7 @@ def entries_can_be_rules(inventory: Inventory) -> Iterator[Problem]:
         entries = node.variables.get("firewall_allow")
         for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
             for what, fix in _faults(entry):
-                yield Problem(node.name, f"entry {number} of firewall_allow {what}", fix)
+                yield Problem(node.name, f"entry {number} of firewall_allow {what}", fix, option="firewall_allow")
 
 
 def ranges_are_ranges(inventory: Inventory) -> Iterator[Problem]:
@@ -97,15 +99,13 @@ def ranges_are_ranges(inventory: Inventory) -> Iterator[Problem]:
                 continue
             ports = port_range(node.variables[name])
             if ports is None or ports[0] < 1024:
-                yield Problem(
-                    node.name,
-                    f"{name} is {str(node.variables[name])[:80]!r}, which is no range of ports from 1024 to 65535",
-                    'Write the first and the last one, such as "32768-40959"',
-                )
+                what = f"{name} is {str(node.variables[name])[:80]!r}, which is not a port range within 1024-65535"
+                fix = 'Write the first and the last port, such as "32768-40959"'
+                yield Problem(node.name, what, fix, option=name)
 
 
 def port_range(value: Any) -> tuple[int, int] | None:
-    """Return the first and the last port of a number or of text such as "9100-9110"; None for anything else."""
+    """Return the first and last port of a number or of text such as "9100-9110"; None for other values."""
     match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", str(value)[:20].strip(), re.ASCII)
     if isinstance(value, (bool, float)) or match is None:
         return None
@@ -115,22 +115,22 @@ def port_range(value: Any) -> tuple[int, int] | None:
 
 def _faults(entry: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(entry, dict):
-        return  # told already: a value that cannot be read
+        return  # unreadable_values reports it
     for key in entry:
         if key not in _KEYS:
-            yield f"has {str(key)[:40]!r}, which means nothing there", f"An entry has {', '.join(_KEYS)}"
+            yield f"has the unknown key {str(key)[:40]!r}", f"Use the keys {', '.join(_KEYS)}"
     if port_range(entry.get("port")) is None:
         yield (
-            f"has the port {str(entry.get('port'))[:40]!r}" if "port" in entry else "has no port",
+            f"has the invalid port {str(entry.get('port'))[:40]!r}" if "port" in entry else "has no port",
             'Write a number from 1 to 65535, or a range in quotes such as "9100-9110"',
         )
     if str(entry.get("proto", "tcp")).lower() not in _PROTOS:
-        yield f"has the proto {str(entry['proto'])[:40]!r}", f"Write one of {', '.join(_PROTOS)}"
+        yield f"has the invalid proto {str(entry['proto'])[:40]!r}", f"Use one of {', '.join(_PROTOS)}"
     for source in _list(entry.get("from")):
         if not _is_network(source):
             yield (
-                f"lets in {str(source)[:60]!r}, which is neither an address nor a network",
-                "Write such as 10.0.0.7 or 10.0.0.0/24: without the bits of one machine, and no name",
+                f"allows {str(source)[:60]!r}, which is neither an IP address nor a network",
+                "Write an address such as 10.0.0.7 or a network without host bits such as 10.0.0.0/24, not a host name",
             )
 
 
@@ -141,7 +141,7 @@ def _list(value: Any) -> list[Any]:
 
 
 def _is_network(value: Any) -> bool:
-    # A number would be read as an address, 7 as 0.0.0.7.
+    # ipaddress reads a number as an address: 7 as 0.0.0.7.
     if not isinstance(value, str):
         return False
     try:
@@ -160,12 +160,14 @@ def toolkits_are_versions(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         for version in _toolkits(node):
             if not re.fullmatch(r"\d+\.\d+", str(version), re.ASCII):
-                fix = 'Write the first two numbers, such as "13.0"'
-                yield Problem(node.name, f"cuda_toolkit_versions has {version!r}", fix)
+                fix = 'Write the major and minor version, such as "13.0"'
+                what = f"cuda_toolkit_versions has {version!r}, which is not a version"
+                yield Problem(node.name, what, fix, option="cuda_toolkit_versions")
         default = node.text("cuda_toolkit_default")
         if default and default not in _toolkits(node):
             what = f"cuda_toolkit_default is {default}, which is not in cuda_toolkit_versions"
-            yield Problem(node.name, what, "Add it there, or leave the default empty")
+            fix = "Add it to cuda_toolkit_versions, or leave the default empty"
+            yield Problem(node.name, what, fix, option="cuda_toolkit_default")
 
 
 def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
@@ -174,10 +176,11 @@ def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
             continue
         request = node.variables["nccl_conf"]
         for what, fix in nccl_conf.request_problems(request):
-            yield Problem(node.name, what, fix)
+            yield Problem(node.name, what, fix, option="nccl_conf")
         if isinstance(request, dict) and node.variables.get("nccl_install") is not True:
-            what = "nccl_conf has variables, and the role that writes them comes with nccl_install, which is false"
-            yield Problem(node.name, what, "Set nccl_install to true, or write them into /etc/nccl.conf by hand")
+            what = "nccl_conf sets variables, but nccl_install is false, so they would not be written"
+            fix = "Set nccl_install to true, or write them to /etc/nccl.conf manually"
+            yield Problem(node.name, what, fix, option="nccl_conf")
 
 
 def fabric_options_can_be_had(inventory: Inventory) -> Iterator[Problem]:
@@ -209,4 +212,4 @@ def mounts_can_be_had(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         mounts = node.variables.get("shared_data_mounts", ())
         for what, fix in mount_faults(mounts, node.text("shared_data_scratch")):
-            yield Problem(node.name, f"shared_data: {what}", fix)
+            yield Problem(node.name, f"shared_data: {what}", fix, option="shared_data_mounts")

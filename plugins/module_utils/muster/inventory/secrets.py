@@ -1,4 +1,4 @@
-"""Whether the inventory holds a secret that everybody can read who reads its files."""
+"""Find secrets in clear text in the inventory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 _SECRET_WORDS = {"pass", "password", "passwd", "passphrase", "secret", "token"}
 _SECRET_PAIRS = re.compile(r"(api|access|private|secret)_?key$")
-# A variable that ends so names where a secret is, or tells about it.
+# Variables with these last words name the location or a property of a secret.
 _HARMLESS_ENDS = {
     "file",
     "path",
@@ -39,7 +39,7 @@ _NOTHING = ("", "none", "null", "true", "false", "yes", "no", "omit")
 
 
 def is_secret(name: str, text: str) -> bool:
-    """Whether a variable of that name and value is a secret as it stands; a lookup or another template is none."""
+    """Return whether a variable with this name and value is a clear-text secret. Lookups and templates are not."""
     if _TEMPLATE.search(text):
         return False
     if _PRIVATE_KEY.search(text) or _URL_WITH_PASSWORD.search(text):
@@ -53,8 +53,6 @@ def is_secret(name: str, text: str) -> bool:
 
 def none_in_clear_text(inventory: Inventory) -> Iterator[Problem]:
     for secret in inventory.secrets:
-        yield Problem(
-            secret.file,
-            f"{secret.variable} is a secret, and everybody can read it there",
-            f"Put in its place what this prints for the name {secret.variable}: {vault()}",
-        )
+        what = f"{secret.variable} is a secret in clear text"
+        fix = f"Replace it with the output of this command for the name {secret.variable}: {vault()}"
+        yield Problem(secret.file, what, fix)

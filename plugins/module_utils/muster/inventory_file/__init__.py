@@ -1,1 +1,1 @@
-"""What changes in the text of an inventory so that it says something else of a node; all other letters stay."""
+"""Edit the text of inventory files; everything that is not edited is kept unchanged."""

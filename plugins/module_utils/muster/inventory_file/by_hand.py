@@ -1,4 +1,4 @@
-"""What people write themselves where an inventory is not Muster's to edit: the lines as they stand in its file."""
+"""Instructions for changes that Muster cannot make: the lines to add to or remove from an inventory file."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ def to_add(file: str, group: str, name: str, variables: Mapping[str, Any]) -> st
         lines += [" " * 2 * STEP + line for line in edits.entry(name, variables, STEP, on_one_line=False)]
     else:
         lines = [f"[{group}]", " ".join([name, *(f"{key}={_ini(value)}" for key, value in variables.items())])]
-    return _write(f"Write {name} into {file}, as far as these lines are not there", lines)
+    return _write(f"Add {name} to {file}, with the lines that are missing", lines)
 
 
 def to_assign(file: str, name: str, variables: Mapping[str, Any]) -> str:
-    """file: host_vars/NAME.yml beside the inventory, which counts whatever kind that is."""
+    """Return lines for host_vars. file: host_vars/NAME.yml, which Ansible reads for any kind of inventory."""
     lines = [line for key, value in variables.items() for line in edits.pair(key, value, STEP)]
-    return _write(f"Write into {file}, for {name}", lines)
+    return _write(f"Add to {file}, for {name}", lines)
 
 
 def to_unassign(name: str, variables: Iterable[str], found: Iterable[str]) -> str:
     where = "; ".join(found) or "your inventory"
-    return f"Take {', '.join(variables)} of {name} out of {where}."
+    return f"Remove {', '.join(variables)} of {name} from {where}."
 
 
 def to_remove(name: str, found: Iterable[str]) -> str:
-    """found: each file in which the name stands, with the line."""
-    return f"Take {name} out of {'; '.join(found) or 'your inventory'}."
+    """Return instructions to remove a node. found: files that contain the name, with line numbers."""
+    return f"Remove {name} from {'; '.join(found) or 'your inventory'}."
 
 
 def to_split(file: str, line: int, text: str, place: InventoryEntry, name: str) -> str:
-    """The entry for many, written for each of the others, with what all of them have."""
+    """Return the range entry split into one entry for each of the other nodes, with the same variables."""
     own = text[place.key.end : place.value.end] or ":"
     entries = [f"{' ' * place.key.column}{one}{own}" for one in place.names if one != name]
-    return _write(f"In {file} line {line}, write instead of {place.key.value}", entries)
+    return _write(f"In {file} line {line}, replace {place.key.value} with", entries)
 
 
 def _write(what: str, lines: Iterable[str]) -> str:

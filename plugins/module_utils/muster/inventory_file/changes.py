@@ -1,6 +1,6 @@
-"""The text of a file with a node added, removed, or given other variables, or with an option of all nodes changed.
+"""Add or remove nodes in the text of an inventory file, or change variables of one or all nodes.
 
-Refused where anything else would change.
+Raises CannotEditError if anything else would change.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Language:
-    """What reads the text, for which nothing here has the means. parse raises CannotEditError."""
+    """The parser for the text, and the expansion of ranges. parse raises CannotEditError."""
 
     parse: Callable[[str], YamlPart]
     expand: Expand
@@ -35,11 +35,11 @@ class Language:
 
 
 class RangeError(CannotEditError):
-    """The node stands in an entry for many. place: that entry."""
+    """The node is part of an entry for several nodes (place)."""
 
     def __init__(self, place: InventoryEntry) -> None:
         few = ", ".join(place.names[:4]) + (" and more" if len(place.names) > 4 else "")
-        super().__init__(f"has {place.key.value}, which stands for {few}")
+        super().__init__(f"has {place.key.value}, which is a range for {few}")
         self.place = place
 
 
@@ -48,12 +48,12 @@ def has(text: str, name: str, language: Language) -> bool:
 
 
 def has_group(text: str, group: str, language: Language) -> bool:
-    """Whether nodes can be listed in this group here."""
+    """Return whether the file has this group with hosts."""
     return any(name == group and "hosts" in _keys(value) for name, _, value in groups(language.parse(text)))
 
 
 def add(text: str, group: str, name: str, variables: Mapping[str, Any], language: Language) -> str:
-    """A node that is there already is only given the variables."""
+    """Return the text with the node added to the group; an existing node only gets the variables."""
     if has(text, name, language):
         return assign(text, name, variables, language)
     found = [value for one, _, value in groups(language.parse(text)) if one == group and "hosts" in _keys(value)]
@@ -75,7 +75,7 @@ def remove(text: str, name: str, language: Language) -> str:
 
 
 def assign(text: str, name: str, variables: Mapping[str, Any], language: Language) -> str:
-    """Each variable where the node has it, or else where the node stands first."""
+    """Return the text with the variables set where the node has them, else in the first entry of the node."""
     wanted = language.said(text)
     for variable, value in variables.items():
         found = places_of(language.parse(text), name, language.expand)
@@ -108,7 +108,7 @@ def unassign(text: str, name: str, variables: Iterable[str], language: Language)
 
 
 def assign_alone(text: str, variables: Mapping[str, Any], language: Language) -> str:
-    """In a file of host_vars, which is of one node."""
+    """Return the text of a host_vars file with the variables set."""
     for variable, value in variables.items():
         text = _own_variables(text, language, variable, edits.in_mapping(text, _root(text, language), variable, value))
     return text
@@ -129,14 +129,14 @@ def _own_variables(before: str, language: Language, variable: str, after: str) -
     for variables in pairs:
         variables.pop(variable, None)
     if pairs[0] != pairs[1]:
-        raise CannotEditError("is written in a way in which one line cannot be changed alone")
+        raise CannotEditError("cannot be changed in a single line")
     return after
 
 
 def _root(text: str, language: Language) -> YamlPart:
     root = language.parse(text)
     if root.kind != MAPPING or not root.pairs:
-        raise CannotEditError("has no variable in it")
+        raise CannotEditError("has no variables")
     return root
 
 
@@ -151,19 +151,19 @@ def _keys(value: YamlPart) -> set[str]:
 
 
 def _checked(language: Language, after: str, wanted: Mapping[str, Any]) -> str:
-    """The text, when it says what is wanted and nothing else: an anchor or a merge may lead elsewhere."""
+    """Return the text if only the wanted values changed; anchors and merges may change others."""
     if language.said(after) != wanted:
-        raise CannotEditError("is written in a way in which one node cannot be changed alone")
+        raise CannotEditError("cannot be changed for a single node")
     return after
 
 
 def has_for_all(text: str, name: str, language: Language) -> bool:
-    """Whether a file of group_vars says it."""
+    """Return whether a group_vars file has the variable."""
     return name in variables_alone(text, language)
 
 
 def assign_for_all(text: str, name: str, value: Any, language: Language) -> str:
-    """In a file of group_vars: where it stands, else below the comment that shows it, else at the end."""
+    """Return the text of a group_vars file with the variable in place, below its commented-out form, or at the end."""
     if plain(language.parse(text)):
         return assign_alone(text, {name: value}, language)
     line = pair(name, value, edits.STEP)[0] + "\n"
@@ -172,17 +172,17 @@ def assign_for_all(text: str, name: str, value: Any, language: Language) -> str:
     before += "" if before.endswith("\n") or not before else "\n"
     new = before + line + after
     if plain(language.parse(new)) != {name: language.value(value)}:
-        raise CannotEditError("is written in a way in which no line can be added")
+        raise CannotEditError("does not allow adding a line")
     return new
 
 
 def is_of_a_group(text: str, name: str, language: Language) -> bool:
-    """Whether an inventory says it in the vars of a group."""
+    """Return whether an inventory has the variable in the vars of a group."""
     return bool(_vars(text, name, language))
 
 
 def assign_to_group(text: str, name: str, value: Any, language: Language) -> str:
-    """In an inventory, in the vars of the one group that has it."""
+    """Return the text of an inventory with the variable changed in the vars of the group that has it."""
     found = _vars(text, name, language)
     if len(found) > 1:
         raise CannotEditError(f"has {name} for several groups")
@@ -190,7 +190,7 @@ def assign_to_group(text: str, name: str, value: Any, language: Language) -> str
     again = _vars(new, name, language)
     same = len(new.splitlines()) == len(text.splitlines())
     if not same or len(again) != 1 or plain(again[0]).get(name) != language.value(value):
-        raise CannotEditError("is written in a way in which one line cannot be changed alone")
+        raise CannotEditError("cannot be changed in a single line")
     return new
 
 

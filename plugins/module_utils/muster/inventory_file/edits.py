@@ -1,4 +1,4 @@
-"""The text of a YAML file with one thing changed: all other letters stay, and values are written as people would."""
+"""Edit a single item in the text of a YAML file, in the style of the file; everything else is unchanged."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from .tree import MAPPING, SCALAR, CannotEditError, YamlPart
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-STEP = 2  # columns of a level where the file shows none
-# Words, names, paths and addresses: what YAML 1.1 takes for text without quotes, in a flow mapping as well.
+STEP = 2  # default indentation
+# Words, names, paths and addresses that YAML 1.1 reads as text without quotes, also in flow mappings.
 _PLAIN = re.compile(r"[A-Za-z/][\w./@+=()-]*( [\w./@+=()-]+)*", re.ASCII)
 _ADDRESS = re.compile(r"\d{1,3}(\.\d{1,3}){3}")
 _NOT_TEXT = re.compile(r"(?i)y|n|yes|no|on|off|true|false|null|\.(inf|nan)")
-# Text that Ansible would take for a template of its own; what nodes and people say is none.
+# Text that Ansible would evaluate as a template; values from nodes and users must not be templates.
 TEMPLATE = ("{{", "{%", "{#")
 
 
 def with_node(text: str, group: YamlPart, name: str, variables: Mapping[str, Any]) -> str:
-    """group: what stands under the group's name, with a `hosts`, at whose end the node is put in the others' style."""
+    """Append a node to the hosts of a group, in the style of the others. group: the value of the group's key."""
     found = group.pair("hosts")
     if found is None:
-        raise CannotEditError("has no hosts there")
+        raise CannotEditError("has no hosts in the group")
     key, hosts = found
     if hosts.flow and hosts.pairs:
         return _in_flow(text, hosts, f"{flow(name)}: {flow(dict(variables))}")
@@ -39,7 +39,7 @@ def with_node(text: str, group: YamlPart, name: str, variables: Mapping[str, Any
 
 
 def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ()) -> str:
-    """Take a pair out of a mapping, with the comments that are its own. others: names that a comment is about too."""
+    """Remove a pair from a mapping, with its comments. others: names; comments that contain them are kept."""
     found = parent.pair(key)
     if found is None:
         return text
@@ -48,7 +48,7 @@ def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ())
     name, value = found
     begin, end = _line_start(text, name.start), _line_end(text, value.end)
     if text[begin : name.start].strip() or not re.fullmatch(r"[ \t]*(#.*)?", text[value.end : end].rstrip("\r\n")):
-        raise CannotEditError(f"has something else on the lines of {key}")
+        raise CannotEditError(f"has other content on the lines of {key}")
     end = _after_comments(text, end, name.column + 1)
     begin = _before_own_comments(text, begin, name, others)
     if _is_blank(text, begin) and (end == len(text) or not _line(text, end).strip()):
@@ -57,15 +57,15 @@ def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ())
 
 
 def with_value(text: str, parent: YamlPart, key: str, name: str, value: Any) -> str:
-    """Give the entry `key` of a mapping, which is a node among hosts, a variable of its own."""
+    """Set a variable of the entry `key` (a node) in a mapping of hosts."""
     found = parent.pair(key)
     if found is None:
-        raise CannotEditError(f"has no {key} there")
+        raise CannotEditError(f"has no {key} in the group")
     own, variables = found
     if variables.kind == MAPPING and variables.pairs:
         return in_mapping(text, variables, name, value, _step_within(text, parent))
     if not variables.empty:
-        raise CannotEditError(f"has {key} with what is no list of variables of its own")
+        raise CannotEditError(f"has {key} with a value that is not a mapping of variables")
     if variables.kind == MAPPING or variables.value or parent.flow:
         short = flow({name: value})
         if variables.end > variables.start:
@@ -77,7 +77,7 @@ def with_value(text: str, parent: YamlPart, key: str, name: str, value: Any) -> 
 
 
 def in_mapping(text: str, mapping: YamlPart, name: str, value: Any, step: int = STEP) -> str:
-    """Set a name in a mapping that has at least one."""
+    """Set a name in a mapping that is not empty."""
     found = mapping.pair(name)
     if mapping.flow:
         if found is None:
@@ -102,7 +102,7 @@ def in_mapping(text: str, mapping: YamlPart, name: str, value: Any, step: int = 
 def _in_flow(text: str, mapping: YamlPart, written: str) -> str:
     last = mapping.pairs[-1][1]
     if last.end == last.start and ":" in text[mapping.pairs[-1][0].end : last.end]:
-        raise CannotEditError("has a name without a value there")
+        raise CannotEditError("has a name without a value")
     return f"{text[: last.end]}, {written}{text[last.end :]}"
 
 
@@ -119,7 +119,7 @@ def _out_of_flow(text: str, parent: YamlPart, found: tuple[YamlPart, YamlPart]) 
 
 
 def _below(text: str, key: YamlPart, empty: YamlPart, lines: list[str], column: int) -> str:
-    """Write lines of a block under a key that has nothing, or an empty mapping."""
+    """Insert a block under a key with an empty value or mapping."""
     if empty.end > empty.start:
         if "\n" in text[key.end : empty.end]:
             raise CannotEditError(f"has an empty {key.value} over several lines")
@@ -138,7 +138,7 @@ def _insert(text: str, at: int, lines: list[str], column: int) -> str:
 
 
 def _step_within(text: str, mapping: YamlPart) -> int:
-    """How far the file indents what is below an entry of this mapping."""
+    """Return the indentation of values in this mapping."""
     for key, value in mapping.pairs:
         if value.kind == MAPPING and value.pairs and not value.flow:
             return value.pairs[0][0].column - key.column
@@ -146,7 +146,7 @@ def _step_within(text: str, mapping: YamlPart) -> int:
 
 
 def _indented(text: str, key: YamlPart) -> int:
-    """How far this key is indented from what it belongs to: the line above that begins further left."""
+    """Return the indentation of the key relative to its parent line."""
     at = _line_start(text, key.start)
     while at:
         at = _line_start(text, at - 1)
@@ -158,7 +158,7 @@ def _indented(text: str, key: YamlPart) -> int:
 
 
 def _after_comments(text: str, at: int, column: int) -> int:
-    """Behind the comments from here on, without a blank line between, that are indented at least so far."""
+    """Return the position after the directly following comments with at least this indentation."""
     while at < len(text):
         line = _line(text, at)
         if not line.lstrip(" ").startswith("#") or len(line) - len(line.lstrip(" ")) < column:
@@ -168,7 +168,7 @@ def _after_comments(text: str, at: int, column: int) -> int:
 
 
 def _before_own_comments(text: str, begin: int, key: YamlPart, others: Collection[str]) -> int:
-    """Before the comments right above a node that name it, and none of the others."""
+    """Return the position before the comments directly above a node that name only this node."""
     at = begin
     while at:
         above = _line_start(text, at - 1)
@@ -194,7 +194,7 @@ def _line(text: str, at: int) -> str:
 
 
 def _is_blank(text: str, at: int) -> bool:
-    """Whether the line before this one is blank."""
+    """Return whether the previous line is blank."""
     return at > 0 and not _line(text, _line_start(text, at - 1)).strip()
 
 
@@ -203,7 +203,7 @@ def _break(text: str) -> str:
 
 
 def flow(value: Any) -> str:
-    """The value on one line."""
+    """Return the value in flow style, on one line."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -218,7 +218,7 @@ def flow(value: Any) -> str:
 
 
 def pair(name: str, value: Any, step: int) -> list[str]:
-    """Lines of a block mapping for this name, not indented; a mapping takes a line for each of its own names."""
+    """Return the block lines for this name, not indented; mappings have one line per name."""
     if isinstance(value, dict) and value:
         inner = [line for key, one in value.items() for line in pair(str(key), one, step)]
         return [f"{flow(name)}:", *(" " * step + line for line in inner)]
@@ -226,7 +226,7 @@ def pair(name: str, value: Any, step: int) -> list[str]:
 
 
 def entry(name: str, variables: Mapping[str, Any], step: int, *, on_one_line: bool) -> list[str]:
-    """Lines of a node among the hosts of a group."""
+    """Return the lines of a node in the hosts of a group."""
     if not variables:
         return [f"{flow(name)}:"]
     if on_one_line:
@@ -236,7 +236,7 @@ def entry(name: str, variables: Mapping[str, Any], step: int, *, on_one_line: bo
 
 def _text(text: str) -> str:
     if any(mark in text for mark in TEMPLATE):
-        raise CannotEditError(f"would take {text!r} for a template. Write it without {' '.join(TEMPLATE)}")
+        raise CannotEditError(f"would evaluate {text!r} as a template. Write it without {' '.join(TEMPLATE)}")
     if (_PLAIN.fullmatch(text) or _ADDRESS.fullmatch(text)) and not _NOT_TEXT.fullmatch(text):
         return text
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\x7f")

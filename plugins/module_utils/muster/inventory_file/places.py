@@ -1,4 +1,4 @@
-"""Where the nodes stand in an inventory of YAML: in hosts of groups, and of groups within groups."""
+"""Find the entries of nodes in a YAML inventory: hosts of groups and of their children."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InventoryEntry:
-    """One entry of one group. names: those that the entry stands for, more than one with a range such as node[1:4]."""
+    """An entry of a group. names: the nodes of the entry, several for a range such as node[1:4]."""
 
     group: str
     hosts: YamlPart
@@ -29,7 +29,7 @@ class InventoryEntry:
 
 
 def groups(root: YamlPart) -> Iterator[tuple[str, YamlPart, YamlPart]]:
-    """Yield each group: its name, its key, and what stands under it."""
+    """Yield each group: name, key and value."""
     for key, value in root.pairs if root.kind == MAPPING else ():
         if key.kind == SCALAR:
             yield key.value, key, value
@@ -38,7 +38,7 @@ def groups(root: YamlPart) -> Iterator[tuple[str, YamlPart, YamlPart]]:
 
 
 def places(root: YamlPart, expand: Expand) -> Iterator[InventoryEntry]:
-    """Yield each entry of each group, in the order of the file."""
+    """Yield the entries of all groups, in file order."""
     for group, _, value in groups(root):
         hosts = value.get("hosts") if value.kind == MAPPING else None
         if hosts is not None and hosts.kind == MAPPING:
@@ -51,7 +51,7 @@ def places_of(root: YamlPart, name: str, expand: Expand) -> list[InventoryEntry]
 
 
 def said(root: YamlPart, expand: Expand) -> dict[str, Any]:
-    """What the file says, apart: "group/node" with its variables, and "group" with all that is said of no node."""
+    """Return the contents of the file: "group/node" -> variables, "group" -> everything else of the group."""
     found: dict[str, Any] = {}
 
     def take(groups_of: Any, above: str) -> None:

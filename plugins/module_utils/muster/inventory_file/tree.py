@@ -1,4 +1,4 @@
-"""A YAML file as parts that know where they stand in its text. Nothing of YAML is parsed here."""
+"""A YAML document as a tree of parts with positions in the text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ SCALAR, MAPPING, SEQUENCE, ALIAS = "scalar", "mapping", "sequence", "alias"
 
 
 class CannotEditError(ValueError):
-    """Why somebody has to change the file by hand; continues a sentence that begins with its name."""
+    """The file must be edited manually; the message continues a sentence that starts with the file name."""
 
 
 @dataclass(frozen=True)
 class YamlPart:
-    """start, end: where it stands in the text. column: of its start. value: of a scalar, or the anchor of an alias.
+    """start, end: position in the text. column: of the start. value: of a scalar, or the anchor of an alias.
 
-    tag: as it is written; "!" for what is in quotes.
+    tag: as written; "!" for quoted scalars.
     """
 
     kind: str
@@ -32,7 +32,7 @@ class YamlPart:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing, or what YAML takes for nothing."""
+        """Whether the part is null or an empty mapping."""
         null = self.kind == SCALAR and not self.tag and self.value in ("", "~", "null", "Null", "NULL")
         return null or (self.kind == MAPPING and not self.pairs)
 
@@ -40,22 +40,22 @@ class YamlPart:
         return next((value for name, value in self.pairs if name.kind == SCALAR and name.value == key), None)
 
     def pair(self, key: str) -> tuple[YamlPart, YamlPart] | None:
-        """The one pair with this key. Raises CannotEditError where it stands twice."""
+        """Return the pair with this key. Raises CannotEditError if the key occurs twice."""
         found = [pair for pair in self.pairs if pair[0].kind == SCALAR and pair[0].value == key]
         if len(found) > 1:
-            raise CannotEditError(f"has {key} twice in the same place, of which only the last counts")
+            raise CannotEditError(f"has {key} twice in the same place; only the last one applies")
         return found[0] if found else None
 
 
 def plain(root: YamlPart) -> Any:
-    """What the file says, for comparing it with another: aliases resolved, and merged in (<<) what is to be."""
+    """Return the contents for comparison, with aliases and merges (<<) resolved."""
     anchors: dict[str, Any] = {}
 
     def read(part: YamlPart) -> Any:
         value: Any
         if part.kind == ALIAS:
             if part.value not in anchors:
-                raise CannotEditError(f"would have *{part.value} in it, which stands for nothing")
+                raise CannotEditError(f"would contain *{part.value}, which is not defined")
             return anchors[part.value]
         if part.kind == MAPPING:
             value = _merged(

@@ -1,1 +1,1 @@
-"""What is known of GPUs and releases, derived from the one table in roles/gpu_stack/files/versions.yml."""
+"""Data on GPUs and releases, generated from the table roles/gpu_stack/files/versions.yml."""

@@ -1,1 +1,1 @@
-"""A launch: its plan, what is looked at before it, the watch over it, how it ended and why."""
+"""Launches: the plan, preflight checks, monitoring, the outcome and its cause."""

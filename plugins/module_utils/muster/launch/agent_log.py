@@ -1,4 +1,4 @@
-"""What torchrun's own log says of the ranks that it ran."""
+"""Read the results of ranks from torchrun's own log."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SUMMARY_FAILURE = re.compile(
 
 
 def agent_closes(agent_log: str) -> bool:
-    """True as soon as torchrun began to end its ranks: it then waits up to 30 s for each before it says why."""
+    """Return whether torchrun has begun to stop its ranks. It waits up to 30 s for each before it logs the reason."""
     return AGENT_CLOSES.search(agent_log) is not None
 
 
 def exit_codes(agent_log: str) -> dict[int, int]:
-    """Exit code (negative: signal) by local rank, as torchrun's own output says."""
+    """Return the exit codes in torchrun's output by local rank. A negative code is a signal."""
     found = {int(match["local"]): int(match["code"]) for match in SUMMARY_FAILURE.finditer(agent_log)}
     for match in AGENT_FAILED.finditer(agent_log):
         found[int(match["local"])] = int(match["code"])
@@ -28,7 +28,7 @@ def exit_codes(agent_log: str) -> dict[int, int]:
 
 
 def closed(agent_log: str) -> set[int]:
-    """The local ranks that torchrun says it told to end, because another one had failed or it was told itself."""
+    """Return the local ranks that torchrun stopped, because another rank had failed or torchrun itself was stopped."""
     told = {match["pid"] for match in CLOSED.finditer(agent_log)}
     ended = (*SUMMARY_FAILURE.finditer(agent_log), *AGENT_FAILED.finditer(agent_log))
     return {int(match["local"]) for match in ended if match["pid"] in told}

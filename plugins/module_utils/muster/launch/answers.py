@@ -1,7 +1,7 @@
-"""What nodes answer about a launch, read as foreign input: only what fits the plan and its shape is handed on.
+"""Validate the answers of nodes about a launch as foreign input. Only data that fits the plan and its shape is used.
 
-A training user may have written the ranks, the result, the errors and the logs: what is no use there is dropped, and
-named. The rest comes from the program on the node itself: without it, the whole answer is of no use.
+A training user may have written the ranks, the result, the errors and the logs: unusable parts of these are dropped
+and reported. The other fields come from the program on the node: without them, the whole answer is rejected.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ AGENT = "agent"
 STREAMS = ("stdout", "stderr")
 SHAPES: dict[str, type[Any]] = {"identity": Identity, "look": LaunchLook, "logs": Logs, "stop": LastLook}
 NAMED = {"result": "the result", "ranks": "a rank", "errors": "an error file", "logs": "a log"}
-MOST_ENDING = 86400.0  # seconds that ranks have to end
+MOST_ENDING = 86400.0  # seconds for ranks to end
 
 
 def reader(ranks: Mapping[str, Sequence[int]]) -> Reader:
-    """Return read(node, verb, data): what can be used of an answer, and the names of what was dropped.
+    """Return read(node, verb, data), which returns the usable part of an answer and the names of the dropped parts.
 
-    Raises UnusableError where nothing can.
+    The returned function raises UnusableError if no part is usable.
     """
 
     def read_answer(node: str, verb: str, data: Any) -> tuple[Any, tuple[str, ...]]:
@@ -42,7 +42,7 @@ def reader(ranks: Mapping[str, Sequence[int]]) -> Reader:
 
 
 def of_ranks(shape: type[Any], data: Any, ranks: Sequence[int]) -> tuple[Any, tuple[str, ...]]:
-    """What can be used of an answer of a node that has these ranks, and the names of what was dropped."""
+    """Return the usable part of the answer of a node with these ranks, and the names of the dropped parts."""
     found, lost = read(shape, data)
     dropped = set(lost)
     checks: dict[str, Callable[[Any], Any]] = {
@@ -86,11 +86,11 @@ def is_log(key: str, ranks: Sequence[int]) -> bool:
 
 
 def is_local(key: str, ranks: Sequence[int]) -> bool:
-    """Whether it is a local rank, written as Python writes it: no path is made of anything else."""
+    """Return whether the key is a local rank as Python prints it. Only these keys become part of paths."""
     return key in map(str, range(len(ranks)))
 
 
 def is_whole(part: LogPart) -> bool:
-    """Whether its bytes and its text can belong together: a character takes one to four of them."""
+    """Return whether the text fits the number of bytes: a character has one to four bytes."""
     text = len(part["text"])
     return text <= part["offset"] - part["begin"] - part["gap"] <= 4 * text

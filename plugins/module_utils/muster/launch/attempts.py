@@ -1,8 +1,8 @@
-"""Whether a launch that failed goes on in a new attempt, on which nodes, from which checkpoint; else why it does not.
+"""Decide whether a failed launch gets another attempt, on which nodes and from which checkpoint, or why not.
 
-A node that a failure names is left out. A spare takes its place at unchanged world size; else the rest goes on with
-ranks reckoned anew, as long as launch_min_nodes are left; else the same node is used again where nothing is wrong with
-it. What will repeat is not tried again.
+A node named by a failure is left out. A spare replaces it, with the same world size. Without a spare, the other nodes
+continue with renumbered ranks if at least launch_min_nodes are left. Otherwise the same node is used again if no fault
+is found on it. A failure that will repeat gets no other attempt.
 """
 
 from __future__ import annotations
@@ -33,38 +33,38 @@ RESTARTED = Check(
     "launch.restarted",
     seen="sandbox",
     reads="the attempts of a launch with launch_restarts",
-    fires="an attempt failed, and the launch went on with another one (warn)",
-    fix="Look at what is named before the next launch",
+    fires="an attempt failed and the launch continued with another attempt (warn)",
+    fix="Check the named node before the next launch",
 )
 GIVEN_UP = Check(
     "launch.given_up",
     seen="sandbox",
-    reads="how the attempts of a launch ended, its checkpoints, and the nodes that are left",
-    fires="another attempt is allowed, but cannot help or cannot be begun (fail)",
-    fix="Fix why its last attempt failed, then launch again",
+    reads="the outcomes of the launch's attempts, its checkpoints, and the remaining nodes",
+    fires="another attempt is allowed, but it would fail again or cannot start (fail)",
+    fix="Fix the cause of the last attempt's failure, then launch again",
 )
 CHECKS = (RESTARTED, GIVEN_UP)
 
 NO_WATCHER = (
-    "launch_restarts of a detached launch needs a watcher on the head node, which logs in on the others as the launch's"
-    " user; an administrator's launch has no such logins"
+    "launch_restarts of a detached launch requires a watcher on the head node that logs in to the other nodes as the"
+    " launch's user; administrator launches have no such logins"
 )
-WITHOUT_WATCHER = "or leave launch_detached out and run it where it stays, as in tmux, or leave launch_restarts out"
+WITHOUT_WATCHER = "or remove launch_detached and launch in a persistent terminal (tmux), or remove launch_restarts"
 FUTILE = 3  # attempts in a row without a newer checkpoint
-# What the driver and its services keep on an idle GPU is a few hundred megabytes at most.
+# The driver and its services use at most a few hundred megabytes on an idle GPU.
 IDLE_MIB = 1024
-LEASES = 2  # a look that was under way when the supervisor gave a node up can have renewed its lease once more
-SLACK = 5.0  # seconds for a node to see that its lease is over, and for systemd behind SIGKILL
+LEASES = 2  # a request in flight when the supervisor gives up on a node can renew the node's lease once more
+SLACK = 5.0  # seconds for a node to notice that its lease has expired, and for systemd after SIGKILL
 FRAME = re.compile(r'^ *File "(?P<file>.+)", line (?P<line>\d+)', re.MULTILINE)
 A_LAUNCH = re.compile(LAUNCH_ID.pattern.removesuffix(r"\Z"))
 
 
 @dataclass
 class LaunchAttempt:
-    """One that has ended. failed: the nodes that its failure names. signature: of the exception, "" for none.
+    """An attempt that has ended. failed: nodes named by its failure. signature: of the exception, "" for none.
 
-    before, after: when the newest complete checkpoint was written, 0 for none; after is None until it was looked at.
-    checkpoint: the path of the one that it began from, "" for none.
+    before, after: when the newest complete checkpoint was written, 0 for none; after is None until it was checked.
+    checkpoint: the path of the checkpoint that the attempt started from, "" for none.
     """
 
     number: int
@@ -79,7 +79,7 @@ class LaunchAttempt:
 
 
 class Seat(NamedTuple):
-    """A node that can take part, with its number of ranks."""
+    """An available node and its number of ranks."""
 
     node: str
     nproc: int
@@ -88,24 +88,24 @@ class Seat(NamedTuple):
 def problems(
     options: LaunchOptions, participants: Sequence[str], inventory: Collection[str], *, unwatched: bool
 ) -> list[str]:
-    """What is wrong with the request, in sentences. unwatched: it is detached, and surely no user's own launch."""
+    """Return the problems of the request as sentences. unwatched: it is detached and certainly no user launch."""
     found = []
     if options.restarts < 0 or options.restarts >= PORTS:
-        found.append(f"launch_restarts is {options.restarts}; it is a number from 0 to {PORTS - 1}.")
+        found.append(f"launch_restarts is {options.restarts}; it must be from 0 to {PORTS - 1}.")
     if unwatched and options.restarts > 0:
         found.append(f"{NO_WATCHER}: launch as yourself (launch_as), {WITHOUT_WATCHER}.")
     extra = [
         name for name, value in (("launch_spares", options.spares), ("launch_min_nodes", options.min_nodes)) if value
     ]
     if extra and options.restarts <= 0:
-        found.append(f"{' and '.join(extra)} means nothing without launch_restarts: set it, say to 3.")
+        found.append(f"{' and '.join(extra)}: no effect without launch_restarts; set it, for example to 3.")
     for name in options.spares:
         if name not in inventory:
             found.append(f"launch_spares names {name!r}, which is not in gpu_nodes, or is quarantined.")
         elif name in participants:
-            found.append(f"launch_spares names {name}, which takes part already (cluster_launch_nodes).")
+            found.append(f"launch_spares names {name}, which is already a participant (cluster_launch_nodes).")
     if options.min_nodes > len(participants) or options.min_nodes < 0:
-        found.append(f"launch_min_nodes is {options.min_nodes}, and {plural(len(participants), 'node')} take part.")
+        found.append(f"launch_min_nodes is {options.min_nodes}; the launch has {plural(len(participants), 'node')}.")
     return found
 
 
@@ -115,7 +115,7 @@ def problems(
 def ended(
     record: LaunchRecord, verdict: Mapping[str, Any], number: int, before: float, blamed: Collection[str] = ()
 ) -> LaunchAttempt:
-    """What is kept of an attempt. blamed: nodes that its diagnosis proves to be the cause."""
+    """Return the summary of an attempt. blamed: nodes that the diagnosis proves to be the cause."""
     plan = record.plan
     nodes = plan.names
     ids = {check.id for check in ENDINGS}
@@ -140,7 +140,7 @@ def ended(
 
 
 def why_in_short(verdict: Mapping[str, Any]) -> str:
-    """The first that failed, without what to do about it: another attempt is made instead."""
+    """Return the first failure without its fix, because another attempt follows."""
     for finding in verdict["findings"]:
         if finding["status"] == "fail":
             return f"{finding['node']}: {finding['summary']}"
@@ -148,7 +148,7 @@ def why_in_short(verdict: Mapping[str, Any]) -> str:
 
 
 def final(record: LaunchRecord, attempt: LaunchAttempt) -> bool:
-    """Whether it ended in a way that has no further attempt: well, by somebody's word, or before the first began."""
+    """Return whether no attempt may follow: success, a requested stop, the time limit, or no start of the first one."""
     if record.decision is None:
         return attempt.number == 1
     if not has_failed(record.decision.ending):
@@ -158,7 +158,7 @@ def final(record: LaunchRecord, attempt: LaunchAttempt) -> bool:
 
 
 def signature(record: LaunchRecord) -> str:
-    """The kind of exception and where it was raised; "" for whatever else, and for what only followed from it."""
+    """Return the type of the exception and where it was raised; "" for other failures and for a failure of a peer."""
     if record.decision is None:
         return ""
     cause, _ = first_failure(record.reports, record.stop_began)
@@ -170,25 +170,25 @@ def signature(record: LaunchRecord) -> str:
 
 
 def stays(record: LaunchRecord) -> str:
-    """What is left of an attempt and would not end by its lease; "" for nothing."""
+    """Return a description of leftover processes that the lease does not end; "" for none."""
     units = {entry.node: entry.unit for entry in record.plan.nodes}
     for node, left in record.leftovers.items():
         beyond = [one for one in left.processes if one["unit"] != units[node]]
         if beyond:
             pids = few([f"PID {one['pid']}" for one in beyond])
-            return f"{node}: {pids} of attempt {record.plan.launch_id} goes on outside of its unit"
+            return f"{node}: {pids} of attempt {record.plan.launch_id} still running outside its unit"
     return ""
 
 
 def certain_end(record: LaunchRecord, lease: float, failure_timeout: float) -> float:
-    """When whatever nobody has seen to end has certainly ended, on the controller's monotonic clock; 0 for nothing.
+    """Return when unobserved processes have certainly ended, on the controller's monotonic clock; 0 for none.
 
-    A unit ends by its lease, and has the time between SIGTERM and SIGKILL.
+    A unit ends when its lease expires, plus the time between SIGTERM and SIGKILL.
     """
     heard = {report.node: report.last_answer for report in record.reports}
     open_ends = [*record.unseen, *record.leftovers]
     last = [max(heard.get(node, 0.0), record.began) for node in open_ends]
-    # Their lease may have been renewed until the supervisor left off.
+    # The supervisor may have renewed their lease until it stopped.
     return max(last, default=0.0) and max([*last, record.stop_began]) + LEASES * lease + failure_timeout + SLACK
 
 
@@ -196,7 +196,7 @@ def certain_end(record: LaunchRecord, lease: float, failure_timeout: float) -> f
 
 
 def futile(history: Sequence[LaunchAttempt], options: LaunchOptions) -> str:
-    """Why another attempt would end as this one did; "" where it might not."""
+    """Return why another attempt would fail in the same way; "" if it might not."""
     last = history[-1]
     if last.signature and last.signature in [one.signature for one in history[:-1]]:
         return f"the same exception at the same place twice: {last.signature}"
@@ -213,11 +213,11 @@ def newer(attempt: LaunchAttempt) -> bool:
 
 
 def unfit(seen: Fit | str, nproc: int, *, gpus: bool, shared: bool) -> str:
-    """Why a node may not take part now, "" when it may. seen: its look, or why there is none."""
+    """Return why a node is unavailable, "" if it is available. seen: its answer, or why there is none."""
     if isinstance(seen, str):
         return seen
     if seen["running"]:
-        return f"{few(seen['running'])} has not ended there"
+        return f"earlier attempts have not ended: {few(seen['running'])}"
     if not gpus:
         return ""
     if seen["gpu_error"]:
@@ -226,14 +226,14 @@ def unfit(seen: Fit | str, nproc: int, *, gpus: bool, shared: bool) -> str:
         return f"nvidia-smi lists {plural(len(seen['gpus']), 'GPU')} for {plural(nproc, 'rank')}"
     for gpu in seen["gpus"]:
         if gpu["uncorrected"] > 0:
-            return f"GPU {gpu['index']} has {plural(gpu['uncorrected'], 'memory error')} that could not be corrected"
+            return f"GPU {gpu['index']} has {plural(gpu['uncorrected'], 'uncorrected memory error')}"
         if gpu["used_mib"] > IDLE_MIB and not shared:
-            return f"GPU {gpu['index']} has {gpu['used_mib']} MiB in use still"
+            return f"GPU {gpu['index']} still has {gpu['used_mib']} MiB in use"
     return ""
 
 
 def may_pass(seen: Fit | str) -> bool:
-    """Whether what makes a node unfit may be over soon: memory that is being freed, or a unit that is ending."""
+    """Return whether a node may become available soon: its memory is being freed, or a unit is ending."""
     if isinstance(seen, str):
         return False
     return bool(seen["running"]) or any(gpu["used_mib"] > IDLE_MIB for gpu in seen["gpus"])
@@ -246,10 +246,10 @@ def next_nodes(
     spares: Sequence[Seat],
     options: LaunchOptions,
 ) -> tuple[list[str], str]:
-    """(the nodes of the next attempt in their order, what is said of it); no nodes where none can be begun.
+    """Return the nodes of the next attempt in order and a description; no nodes if no attempt can start.
 
-    current: the nodes of the one that ended. failed: those that it names, and others that are out. unfit_why: nodes
-    that cannot take part, and why. spares: those that are not in use.
+    current: nodes of the attempt that ended. failed: nodes named by its failure, and nodes excluded before. unfit_why:
+    the reasons of unavailable nodes. spares: spares not in use.
     """
     free = [seat for seat in spares if seat.node not in failed and not unfit_why.get(seat.node)]
     chosen: list[str] = []
@@ -265,18 +265,18 @@ def next_nodes(
             continue
         free.remove(spare)
         chosen.append(spare.node)
-        said.append(f"{spare.node} takes the place of {seat.node}")
+        said.append(f"{spare.node} replaces {seat.node}")
     if not without:
         return chosen, ", ".join(said) or "on the same nodes"
     names = [seat.node for seat in without]
     if options.min_nodes and len(chosen) >= options.min_nodes:
-        return chosen, ", ".join([*said, f"without {few(names)}, ranks reckoned anew"])
+        return chosen, ", ".join([*said, f"without {few(names)}, ranks renumbered"])
     broken = [name for name in names if unfit_why.get(name)]
     if not broken:
         out = {seat.node for seat in without}
         kept = iter(chosen)
         same = [seat.node if seat.node in out else next(kept) for seat in current]
-        return same, ", ".join([*said, f"with {few(names)} again, where nothing is found wrong"])
+        return same, ", ".join([*said, f"with {few(names)} again (no fault found)"])
     return [], no_way(broken, unfit_why, spares, len(chosen), options)
 
 
@@ -285,11 +285,11 @@ def no_way(
 ) -> str:
     reasons = "; ".join(f"{name}: {unfit_why[name]}" for name in broken)
     idle = [f"{seat.node}: {unfit_why[seat.node]}" for seat in spares if unfit_why.get(seat.node)]
-    spare = f"no spare can take its place ({'; '.join(idle)})" if idle else "no spare is left (launch_spares)"
+    spare = f"no spare is available ({'; '.join(idle)})" if idle else "no spare is left (launch_spares)"
     if options.min_nodes:
         rest = f"{plural(left, 'node')} left, and launch_min_nodes is {options.min_nodes}"
     else:
-        rest = "launch_min_nodes lets no smaller number go on"
+        rest = "launch_min_nodes does not allow fewer nodes"
     return f"{reasons}; {spare}; {rest}"
 
 
@@ -297,7 +297,7 @@ def no_way(
 
 
 def newest(seen: Mapping[str, Fit | str], nodes: Sequence[str]) -> tuple[Checkpoint | None, list[str]]:
-    """The newest complete checkpoint on these nodes, and those that have it."""
+    """Return the newest complete checkpoint on these nodes, and the nodes that have it."""
     found = {
         node: look["checkpoint"]
         for node in nodes
@@ -310,7 +310,7 @@ def newest(seen: Mapping[str, Fit | str], nodes: Sequence[str]) -> tuple[Checkpo
 
 
 def led_by(nodes: Sequence[str], holders: Collection[str]) -> list[str]:
-    """In their order, but that rank 0 is where the checkpoint is: it reads it, and hands it on."""
+    """Return the nodes in their order, led by one that has the checkpoint: rank 0 reads and distributes it."""
     if not holders or nodes[0] in holders:
         return list(nodes)
     head = next((node for node in nodes if node in holders), nodes[0])
@@ -318,23 +318,23 @@ def led_by(nodes: Sequence[str], holders: Collection[str]) -> list[str]:
 
 
 def alone(path: str, holders: Sequence[str], nodes: Sequence[str]) -> str:
-    """What a script has to know of a checkpoint that lies on the disks of some of its nodes; nothing, if on all."""
+    """Return a warning about a checkpoint that only some of the nodes have; "" if all have it."""
     if not path or set(nodes) <= set(holders):
         return ""
     return (
-        f"{path} is on {few(holders)} alone: rank 0 finds it there. A script that reads it on every rank needs it"
-        " on all nodes, as in a launch_chdir that they share"
+        f"{path} exists only on {few(holders)}, where rank 0 runs. If every rank reads the checkpoint, put it on all"
+        " nodes, for example in a shared launch_chdir"
     )
 
 
-# ---------------------------------------------------------------- what is said in the end
+# ---------------------------------------------------------------- the verdict over all attempts
 
 
 def whole_verdict(last: Verdict, history: Sequence[LaunchAttempt], went_on: Sequence[str], given_up: str) -> Verdict:
-    """The verdict over all attempts, from that of the last one. went_on: how it went on after each of the others."""
+    """Extend the last attempt's verdict to all attempts. went_on: how the launch continued after each other attempt."""
     earlier = [
         RESTARTED.warn(
-            named(attempt), f"attempt {attempt.number} ({attempt.launch_id}) failed: {attempt.summary}; went on {how}"
+            named(attempt), f"attempt {attempt.number} ({attempt.launch_id}) failed: {attempt.summary}; continued {how}"
         )
         for attempt, how in zip(history, went_on, strict=False)
     ]
@@ -346,7 +346,7 @@ def whole_verdict(last: Verdict, history: Sequence[LaunchAttempt], went_on: Sequ
         end.append(GIVEN_UP.fail(named(history[-1]), why))
         summary = f"{summary}; {why}"
     elif went_on:
-        summary = f"{summary}, in attempt {number}"  # why the others failed are findings
+        summary = f"{summary}, in attempt {number}"  # the failures of the others are findings
     return extended(last, earlier, end, summary)
 
 

@@ -1,7 +1,7 @@
-"""Where compiled kernels and extensions are kept: by default in a folder of the node, the user and the environment.
+"""Folders for compiled kernels and extensions: by default one for each node, user and environment.
 
-On a network file system, which several nodes write at once, one rank fails over another's half-written file and the
-rest wait for it (triton#11512, pytorch#173679).
+On a network file system several nodes write at once: one rank fails on a half-written file of another, and the other
+ranks wait for it (triton#11512, pytorch#173679).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ CACHES = Check(
     "launch.caches",
     seen="stand-in",
     reads="the file systems of the folders for compiled kernels and extensions (TRITON_CACHE_DIR and others)",
-    fires="one is on a network file system, where one rank crashes over another's files and the rest wait (warn)",
-    fix="Leave the variable out, or set it to a folder on a disk of the node",
+    fires="a folder is on a network file system, where a rank can crash on another rank's partial files (warn)",
+    fix="Remove the variable, or set it to a folder on a local disk of the node",
 )
 # By variable: the folder within that of the environment.
 FOLDERS = {"TRITON_CACHE_DIR": "triton", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TORCH_EXTENSIONS_DIR": "extensions"}
-DEFAULT = "cluster_run_root"  # what decides where they are when nobody sets a variable
+DEFAULT = "cluster_run_root"  # the option that decides when no variable is set
 NETWORK = re.compile(
     r"(?:nfs|cifs|smb|lustre|gpfs|mmfs|beegfs|ceph|gluster|afs|9p|weka|pvfs|orangefs|ocfs|gfs2|panfs"
     r"|fuse\.(?:sshfs|glusterfs|ceph|s3fs|juicefs|gcsfuse|rclone|mount-s3|goofys|beegfs))"
@@ -38,15 +38,15 @@ LONGEST = 80  # characters of an environment's path in a name
 
 
 def folders(root: str, environment: str) -> dict[str, str]:
-    """The variables and their folders. environment: the path of it that no link leads to, so that two releases of it
-    under one name have folders of their own: an extension fits only the torch that it was built with."""
+    """Return the folders by variable. environment: its path with links resolved, so that releases of the same name have
+    separate folders: an extension fits only the torch that it was built with."""
     name = UNSAFE.sub("_", environment.strip("/").replace("/", "-"))[-LONGEST:].lstrip(".-")
     digest = hashlib.sha256(environment.encode("utf-8", "replace")).hexdigest()[:8]
     return {variable: f"{root}/{name}-{digest}/{folder}" for variable, folder in FOLDERS.items()}
 
 
 def to_look_at(entry: PlannedNode) -> dict[str, str]:
-    """The folders of a node's launch, by who chose them: a variable, or DEFAULT."""
+    """Return the folders of a node's launch by their source: a variable, or DEFAULT."""
     given = {name: entry.env[name] for name in FOLDERS if name in entry.env}
     return given if len(given) == len(FOLDERS) else {**given, DEFAULT: entry.cache_root}
 
@@ -56,12 +56,12 @@ def judge(node: str, seen: Mapping[str, CacheFacts]) -> list[Finding]:
     for name, facts in sorted(seen.items()):
         if not NETWORK.match(facts["type"]):
             continue
-        what = "kernels are compiled into" if name == DEFAULT else f"{name} is"
+        what = "the kernel cache is" if name == DEFAULT else f"{name} is"
         text = f"{what} {facts['path']}, which is on a network file system ({facts['type']})"
-        why = "One rank crashes over another's files there, and the rest wait for it"
+        why = "One rank can crash on another rank's partial files, and the other ranks wait for it"
         if name == DEFAULT:
-            fix = f"{why}: set {DEFAULT} to a folder on a disk of the node"
+            fix = f"{why}: set {DEFAULT} to a folder on a local disk of the node"
         else:
-            fix = f"{why}: leave {name} out, or set it to a folder on a disk of the node"
+            fix = f"{why}: remove {name}, or set it to a folder on a local disk of the node"
         found.append(CACHES.warn(node, text, fix=fix))
     return found

@@ -1,4 +1,4 @@
-"""The checks of a launch by their ids: what this controller itself says of a finding, and what fixes it."""
+"""The checks of a launch by id, with the controller's own text and fix for each finding."""
 
 from __future__ import annotations
 

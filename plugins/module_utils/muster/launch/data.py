@@ -1,4 +1,4 @@
-"""Data that somebody names for a launch (launch_data): the same on all participants, or findings that say where not."""
+"""Compare the data of a launch (launch_data) on all participants and report differences as findings."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MOST_NAMES = 1000
 
 
 class DataFacts(TypedDict):
-    """What a node sees at a path. kind: folder, file, or "" where error says why not. bytes, count: of all in it.
+    """A node's report on a path. kind: folder, file, or "" with error set. bytes, count: of all content.
 
-    digest: of names and sizes, or of a file's content; "" where it is not known. names: [[name, size], ...] of a small
-    folder. cut: there is more than what was counted.
+    digest: of names and sizes, or of a file's content; "" if unknown. names: [[name, size], ...] of a small
+    folder. cut: not all content was counted.
     """
 
     path: str
@@ -37,26 +37,26 @@ class DataFacts(TypedDict):
 DATA = Check(
     "launch.data",
     seen="sandbox",
-    reads="each path of launch_data on every participant, as the launch's user: names and sizes of all that is in a"
-    " folder, the content of a file of up to 64 MB, the size of a larger one",
-    fires="it is not there, may not be read, or is not the same as on the others (fail); there is too much of it to be"
-    " compared in twelve seconds (warn)",
-    fix="Bring the same data to all nodes, or leave the path out of launch_data",
+    reads="each path of launch_data on every participant, as the launch's user: names and sizes of all content of a"
+    " folder, the content of a file of up to 64 MB, the size of a larger file",
+    fires="a path is missing, not readable, or different from the other nodes (fail); the comparison takes longer than"
+    " twelve seconds (warn)",
+    fix="Copy the same data to all nodes, or remove the path from launch_data",
 )
-MANIFEST = "Name a file that lists its digests (SHA256SUMS) instead of the folder"
+MANIFEST = "Instead of the folder, set a file with its digests (SHA256SUMS)"
 
 
 def problems_of(paths: Sequence[Any]) -> list[str]:
-    """What is wrong with the option itself."""
+    """Return the problems of the option launch_data."""
     return [
-        f"launch_data names {path!r}, which is no absolute path on the nodes."
+        f"launch_data names {path!r}, which is not an absolute path."
         for path in paths
         if not isinstance(path, str) or not path.startswith("/") or "\0" in path
     ]
 
 
 def judge(paths: Sequence[str], seen: Mapping[str, Any], user: str) -> list[Finding]:
-    """seen: what each node reports of all paths, in their order, as it came."""
+    """Return the findings. seen: each node's unvalidated report on all paths, in their order."""
     found: list[Finding] = []
     for number, path in enumerate(paths):
         reports = {node: shaped(path, given, number) for node, given in seen.items()}
@@ -65,9 +65,9 @@ def judge(paths: Sequence[str], seen: Mapping[str, Any], user: str) -> list[Find
 
 
 def shaped(path: str, given: Any, number: int) -> DataFacts:
-    """Return one report as far as it has its shape."""
+    """Return the valid part of one report."""
     one = given[number] if isinstance(given, list) and len(given) > number else None
-    one = one if isinstance(one, dict) and one.get("path") == path else {"error": "it reports nothing of use"}
+    one = one if isinstance(one, dict) and one.get("path") == path else {"error": "has no valid report from the node"}
     count, size, names = (one.get(name) for name in ("count", "bytes", "names"))
     return {
         "path": path,
@@ -97,7 +97,7 @@ def _of_one(path: str, reports: Mapping[str, DataFacts], user: str) -> list[Find
     result = vote({node: _key(one) for node, one in known.items()})
     if result.agree:
         return found
-    # Without a majority, the first node is what the others are compared with: it is the head.
+    # Without a majority, the others are compared with the first node, which is the head node.
     usual = next(one for one in known.values() if result.usual in {None, _key(one)})
     alike = [node for node, one in known.items() if _key(one) == _key(usual)]
     for node, one in known.items():
@@ -106,7 +106,7 @@ def _of_one(path: str, reports: Mapping[str, DataFacts], user: str) -> list[Find
         found.append(
             DATA.fail(
                 node,
-                f"{path} is not what it is on {few(alike)}: {_difference(one, usual)}",
+                f"{path} differs from {few(alike)}: {_difference(one, usual)}",
                 observed=_size(one),
                 expected=_size(usual),
             )
@@ -119,23 +119,23 @@ def _key(one: DataFacts) -> tuple[str, str, int, int]:
 
 
 def _difference(one: DataFacts, usual: DataFacts) -> str:
-    """Say what is different, by name where both have few files."""
+    """Describe the difference, by name if both have few files."""
     if one["kind"] != usual["kind"]:
-        return f"a {one['kind']}, there a {usual['kind']}"
+        return f"a {one['kind']} here, a {usual['kind']} there"
     if one["kind"] == "file":
-        return "another content" if one["bytes"] == usual["bytes"] else f"{_size(one)}, there {_size(usual)}"
+        return "different content" if one["bytes"] == usual["bytes"] else f"{_size(one)} here; {_size(usual)} there"
     here, there = (dict(map(tuple, each["names"])) for each in (one, usual))
     if here and there:
         lacks = sorted(set(there) - set(here))
         more = sorted(set(here) - set(there))
         other = sorted(name for name in set(here) & set(there) if here[name] != there[name])
-        parts = [("lacks", lacks), ("has besides", more), ("has another size of", other)]
-        said = [f"{verb} {few(names)}" for verb, names in parts if names]
+        parts = [("missing", lacks), ("additional", more), ("different size", other)]
+        said = [f"{what} {few(names)}" for what, names in parts if names]
         if said:
-            return "it " + ", ".join(said)
+            return "; ".join(said)
     if _size(one) != _size(usual):
-        return f"{_size(one)}, there {_size(usual)}"
-    return "as many files and bytes, but other names or sizes"
+        return f"{_size(one)} here; {_size(usual)} there"
+    return "the same number of files and bytes, but different names or sizes"
 
 
 def _size(one: DataFacts) -> str:

@@ -1,6 +1,6 @@
-"""Lines NAME=value, as a file of environment variables has them: read as they stand, and nothing in them is expanded.
+"""Parse NAME=value lines of a file of environment variables. Values are taken literally, without expansion.
 
-No message holds anything of the text but the number of a line.
+Messages contain line numbers, but never text of the file, except variable names.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ESCAPED = {r"\n": "\n", r"\t": "\t", r"\"": '"', r"\\": "\\", r"\$": "$"}
 
 
 def holds_lines(text: str) -> bool:
-    """Whether the first line that says something is NAME=value; else the text is a mapping, as YAML or JSON."""
+    """Return whether the first line with content is NAME=value. Otherwise the text is a mapping in YAML or JSON."""
     for line in text.splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             found = LINE.fullmatch(line)
@@ -23,7 +23,7 @@ def holds_lines(text: str) -> bool:
 
 
 def parse_lines(text: str) -> dict[str, str]:
-    """The variables. Raises PlanError with a sentence for each line that cannot be read."""
+    """Return the variables. Raises PlanError with a sentence for each invalid line."""
     found: dict[str, str] = {}
     problems = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -40,28 +40,28 @@ def parse_lines(text: str) -> dict[str, str]:
 
 
 def parse_line(line: str) -> tuple[str, str]:
-    """Name and value. Raises ValueError with why not."""
+    """Return the name and the value. Raises ValueError with the reason."""
     match = LINE.fullmatch(line)
     if match is None:
-        raise ValueError("it is not NAME=value")
+        raise ValueError("not in the form NAME=value")
     value = match[2].rstrip()
     quote = value[:1]
     if quote not in ("'", '"'):
         if re.search(r"\s#", value):
-            raise ValueError("put the value in quotes, for a # in it might begin a comment")
+            raise ValueError("the value contains #, which may start a comment: put it in quotes")
         return match[1], value
     if not re.fullmatch(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", value):
-        raise ValueError("its quotes do not end with the line")
+        raise ValueError("the quotes are not closed at the end of the line")
     inner = value[1:-1]
     return match[1], inner if quote == "'" else re.sub(r"\\.", lambda found: ESCAPED.get(found[0], found[0]), inner)
 
 
 def add(variables: dict[str, str], name: str, value: str) -> None:
-    """Add a variable. Raises ValueError with why not."""
+    """Add a variable. Raises ValueError with the reason."""
     if not ENV_NAME.match(name):
-        raise ValueError("what it sets is no name of an environment variable")
+        raise ValueError("the name is not a valid name of an environment variable")
     if name in variables:
-        raise ValueError(f"{name} is set once more")
+        raise ValueError(f"{name} is already set")
     if "\0" in value:
-        raise ValueError(f"the value of {name} holds a NUL")
+        raise ValueError(f"the value of {name} contains a NUL character")
     variables[name] = value

@@ -1,4 +1,4 @@
-"""Events: lines of a rank's standard output that carry one JSON object each for the controller."""
+"""Events: lines of a rank's standard output that contain one JSON object each for the controller."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ..verdict.printable import printable
 
 MARK = "@muster "
 MOST = 32 * 1024 * 1024  # characters of all events of a launch together
-MOST_OF_RANK = 5000  # events, so that a rank which floods keeps no other's out
+MOST_OF_RANK = 5000  # events, so that a flood from one rank does not displace those of others
 MOST_DEPTH = 20
 
 
 class Events:
-    """kept: what was understood, with from_rank and from_node. left_out: how many more there were."""
+    """Events of a launch. kept: valid events, with from_rank and from_node. left_out: number of dropped events."""
 
     def __init__(self) -> None:
         self.kept: list[dict[str, Any]] = []
@@ -23,11 +23,11 @@ class Events:
         self.of_rank: dict[int, int] = {}
 
     def take(self, line: str, rank: int, node: str) -> dict[str, Any] | None:
-        """The event of this line, kept where there is room; None where the line has none."""
+        """Return the event of a line, and keep it if there is room; None if the line has no event."""
         try:
             event = plain(json.loads(line[len(MARK) :]))
         except (ValueError, RecursionError):
-            return None  # a line cut short by the rank's death
+            return None  # the rank ended within the line
         if not isinstance(event, dict):
             return None
         event = {**event, "from_rank": rank, "from_node": node}
@@ -41,7 +41,7 @@ class Events:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """The value with printable text alone. Raises ValueError where it is nested too deeply."""
+    """Return the value with printable text only. Raises ValueError if it is nested too deeply."""
     if depth > MOST_DEPTH:
         raise ValueError("nested too deeply")
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Which rank failed first, over all nodes of a launch, and why.
+"""Find the rank that failed first over all nodes of a launch, and the cause.
 
-Every node's torchrun names a "root cause" of its own, and on all nodes but one that is a victim: the rank whose peer
-hung up. Here all nodes' evidence is put on one time line, what only follows from another failure is set aside, and the
-earliest of the rest is the cause.
+The torchrun of every node names a "root cause", which on all nodes but one is a victim: a rank that lost the connection
+to its peer. Here the evidence of all nodes is put on one time line, consequences of other failures are set aside, and
+the earliest remaining failure is the cause.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
     from .messages import DiskFacts, RankState, Result
 
 ABORTED = re.compile(r"(?:what\(\):|watchdog thread terminated with exception:) +(?P<why>.+)")
-DISK_FULL = 64 * 1024  # bytes free, below which a log takes no line any more
+DISK_FULL = 64 * 1024  # bytes free; with less, no line can be appended to a log
 NO_SPACE = re.compile(r"No space left on device|Errno 28")
 
 
 @dataclass
 class NodeReport:
-    """What is known of one node when a launch has ended.
+    """The state of one node when a launch has ended.
 
-    clock_offset: the node's clock minus the controller's monotonic one, by which all failures of a launch are put in
-    order; that is controller time, as in last_answer. ended: what the unit's main process wrote, or None when it could
-    not. errors: torch's error.json by local rank. stderr: the end of each rank's stderr by local rank. disk: None until
-    it was looked at. launcher: what ran the ranks, in a sentence. codes: exit codes by local rank, where they are known
-    from elsewhere than the launcher's log.
+    clock_offset: the node's clock minus the controller's monotonic clock, which orders all failures of a launch.
+    last_answer: controller time. ended: the result that the unit's main process wrote, or None. errors: torch's
+    error.json by local rank. stderr: the end of each rank's stderr by local rank. disk: None until it was checked.
+    launcher: the program that ran the ranks, as named in messages. codes: exit codes by local rank from other sources
+    than the launcher's log.
     """
 
     node: str
@@ -72,7 +72,7 @@ class NodeReport:
         return self.launcher == TORCHRUN.name
 
     def said_by(self, local: int) -> str:
-        """A rank's stderr. Where a command has kept none, what the log of the node marks as that rank's."""
+        """Return a rank's stderr. If a command has no log for it, return the node's log lines marked with that rank."""
         own = self.stderr.get(str(local), "")
         return own if own or self.is_torchrun else marked_lines(self.agent_log, self.first_rank + local)
 
@@ -81,16 +81,16 @@ class NodeReport:
         return self.disk is not None and self.disk["free"] < DISK_FULL
 
     def controller_time(self, at: float | None) -> float:
-        """A time of the node's clock; where it is not known, that of the node's last answer."""
+        """Convert a time of the node's clock to controller time; without a time, use the node's last answer."""
         return at - self.clock_offset if at else self.last_answer
 
 
 @dataclass(frozen=True)
 class Failure:
-    """One failure on one node; `rank` is None for the agent, the unit or the node itself. `when`: controller time.
+    """A failure on a node. `rank` is None for the agent, the unit or the node itself. `when`: controller time.
 
-    by_launcher: its launcher told it to end, and says so: whatever was first, it was not this. signal: the name of
-    the one that ended it.
+    by_launcher: the log of its launcher shows that the launcher stopped it, so this failure is not the first. signal:
+    the name of the signal that ended it.
     """
 
     node: str
@@ -117,16 +117,16 @@ def signal_name(number: int) -> str:
 
 
 def first_failure(reports: list[NodeReport], stop_began: float) -> tuple[Failure | None, list[Failure]]:
-    """(the cause, every other failure in order of time).
+    """Return the cause, and all other failures in order of time.
 
-    stop_began: controller time at which the supervisor began to end the launch. What a rank says after that is the
-    stop's own noise, unless it is an exception of its own.
+    stop_began: controller time at which the supervisor began to stop the launch. Lost connections after that are
+    consequences of the stop.
     """
     failures = [failure for report in reports for failure in node_failures(report, stop_began)]
     failures = [failure for failure in failures if not (failure.cascade and failure.when > stop_began + 0.5)]
     if not failures:
         return None, []
-    # Of what only followed, that a node was ended because of another one says most: it names that one.
+    # Among consequences, a stop because of another node is the most useful: it names that node.
     ordered = sorted(failures, key=lambda one: (one.cascade, one.ending is not Ending.PEER, one.by_launcher, one.when))
     return ordered[0], sorted(ordered[1:], key=lambda one: one.when)
 
@@ -136,10 +136,10 @@ def node_failures(report: NodeReport, stop_began: float) -> list[Failure]:
         return []
     failures = rank_failures(report)
     if report.lost:
-        summary = f"stopped answering{': ' + report.lost_why if report.lost_why else ''}"
+        summary = f"stopped responding{': ' + report.lost_why if report.lost_why else ''}"
         failures.append(Failure(report.node, report.last_answer, summary, Ending.NODE))
     end = end_of_unit(report, stop_began)
-    # torchrun exits 1 for every failure of a rank, a command with what it likes: that adds nothing to the rank's own.
+    # After a rank's failure torchrun exits with 1 and a command with any code: that code adds nothing to the failure.
     code = (report.ended or {}).get("code") or 0
     follows = code == 1 or (code > 0 and not report.is_torchrun)
     if end is not None and not (failures and end.ending is Ending.AGENT and follows):
@@ -157,8 +157,8 @@ def rank_failures(report: NodeReport) -> list[Failure]:
         stderr = report.said_by(local)
         traceback = recorded_traceback(report.errors.get(str(local))) or uncaught_traceback(stderr)
         if not traceback and (code == 1 or (code is None and ends_with_traceback(stderr))):
-            traceback = last_traceback(stderr)  # 1 is Python's own code for an exception that nobody caught
-        if not exception_line(traceback):  # cut short: it has frames, but does not come to its point
+            traceback = last_traceback(stderr)  # Python exits with 1 after an uncaught exception
+        if not exception_line(traceback):  # truncated: it has frames, but no exception
             traceback = ""
         if code == 0 or (code is None and not traceback and local != speechless):
             continue
@@ -168,7 +168,7 @@ def rank_failures(report: NodeReport) -> list[Failure]:
 
 
 def first_gone_on_full_disk(report: NodeReport) -> int | None:
-    """The local rank that ended first where the disk had no room for its last words, nor for torchrun's."""
+    """Return the local rank that ended first if the full disk kept it and torchrun from logging the reason."""
     gone = [(rank["gone_at"], rank["local_rank"]) for rank in report.ranks if rank["gone_at"]]
     if not report.disk_is_full or not gone or (report.ended or {}).get("code") in (None, 0):
         return None
@@ -178,30 +178,30 @@ def first_gone_on_full_disk(report: NodeReport) -> int | None:
 def rank_failure(report: NodeReport, local: int, code: int | None, traceback: str, when: float) -> Failure:
     stderr = report.said_by(local)
     if traceback:
-        # Whatever its exit code: a rank that raised may crash, or be asked to stop, while it clears up.
+        # Independent of the exit code: after an exception, a rank may crash or be stopped during its cleanup.
         ending, summary, cascade = Ending.EXCEPTION, exception_line(traceback), is_cascade(traceback)
     elif code == -signal.SIGTERM and local in closed(report.agent_log):
-        summary = "was told to stop (SIGTERM) by its launcher"
+        summary = "was stopped (SIGTERM) by its launcher"
         rank = report.first_rank + local
         return Failure(
             report.node, when, summary, Ending.SIGNAL, rank, local, cascade=True, by_launcher=True, signal="SIGTERM"
         )
     elif code == -signal.SIGTERM:
-        ending, summary, cascade = Ending.SIGNAL, "was told to stop (SIGTERM)", True
+        ending, summary, cascade = Ending.SIGNAL, "was stopped (SIGTERM)", True
     elif code is not None and code < 0:
         said = ABORTED.findall(stderr)
         why = f": {said[-1].strip()[:LINE_LENGTH]}" if said else hint_of_signal(-code)
         ending, summary, traceback = Ending.SIGNAL, f"was killed by {signal_name(-code)}{why}", fatal_error(stderr)
         cascade = bool(said) and CASCADE.search(said[-1]) is not None and not OWN_FAULT.search(said[-1])
     else:
-        # What it printed last before it ended itself; an exception further up was dealt with.
+        # Only the end of its output counts; the rank has handled earlier exceptions.
         traceback = last_traceback(stderr) if ends_with_traceback(stderr) else ""
         plain = RANK_PREFIX.sub("", stderr).rstrip()
         last = exception_line(traceback) or plain.rpartition("\n")[2].strip()
         ending, summary = Ending.EXIT, f"exited with code {code}{': ' + last if last else ''}"
         cascade = bool(traceback) and is_cascade(traceback)
         if report.disk is not None and report.disk_is_full:
-            summary = f"ended when the disk of its run directory was full ({report.disk['path']})"
+            summary = f"ended while the disk of the run directory was full ({report.disk['path']})"
     by = signal_name(-code) if ending is Ending.SIGNAL and code is not None else ""
     rank = report.first_rank + local
     return Failure(report.node, when, summary, ending, rank, local, traceback, cascade, signal=by)
@@ -209,15 +209,15 @@ def rank_failure(report: NodeReport, local: int, code: int | None, traceback: st
 
 def hint_of_signal(number: int) -> str:
     hints = {
-        signal.SIGKILL: ", by the kernel when memory ran out, or by somebody (journalctl -k tells which)",
-        signal.SIGSEGV: ", a crash in native code",
-        signal.SIGBUS: ", often /dev/shm or a mapped file's disk is full",
+        signal.SIGKILL: " (by the OOM killer if journalctl -k shows it, otherwise by a user or process)",
+        signal.SIGSEGV: " (a crash in native code)",
+        signal.SIGBUS: " (often because /dev/shm or the disk of a mapped file is full)",
     }
     return hints.get(signal.Signals(number), "") if number in set(signal.Signals) else ""
 
 
 def end_of_unit(report: NodeReport, stop_began: float) -> Failure | None:
-    """How the unit itself ended, where that is a failure."""
+    """Return the failure of the unit itself, if any."""
     ended = report.ended
     if ended is None:
         return end_without_words(report)
@@ -232,28 +232,28 @@ def end_of_unit(report: NodeReport, stop_began: float) -> Failure | None:
     return Failure(report.node, at, summary.format(**words), ending, cascade=word == PEER)
 
 
-NO_MANAGER = "no-manager"  # as muster_node/launch/state.py says it
+NO_MANAGER = "no-manager"  # as in muster_node/launch/state.py
 
 
 def end_without_words(report: NodeReport) -> Failure | None:
-    """What systemd says of a unit whose main process could not leave a word."""
+    """Return the failure that systemd reports for a unit whose main process wrote no result."""
     at, result = report.last_answer, report.unit.result
     if result == "timeout" and report.unit.at_limit:
         return Failure(report.node, at, NODE_WORDS["limit"].summary, Ending.LIMIT)
     if result == "timeout":
-        return Failure(report.node, at, f"{NODE_WORDS[STOPPED].summary}, and did not end in time", Ending.UNIT)
+        return Failure(report.node, at, f"{NODE_WORDS[STOPPED].summary} and did not end in time", Ending.UNIT)
     if result == NO_MANAGER:
-        return Failure(report.node, at, "the user's own systemd has ended, and the launch with it", Ending.UNIT)
+        return Failure(report.node, at, "the user's systemd instance ended, and the launch with it", Ending.UNIT)
     if not report.unit.failed and result in ("", "success"):
         return None
     if result == "oom-kill":
-        return Failure(report.node, at, "the kernel ended the launch because memory ran out", Ending.UNIT)
+        return Failure(report.node, at, "the OOM killer ended the launch", Ending.UNIT)
     how = signal_name(report.unit.status) if result == "signal" else f"result {result}"
     return Failure(report.node, at, f"the launch's unit was killed from outside ({how})", Ending.UNIT)
 
 
 def end_of_agent(report: NodeReport, at: float, code: int) -> Failure | None:
-    """How the launcher ended by itself, where that is a failure."""
+    """Return the failure of the launcher itself, if any."""
     if code == 0:
         return None
     if code < 0:

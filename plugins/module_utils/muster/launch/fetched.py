@@ -1,6 +1,6 @@
-"""What of a launch's working folders comes home: which files, as far as they fit, and what is said of the rest.
+"""Select the files of a launch's working folders to fetch within the size limit, and report the others.
 
-Names and sizes are a training user's word, and become paths here: what could lead anywhere else is left out by name.
+Names and sizes come from a training user and become paths on the controller: unsafe paths are excluded and reported.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ FETCHED = Check(
     "launch.fetched",
     seen="sandbox",
     reads="the files that match launch_fetch in the working folders of the launch",
-    fires="something that matches could not be fetched, or did not fit into launch_fetch_max_mb (warn)",
-    fix="Copy it from the node: the working folder is kept",
+    fires="a matching file could not be fetched or exceeds launch_fetch_max_mb (warn)",
+    fix="Copy it from the working folder on the node, which is kept",
 )
 MOST_PATTERNS = 50
 MOST_ANY = 3  # "**" in one pattern
@@ -37,7 +37,7 @@ CHECKS = (FETCHED,)
 
 
 class FetchedFile(NamedTuple):
-    """size: bytes. changed: nanoseconds, on the node's clock."""
+    """A file on a node. size: bytes. changed: nanoseconds, on the node's clock."""
 
     path: str
     size: int
@@ -45,7 +45,7 @@ class FetchedFile(NamedTuple):
 
 
 class Part(NamedTuple):
-    """why: that there is nothing; "" where there is. size, changed: of the file, as it is now."""
+    """A part of a file. why: the reason for missing data, else "". size, changed: of the file as it is now."""
 
     path: str
     offset: int = 0
@@ -57,7 +57,7 @@ class Part(NamedTuple):
 
 @dataclass
 class Listing:
-    """Of one node. left: what cannot be taken, by path, with the reason. why: that the list is none, or not whole."""
+    """The files of one node. left: reasons for excluded files, by path. why: why the list is missing or incomplete."""
 
     files: list[FetchedFile] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
@@ -66,7 +66,7 @@ class Listing:
 
 @dataclass
 class Fetched:
-    """By node, what came: (path, bytes); and what did not, with the reason. folder: where it lies now."""
+    """Fetched files by node: (path, bytes). left: the reasons for files not fetched. folder: the target folder."""
 
     folder: str
     came: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
@@ -77,16 +77,16 @@ class Fetched:
 
 
 def problems_of(patterns: Sequence[str]) -> list[str]:
-    """What is wrong with launch_fetch, in sentences."""
+    """Return the problems of launch_fetch as sentences."""
     problems = [f"launch_fetch has more than {MOST_PATTERNS} patterns."] if len(patterns) > MOST_PATTERNS else []
     for pattern in patterns[:MOST_PATTERNS]:
         parts = pattern.split("/")
         if not pattern.strip("/. ") or pattern.startswith("/") or ".." in parts or "\0" in pattern:
             problems.append(
-                f"launch_fetch: {pattern!r} is no pattern below the working folder, such as results/*.json or **/*.pt."
+                f"launch_fetch: {pattern!r} is not a pattern in the working folder, such as results/*.json or **/*.pt."
             )
         elif parts.count("**") > MOST_ANY or len(pattern) > MOST_PATH:
-            problems.append(f"launch_fetch: {pattern[:60]!r} is too long, or has '**' more than {MOST_ANY} times.")
+            problems.append(f"launch_fetch: {pattern[:60]!r} is too long, or contains '**' more than {MOST_ANY} times.")
     return problems
 
 
@@ -94,7 +94,7 @@ def problems_of(patterns: Sequence[str]) -> list[str]:
 
 
 def listing_of(data: Mapping[str, Any]) -> Listing:
-    """What a node says that it has."""
+    """Return the valid part of a node's list of files."""
     listing = Listing(why=str(data.get("why") or "")[:MOST_PATH])
     given = data.get("files")
     for one in given[:MOST_FILES] if isinstance(given, list) else []:
@@ -114,7 +114,7 @@ def listing_of(data: Mapping[str, Any]) -> Listing:
 
 
 def parts_of(data: Mapping[str, Any], wanted: Mapping[str, int]) -> list[Part]:
-    """The parts that were asked for: of these paths, from these offsets; whatever else is there is left out."""
+    """Return the requested parts: of these paths, from these offsets. Other data is ignored."""
     found = []
     given = data.get("parts")
     for one in given if isinstance(given, list) else []:
@@ -135,16 +135,16 @@ def parts_of(data: Mapping[str, Any], wanted: Mapping[str, int]) -> list[Part]:
 
 
 def unsafe(path: str) -> str:
-    """Why no file here is called so; "" where one may be."""
+    """Return why the path is not allowed on the controller; "" if it is."""
     parts = path.split("/")
     if not path or len(path) > MOST_PATH or any(part in ("", ".", "..") for part in parts):
-        return "is no path within the working folder"
+        return "is not a path within the working folder"
     try:
         long = any(len(part.encode()) > MOST_NAME for part in parts)
     except UnicodeEncodeError:
-        return "has a name that is no text"
+        return "has a name that is not valid text"
     if long:
-        return "has too long a name"
+        return "has a name that is too long"
     return "" if path.isprintable() else "has control characters in its name"
 
 
@@ -152,12 +152,12 @@ def _is_size(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < MOST_SIZE
 
 
-# ---------------------------------------------------------------- what is taken
+# ---------------------------------------------------------------- selection
 
 
 def choose(listings: Mapping[str, Listing], most: int, into: Fetched) -> dict[str, list[FetchedFile]]:
-    """The files that fit into `most` bytes together, in the order of the nodes and of their names: what does not fit is
-    left, and what comes behind it may still."""
+    """Return files that fit into `most` bytes in total, in the order of nodes and names. A file that does not fit is
+    left out; smaller files after it may still fit."""
     taken: dict[str, list[FetchedFile]] = {}
     room = most
     for node, listing in listings.items():
@@ -167,7 +167,7 @@ def choose(listings: Mapping[str, Listing], most: int, into: Fetched) -> dict[st
             into.leave(node, "", listing.why)
         for file in listing.files:
             if file.size > room:
-                into.leave(node, file.path, f"its {gigabytes(file.size)} do not fit into launch_fetch_max_mb")
+                into.leave(node, file.path, f"{gigabytes(file.size)} exceed launch_fetch_max_mb")
                 continue
             room -= file.size
             taken.setdefault(node, []).append(file)
@@ -175,13 +175,13 @@ def choose(listings: Mapping[str, Listing], most: int, into: Fetched) -> dict[st
 
 
 def sentence(fetched: Fetched) -> str:
-    """What came, in a line; and whether something did not."""
+    """Return one line with the fetched files and those not fetched."""
     files = [size for came in fetched.came.values() for _, size in came]
     if not files and not fetched.left:
         return "fetched nothing: no file in the working folders matches launch_fetch"
     came = f"fetched {plural(len(files), 'file')} ({gigabytes(sum(files))}) into {fetched.folder}"
     left = [f"{node}: {named(path, why)}" for node, paths in fetched.left.items() for path, why in paths.items()]
-    return f"{came}; {plural(len(left), 'thing')} did not come: {few(left, '; ')}" if left else came
+    return f"{came}; {plural(len(left), 'item')} not fetched: {few(left, '; ')}" if left else came
 
 
 def named(path: str, why: str) -> str:
@@ -189,11 +189,11 @@ def named(path: str, why: str) -> str:
 
 
 def findings(fetched: Fetched, work_dirs: Mapping[str, str]) -> list[Finding]:
-    """One for each node from which not all came. work_dirs: where it still lies."""
+    """Return one finding for each node with files not fetched. work_dirs: folders on the nodes that keep them."""
     found = []
     for node, left in fetched.left.items():
         names = [named(path, why) for path, why in left.items()]
-        text = f"of what launch_fetch names, this did not come: {few(names, '; ')}"
-        fix = f"It is kept on {node} in {work_dirs.get(node, 'the working folder')}"
+        text = f"files of launch_fetch were not fetched: {few(names, '; ')}"
+        fix = f"Copy them from {work_dirs.get(node, 'the working folder')} on {node}, which is kept"
         found.append(FETCHED.warn(node, text, fix))
     return found

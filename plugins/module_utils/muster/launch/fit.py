@@ -1,7 +1,6 @@
-"""What is asked of a node between two attempts of a launch, and what it answers (muster_node/launch/fit.py).
+"""Messages for the availability of a node between two attempts of a launch (muster_node/launch/fit.py).
 
-The answer is foreign input: what does not have its shape is of no use, and the node then counts as one that cannot be
-looked at.
+The answer is foreign input. Without a valid answer, the node counts as one that cannot be checked.
 """
 
 from __future__ import annotations
@@ -13,14 +12,14 @@ from ..verdict import reading
 from ..verdict.printable import ForeignText
 from .unit import LAUNCH_ID
 
-# It becomes a variable of the ranks: a path, and no other text.
+# The path becomes an environment variable of the ranks.
 A_PATH = reading.Limit(pattern=re.compile(r"/.{0,4095}"), most=4096, raw=True)
 
 
 class FitRequest(TypedDict):
-    """user: whose checkpoints are looked for. earlier: attempts that must have ended. gpus: whether they are used.
+    """user: owner of the checkpoints. earlier: attempts that must have ended. gpus: whether the launch uses GPUs.
 
-    checkpoints: a glob, "" for none; it begins in work_dir, unless it is absolute.
+    checkpoints: a glob, "" for none; relative to work_dir unless it is absolute.
     """
 
     user: str
@@ -31,7 +30,7 @@ class FitRequest(TypedDict):
 
 
 class GpuUse(TypedDict):
-    """uncorrected: memory errors since the driver was loaded."""
+    """The use of a GPU. uncorrected: memory errors since the driver was loaded."""
 
     index: reading.Count
     used_mib: reading.Count
@@ -39,14 +38,14 @@ class GpuUse(TypedDict):
 
 
 class Checkpoint(TypedDict):
-    """A complete one. time: when it was written, by the clock of the file system."""
+    """A complete checkpoint. time: when it was written, by the clock of the file system."""
 
     path: Annotated[str, A_PATH]
     time: float
 
 
 class Fit(TypedDict):
-    """running: earlier attempts that have not ended there. gpu_error: why there is nothing about GPUs."""
+    """A node's answer. running: earlier attempts that have not ended on it. gpu_error: why GPU data is missing."""
 
     running: Annotated[list[Annotated[str, reading.Limit(pattern=LAUNCH_ID)]], reading.Limit(needed=True)]
     gpus: Annotated[list[GpuUse], reading.Limit(most=64, whole=True, needed=True)]

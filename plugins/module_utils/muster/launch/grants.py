@@ -1,4 +1,4 @@
-"""What a launch needs of the controller's own machine, and whether it is granted."""
+"""Check that the controller's resource limits are sufficient for a launch."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ if TYPE_CHECKING:
 GRANTED = Check(
     "launch.controller",
     seen="stand-in",
-    reads="how many files, processes and threads the controller grants; soft limits are raised where that is possible",
+    reads="the controller's limits of files, processes and threads, after raising the soft limits where possible",
     fires="a launch on that many nodes needs more (fail)",
-    fix="Type the command that is named",
+    fix="Run the command that is shown",
 )
-FILES_PER_NODE = 5  # the pipes of ssh, and what waits for them
-PROCESSES_PER_NODE = 4  # ssh, its shared connection, what begins it, and a thread
-OTHERS = 128  # files and processes beside those
+FILES_PER_NODE = 5  # the pipes of ssh, and the file descriptors that wait for them
+PROCESSES_PER_NODE = 4  # ssh, its shared connection, its parent process, and a thread
+OTHERS = 128  # other files and processes
 
 
 class Grants(NamedTuple):
-    """files, processes: the limits of one process and of one user. room: further processes and threads that the control
-    group takes. None: without a limit.
+    """files: limit of one process. processes: limit of one user. room: further processes and threads that the control
+    group allows. None: no limit.
     """
 
     files: int | None
@@ -37,7 +37,7 @@ def needed(nodes: int) -> Grants:
 
 
 def judge(granted: Grants, nodes: int) -> list[Finding]:
-    """What is not enough, with what to type for it; nothing where all is."""
+    """Return a finding for each insufficient limit, with a fix; none if all are sufficient."""
     needs = needed(nodes)
     fixes = (
         ("open files", "Raise the limit with", f"ulimit -n {needs.files}"),
@@ -47,7 +47,7 @@ def judge(granted: Grants, nodes: int) -> list[Finding]:
     return [
         GRANTED.fail(
             "controller",
-            f"a launch on {nodes} nodes needs {need} {what} on the controller, which grants {grant}",
+            f"a launch on {nodes} nodes needs {need} {what} on the controller, and the limit is {grant}",
             fix=fix,
             command=command,
         )

@@ -1,4 +1,4 @@
-"""The container image of a launch: what its option may say, and what the nodes say of it. Pure."""
+"""Validate the options for the container image of a launch, and the nodes' reports on the image."""
 
 from __future__ import annotations
 
@@ -19,41 +19,41 @@ if TYPE_CHECKING:
 ARCHIVE = ".tar"
 PATHS = ("/", "./", "../", "~")
 BY_DIGEST = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/-]{0,400}@sha256:[0-9a-f]{64}\Z")
-# A mount is one word of podman's, in which a comma parts what belongs to it.
+# podman takes a mount as one argument with fields separated by commas.
 FOLDER = re.compile(r"/[^,\"'\x00-\x1f\x7f]+\Z")
 PYTHON_WANTED = (3, 10)
 VERSION = re.compile(r"[0-9A-Za-z][0-9A-Za-z.+_-]{0,63}\Z")
 PODMAN_FOR_GPUS = (4, 1)
-TORCHRUN = ["python3", "-m", "torch.distributed.run"]  # of the image, wherever it has its programs
+TORCHRUN = ["python3", "-m", "torch.distributed.run"]  # works with any path of torchrun in the image
 BASELINE = playbook("site.yml", tags="baseline")
 CTK = "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
 
 ENGINE = Check(
     "launch.container",
     seen="sandbox",
-    reads="with launch_image: podman and crun on each participant, what describes GPUs to podman, whose launch it is",
-    fires="one of them is missing, or the launch is somebody's own, without root (fail)",
+    reads="with launch_image: podman, crun and the CDI specification of GPUs on each participant, and the launch type",
+    fires="one of them is missing, or the launch is a user launch, without root (fail)",
     fix=f"Set node_baseline_podman to true, and run {BASELINE}",
 )
 IMAGE = Check(
     "launch.image",
     seen="sandbox",
-    reads="launch_image on each participant: whether the image is there, its id, and its Python and PyTorch",
-    fires="a node does not get it or has a different one; it has no torch, too old a Python, or a device file (fail)",
-    fix="Fix that, then launch again: what has come stays",
+    reads="launch_image on each participant: whether the image is present, its id, and its Python and PyTorch",
+    fires="the image is missing or differs on a node, has no torch, a Python below 3.10, or a device file (fail)",
+    fix="Fix the error, then launch again: downloaded parts are kept",
 )
 FOLDERS = Check(
     "launch.image_folders",
     seen="sandbox",
-    reads="with launch_image: launch_chdir, launch_data and launch_image_folders, and every folder above them",
-    fires="one is not there, the training user may not use it, or others than root may put something else there (fail)",
-    fix="Give the folders above it to root, writable by nobody else",
+    reads="with launch_image: launch_chdir, launch_data and launch_image_folders, and all their parent folders",
+    fires="a folder is missing, the training user has no access, or other users than root can replace it (fail)",
+    fix="Make root the owner of the parent folders and the only account that can write to them",
 )
 
 
 class ImageFacts(TypedDict):
-    """podman: its version, "" without one; why: why not. id: of the image, "" where it is not there. gpus: whether
-    something describes them to podman. folders: by path, {path, exists, usable, foreign: who else may change it}.
+    """podman: its version, "" for none; why: the reason. id: of the image, "" if it is missing. gpus: whether a CDI
+    specification describes them. folders: by path, {path, exists, usable, foreign: who else can change it}.
     removed: containers of earlier launches."""
 
     podman: str
@@ -75,8 +75,8 @@ class Tried(TypedDict):
 
 
 class Versions(TypedDict):
-    """python: three numbers. torch: "" without one. nccl: "" where no package of its own says so. error, unsafe: see
-    Tried."""
+    """Versions in an image. python: three numbers. torch: "" for none. nccl: "" if it has no separate package. error,
+    unsafe: see Tried."""
 
     python: list[int]
     torch: str
@@ -90,44 +90,44 @@ def is_archive(image: str) -> bool:
 
 
 def problems_of(image: str, folders: Iterable[str], *, environment: str, script: str) -> list[str]:
-    """What is wrong with the options, whatever the nodes are. script: one that is not sent."""
+    """Return the problems of the options, independent of the nodes. script: the path of one that is not copied."""
     if not image:
-        return [] if not list(folders) else ["launch_image_folders is set, and there is no image: set launch_image."]
+        return [] if not list(folders) else ["launch_image_folders is set without an image: set launch_image."]
     found = []
     if environment:
-        found.append("launch_environment and launch_image are both set, and a launch runs in one of them.")
+        found.append("launch_environment and launch_image are both set: set only one of them.")
     if is_archive(image):
         if not image.endswith(ARCHIVE):
             found.append(
-                f"launch_image {image} does not end with {ARCHIVE}: it is an archive as podman save and docker save"
-                f" write it, not compressed, or a name with a digest."
+                f"launch_image {image} does not end with {ARCHIVE}: set an uncompressed archive of podman save or"
+                f" docker save, or a name with a digest."
             )
     elif not BY_DIGEST.match(image):
         found.append(no_digest(image))
     if script and not script.startswith("/"):
-        found.append(f"launch_script {script} is relative: give its path in the image, or in launch_project.")
+        found.append(f"launch_script {script} is relative: set its absolute path in the image, or use launch_project.")
     return [*found, *(f"launch_image_folders: {each!r} {why}." for each in folders if (why := unusable(each)))]
 
 
 def no_digest(image: str) -> str:
     name = shlex.quote(image.partition("@")[0])
     return (
-        f"launch_image {image} has no digest (NAME@sha256:...), and may be another image on each node. Its digest, on a"
-        f" machine with podman: podman pull {name} && podman image inspect --format '{{{{.Digest}}}}' {name}"
+        f"launch_image {image} has no digest (NAME@sha256:...), so each node may get a different image. To get its"
+        f" digest with podman: podman pull {name} && podman image inspect --format '{{{{.Digest}}}}' {name}"
     )
 
 
 def unusable(folder: str) -> str:
-    """Why a folder cannot be shown to a container, by its path."""
+    """Return why the path of a folder cannot be mounted into a container; "" if it can."""
     parts = folder.split("/")[1:]
     if not FOLDER.match(folder) or any(part in {"", ".", ".."} for part in parts):
-        return "is no absolute path as it is written plainly, without commas, quotes and dots as parts"
+        return "is not a plain absolute path (no commas, quotes, '.' or '..')"
     return ""
 
 
 def shown(chdir: str, data: Iterable[str], folders: Iterable[str]) -> list[str]:
-    """What of the node is seen in the container beside the launch's own folders, each at its own path; of one within
-    another, the outer one."""
+    """Return the folders of the node to mount at their own paths, besides the launch's own folders. Nested folders are
+    covered by the outermost one."""
     wanted = sorted({each.rstrip("/") for each in (chdir, *data, *folders)} - {""})
     found: list[str] = []
     for each in wanted:
@@ -137,40 +137,40 @@ def shown(chdir: str, data: Iterable[str], folders: Iterable[str]) -> list[str]:
 
 
 def own(nodes: Iterable[str], user: str) -> list[Finding]:
-    """Nobody but an administrator launches in an image: what starts its containers is root's podman."""
+    """Reject images for user launches: the containers are started by root's podman."""
     text = (
-        f"launch_image is for administrators' launches, and this one is {user}'s own, without root: podman without"
-        " root does not keep a launch in the control group of its unit"
+        f"launch_image requires an administrator launch, and this is a user launch of {user}, without root: podman"
+        " without root does not keep a launch in the control group of its unit"
     )
-    fix = "Leave launch_image out, and name an environment of cluster_environments (launch_environment)"
+    fix = "Remove launch_image, and set launch_environment to an environment of cluster_environments"
     return [ENGINE.fail(node, text, fix=fix) for node in nodes]
 
 
 def judge(node: str, seen: ImageFacts, *, gpus: bool) -> list[Finding]:
-    """What stands against a container on this node. gpus: whether the launch uses any."""
+    """Return the problems that block a container on this node. gpus: whether the launch uses GPUs."""
     found = []
-    # Without any runtime, podman itself does not answer.
+    # Without a runtime, podman itself fails.
     if not seen["crun"]:
-        text = "crun is not there, without which podman gives every container a control group of its own"
+        text = "crun is missing; without crun, podman creates a separate control group for every container"
         found.append(ENGINE.fail(node, text))
     elif not seen["podman"]:
-        found.append(ENGINE.fail(node, f"podman does not answer: {seen['why']}"))
+        found.append(ENGINE.fail(node, f"podman failed: {seen['why']}"))
     elif gpus and numbers(seen["podman"]) < PODMAN_FOR_GPUS:
-        text = f"its podman {seen['podman']} is too old to give GPUs to containers (CDI needs 4.1)"
-        found.append(ENGINE.fail(node, text, fix="Leave the node out, or run it with a newer release of its system"))
+        text = f"podman {seen['podman']} is too old for GPUs in containers (CDI requires podman 4.1)"
+        found.append(ENGINE.fail(node, text, fix="Leave the node out, or upgrade its operating system"))
     elif gpus and not seen["gpus"]:
-        text = "nothing describes the GPUs to podman: there is no nvidia.com/gpu in /etc/cdi or /var/run/cdi"
-        fix = "Set container_toolkit_engine to podman and run site.yml --tags gpu_stack, or there, with the package"
-        found.append(ENGINE.fail(node, text, fix=f"{fix} nvidia-container-toolkit:", command=CTK))
+        text = "podman has no CDI specification of the GPUs: no nvidia.com/gpu in /etc/cdi or /var/run/cdi"
+        fix = "Set container_toolkit_engine to podman and run site.yml --tags gpu_stack, or on the node install"
+        found.append(ENGINE.fail(node, text, fix=f"{fix} nvidia-container-toolkit and run", command=CTK))
     for path, one in sorted(seen["folders"].items()):
         if one["foreign"]:
-            text = f"root would show {path} to the container, where others may put something else: {one['foreign']}"
+            text = f"{path} is not safe to mount as root, because other users can replace it: {one['foreign']}"
             found.append(FOLDERS.fail(node, text))
         elif not one["exists"]:
-            found.append(FOLDERS.fail(node, f"{path} is not there", fix="Make it on every node, or leave it out"))
+            found.append(FOLDERS.fail(node, f"{path} does not exist", fix="Create it on every node, or leave it out"))
         elif not one["usable"]:
-            text = f"the training user may not use {path}"
-            found.append(FOLDERS.fail(node, text, fix="Let that user enter it"))
+            text = f"the training user has no access to {path}"
+            found.append(FOLDERS.fail(node, text, fix="Give that user read and search permission"))
     return found
 
 
@@ -179,25 +179,25 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def missing(failures: Mapping[str, str]) -> list[Finding]:
-    """failures: why a node has not got the image."""
-    return [IMAGE.fail(node, f"it does not have the image: {why}") for node, why in failures.items()]
+    """Return the findings. failures: the reason by node."""
+    return [IMAGE.fail(node, f"the image is missing: {why}") for node, why in failures.items()]
 
 
 def differing(ids: Mapping[str, str]) -> list[Finding]:
-    """ids: what the image's name leads to on each node. One name may be an image for each architecture."""
+    """Return the findings for different image ids by node. One name may have an image for each architecture."""
     common, count = Counter(ids.values()).most_common(1)[0]
     where = next(name for name, each in ids.items() if each == common)
-    told = f"{where} has {common[:12]}" if count > 1 or len(ids) == 2 else f"the nodes have {len(set(ids.values()))}"
-    fix = "Give launch_image the digest of one image for one architecture, or an archive; then launch again"
+    most = f"{where} has {common[:12]}" if count > 1 or len(ids) == 2 else f"there are {len(set(ids.values()))} images"
+    fix = "Set launch_image to the digest of a single-architecture image, or to an archive; then launch again"
     return [
-        IMAGE.fail(node, f"its image is {each[:12]}, and {told}", fix=fix, observed=each, expected=common)
+        IMAGE.fail(node, f"the image is {each[:12]}, but {most}", fix=fix, observed=each, expected=common)
         for node, each in ids.items()
         if each != common
     ]
 
 
 def read_versions(said: Tried) -> Versions:
-    """Return the versions in the output of the image's Python. Anything else in it becomes an error that quotes it."""
+    """Return the versions in the output of the image's Python. Unexpected output becomes an error that quotes it."""
     found: Versions = {"python": [], "torch": "", "nccl": "", "error": said["error"], "unsafe": said["unsafe"]}
     if said["error"] or said["unsafe"]:
         return found
@@ -209,28 +209,28 @@ def read_versions(said: Tried) -> Versions:
     except (ValueError, LookupError, TypeError, RecursionError):
         right = False
     if not right:
-        return {**found, "error": f"its Python says {said['text']!r}"}
+        return {**found, "error": f"unexpected output of Python: {said['text']!r}"}
     return {**found, "python": python, "torch": torch, "nccl": nccl}
 
 
 def judge_versions(node: str, seen: Versions, *, torch: bool) -> list[Finding]:
-    """torch: whether the launch needs PyTorch of the image; a command that somebody brings may not."""
+    """Return the findings on versions. torch: whether the launch needs the image's PyTorch; launch_command may not."""
     if seen["unsafe"]:
         fix = "Use an image without device files; podman provides /dev"
         return [IMAGE.fail(node, f"the image is not safe to run: {seen['unsafe']}", fix=fix)]
     if seen["error"]:
         text = f"Python does not run in the image: {seen['error']}"
-        return [IMAGE.fail(node, text, fix="Take an image with python3 in its PATH")]
+        return [IMAGE.fail(node, text, fix="Use an image with python3 in its PATH")]
     if tuple(seen["python"][:2]) < PYTHON_WANTED:
-        text = f"the image's Python is {'.'.join(map(str, seen['python']))}, and a launch needs 3.10 or newer"
-        return [IMAGE.fail(node, text, fix="Take an image with a newer one")]
+        text = f"the image's Python is {'.'.join(map(str, seen['python']))}, but a launch requires 3.10 or newer"
+        return [IMAGE.fail(node, text, fix="Use an image with a newer Python")]
     if torch and not seen["torch"]:
-        text = "there is no torch in the image, for its python3"
-        return [IMAGE.fail(node, text, fix="Take an image in which this prints its path: python3 -c 'import torch'")]
+        text = "the image's python3 has no torch"
+        return [IMAGE.fail(node, text, fix="Use an image in which this command succeeds: python3 -c 'import torch'")]
     return []
 
 
 def sentence(source: str, image: str, seen: Versions) -> str:
     nccl = f", NCCL {seen['nccl']}" if seen["nccl"] else ""
     python = ".".join(map(str, seen["python"]))
-    return f"image {source}: {image[:12]}, Python {python}, torch {seen['torch'] or 'none'}{nccl}, the same everywhere"
+    return f"image {source}: {image[:12]}, Python {python}, torch {seen['torch'] or 'none'}{nccl}, same on all nodes"

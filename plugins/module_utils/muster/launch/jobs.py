@@ -1,6 +1,6 @@
-"""The launches of a cluster as its nodes show them, put together into a list; and plans that nodes have kept.
+"""Merge the launches that the nodes of a cluster report into a list, and validate plans that nodes have kept.
 
-What a node says of a launch, that launch's user may have written: only what has its shape is taken, and shortened.
+The launch's user may have written a node's report: only valid fields are used, and they are shortened.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from .failure import Failure
 
 
-# ---------------------------------------------------------------- first words
+# ---------------------------------------------------------------- the first failure
 
-# What the rank that failed first said last, for the list of launches: judged from what every node keeps of the end, as
-# the launch's own supervisor judges it.
+# The last output of the rank that failed first, for the list of launches. The rules are those of the supervisor,
+# applied to the data that every node keeps.
 
 Ranks = Annotated[list[int], Limit(most=MOST_RANKS, whole=True)]
 LogEnd = Annotated[str, Limit(most=MOST_PART, raw=True)]
 
 
 class LastWords(TypedDict):
-    """What a node keeps of an end. stderr: of each rank, by local rank."""
+    """The data that a node keeps of a finished launch. stderr: of each rank, by local rank."""
 
     result: Result | None
     ranks: Annotated[list[RankState], Limit(most=MOST_RANKS)]
@@ -48,9 +48,9 @@ class LastWords(TypedDict):
 def first(
     here: Mapping[str, Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Failure | None, str]:
-    """(the first failure, the end of its rank's stderr). here: by node, what that node says of the launch."""
+    """Return the first failure and the end of its rank's stderr. here: each node's report of the launch."""
     found = {name: report for name, one in here.items() if (report := report_of(name, one, answers[name]))}
-    # Whoever ended it has said why: that the other parts were stopped then is no failure of theirs.
+    # A node that ended the launch reports why; stopped parts on the other nodes are no failures then.
     stopped = any(one.get("why") for one in here.values())
     failure, _ = first_failure(list(found.values()), float("-inf") if stopped else float("inf"))
     if failure is None or failure.local_rank is None:
@@ -59,7 +59,7 @@ def first(
 
 
 def report_of(node: str, one: Mapping[str, Any], answer: Mapping[str, Any]) -> NodeReport | None:
-    """What can be used of it; None where the node has nothing to say of how it failed."""
+    """Return the usable part of a node's report; None if the report has no data on the failure."""
     failed, ranks = one.get("failed"), read_one(Ranks, one.get("ranks"))
     if not isinstance(failed, dict) or not ranks:
         return None
@@ -89,7 +89,7 @@ GIB = 1024
 
 @dataclass
 class Job:
-    """One launch. here: by node, what that node says of it."""
+    """One launch. here: each node's report of it."""
 
     launch_id: str
     user: str
@@ -97,7 +97,7 @@ class Job:
     here: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def first(self, name: str, kind: type) -> Any:
-        """What the first node that knows it says."""
+        """Return the value from the first node that has it."""
         return next((one[name] for one in self.here.values() if isinstance(one.get(name), kind) and one[name]), None)
 
     @property
@@ -106,13 +106,12 @@ class Job:
 
     @property
     def state(self) -> str:
-        """In one or a few words."""
         if self.over:
             return self.end
         said = {str(one.get("state")) for one in self.here.values() if one.get("over") is not True}
         state = next((word for word in STATES if word in said), "running")
         ended = [node for node, one in self.here.items() if one.get("over") is True]
-        return f"{state}, but over on {few(ended)}" if ended else state
+        return f"{state}, but ended on {few(ended)}" if ended else state
 
     @property
     def end(self) -> str:
@@ -124,18 +123,18 @@ class Job:
         ):
             return "finished"
         if ASKED in reasons or why.startswith("interrupted"):
-            return "ended by hand"
+            return "stopped by a user"
         if "limit" in reasons:
-            return "ended by its time limit"
+            return "reached its time limit"
         if "lease" in reasons:
             return f"failed: {NODE_WORDS['lease'].summary}"
         if why or results:
             return f"failed{why.removeprefix('failed') if why.startswith('failed') else ''}"[:MOST_TEXT]
-        return "gone, with no word on how it ended"
+        return "gone, outcome unknown"
 
 
 def merge(answers: Mapping[str, Mapping[str, Any]]) -> list[Job]:
-    """The newest last. answers: of each node, as its program gives it."""
+    """Return the launches, newest last. answers: each node's answer as received."""
     found: dict[tuple[str, bool, str], Job] = {}
     for node, answer in answers.items():
         given = answer.get("launches")
@@ -148,8 +147,8 @@ def merge(answers: Mapping[str, Mapping[str, Any]]) -> list[Job]:
 
 
 def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]], most: int) -> list[str]:
-    """Lines for people: of each launch one, and below it its last lines, `most` of them: of one that failed, those of
-    the rank that failed first."""
+    """Return one line for each launch, followed by its last `most` lines of output. For a failed launch these are the
+    lines of the rank that failed first."""
     lines = []
     for job in jobs:
         parts = [job.launch_id, job.state, who(job), where(job), gpus(job, answers), since(job, answers)]
@@ -157,12 +156,12 @@ def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]], most: i
         lines += (first_lines(job, answers, most) if job.over and most else []) or last_lines(job)
     left_out = sum(one["left_out"] for one in answers.values() if isinstance(one.get("left_out"), int))
     if left_out:
-        lines.append(f"... and {left_out} more, which took too long to look at")
+        lines.append(f"... and {left_out} more (not checked, because of the time limit)")
     return lines or ["No launch."]
 
 
 def outcome(jobs: Sequence[Job], answering: Collection[str], silent: Collection[str]) -> str:
-    """How many of them run, by the nodes that answer; and how the newest of these is followed."""
+    """Return the number of running launches on the nodes that answered, with a command that follows the newest."""
     running = [job for job in jobs if not job.over]
     one = len(running) == 1
     number = f"{len(running) or 'no'} {'launch runs' if one else 'launches run'} on {plural(len(answering), 'node')}"
@@ -170,12 +169,12 @@ def outcome(jobs: Sequence[Job], answering: Collection[str], silent: Collection[
     if not running:
         return number + unheard
     follow = playbook("playbooks/jobs.yml", jobs_logs=running[-1].launch_id)
-    return f"{number}{unheard}; to follow {'it' if one else 'the newest'}: {follow}"
+    return f"{number}{unheard}; to follow {'it' if one else 'the newest'}, run: {follow}"
 
 
 def who(job: Job) -> str:
     by = job.first("by", str)
-    own = f"{job.user}'s own" if job.own else job.user or "?"
+    own = f"user launch of {job.user}" if job.own else job.user or "?"
     return f"{own} (by {by[:MOST_TEXT]})" if by else own
 
 
@@ -189,7 +188,7 @@ def where(job: Job) -> str:
 
 
 def attempt_of(job: Job) -> str:
-    """Of a launch with a watcher: which attempt this is, and who begins the next one."""
+    """Return the number of the attempt and the node of the watcher; "" for a launch without a watcher."""
     number, watched = job.first("attempt", int), job.first("watched", dict) or {}
     first, node = watched.get("launch_id"), str(watched.get("node"))[:MOST_TEXT]
     if not number or not is_launch_id(first):
@@ -198,7 +197,7 @@ def attempt_of(job: Job) -> str:
 
 
 def gpus(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
-    """How busy its GPUs are together, and how full the fullest of them is."""
+    """Return the mean utilization of the launch's GPUs, and the memory use of the fullest GPU."""
     if job.over:
         return ""
     seen, count, why = [], 0, ""
@@ -224,15 +223,15 @@ def gpus(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
     ]
     text = plural(count, "GPU")
     if busy:
-        text += f" {sum(busy) / len(busy):.0f} % busy"
+        text += f" {sum(busy) / len(busy):.0f} % utilization"
     if full:
         used, total = max(full)
         text += f", {used / GIB:.0f} of {total / GIB:.0f} GiB"
-    return text if busy or full else f"{text} ({why[:MOST_TEXT] or 'not known how busy'})"
+    return text if busy or full else f"{text} ({why[:MOST_TEXT] or 'utilization unknown'})"
 
 
 def since(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
-    """How long it has run; of one that is over, how long ago that was, by the clock of a node that saw it."""
+    """Return how long the launch has been running, or how long ago it ended by the clock of one of its nodes."""
     running = [one["seconds"] for one in job.here.values() if isinstance(one.get("seconds"), (int, float))]
     if running:
         return f"for {age(max(running))}"
@@ -245,8 +244,8 @@ def since(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def first_lines(job: Job, answers: Mapping[str, Mapping[str, Any]], most: int) -> list[str]:
-    """Of the rank that failed first: why, and what it said last. The newest log is often the launcher's, whose table
-    names a rank of its own node alone."""
+    """Return the failure and the last lines of the rank that failed first. The newest log is often the launcher's,
+    whose table only has ranks of its own node."""
     failure, said = first(job.here, answers) if job.end.startswith("failed") else (None, "")
     if failure is None or failure.rank is None:
         return []
@@ -259,7 +258,7 @@ def first_lines(job: Job, answers: Mapping[str, Mapping[str, Any]], most: int) -
 
 
 def last_lines(job: Job) -> list[str]:
-    """Of the node that has any, in the order of the plan: it is the head node's, where rank 0 is."""
+    """Return the last lines of the first node in the plan that has any, usually the head node with rank 0."""
     order = [str(node) for node in job.first("nodes", list) or []]
     for node in sorted(job.here, key=lambda name: order.index(name) if name in order else len(order)):
         lines, log = job.here[node].get("lines"), job.here[node].get("log")
@@ -272,33 +271,33 @@ def last_lines(job: Job) -> list[str]:
 
 
 def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str], owner: str = "") -> str:
-    """Why a plan that a node has kept cannot be followed; "" where it can. run_dir: where it was found. nodes: those of
-    the inventory. owner: the user whose folder that is, "" for administrators': who writes a plan there may write any
-    name into it, and root acts in that name."""
+    """Return why a plan kept by a node is not usable; "" if it is. run_dir: where it was found. nodes: those of the
+    inventory. owner: the owner of that folder, "" for administrators. The owner can write any user name into the plan,
+    and root acts as that user."""
     entries = plan.get("nodes") if isinstance(plan, dict) else None
     if not isinstance(entries, list) or not entries or len(entries) > MOST_NODES:
-        return "it is no plan"
+        return "not a plan of a launch"
     if not is_launch_id(launch_id):
-        return "its id is that of no launch"
+        return "invalid launch id"
     if plan.get("launch_id") != launch_id or plan.get("manager", "system") not in ("system", "user"):
-        return "it is another launch's"
+        return "the plan belongs to another launch"
     own = plan.get("manager", "system") == "user"
     if own != bool(owner) or (own and plan.get("user") != owner):
-        return "it lies in another's folder than it says"
+        return "the plan is in the folder of another user"
     texts = [plan.get(name) for name in ("cluster", "user", "backend", "master_addr")]
     numbers = [plan.get(name) for name in ("master_port", "world_size")]
     if not all(map(_is_text, texts)) or not all(map(_is_number, numbers)) or not _is_table(plan.get("given")):
-        return "it is not whole"
+        return "the plan is incomplete"
     if not all(_is_entry(entry, launch_id, run_dir) for entry in entries):
-        return "what it says of a node has no such shape"
+        return "the plan has an invalid entry for a node"
     missing = [entry["node"] for entry in entries if entry["node"] not in nodes]
     if missing:
-        return f"{few(missing)} took part, and is not in gpu_nodes"
+        return f"participants are not in gpu_nodes: {few(missing)}"
     watched = plan.get("watched")
     if watched is not None and not (
         isinstance(watched, dict) and watched.get("node") in nodes and is_launch_id(watched.get("launch_id"))
     ):
-        return "its watcher is on no node of the inventory"
+        return "the watcher's node is not in the inventory"
     fetch = plan.get("fetch")
     if fetch is not None and not (
         isinstance(fetch, dict)
@@ -308,7 +307,7 @@ def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str], owner:
         and _is_number(fetch.get("most"))
         and isinstance(fetch.get("folder"), str)
     ):
-        return "what it fetches makes no sense"
+        return "the plan has invalid fetch options"
     return ""
 
 

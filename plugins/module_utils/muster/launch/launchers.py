@@ -1,5 +1,5 @@
-"""How a command that people bring gets the plan: in its launcher's own options where that one is known here; else by
-placeholders such as {node_rank}, and in its environment.
+"""Pass the plan to a custom command: in the launcher's own options if the launcher is known, otherwise by placeholders
+such as {node_rank} and environment variables.
 
 Options as in torch 2.13 (torch/distributed/run.py) and accelerate 1.15 (accelerate/commands/launch.py). Both read
 PET_NAME from the environment as the default of their agent's option --name; accelerate has no option for some of them.
@@ -19,14 +19,14 @@ PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
 PYTHON = re.compile(r"python[\d.]*")
 SCRIPT, PROJECT = "{script}", "{project}"
 MODULE = ("-m", "--module")
-OTHERS = "command"  # the name of every launcher that is not known here
-# What a script is called: behind it, options are its own.
+OTHERS = "command"  # the name of all unknown launchers
+# A script or module: options after it are its own.
 PROGRAM = re.compile(r".*\.(?:py|pyz|sh)|-m|--module|\{script\}")
 
 
 class LaunchPlace(NamedTuple):
-    """What the plan says of one node, by the names of the placeholders. timeout: seconds for the rendezvous. project:
-    the folder of the launch's copy, "" without one."""
+    """Values of the placeholders on one node. timeout: seconds for the rendezvous. project: the folder of the launch's
+    copy, "" for none."""
 
     nnodes: int
     node_rank: int
@@ -43,11 +43,12 @@ class LaunchPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Launcher:
-    """A launcher that takes the plan in its own options, which come right behind its command.
+    """A launcher that takes the plan in its own options, directly after its command.
 
-    commands: the words that it is called by. options: with placeholders. own: the names of options that nobody else may
-    set. useless: those with which it starts no ranks of the plan, and why. even: whether every node has as many ranks.
-    modes: of these options it needs one, `mode` where there is none. with_it: what one of its options needs besides.
+    commands: the words of its command. options: with placeholders. own: options that users may not set. useless:
+    options with which it does not start the planned ranks, and why. even: whether it needs the same number of ranks on
+    all nodes. modes: it needs one of these options; `mode` is the default. with_it: a further option that an option
+    needs.
     """
 
     name: str
@@ -63,8 +64,8 @@ class Launcher:
     with_it: Mapping[str, str] = field(default_factory=dict)
 
 
-# Static rendezvous: the ranks are ours to give, and node rank 0 hosts the store without guessing from host names
-# (pytorch#107021, #137402). No restarts by the agent: a second attempt would meet the stale keys of the first.
+# Static rendezvous: Muster assigns the ranks, and node rank 0 hosts the store without guessing from host names
+# (pytorch#107021, #137402). No restarts by the agent: a second attempt would read stale keys of the first.
 TORCHRUN = Launcher(
     name="torchrun",
     commands=(("torchrun",), ("python", "-m", "torch.distributed.run")),
@@ -88,7 +89,7 @@ TORCHRUN = Launcher(
         }
     ),
 )
-ONE_PROCESS = "with it, accelerate starts one process on each node and no ranks"
+ONE_PROCESS = "with this option, accelerate starts one process on each node and no ranks"
 ACCELERATE = Launcher(
     name="accelerate",
     commands=(("accelerate", "launch"), ("accelerate-launch",), ("python", "-m", "accelerate.commands.launch")),
@@ -110,23 +111,23 @@ ACCELERATE = Launcher(
             *("same_network", "rdzv_backend", "rdzv_conf", "max_restarts", "log_dir"),
         }
     ),
-    # accelerate hands its options on to torch's agent, which takes the rest from here.
+    # accelerate passes its options to torch's agent, which reads the others from these variables.
     env={"PET_REDIRECTS": "3", "PET_LOCAL_ADDR": "{local_addr}", "PET_RDZV_ID": "{launch_id}"},
-    env_on_cpus={"ACCELERATE_USE_CPU": "true"},  # else its ranks take the GPUs that they see
+    env_on_cpus={"ACCELERATE_USE_CPU": "true"},  # otherwise the ranks use all visible GPUs
     useless={
-        "cpu": f"{ONE_PROCESS}; ranks use CPUs where cluster_backend is gloo",
+        "cpu": f"{ONE_PROCESS}; with cluster_backend gloo, ranks use CPUs",
         "tpu": ONE_PROCESS,
         "tpu_cluster": ONE_PROCESS,
-        "mpirun_hostfile": "with it, accelerate hands the launch on to mpirun",
+        "mpirun_hostfile": "with this option, accelerate starts the launch with mpirun",
     },
-    even=True,  # it divides the number of processes by that of machines
-    mode="--multi_gpu",  # also on CPUs: it is what has torch's agent start the ranks
+    even=True,  # accelerate divides the number of processes by the number of machines
+    mode="--multi_gpu",  # also on CPUs: only with this option does torch's agent start the ranks
     modes=frozenset(("multi_gpu", "use_fsdp", "use_deepspeed", "use_megatron_lm", "config_file")),
-    # Else it logs in to the other nodes by itself (pdsh).
+    # Otherwise accelerate logs in to the other nodes (pdsh).
     with_it={"use_deepspeed": "--deepspeed_multinode_launcher=standard"},
 )
 KNOWN = (TORCHRUN, ACCELERATE)
-# For whatever is not known: what a torchrun takes that a shell script calls, and what the script itself may want.
+# For unknown commands: variables for a torchrun that a shell script calls, and for the script itself.
 PLAN_IN_ENVIRONMENT = {
     "PET_NNODES": "{nnodes}",
     "PET_NODE_RANK": "{node_rank}",
@@ -150,7 +151,7 @@ PLAN_IN_ENVIRONMENT = {
 
 
 def launcher_of(command: Sequence[str]) -> tuple[Launcher | None, int]:
-    """The launcher that a command calls, and how many of its words do so."""
+    """Return the known launcher of a command, and the number of words that call it."""
     for launcher in KNOWN:
         for words in launcher.commands:
             if len(command) >= len(words) and all(map(_is_called, command, words)):
@@ -159,24 +160,24 @@ def launcher_of(command: Sequence[str]) -> tuple[Launcher | None, int]:
 
 
 def name_of(command: Sequence[str]) -> str:
-    """What the plan calls the launcher; torchrun is also what is called where nobody brings a command."""
+    """Return the launcher's name in the plan; without a command it is torchrun."""
     launcher, _ = launcher_of(command)
     return launcher.name if launcher else OTHERS if command else TORCHRUN.name
 
 
 def spoken(name: str) -> str:
-    """The launcher in a sentence; its name may come from a plan that somebody else has kept."""
+    """Return the launcher's name for messages. The name may come from an untrusted plan."""
     return name if name in {launcher.name for launcher in KNOWN} else "the command"
 
 
 def log_name(name: str) -> str:
-    """Of the log of what the launcher itself writes, without its ending."""
+    """Return the name of the launcher's own log, without its extension."""
     return name if name in {launcher.name for launcher in KNOWN} else OTHERS
 
 
 def argv_of(command: Sequence[str], program: Sequence[str], args: Sequence[str], place: LaunchPlace) -> list[str]:
-    """The words of the command on one node. program: the script, or -m and a module; it takes {script}'s place, or
-    comes behind the command."""
+    """Return the arguments of the command on one node. program: the script, or -m and a module. It replaces {script},
+    or follows the command."""
     launcher, called = launcher_of(command)
     words = [filled(word, place) for word in command]
     options = [filled(word, place) for word in options_of(launcher, command[called:], place)] if launcher else []
@@ -188,7 +189,7 @@ def argv_of(command: Sequence[str], program: Sequence[str], args: Sequence[str],
 
 
 def script_at(command: Sequence[str]) -> int:
-    """Which word of a command is its script; 0 where it names none, or a module, or leaves a place for it."""
+    """Return the index of the script in a command; 0 for none, for a module, or for the placeholder {script}."""
     _, called = launcher_of(command)
     for at, word in enumerate(command):
         if at >= max(1, called) and PROGRAM.fullmatch(word) and (word in MODULE or not word.startswith("-")):
@@ -197,15 +198,15 @@ def script_at(command: Sequence[str]) -> int:
 
 
 def of_project(command: Sequence[str], problem: Callable[[str], str], *, chdir: bool) -> tuple[list[str], str]:
-    """(the command with its script looked for in the project, why that is not there). problem: why a path is none of
-    the project; "" where it is. chdir: whether a relative one may lie elsewhere."""
+    """Return the command with its script's path in the project, and why the script is missing. problem: returns why a
+    path is not in the project; "" if it is. chdir: whether a relative path may be outside the project."""
     at = script_at(command)
     script = command[at] if at else ""
     if not script or script.startswith(("/", PROJECT)):
         return list(command), ""
     why = problem(script)
     if why:
-        # Of a command that is not known, it may be any file.
+        # For an unknown command, the word may be any file.
         return list(command), "" if chdir or launcher_of(command)[0] is None else why
     return [*command[:at], f"{PROJECT}/{script}", *command[at + 1 :]], ""
 
@@ -213,7 +214,7 @@ def of_project(command: Sequence[str], problem: Callable[[str], str], *, chdir: 
 def options_of(launcher: Launcher, rest: Sequence[str], place: LaunchPlace) -> list[str]:
     given = names(rest)
     found = list(launcher.options)
-    # A single process is no distributed launch, which accelerate refuses to call one.
+    # accelerate rejects a distributed launch with a single process.
     if launcher.mode and place.world_size > 1 and not given & launcher.modes:
         found.append(launcher.mode)
     for name, option in launcher.with_it.items():
@@ -223,7 +224,7 @@ def options_of(launcher: Launcher, rest: Sequence[str], place: LaunchPlace) -> l
 
 
 def environment_of(command: Sequence[str], backend: str, place: LaunchPlace) -> dict[str, str]:
-    """What of the plan a command has in its environment."""
+    """Return the environment variables that pass the plan to a command."""
     if not command:
         return {}
     launcher, _ = launcher_of(command)
@@ -234,13 +235,13 @@ def environment_of(command: Sequence[str], backend: str, place: LaunchPlace) -> 
 
 
 def filled(text: str, place: LaunchPlace) -> str:
-    """The text with its placeholders filled in. Other braces stay as they are."""
+    """Return the text with its placeholders filled in. Other braces stay unchanged."""
     known = place._asdict()
     return PLACEHOLDER.sub(lambda found: str(known.get(found[1], found[0])), text)
 
 
 def names(words: Sequence[str]) -> set[str]:
-    """The options among a launcher's words, as both launchers take them: with hyphens or underscores."""
+    """Return the options of a launcher in the arguments. Both launchers accept hyphens and underscores."""
     found = set()
     for word in words:
         if PROGRAM.fullmatch(word):
@@ -251,22 +252,23 @@ def names(words: Sequence[str]) -> set[str]:
 
 
 def problems_of(command: Sequence[str], *, script: bool, chdir: bool, project: bool) -> list[str]:
-    """What is wrong with a command, whatever the nodes are. script, chdir, project: whether there is one besides."""
+    """Return the problems of a command, independent of the nodes. script, chdir, project: whether that option is
+    set."""
     if not command:
         return []
     found = []
     first, has_place = command[0], any(SCRIPT in word for word in command)
     if not first:
-        found.append("launch_command begins with an empty word: its first one is the program.")
+        found.append("launch_command begins with an empty word: the first word must be the program.")
     elif "/" in first and not first.startswith("/") and not chdir:
         found.append(
-            f"launch_command begins with {first}, which is relative: give its whole path, or the folder that it is in"
-            " as launch_chdir."
+            f"launch_command begins with {first}, which is a relative path: use its absolute path, or set launch_chdir"
+            " to its folder."
         )
     if has_place and not script:
-        found.append("launch_command has {script}, but there is no script: set launch_script or launch_script_src.")
+        found.append("launch_command contains {script}, but no script is set: set launch_script or launch_script_src.")
     if not project and any(PROJECT in word for word in command):
-        found.append("launch_command has {project}, but there is no project: set launch_project.")
+        found.append("launch_command contains {project}, but no project is set: set launch_project.")
     for word in command:
         found += [_unknown(name) for name in PLACEHOLDER.findall(word) if _unknown(name)]
     launcher, called = launcher_of(command)
@@ -275,9 +277,9 @@ def problems_of(command: Sequence[str], *, script: bool, chdir: bool, project: b
         own = sorted(given & launcher.own)
         if own:
             text = ", ".join(_as_option(name) for name in own)
-            found.append(f"launch_command sets {text}, which {launcher.name} gets from the plan: leave it out.")
+            found.append(f"launch_command sets {text}, which {launcher.name} gets from the plan: remove it.")
         found += [
-            f"launch_command has {_as_option(name)}: {why}. Leave it out."
+            f"launch_command contains {_as_option(name)}: {why}. Remove it."
             for name, why in launcher.useless.items()
             if name in given
         ]
@@ -285,20 +287,20 @@ def problems_of(command: Sequence[str], *, script: bool, chdir: bool, project: b
 
 
 def uneven(command: Sequence[str], ranks: Mapping[str, int]) -> list[str]:
-    """What is wrong with the numbers of ranks, by node."""
+    """Return the problem of different numbers of ranks on the nodes."""
     launcher, _ = launcher_of(command)
     if launcher is None or not launcher.even or len(set(ranks.values())) < 2:
         return []
     text = ", ".join(f"{node} {number}" for node, number in ranks.items())
     said = (
-        f"{launcher.name} starts as many ranks on every node, and they differ ({text}): set cluster_nproc_per_node to"
-        " one number, or choose nodes that are alike with cluster_launch_nodes."
+        f"{launcher.name} needs the same number of ranks on all nodes, but they differ ({text}): set"
+        " cluster_nproc_per_node to one number, or choose nodes of one kind with cluster_launch_nodes."
     )
     return [said]
 
 
 def warnings_of(command: Sequence[str], nodes: int) -> list[str]:
-    """What somebody should know of a command that is not known here."""
+    """Return warnings about an unknown command."""
     if not command or launcher_of(command)[0] or nodes < 2:
         return []
     if any(
@@ -308,8 +310,8 @@ def warnings_of(command: Sequence[str], nodes: int) -> list[str]:
     ):
         return []
     said = (
-        f"launch_command: {command[0]} is no launcher that is known here, and no placeholder such as {{node_rank}} is"
-        " in it: every node runs the same words, with the plan in MUSTER_NODE_RANK (torchrun: PET_NODE_RANK)"
+        f"launch_command: {command[0]} is not a known launcher and has no placeholder such as {{node_rank}}:"
+        " all nodes run the same command, with the plan in variables such as MUSTER_NODE_RANK (torchrun: PET_NODE_RANK)"
     )
     return [said]
 
@@ -328,4 +330,4 @@ def _unknown(name: str) -> str:
     meant = difflib.get_close_matches(name, known, 1, 0.75)
     if name in known or not meant:
         return ""
-    return f"launch_command has {{{name}}}, which is no placeholder; did you mean {{{meant[0]}}}?"
+    return f"launch_command contains {{{name}}}, which is not a placeholder; did you mean {{{meant[0]}}}?"

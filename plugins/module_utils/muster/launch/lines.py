@@ -1,11 +1,11 @@
-"""Lines of a log that comes in pieces: bounded, whatever a program writes."""
+"""Split a log that arrives in pieces into lines of limited length."""
 
 from __future__ import annotations
 
 import re
 
-MOST = 64 * 1024  # characters of a line; the rest is left out, which is said at its end
-# A progress bar ends its lines with a carriage return alone. Empty lines are of no use, and there may be millions.
+MOST = 64 * 1024  # characters of a line; the rest is left out, with a note at the end of the line
+# A progress bar ends its lines with only a carriage return. Empty lines are useless, and there may be millions.
 END = re.compile(r"[\r\n]+")
 
 
@@ -15,7 +15,7 @@ class Lines:
         self.left_out = 0
 
     def take(self, text: str) -> list[str]:
-        """The lines that end in this piece and are not empty, without their ends."""
+        """Return the non-empty lines that end in this piece, without line ends."""
         *ended, rest = END.split(text)
         found = []
         if ended:

@@ -1,6 +1,6 @@
-"""Whose launch it is: an administrator's, as the training user and begun by root, or somebody's own, without root.
+"""The type of a launch: an administrator launch, started by root as the training user, or a user launch, without root.
 
-It follows from who logs in on the nodes (launch_as), and is the same on all of them.
+The type follows from the account that logs in to the nodes (launch_as) and is the same on all nodes.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 
 AUTO, SELF, CLUSTER_USER = "auto", "self", "cluster_user"  # launch_as
 GROUP = "muster-launch"
-# Whoever reads it has another inventory than administrators do, so there is no command to be typed.
+# Users have another inventory than administrators, so no complete command can be shown.
 USERS = "site.yml --tags launch_users"
-ADMINISTRATOR = f"An administrator names the account in launch_users, and runs {USERS}"
+ADMINISTRATOR = f"An administrator must add the account to launch_users and run {USERS}"
 
 WHO = Check(
     "launch.who",
     seen="stand-in",
-    reads=f"who logs in on each participant, and whether that account is in the group {GROUP} there",
-    fires="the same account does not launch on all of them, or the launch is another user's (fail)",
+    reads=f"the account that logs in to each participant, and whether it is in the group {GROUP} there",
+    fires="different accounts launch on the participants, or the launch belongs to another user (fail)",
     fix=ADMINISTRATOR,
 )
 OWN = Check(
     "launch.own",
     seen="stand-in",
-    reads="in somebody's own launch: their manager of units, whether it stays without a login, their folder and the "
-    "files of the seats",
+    reads="in a user launch: the user's systemd instance and its lingering, the user's folder, and the lock files of "
+    "GPU and CPU slots",
     fires="one of them is missing (fail)",
     fix=ADMINISTRATOR,
 )
 
 
 class Whose(NamedTuple):
-    """manager: system or user. user: the account whose own launch it is; "" for the cluster's."""
+    """The type of a launch. manager: system or user. user: the account of a user launch; "" for cluster_user."""
 
     manager: str = SYSTEM
     user: str = ""
@@ -56,7 +56,7 @@ class Whose(NamedTuple):
 
 
 def whose(requested: str, seen: Mapping[str, Identity]) -> tuple[Whose, list[Finding]]:
-    """Return whose launch it is, and what stands against that. requested: launch_as. seen: who logs in, by node."""
+    """Return the type of the launch, and what blocks it. requested: launch_as. seen: the account by node."""
     able = [name for name, one in seen.items() if one["launch_user"]]
     if requested == CLUSTER_USER or not seen or (requested == AUTO and not able):
         return Whose(), []
@@ -68,80 +68,80 @@ def whose(requested: str, seen: Mapping[str, Identity]) -> tuple[Whose, list[Fin
 def against(node: str, one: Identity, first: str, able: list[str]) -> Finding | None:
     name = one["name"] or f"uid {one['uid']}"
     if one["uid"] == 0:
-        text = "root logs in, and an own launch is a plain user's"
+        text = "root logs in, but a user launch requires an ordinary account"
         return WHO.fail(node, text, fix="Log in as yourself (ansible_user), or set launch_as to cluster_user")
     if not one["launch_user"]:
-        there = f", as on {few(able)}" if able else ""
-        return WHO.fail(node, f"{name} is not in the group {GROUP} here{there}")
+        there = f", but is on {few(able)}" if able else ""
+        return WHO.fail(node, f"{name} is not in the group {GROUP}{there}")
     if not one["name"]:
-        return WHO.fail(node, f"{name} has a name that no folder can have", fix="Give the account a plain name")
+        return WHO.fail(node, f"{name} has a name that is not valid for a folder", fix="Rename the account")
     if one["name"] != first:
-        text = f"{name} logs in here, and {first} on {few(able[:1])}"
-        return WHO.fail(node, text, fix="Log in by the same name everywhere (ansible_user)")
+        text = f"{name} logs in, but {first} logs in to {few(able[:1])}"
+        return WHO.fail(node, text, fix="Log in to all nodes as the same user (ansible_user)")
     return None
 
 
 def others(plan: LaunchPlan, seen: Mapping[str, Identity]) -> set[str]:
-    """The nodes of somebody's own launch on which another account logs in."""
+    """Return the nodes of a user launch to which another account logs in."""
     return {name for name, one in seen.items() if one["name"] != plan.user} if plan.is_own else set()
 
 
 def not_theirs(
     plan: LaunchPlan, seen: Mapping[str, Identity], in_their_name: Mapping[str, str] | None = None
 ) -> list[Finding]:
-    """What stands against following or ending somebody's own launch: that user comes to it, and root, as that user.
+    """Return what blocks following or stopping a user launch. Only its user can, or root acting as that user.
 
-    in_their_name: why root could not, by node; "" where it could. None: before that was tried.
+    in_their_name: why root cannot act as the user, by node; "" if root can. None: not tried yet.
     """
     tried = {} if in_their_name is None else in_their_name
     user = plan.user
     found = []
     for name in sorted(others(plan, seen)):
-        text = f"launch {plan.launch_id} is {user}'s own, and {seen[name]['name']} logs in"
+        text = f"launch {plan.launch_id} is a user launch of {user}, but {seen[name]['name']} logs in"
         if seen[name]["launch_user"]:
-            fix = f"Log in as {user} (ansible_user), or as an administrator who has no launches of their own"
+            fix = f"Log in as {user} (ansible_user), or as an administrator who is not a launch user"
             found.append(WHO.fail(name, text, fix=fix))
         elif tried.get(name):
-            fix = f"Log in as {user} (ansible_user), or as somebody whom sudo lets act for others"
-            found.append(WHO.fail(name, f"{text}, who cannot act for {user} there: {tried[name]}", fix=fix))
+            fix = f"Log in as {user} (ansible_user), or as an account that sudo allows to act as {user}"
+            found.append(WHO.fail(name, f"{text} and cannot act as {user}: {tried[name]}", fix=fix))
     return found
 
 
 def as_own(request: LaunchRequest, user: str) -> LaunchRequest:
-    """The same launch as this user's own: as that user, in folders that are theirs."""
+    """Return the request as a user launch: run as that user, in that user's folders."""
     home = f"{request.cluster.users_root}/{user}"
     cluster = replace(request.cluster, user=user, run_root=f"{home}/launches", work_root=f"{home}/work")
     return replace(request, cluster=cluster, manager=USER)
 
 
 def own(entry: PlannedNode, facts: Facts, seats: Iterable[str], users_root: str) -> list[Finding]:
-    """What stands against an own launch on this node. users_root: the folder of the launches of this user there."""
+    """Return what blocks a user launch on this node. users_root: the folder of the user's launches on the node."""
     seen, node = facts["own"], entry.node
     if seen is None:
         return []
     missing = [seat for seat in seats if seat not in seen["seats"]]
     found = []
     if seen["manager_why"]:
-        found.append(OWN.fail(node, f"the user's own systemd does not answer: {seen['manager_why']}"))
+        found.append(OWN.fail(node, f"the user's systemd instance does not respond: {seen['manager_why']}"))
     elif not seen["lingers"]:
-        found.append(OWN.fail(node, "the user's own systemd ends with the last login (no linger)"))
+        found.append(OWN.fail(node, "the user's systemd instance ends with the last login (lingering is off)"))
     elif seen["group_is_new"]:
-        text = f"the user's own systemd runs since before the account was in the group {GROUP}"
-        fix = "End all of the user's sessions and units there, or restart the node; until then look with"
+        text = f"the user's systemd instance was started before the account joined the group {GROUP}"
+        fix = "End all sessions and units of the user, or restart the node. They are shown by"
         found.append(OWN.fail(node, text, fix, shell("systemctl status user@{uid}.service", uid=facts["uid"])))
     if missing:
-        found.append(OWN.fail(node, f"{few(missing)} cannot be reserved: it has no file that the user comes to"))
+        found.append(OWN.fail(node, f"cannot reserve {few(missing)}: no lock file that the user can open"))
     if facts["disk"]["path"] != users_root and not facts["disk"]["path"].startswith(f"{users_root}/"):
-        found.append(OWN.fail(node, f"there is no folder {users_root}"))
+        found.append(OWN.fail(node, f"the folder {users_root} does not exist"))
     return found
 
 
 def notes(seen: Mapping[str, Facts]) -> list[str]:
-    """What the nodes cannot hold an own launch to, in sentences."""
+    """Return sentences on limits that the nodes cannot enforce for a user launch."""
     found = []
     for what, sentence in (
-        ("memory", "the kernel does not hold an own launch to its limit of memory (that needs cgroup v2)"),
-        ("pids", "the kernel does not hold an own launch to a number of processes (that needs cgroup v2)"),
+        ("memory", "memory limits are not enforced for user launches (requires cgroup v2)"),
+        ("pids", "limits on the number of processes are not enforced for user launches (requires cgroup v2)"),
     ):
         where = [name for name, facts in seen.items() if facts["own"] and what in facts["own"]["not_held"]]
         found += [f"{few(where)}: {sentence}"] if where else []
@@ -150,8 +150,8 @@ def notes(seen: Mapping[str, Facts]) -> list[str]:
         if facts["own"] and (most := facts["own"]["limits"].get("memlock")) is not None:
             locked.setdefault(most, []).append(name)
     found += [
-        f"{few(names)}: ranks may lock {most // 1024} KiB of memory, too little for RDMA; an administrator raises it"
-        f" (launch_users_memlock) with {USERS}"
+        f"{few(names)}: ranks can lock only {most // 1024} KiB of memory, too little for RDMA; an administrator must"
+        f" increase launch_users_memlock and run {USERS}"
         for most, names in locked.items()
     ]
     uids: dict[int, list[str]] = {}
@@ -159,5 +159,5 @@ def notes(seen: Mapping[str, Facts]) -> list[str]:
         uids.setdefault(facts["uid"], []).append(name)
     if len(uids) > 1 and any(facts["own"] for facts in seen.values()):
         each = "; ".join(f"{uid} on {few(names)}" for uid, names in uids.items())
-        found.append(f"the account has not the same uid everywhere, so that shared files have several owners: {each}")
+        found.append(f"the account has different uids on the nodes, so shared files have several owners: {each}")
     return found

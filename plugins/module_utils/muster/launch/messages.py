@@ -1,6 +1,6 @@
-"""What the controller and the program on a node (muster_node/programs/launch.py) say to each other, verb by verb.
+"""Messages between the controller and the program on a node (muster_node/programs/launch.py), by verb.
 
-Times in seconds; those of a node on its own clock, as they are called.
+Times are in seconds. Times of a node are on the node's clock.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}")
 MOST_PART = 8 * 1024 * 1024  # characters of one part of a log
 MOST_RANKS = 4096  # and parts of their logs, of one node
 
-Amount = Annotated[int, Limit(least=0, below=2**64)]  # some file servers say that they have nearly as many bytes
+Amount = Annotated[int, Limit(least=0, below=2**64)]  # some file servers report nearly this many bytes
 Number = Annotated[float, Limit(least=-(2**53), below=2**53)]
 Sentence = Annotated[ForeignText, Limit(most=800)]
 Written = Annotated[str, Limit(most=256 * 1024, raw=True)]  # by a rank, into its error file
 
 
 class Identity(TypedDict):
-    """identity: who the controller logs in as there. name: it becomes part of paths. launch_user: whether that account
-    launches for itself."""
+    """identity: the account that the controller logs in as. name: becomes part of paths. launch_user: whether the
+    account is a launch user."""
 
     uid: Count
     gid: Count
@@ -40,10 +40,10 @@ class Identity(TypedDict):
 
 
 class PrepareRequest(TypedDict):
-    """script, chdir, work_root: None where there is none to look for. port: of the head node alone. gpus: whether it
-    uses them. path: the folders in which an executable without one is looked for, as in PATH. environment: a folder,
-    of which the path is wanted that no link leads to. caches: folders, by who chose them. beat_port: of the head node
-    of a detached launch alone. data: paths that are compared."""
+    """script, chdir, work_root: None for none to check. port: only for the head node. gpus: whether the launch uses
+    GPUs. path: folders to search for an executable without a path, as in PATH. environment: a folder whose path is to
+    be resolved. caches: folders by their source. beat_port: only for the head node of a detached launch. data: paths to
+    compare."""
 
     user: str
     executable: str
@@ -68,7 +68,7 @@ class UserFacts(TypedDict):
 
 
 class FileFacts(TypedDict):
-    """usable: by the training user, for what it is there for."""
+    """A file or folder. usable: whether the training user has the access that the launch needs."""
 
     path: str
     exists: bool
@@ -76,14 +76,14 @@ class FileFacts(TypedDict):
 
 
 class CacheFacts(TypedDict):
-    """type: of the file system that a folder is on, or will be; "" where it is not known."""
+    """A cache folder. type: the type of its file system; "" if unknown."""
 
     path: str
     type: str
 
 
 class DiskFacts(TypedDict):
-    """path: the nearest folder that exists. free, total: bytes. inodes_free: None where there are no inodes."""
+    """A file system. path: the nearest existing folder. free, total: bytes. inodes_free: None without inodes."""
 
     path: Annotated[str, Limit(most=4096, instead="")]
     free: Amount
@@ -93,7 +93,7 @@ class DiskFacts(TypedDict):
 
 
 class ProcessFacts(TypedDict):
-    """pid: None where it cannot be seen; the texts are empty where they are not known."""
+    """A process. pid: None if it is not visible. Unknown texts are empty."""
 
     pid: Annotated[int | None, Limit(least=0, instead=None)]
     command: Word
@@ -105,7 +105,7 @@ NOBODY: ProcessFacts = {"pid": None, "command": "", "user": "", "unit": ""}
 
 
 class PortFacts(TypedDict):
-    """holders: who listens on it, or else talks from it."""
+    """A port. holders: the processes that listen on it, or otherwise use it as their local port."""
 
     port: int
     free: bool
@@ -113,11 +113,11 @@ class PortFacts(TypedDict):
 
 
 class OwnFacts(TypedDict):
-    """The manager of the user who launches for themselves. manager_why: it does not answer. lingers: whether it stays
-    without a login. group_is_new: it began before the user was in the group, and its units do not come to the seats.
+    """The systemd instance of a launch user. manager_why: why it does not respond. lingers: whether it stays without a
+    login. group_is_new: it was started before the user joined the group, so its units have no access to GPU slots.
 
-    seats: that the user comes to. limits: what its units may have at most of memlock (bytes) and nofile; None for no
-    limit. not_held: what the kernel does not limit for its units, of "memory" and "pids".
+    seats: slots that the user can lock. limits: the maximum memlock (bytes) and nofile of its units; None for no limit.
+    not_held: limits that the kernel does not enforce for its units: "memory" or "pids".
     """
 
     manager_why: str
@@ -129,9 +129,9 @@ class OwnFacts(TypedDict):
 
 
 class Facts(TypedDict):
-    """prepare: what a start depends on. user, interface_of_address: None where there is none. foreign: sentences about
-    folders for launches that others than root may change. own: None in an administrator's launch. quarantine: the
-    node's copy of what the inventory said of it; see muster/members/quarantine.py."""
+    """Answer to prepare: the conditions of a start. user, interface_of_address: None for none. foreign: sentences on
+    launch folders that other users than root can change. own: None in an administrator launch. quarantine: the node's
+    copy of its quarantine in the inventory; see muster/members/quarantine.py."""
 
     hostname: str
     uid: int
@@ -161,9 +161,9 @@ class Facts(TypedDict):
 
 
 class RecordRequest(TypedDict):
-    """What a node looks at for a diagnosis. key: of the digests of the environment (hexadecimal), which a node keeps
-    nowhere. peers: addresses by node. names: that its resolver is asked for. script, environment: paths, "" for none.
-    gpus: whether the launch uses any."""
+    """The data that a node collects for a diagnosis. key: of the digests of the environment (hexadecimal); a node does
+    not store it. peers: addresses by node. names: host names to resolve. script, environment: paths, "" for none.
+    gpus: whether the launch uses GPUs."""
 
     launch_id: str
     run_dir: str
@@ -176,15 +176,15 @@ class RecordRequest(TypedDict):
 
 
 class ProjectRequest(TypedDict):
-    """store: the folder that holds what was distributed. digest: of the project."""
+    """A distributed project. store: the folder of distributed files. digest: of the project."""
 
     store: str
     digest: str
 
 
 class ImageRequest(TypedDict):
-    """id: of the image. chdir: the working directory where the launch has none of its own. folders: of the node, which
-    the container shows at the same paths. gpus: whether it has the GPUs."""
+    """A container image. id: of the image. chdir: the working directory if the launch sets none. folders: folders of
+    the node, mounted at the same paths. gpus: whether the container has the GPUs."""
 
     id: str
     chdir: str
@@ -193,18 +193,19 @@ class ImageRequest(TypedDict):
 
 
 class StartRequest(TypedDict):
-    """reader: who will look. lease: seconds until the first look. time_limit: seconds, 0 for none.
+    """reader: the account that reads the launch's state. lease: seconds until the first request. time_limit: seconds, 0
+    for none.
 
-    seats: what is the launch's alone, unless it is shared. waits: for them, as long as it takes.
+    seats: exclusive slots of the launch, unless it is shared. waits: whether it waits for the slots without a limit.
 
-    run_dir: root's, with the folder `logs` of the training user. work_dir: the working directory to be made, "" where
-    there is one. script_name, script_body (base64): a script that is sent, else empty. keep, keep_bytes (0: any size):
-    of logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that must be
-    over here. stop_timeout: seconds that the ranks have from SIGTERM to SIGKILL at the time limit. plan: what the
-    node keeps of it for others, packed (kept.py). cache_root: the training user's folder for what is compiled. peers:
-    the others of a detached launch, by which it ends everywhere when it does so somewhere. project: of which the launch
-    gets its own copy, None without one. observe: seconds between two samples of its ranks (sampling.py on the node); 0
-    leaves them unobserved. record: of the node, as it is now. image: that it runs in, None for the node's own files.
+    run_dir: owned by root, with the folder `logs` of the training user. work_dir: the working directory to create, ""
+    if it exists. script_name, script_body (base64): a copied script, else empty. keep, keep_bytes (0: any size): limits
+    of all kept logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that
+    must have ended here. stop_timeout: seconds from SIGTERM to SIGKILL at the time limit. plan: the packed plan that
+    the node keeps for others (kept.py). cache_root: the training user's folder for compiled files. peers: the other
+    nodes of a detached launch; it ends on all nodes when it ends on one. project: the launch gets its own copy; None
+    for none. observe: seconds between two samples of its ranks (sampling.py on the node), 0 for no samples. record:
+    request for the state of the node at the start. image: None for the node's own files.
     """
 
     launch_id: str
@@ -237,7 +238,8 @@ class StartRequest(TypedDict):
 
 
 class PeersRequest(TypedDict):
-    """token: the secret by which they know each other. address, port: on which the head node hears of the others.
+    """The nodes of a detached launch. token: their shared secret. address, port: where the head node receives
+    heartbeats.
 
     own: this node's address. nodes: names, by node rank. rank: this node's.
     """
@@ -251,9 +253,9 @@ class PeersRequest(TypedDict):
 
 
 class Started(TypedDict):
-    """reserved: how far the launch has come with its seats; None where it was not started. pruned: earlier launches
-    whose logs were removed, and their bytes. project: the digest of the launch's copy, "" without one. record: the node
-    as it was then, as it says (verdict/reading.py reads it); None where it was not started."""
+    """Answer to start. reserved: the state of the slots; None if the launch was not started. pruned, bytes: earlier
+    launches whose logs were removed, and their size. project: the digest of the launch's copy, "" for none. record: the
+    state of the node, not validated (see verdict/reading.py); None if the launch was not started."""
 
     started: bool
     error: str
@@ -269,7 +271,7 @@ class Started(TypedDict):
 
 
 class LogsRequest(TypedDict):
-    """offsets: bytes that are known of each log. limit: bytes to send at most."""
+    """offsets: bytes of each log that the controller has. limit: maximum number of bytes to send."""
 
     launch_id: str
     run_dir: str
@@ -278,7 +280,7 @@ class LogsRequest(TypedDict):
 
 
 class LookRequest(LogsRequest):
-    """wait: seconds to wait for news. sampled: the number of the samples that are known already."""
+    """wait: seconds to wait for changes. sampled: the number of the last received samples."""
 
     lease: float
     wait: float
@@ -290,7 +292,7 @@ class FreezeRequest(TypedDict):
 
 
 class SnapshotRequest(TypedDict):
-    """ports: on which the launch listens there."""
+    """ports: ports on which the launch listens on this node."""
 
     launch_id: str
     run_dir: str
@@ -298,9 +300,9 @@ class SnapshotRequest(TypedDict):
 
 
 class StopRequest(LogsRequest):
-    """dump: whether the ranks show their stacks first. seconds: that they have to end by themselves, behind SIGTERM.
+    """dump: whether the ranks print their stacks first. seconds: from SIGTERM to SIGKILL.
 
-    why: what the node keeps of the reason. record: of the node, as it is when the launch has ended; None for no need.
+    why: the reason, kept on the node. record: request for the state of the node after the end; None for none.
     """
 
     launch_id: str
@@ -311,8 +313,8 @@ class StopRequest(LogsRequest):
 
 
 class LogPart(TypedDict):
-    """Bytes of a log from `begin` to `offset`: `gap` bytes that are left out, since the log had its limit, and then
-    those of `text`. more: whether there is more behind it."""
+    """Bytes of a log from `begin` to `offset`: first `gap` bytes that were dropped because the log reached its limit,
+    then those of `text`. more: whether the log continues."""
 
     begin: Count
     gap: Count
@@ -322,13 +324,13 @@ class LogPart(TypedDict):
 
 
 class Logs(TypedDict):
-    """By log: "agent", or "LOCAL_RANK/stdout" and "LOCAL_RANK/stderr"."""
+    """Parts of logs by name: "agent", "LOCAL_RANK/stdout" or "LOCAL_RANK/stderr"."""
 
     logs: Annotated[dict[str, LogPart], Limit(most=MOST_RANKS)]
 
 
 class Result(TypedDict, total=False):
-    """How the unit's main process ended: a word of endings.NODE_WORDS, unless the node knows others."""
+    """The outcome of the unit's main process. reason: a word of endings.NODE_WORDS, or an unknown one."""
 
     reason: Annotated[str, Limit(most=200, pattern=re.compile(".+"))]
     code: Annotated[int, Limit(least=-1024, below=2**53)]
@@ -337,7 +339,8 @@ class Result(TypedDict, total=False):
 
 
 class RankState(TypedDict, total=False):
-    """gone_at: None while it runs. state: the kernel's letter, "" for gone. wchan: where in the kernel it waits."""
+    """A rank. gone_at: None while it runs. state: the kernel's letter, "" for gone. wchan: kernel function it waits
+    in."""
 
     rank: int
     local_rank: Count
@@ -358,16 +361,16 @@ class ErrorMessage(TypedDict, total=False):
 
 
 class ErrorFile(TypedDict):
-    """What torch's error file says, in the shapes that it has."""
+    """The content of torch's error file, in both of its formats."""
 
     message: Written | ErrorMessage
 
 
 class Sample(TypedDict):
-    """A rank at one moment. cpu: seconds of processor time, with all that it has started. switches: of its main thread
-    to another and back. stack: of that thread, innermost first; [] where it does not say. sequence: collectives that it
-    has begun in the group of all ranks; None where that is not known. operation: the newest. begun: that one has begun
-    on a GPU, and not ended."""
+    """A sample of a rank. cpu: seconds of CPU time, with its child processes. switches: context switches of its main
+    thread. stack: of that thread, innermost first; [] if unknown. sequence: number of collectives started in the group
+    of all ranks; None if unknown. operation: the newest collective. begun: the newest collective has started on a GPU
+    and not ended."""
 
     local_rank: Count
     state: Annotated[str, Limit(pattern=re.compile("."))]
@@ -380,7 +383,7 @@ class Sample(TypedDict):
 
 
 class Samples(TypedDict):
-    """Of the ranks of a node. age: seconds since they were taken."""
+    """Samples of the ranks of a node. age: seconds since they were taken."""
 
     number: Count
     age: Number
@@ -388,8 +391,7 @@ class Samples(TypedDict):
 
 
 class RanksEnd(TypedDict):
-    """The ranks were told to end, since somebody asked for it or the time is up: seconds that they have in all, and
-    that are left."""
+    """A stop of the ranks, by request or at the time limit. seconds: total time to end. left: remaining time."""
 
     reason: Annotated[str, Limit(most=200, pattern=re.compile(".+"))]
     seconds: Number
@@ -400,11 +402,11 @@ Unit = Annotated[dict[str, Annotated[str, Limit(most=200)]], Limit(needed=True)]
 
 
 class LaunchLook(Logs):
-    """What is known of the launch there. unit: as systemd shows it; its Result is failure.NO_MANAGER where the user's
-    own systemd is not there. errors: torch's error.json by local rank. clock: read last of all.
+    """The state of the launch on a node. unit: as systemd shows it; its Result is failure.NO_MANAGER if the user's
+    systemd instance does not run. errors: torch's error.json by local rank. clock: read last.
 
-    notes: sentences on what could not be done or looked at there, without the node's name and the full stop.
-    samples: None where there are no new ones.
+    notes: sentences on failed actions and checks, without the node's name and a full stop. samples: None if there are
+    no new samples.
     """
 
     unit: Unit
@@ -419,8 +421,8 @@ class LaunchLook(Logs):
 
 
 class LastLook(LaunchLook):
-    """stop: unit_before: as it was before it was stopped. error: "" where it is over. clean: nothing is left. record:
-    of the node behind the end, as it says (verdict/reading.py reads it)."""
+    """Answer to stop. unit_before: the unit before the stop. error: "" if the launch has ended. clean: nothing is left.
+    record: the state of the node after the end, not validated (see verdict/reading.py)."""
 
     unit_before: Unit
     error: Annotated[ForeignText, Limit(most=800, instead=ForeignText(""))]

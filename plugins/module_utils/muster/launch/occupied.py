@@ -1,4 +1,4 @@
-"""Who has what a launch needs, in findings: which node, who, since when, and how to look, wait or share."""
+"""Findings on resources that another launch or process holds, with commands to inspect, wait or share."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 TAKEN = Check(
     "launch.taken",
     seen="sandbox",
-    reads="the locks of the GPUs (of the processors, for a launch on CPUs), the processes that nvidia-smi lists as "
-    "computing, and who has the master port",
-    fires="another launch, or a process outside of launches, has what this one needs on a node (fail; warn with "
-    "launch_shared); nvidia-smi does not say who computes (warn)",
-    fix="Wait for it with launch_wait, share with it with launch_shared, or stop it",
+    reads="the locks of the GPU slots (for a launch on CPUs: of the CPU slot), the compute processes that nvidia-smi "
+    "lists, and the processes on the master port",
+    fires="another launch, or a process outside of launches, holds a resource that this launch needs (fail; warn with "
+    "launch_shared); nvidia-smi does not list compute processes (warn)",
+    fix="Wait for it with launch_wait, share the resource with launch_shared, or stop it",
 )
-WAIT_OR_SHARE = "Wait for it with -e launch_wait=true, or share with it with -e launch_shared=true. Look at it with"
-BESIDE_A_SCREEN = f"Compute beside it with -e launch_shared=true, or do without it. {processes.SCREEN_HOW}"
-# By the name that the kernel keeps: the Multi-Process Service, whose clients are listed by themselves.
+WAIT_OR_SHARE = "Wait for it with -e launch_wait=true, or share with -e launch_shared=true. Inspect it with"
+BESIDE_A_SCREEN = f"Share the GPU with -e launch_shared=true. {processes.SCREEN_HOW}"
+# The kernel's name of the Multi-Process Service, whose clients are listed separately.
 SERVES = "nvidia-cuda-mps"
 
 
 def on_seats(seats: Iterable[str], occupied: Occupied) -> dict[str, list[Holder]]:
-    """By seat: who has its lock, and who computes on it; without what keeps GPUs ready for others."""
+    """Return the lock holders and compute processes of each slot, without services that keep GPUs ready."""
     return {
         seat: [
             *occupied["held"].get(seat, []),
@@ -47,7 +47,7 @@ def on_seats(seats: Iterable[str], occupied: Occupied) -> dict[str, list[Holder]
 
 
 def launches_on(port: PortFacts | None) -> dict[str, list[Holder]]:
-    """The port, if launches hold it: to take another one would lead into the same GPUs."""
+    """Return the launches that hold the port. Another port does not help, because these launches also hold the GPUs."""
     launches = [holder for holder in port["holders"] if holder["launch_id"]] if port and not port["free"] else []
     return {f"port {port['port']}": launches} if port and launches else {}
 
@@ -55,7 +55,7 @@ def launches_on(port: PortFacts | None) -> dict[str, list[Holder]]:
 def taken(
     node: str, held: Mapping[str, Sequence[Holder]], *, shared: bool = False, begun_here: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """One finding for each launch, and each process outside of launches. begun_here: launches that are known here."""
+    """Yield a finding for each launch and each other process. begun_here: launches started by this controller."""
     found: dict[str, tuple[Holder, list[str]]] = {}
     for thing, holders in held.items():
         for holder in holders:
@@ -66,35 +66,35 @@ def taken(
         who = f"launch {holder['launch_id']}" if holder["launch_id"] else f"PID {holder['pid']}"
         if shared:
             summary = f"this launch shares {named(things)} with {describe(holder)} (launch_shared)"
-            yield TAKEN.warn(node, summary, "Expect both to be slower. Look at it with", command, observed=who)
+            yield TAKEN.warn(node, summary, "Expect both to be slower. Inspect it with", command, observed=who)
         else:
             fix = WAIT_OR_SHARE
             if is_screen(holder["name"]) and not holder["launch_id"]:
                 fix, command = BESIDE_A_SCREEN, processes.SCREEN_END
-            yield TAKEN.fail(node, f"{describe(holder)} has {named(things)}", fix, command, observed=who)
+            yield TAKEN.fail(node, f"{describe(holder)} holds {named(things)}", fix, command, observed=who)
 
 
 def unknown(node: str, occupied: Occupied) -> Iterator[Finding]:
     if occupied["why"]:
-        text = f"who computes on its GPUs outside of launches is not known: {occupied['why']}"
-        yield TAKEN.warn(node, text, "Look with", "nvidia-smi")
+        text = f"GPU processes outside of launches are unknown: {occupied['why']}"
+        yield TAKEN.warn(node, text, "Check with", "nvidia-smi")
 
 
 def named(things: Sequence[str]) -> str:
-    """GPUs together: "GPUs 0, 1 and port 29500"."""
+    """Return names such as "GPUs 0, 1 and port 29500"."""
     prefix = GPU.format("")
     numbers = [thing.removeprefix(prefix) for thing in things if thing.startswith(prefix)]
     gpus = [f"GPU{'s' if len(numbers) > 1 else ''} {few(numbers)}"] if numbers else []
-    others = ["its processors" if thing == PROCESSORS else thing for thing in things if not thing.startswith(prefix)]
+    others = ["the CPU slot" if thing == PROCESSORS else thing for thing in things if not thing.startswith(prefix)]
     return " and ".join([*gpus, *others])
 
 
 def describe(holder: Holder) -> str:
     if holder["pid"] is None:
         if holder["user"]:
-            return f"a process of {holder['user']} that only root sees"
+            return f"a process of {holder['user']} that only root can inspect"
         return "a process in another container or namespace"
-    began = f", began {age(holder['seconds'])} ago" if holder["seconds"] is not None else ""
+    began = f", started {age(holder['seconds'])} ago" if holder["seconds"] is not None else ""
     user = holder["user"] or "an unknown user"
     if holder["launch_id"]:
         return f"launch {holder['launch_id']} of {user} (PID {holder['pid']}{began})"
@@ -108,7 +108,7 @@ def describe_process(one: ProcessFacts | Holder, began: str = "") -> str:
 
 
 def look_at(node: str, holder: Holder, begun_here: Collection[str]) -> str:
-    """What to type to see it. A launch that still has its supervisor is not attached to a second time."""
+    """Return the command that inspects a holder. A launch with a supervisor is not attached to a second time."""
     if holder["launch_id"] in begun_here and holder["detached"]:
         return playbook("playbooks/launch.yml", launch_attach=holder["launch_id"])
     if holder["launch_id"] and holder["manager_of"] is None:

@@ -1,4 +1,4 @@
-"""The options of one launch, typed: built once by whoever begins or follows it, and passed whole."""
+"""The typed options of a launch, built once when it is started or followed, and passed as a whole."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """The options of torchrun_launch. Most are declared in roles/launch/meta/argument_specs.yml, and the module's
-    documentation is made from there; a test compares names, types and defaults."""
+    """The options of torchrun_launch. Most are declared in roles/launch/meta/argument_specs.yml, the source of the
+    module's documentation; a test compares names, types and defaults."""
 
     script: str = ""
     script_src: str = ""
@@ -60,7 +60,7 @@ class LaunchOptions:
 
     @property
     def known(self) -> str:
-        """The id of the launch that is attached to or ended, "" for a new launch."""
+        """Return the id of the launch to attach to or stop, "" for a new launch."""
         return self.attach or self.stop
 
     def with_local_script(self) -> LaunchOptions:
@@ -72,13 +72,13 @@ class LaunchOptions:
 
     @property
     def log_max(self) -> int:
-        """Bytes of each rank's output on a node; 0 for no limit."""
+        """Return the maximum bytes of each rank's output on a node; 0 for no limit."""
         return self.log_max_mb * 1_000_000
 
 
 @dataclass(frozen=True)
 class LaunchCluster:
-    """The options of the role cluster that a launch needs, named as there without `cluster_`."""
+    """The options of the role cluster that a launch needs, without the prefix `cluster_`."""
 
     name: str
     user: str

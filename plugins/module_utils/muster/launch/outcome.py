@@ -1,4 +1,4 @@
-"""What a launch came to: its verdict, from the plan, the reason it ended and every node's report."""
+"""Build the verdict of a launch from its plan, the reason it ended and the report of every node."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
 LEFTOVER = Check(
     "launch.leftover",
     seen="stand-in",
-    reads="the processes in the launch's unit, with its mark, and those of an account that belongs to launches alone",
-    fires="something of it is left on a node (fail), or the node does not answer (unknown)",
-    fix="End it with the command that is named",
+    reads="the processes in the launch's unit, with its mark, and those of an account that only launches use",
+    fires="processes of the launch are left on a node (fail), or the node does not respond (unknown)",
+    fix="End them with the command that is shown",
 )
 
 
 RANKS = Check(
     "launch.ranks",
     seen="stand-in",
-    reads="the processes of the launch that say which rank they are (RANK, LOCAL_RANK)",
-    fires="a command that was brought (launch_command) ended well, and had fewer ranks on a node than planned (warn)",
-    fix="Have the command start the ranks, by placeholders or by MUSTER_NPROC",
+    reads="the processes of the launch that have RANK and LOCAL_RANK in their environment",
+    fires="launch_command succeeded, but started fewer ranks on a node than planned (warn)",
+    fix="Let the command start the ranks, with placeholders or MUSTER_NPROC",
 )
 
-CLUSTER = "cluster"  # of which a finding speaks that names no node
+CLUSTER = "cluster"  # the node of findings that concern the whole cluster
 
 
 class Left(NamedTuple):
-    """What is left of a launch on a node. error: why that is not known, or why the unit has not ended."""
+    """Remains of a launch on a node. error: why they are unknown, or why the unit has not ended."""
 
     error: str
     processes: list[ProcessFacts]
@@ -54,12 +54,12 @@ class Left(NamedTuple):
 
 @dataclass
 class LaunchRecord:
-    """What the supervisor saw of a launch.
+    """The supervisor's record of a launch.
 
-    decision: why it ended; None when it was refused before the start. preflight: what was found before the start.
+    decision: why it ended; None if it was rejected before the start. preflight: findings before the start.
     began, noticed (its end), notices (of silent nodes), stop_began, cleaned: on the controller's monotonic clock.
-    leftovers: what is left of the launch, by node. unseen: nodes that could not be looked at in the end. stuck: who
-    stood still. fetched: what came home of its working folders; None where nothing was asked for.
+    leftovers: remains of the launch, by node. unseen: nodes that could not be checked at the end. stuck: ranks that
+    stalled. fetched: files fetched from its working folders; None if none were requested.
     """
 
     plan: LaunchPlan
@@ -77,7 +77,8 @@ class LaunchRecord:
     fetched: Fetched | None = None
 
     def timing(self, epoch: float) -> dict[str, Any]:
-        """Times as people have them: epoch is the wall clock minus the monotonic one. What did not happen is 0."""
+        """Return the times by the wall clock, 0 for events that did not happen. epoch: wall clock minus monotonic
+        clock."""
 
         def wall(at: float) -> float:
             return epoch + at if at else 0.0
@@ -95,7 +96,7 @@ class LaunchRecord:
 
 
 def judge(record: LaunchRecord, log_dir: str) -> Verdict:
-    """The verdict of the launch; its summary is one line for people. log_dir: where the controller keeps the logs."""
+    """Return the verdict of the launch, with a summary of one line. log_dir: the controller's folder of the logs."""
     if record.decision is None:
         return refused(record.preflight)
     findings = [finding for finding in record.preflight if finding.status == "warn"]
@@ -107,7 +108,7 @@ def judge(record: LaunchRecord, log_dir: str) -> Verdict:
 
 
 def with_fetched(verdict: Verdict, record: LaunchRecord) -> Verdict:
-    """The verdict over all attempts, with what came home of the last one's working folders."""
+    """Return the verdict over all attempts, with the fetched files of the last one."""
     if not record.fetched:
         return verdict
     found = fetched.findings(record.fetched, {one.node: one.work_dir for one in record.plan.nodes})
@@ -115,7 +116,7 @@ def with_fetched(verdict: Verdict, record: LaunchRecord) -> Verdict:
 
 
 def knows_less(verdict: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
-    """Whether a verdict says only that the launch is not known to have ended well or not, and the kept one says how."""
+    """Return whether the outcome is unknown in this verdict, but known in the kept one."""
     ends = {ending.check.id for ending in Ending}
     known = [one for one in kept.get("findings", []) if one.get("id") in ends and one.get("status") != "unknown"]
     return bool(known) and all(found["status"] == "unknown" for found in verdict["findings"])
@@ -157,22 +158,22 @@ def refused(preflight: Sequence[Finding]) -> Verdict:
 
 def finished(record: LaunchRecord) -> list[Finding]:
     passed = [
-        Ending.FINISHED.check.passed(entry.node, f"{plural(entry.nproc, 'rank')} ended with code 0")
+        Ending.FINISHED.check.passed(entry.node, f"{plural(entry.nproc, 'rank')} exited with code 0")
         for entry in record.plan.nodes
     ]
     return [*without_ranks(record), *passed]
 
 
 def without_ranks(record: LaunchRecord) -> list[Finding]:
-    """Nodes on which a command was not seen to start its ranks; that torchrun does is known."""
+    """Return a warning for each node on which a command, other than torchrun, started fewer ranks than planned."""
     if record.launcher == launchers.TORCHRUN.name:
         return []
     seen = {report.node: len({rank["local_rank"] for rank in report.ranks}) for report in record.reports}
     return [
         RANKS.warn(
             entry.node,
-            f"{seen.get(entry.node, 0)} of {plural(entry.nproc, 'rank')} were seen there",
-            fix="Look whether launch_command starts them, each with RANK and LOCAL_RANK",
+            f"{seen.get(entry.node, 0)} of {plural(entry.nproc, 'rank')} detected",
+            fix="Check that launch_command starts each rank with RANK and LOCAL_RANK",
         )
         for entry in record.plan.nodes
         if seen.get(entry.node, 0) < entry.nproc
@@ -183,31 +184,31 @@ def interrupted(record: LaunchRecord, decision: Decision) -> Finding:
     return Ending.INTERRUPTED.check.unknown(
         record.head,
         f"the launch was ended early: {decision.text}",
-        fix="Nothing is known of its result; launch it again",
+        fix="Its result is unknown; launch it again",
     )
 
 
 def detached(record: LaunchRecord) -> Finding:
-    """It goes on: an honest verdict is that nothing is known yet."""
+    """Return an unknown result: the launch is still running."""
     plan = record.plan
     launch_id = plan.launch_id
     return Ending.DETACHED.check.unknown(
         record.head,
-        f"{plural(plan.world_size, 'rank')} on {plural(len(plan.nodes), 'node')} run detached, result unknown"
-        f" as yet ({playbook('playbooks/launch.yml', launch_stop=launch_id)} ends them)",
+        f"{plural(plan.world_size, 'rank')} on {plural(len(plan.nodes), 'node')} run detached, result not known"
+        f" yet ({playbook('playbooks/launch.yml', launch_stop=launch_id)} ends them)",
         fix="Follow them with",
         command=playbook("playbooks/launch.yml", launch_attach=launch_id),
     )
 
 
 def failed(record: LaunchRecord, decision: Decision, log_dir: str) -> Finding:
-    """The first failure over all nodes; that of the launch itself where no node shows one."""
+    """Return the first failure over all nodes, or the failure of the launch itself if no node has one."""
     for report in record.reports:
         if decision.ending is Ending.NODE and report.node == decision.node:
             report.lost, report.lost_why = True, report.lost_why or decision.text
     cause, others = first_failure(record.reports, record.stop_began)
     if cause is None:
-        text = decision.text or f"{record.launcher} ended without a reason that could be found"
+        text = decision.text or f"{record.launcher} ended for an unknown reason"
         return Ending.FAILED.check.fail(decision.node or record.head, text, fix="Its logs", command=log_dir)
     if cause.cascade and cause.ending is not Ending.PEER:
         return cascade_finding(cause, log_dir)
@@ -218,7 +219,8 @@ def failed(record: LaunchRecord, decision: Decision, log_dir: str) -> Finding:
 
 
 def cause_finding(plan: LaunchPlan, cause: Failure, alike: int, log_dir: str, *, kept: bool) -> Finding:
-    """alike: how many other ranks failed in the same way. kept: whether the rank has logs of its own."""
+    """Return the finding of the cause. alike: number of other ranks with the same failure. kept: whether the rank has
+    separate logs."""
     who = "" if cause.rank is None else f"rank {cause.rank} (local rank {cause.local_rank}) "
     verb = "failed: " if cause.ending is Ending.EXCEPTION else ""
     summary = f"{who}{verb}{cause.summary}"
@@ -227,7 +229,7 @@ def cause_finding(plan: LaunchPlan, cause: Failure, alike: int, log_dir: str, *,
     elif alike:
         summary += f" (the same on {plural(alike, 'other rank')})"
     if cause.ending is Ending.NODE:
-        fix, command = f"Look at {cause.node}, then launch again", ""
+        fix, command = f"Check {cause.node}, then launch again", ""
     else:
         launcher = launchers.log_name(plan.launcher)
         name = f"{launcher}.log" if cause.rank is None or not kept else f"rank{cause.rank}.stderr.log"
@@ -237,10 +239,10 @@ def cause_finding(plan: LaunchPlan, cause: Failure, alike: int, log_dir: str, *,
 
 
 def cascade_finding(first: Failure, log_dir: str) -> Finding:
-    """Nothing but the consequences of something else were seen: whoever shows them is not to blame."""
+    """Return the finding if there are only consequences: the ranks that show them are not the cause."""
     return first.ending.check.fail(
         CLUSTER,
-        f"only lost connections were seen, and no rank that failed by itself: {first.summary}",
+        f"ranks lost their connections, but no rank reported an error of its own: {first.summary}",
         fix="Their logs",
         command=log_dir,
         evidence=evidence(f"stderr of {first.where}", first.traceback) if first.traceback else [],
@@ -254,8 +256,8 @@ def left_behind(record: LaunchRecord) -> list[Finding]:
     return found + [
         LEFTOVER.unknown(
             node,
-            "does not answer, so what is left of the launch is unknown; its lease ends it there",
-            fix="Look with",
+            "does not respond, so remains of the launch are unknown; the launch ends there when its lease expires",
+            fix="Check with",
             command=on_node(node, f"systemctl {'--user ' if own else ''}status {{unit}}", unit=units[node]),
         )
         for node in record.unseen
@@ -263,10 +265,11 @@ def left_behind(record: LaunchRecord) -> list[Finding]:
 
 
 def still_there(node: str, unit: str, left: Left, *, own: bool = False) -> Finding:
-    """Who ends the unit ends what is in it; a process beyond it, as one that began over ssh, is ended by itself."""
+    """Return the finding on remains. Stopping the unit ends its processes; others, as from ssh, are ended
+    separately."""
     beyond = [one["pid"] for one in left.processes if one["unit"] != unit and one["pid"] is not None]
     if beyond and len(beyond) == len(left.processes) and not left.error:
-        fix = f"End it there. {processes.advice(beyond, 'kill' if own else 'sudo kill')}"
+        fix = f"End it on the node. {processes.advice(beyond, 'kill' if own else 'sudo kill')}"
         command = on_node(node, processes.LOOK, pids=processes.listed(beyond))
     else:
         fix = "End it with"

@@ -1,7 +1,7 @@
-"""The plan of a launch: every node's exact command and environment, from the inventory alone.
+"""Build the plan of a launch: every node's exact command and environment, from the inventory alone.
 
-What only the node can say (the name of the interface that carries its address, its number of processors, the
-training user's home) is marked in `from_node` and filled in by `complete` when the node has been looked at.
+Values that only the node has (the interface with its address, its number of CPUs, the training user's home) are marked
+in `from_node`; `complete` fills them in after the node was inspected.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from .unit import LAUNCH_MARK, LAUNCH_UNIT
 
 MODULE = re.compile(r"^[^\W\d]\w*(\.[^\W\d]\w*)*\Z")
 ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*\Z")
-# torchrun reads PET_* as defaults of its flags: one forgotten variable would silently change the plan.
-PROJECT = "project"  # in the launch's folder: as muster_node/launch/project.py has it
+# torchrun reads PET_* as defaults of its flags: a leftover variable would silently change the plan.
+PROJECT = "project"  # in the launch's folder, as in muster_node/launch/project.py
 FORBIDDEN_ENV = re.compile(r"^(PET_.*|RANK|LOCAL_RANK|WORLD_SIZE|MASTER_ADDR|MASTER_PORT|MUSTER_.*)$")
-PORTS = 50  # attempts take their ports in turn from as many
-FIRST_PORT = 1024  # that is not root's alone
+PORTS = 50  # number of ports that attempts use in turn
+FIRST_PORT = 1024  # the first unprivileged port
 
 
 class PlanError(ValueError):
-    """The inventory or the request cannot be launched; `problems` are sentences, all of them at once."""
+    """The inventory or the request is not valid for a launch; `problems` has all problems as sentences."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(" ".join(problems))
@@ -45,7 +45,7 @@ class PlanError(ValueError):
 
 @dataclass(frozen=True)
 class NodeSpec:
-    """One node as the inventory has it, in inventory order."""
+    """A node of the inventory."""
 
     name: str
     address: str
@@ -54,11 +54,11 @@ class NodeSpec:
     gpus: int = 0
     nproc: int = 1
     quarantined: bool = False
-    quarantine: str = ""  # since when, by whom and why, as far as the inventory says
+    quarantine: str = ""  # since when, by whom and why, if the inventory has it
 
     @classmethod
     def read(cls, name: str, own: Mapping[str, Any], environment: str = "") -> NodeSpec:
-        """own: the node's variables of the role cluster. environment: by its name. Raises PlanError."""
+        """own: the node's variables of the role cluster. environment: its name. Raises PlanError."""
         try:
             torchrun = environments.torchrun(own, environment)
         except KeyError:
@@ -77,29 +77,29 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What is to be launched. In options, env has the variables of env_file too, and nodes are resolved.
+    """A request for a launch. In options, env includes the variables of env_file, and nodes are resolved.
 
-    sent: the name of the script that is sent with the start, "" where the nodes have it. attempt: its number, from 1
-    on. work_id: the launch whose work folder this one goes on in, "" for its own. checkpoint: the newest complete one,
-    "" where none is known.
+    sent: the name of the script that is copied at the start, "" if the nodes have it. attempt: its number, starting at
+    1. work_id: the launch whose work folder this one continues in, "" for its own. checkpoint: the newest complete one,
+    "" if none is known.
     """
 
     options: LaunchOptions
     cluster: LaunchCluster
     launch_id: str
     sent: str = ""
-    env_from: dict[str, str] = field(default_factory=dict)  # the option that gave a variable, by its name
-    manager: str = "system"  # or user: in that user's own, by launch.manager.as_own
-    more: dict[str, Any] = field(default_factory=dict)  # what the plan carries for later: see carried
+    env_from: dict[str, str] = field(default_factory=dict)  # by variable, the option that set it
+    manager: str = "system"  # or "user" in a user launch; see launch.manager.as_own
+    more: dict[str, Any] = field(default_factory=dict)  # further values of the plan; see carried
     attempt: int = 1
     work_id: str = ""
     checkpoint: str = ""
     project: dict[str, Any] | None = None  # {source, digest, files, bytes}
-    image: PlannedImage | None = None  # {source, id, folders}; id: "" until the nodes have said
+    image: PlannedImage | None = None  # {source, id, folders}; id: "" until the nodes have reported it
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> LaunchRequest:
-        """Return the request that asdict made these of."""
+        """Restore a request from the result of asdict."""
         options, cluster = LaunchOptions(**given["options"]), LaunchCluster(**given["cluster"])
         return cls(**{**given, "options": options, "cluster": cluster})
 
@@ -109,7 +109,7 @@ class LaunchRequest:
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
-    """The nodes of a launch, in inventory order: all that are not quarantined, or the ones named."""
+    """Return the nodes of a launch in inventory order: all that are not quarantined, or those in `chosen`."""
     names = [node.name for node in inventory]
     problems = [
         f"cluster_launch_nodes names {name!r}, which is not in gpu_nodes." for name in chosen if name not in names
@@ -122,31 +122,32 @@ def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]
     ]
     found = [node for node in inventory if not node.quarantined and (not chosen or node.name in chosen)]
     if not found and not problems:
-        problems.append("No node takes part: gpu_nodes is empty or every node in it is quarantined.")
+        problems.append("No node can be used: gpu_nodes is empty or all its nodes are quarantined.")
     if problems:
         raise PlanError(problems)
     return found
 
 
 def part_of(nodes: list[NodeSpec], first_nodes: int, nproc: int) -> list[NodeSpec]:
-    """Only so many of the participants, with so many ranks each. 0 means all of them, and as many as each has."""
+    """Return the first participants with that number of ranks each. 0: all participants; the rank number of each
+    node."""
     return [replace(node, nproc=nproc or node.nproc) for node in nodes[: first_nodes or None]]
 
 
 def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
-    """gloo or nccl; 'auto' means nccl exactly when every participant has GPUs."""
+    """Return gloo or nccl; 'auto' means nccl if all participants have GPUs."""
     without = [node.name for node in nodes if node.gpus < 1]
     if request == "nccl" and without:
-        raise PlanError([f"cluster_backend is nccl, but {', '.join(without)} has no GPUs (cluster_gpus)."])
+        raise PlanError([f"cluster_backend is nccl, but there are no GPUs on {', '.join(without)} (cluster_gpus)."])
     if request not in ("auto", "nccl", "gloo"):
-        raise PlanError([f"cluster_backend is {request!r}; it is one of auto, nccl, gloo."])
+        raise PlanError([f"cluster_backend is {request!r}; it must be auto, nccl or gloo."])
     if request == "auto":
         return "gloo" if without else "nccl"
     return request
 
 
 def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> LaunchPlan:
-    """Return the plan; raises PlanError."""
+    """Return the plan. Raises PlanError."""
     options, cluster = request.options, request.cluster
     problems = problems_of(request)
     if problems:
@@ -204,8 +205,8 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> LaunchPlan:
 
 
 def carried(options: LaunchOptions, what: str, by: str, at: float) -> dict[str, Any]:
-    """What a plan carries for whoever lists, follows or ends the launch, from wherever: what of it is fetched in the
-    end (patterns, bytes, and from which folder), what was launched, by whom and when."""
+    """Return the values of a plan that listing, following and stopping the launch need: the files to fetch at the end
+    (patterns, bytes, folder), what was launched, by whom and when."""
     found: dict[str, Any] = {"what": what, "begun": {"by": by, "at": at}}
     if options.fetch:
         most = options.fetch_max_mb * 1_000_000
@@ -214,27 +215,25 @@ def carried(options: LaunchOptions, what: str, by: str, at: float) -> dict[str, 
 
 
 def problems_of(request: LaunchRequest) -> list[str]:
-    """What is wrong with the request itself, whatever the nodes are."""
+    """Return the problems of the request, independent of the nodes."""
     options = request.options
     problems = [
-        f"{source_of(request, name)} sets {name}, which is the launcher's own."
+        f"{source_of(request, name)} sets {name}, which only Muster and the launcher may set."
         for name in options.env
         if FORBIDDEN_ENV.match(name)
     ]
     problems += [
-        f"{source_of(request, name)}: {name!r} is no name of an environment variable."
+        f"{source_of(request, name)}: {name!r} is not a valid name of an environment variable."
         for name in options.env
         if not ENV_NAME.match(name)
     ]
     script, module = bool(request.script), bool(options.module)
     if not script and not module and not options.command:
-        problems.append(
-            "There is nothing to launch: set launch_script, launch_script_src, launch_module or launch_command."
-        )
+        problems.append("Nothing to launch: set launch_script, launch_script_src, launch_module or launch_command.")
     if script and module:
-        problems.append("There is a script and a module (launch_module): a launch runs one of them.")
+        problems.append("A script and a module (launch_module) are both set: set only one of them.")
     if module and not MODULE.match(options.module):
-        problems.append(f"launch_module is {options.module!r}, which is no name of a module, such as project.train.")
+        problems.append(f"launch_module is {options.module!r}, which is not a module name, such as project.train.")
     problems += launchers.problems_of(
         options.command, script=script, chdir=bool(options.chdir), project=request.project is not None
     )
@@ -263,7 +262,7 @@ def place_of(request: LaunchRequest, nodes: list[NodeSpec], node_rank: int, run_
 
 
 def script_path(request: LaunchRequest, run_dir: str) -> str:
-    """Where the script is on every node; "" for none."""
+    """Return the path of the script on all nodes; "" for none."""
     if request.sent:
         return f"{run_dir}/script/{request.script.rsplit('/', 1)[-1]}"
     of_project = request.project is not None and request.script and not request.script.startswith("/")
@@ -271,12 +270,12 @@ def script_path(request: LaunchRequest, run_dir: str) -> str:
 
 
 def in_project(entry: PlannedNode) -> bool:
-    """Whether a node's script comes with the project, so that it is not there before."""
+    """Return whether the script is part of the project, so that it does not exist on the node before the start."""
     return (entry.script or "").startswith(f"{entry.run_dir}/{PROJECT}/")
 
 
 def argv(request: LaunchRequest, node: NodeSpec, script: str, place: launchers.LaunchPlace) -> list[str]:
-    """The command of a node: torchrun's, or the one that somebody brings."""
+    """Return the command of a node: torchrun or launch_command."""
     options = request.options
     program = [script] if script else ["-m", options.module] if options.module else []
     if options.command:
@@ -295,14 +294,14 @@ def folder_above(path: str) -> str:
 
 
 def cache_root(request: LaunchRequest) -> str:
-    """The user's folder for what is compiled: beside the logs' folder, which is on a disk of the node, and no home."""
+    """Return the user's folder for compiled files: next to the logs, on a local disk and not in the home folder."""
     return f"{folder_above(request.cluster.run_root)}/cache/{request.cluster.user}"
 
 
 def environment(
     request: LaunchRequest, node: NodeSpec, backend: str, place: launchers.LaunchPlace
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the environment as far as it is known now, and what is looked up on the node (name -> how)."""
+    """Return the known environment variables, and those to determine on the node (name -> how)."""
     options, cluster = request.options, request.cluster
     bin_dir = node.torchrun.rsplit("/", 1)[0]
     env = {
@@ -310,7 +309,7 @@ def environment(
         "LANG": "C.UTF-8",
         "USER": cluster.user,
         "LOGNAME": cluster.user,
-        "PYTHONUNBUFFERED": "1",  # the last words of a dying rank reach its log
+        "PYTHONUNBUFFERED": "1",  # so that the last output of a failing rank reaches its log
         "PYTHONFAULTHANDLER": "1",
         LAUNCH_MARK: request.launch_id,
         "MUSTER_NODE": node.name,
@@ -322,19 +321,19 @@ def environment(
         env["MUSTER_CHECKPOINT"] = request.checkpoint
     from_node = {"HOME": f"home directory of {cluster.user}"}
     if request.image:
-        # Its PATH is the image's own, and what a home on the node holds is none of its programs' business.
+        # The image has its own PATH, and its programs must not see the home folder on the node.
         del env["PATH"]
         env["HOME"] = options.chdir or work_dir(request)
         from_node = {}
     if node.interface:
         env["GLOO_SOCKET_IFNAME"] = node.interface
-        env["NCCL_SOCKET_IFNAME"] = f"={node.interface}"  # "=" asks NCCL for exactly this name, not a prefix
+        env["NCCL_SOCKET_IFNAME"] = f"={node.interface}"  # "=": NCCL uses exactly this name, not a prefix
     else:
-        how = f"interface that carries {node.address}"
+        how = f"interface with the address {node.address}"
         from_node["GLOO_SOCKET_IFNAME"] = how
         from_node["NCCL_SOCKET_IFNAME"] = f"={how}"
-    # torchrun sets 1 where nothing is set and there are several ranks, which wastes most of a CPU node.
-    from_node["OMP_NUM_THREADS"] = f"processors / {node.nproc}"
+    # With several ranks, torchrun defaults to 1, which wastes most of a CPU node.
+    from_node["OMP_NUM_THREADS"] = f"number of CPUs / {node.nproc}"
     from_node.update(dict.fromkeys(caches.FOLDERS, f"folder of the environment in {cache_root(request)}"))
     env.update(options.env)
     if request.project is not None:
@@ -344,13 +343,13 @@ def environment(
 
 
 def seats(entry: PlannedNode, facts: Facts, backend: str) -> list[str]:
-    """What of the node is the launch's alone."""
+    """Return the exclusive slots of the launch on the node."""
     return seats_of(backend, entry.nproc, entry.env, facts["gpus"], facts["occupied"]["uuids"])
 
 
 def complete(entry: PlannedNode, facts: Facts, backend: str, image: str = "") -> PlannedNode:
-    """A node's entry with `from_node` filled in from what `prepare` saw on it, and its seats. image: what names the one
-    that it runs in, which has folders of its own for what is compiled."""
+    """Return a node's entry with the slots and the variables of `from_node`, from the node's answer to `prepare`.
+    image: the name of the container image, which has separate folders for compiled files."""
     interface = entry.interface or facts["interface_of_address"] or ""
     known = {
         "HOME": facts["user"]["home"] if facts["user"] else "",
@@ -364,14 +363,14 @@ def complete(entry: PlannedNode, facts: Facts, backend: str, image: str = "") ->
 
 
 def beat_port(master_port: int) -> int:
-    """On which the head node of a detached launch hears of the others: below those that attempts take in turn."""
+    """Return the port for heartbeats on the head node of a detached launch: below the ports of the attempts."""
     return master_port - PORTS if master_port - PORTS >= FIRST_PORT else master_port + PORTS
 
 
 def masked(plan: LaunchPlan, redaction: Redaction) -> LaunchPlan:
-    """The plan as it may be shown and kept: of variables that somebody gave, only what `given` says.
+    """Return the plan for display and storage: without the values of variables that users set (`given`).
 
-    A plan that an earlier release kept says nothing of them.
+    A plan of an earlier release has no `given`: all its variables are left out.
     """
 
     def shown(entry: PlannedNode) -> PlannedNode:

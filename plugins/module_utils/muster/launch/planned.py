@@ -1,4 +1,4 @@
-"""The plan of a launch as an object, and as JSON has it: in plan.json, on the nodes, and in the result of an action."""
+"""The plan of a launch as an object and as JSON: in plan.json, on the nodes, and in the result of an action."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SYSTEM, USER = "system", "user"  # the manager of its units
 
 
 class PlannedImage(TypedDict):
-    """id: "" until the nodes have reported it."""
+    """An image in a plan. id: "" until the nodes have reported it."""
 
     source: str
     id: str
@@ -22,7 +22,7 @@ class PlannedImage(TypedDict):
 
 
 class PlannedFetch(TypedDict):
-    """What is fetched from the nodes in the end. most: bytes. folder: "" for the working folder."""
+    """Files to fetch from the nodes at the end. most: bytes. folder: "" for the working folder."""
 
     patterns: list[str]
     most: int
@@ -30,7 +30,7 @@ class PlannedFetch(TypedDict):
 
 
 class PlannedWatcher(TypedDict):
-    """The node of a watcher, and the launch, by its first attempt, that it watches."""
+    """The node of a watcher, and the id of the first attempt that it watches."""
 
     node: str
     launch_id: str
@@ -38,11 +38,11 @@ class PlannedWatcher(TypedDict):
 
 @dataclass(frozen=True)
 class PlannedNode:
-    """One node of a plan, with its exact command and environment.
+    """A node of a plan, with its exact command and environment.
 
-    interface: None until the node has reported it. from_node: variables that only the node knows, with how they are
-    found. script: its path, or None. environment: the folder of torchrun. seats: None until the node has reported its
-    GPUs.
+    interface: None until the node has reported it. from_node: variables to determine on the node, with a description of
+    their values. script: its path, or None. environment: the folder of torchrun. seats: None until the node has
+    reported its GPUs.
     """
 
     node: str
@@ -67,9 +67,9 @@ class PlannedNode:
 class LaunchPlan:
     """The plan of one attempt of a launch.
 
-    given: the option that set a variable of the environment, by the variable's name; the others are Muster's own. None
-    in a plan of an earlier release. attempt: its number, from 1 on. project: {source, digest, files, bytes} of the
-    copied project. data: paths that are compared before the start. what, begun: what was launched, by whom and when.
+    given: by environment variable, the option that set it; Muster sets the others. None in a plan of an earlier
+    release. attempt: its number, starting at 1. project: {source, digest, files, bytes} of the copied project. data:
+    paths that are compared before the start. what, begun: what was launched, by whom and when.
     """
 
     launch_id: str
@@ -95,19 +95,19 @@ class LaunchPlan:
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> LaunchPlan:
-        """Return the plan that JSON holds. Raises ValueError where a part is missing."""
+        """Return the plan in a JSON object. Raises ValueError if a part is missing."""
         try:
             nodes = [PlannedNode(**known(PlannedNode, entry)) for entry in given["nodes"]]
             return cls(**{**known(cls, given), "nodes": nodes})
         except (KeyError, TypeError, AttributeError) as problem:
-            raise ValueError(f"it is no plan of a launch ({problem})") from problem
+            raise ValueError(f"not a plan of a launch ({problem})") from problem
 
     def as_json(self) -> dict[str, Any]:
         return {**written(self), "nodes": [written(entry) for entry in self.nodes]}
 
     @property
     def names(self) -> list[str]:
-        """The nodes by name, in the order of their ranks."""
+        """Return the names of the nodes in the order of their ranks."""
         return [entry.node for entry in self.nodes]
 
     @property
@@ -120,19 +120,19 @@ class LaunchPlan:
 
     @property
     def is_own(self) -> bool:
-        """Whether it is a user launch, without root."""
+        """Return whether it is a user launch, without root."""
         return self.manager == USER
 
     def by_node(self) -> dict[str, PlannedNode]:
         return {entry.node: entry for entry in self.nodes}
 
 
-# What JSON leaves out where it is None.
+# Keys that are left out of JSON if their value is None.
 LEFT_OUT = ("given", "what", "begun", "fetch", "watched", "seats")
 
 
 def known(shape: type[LaunchPlan | PlannedNode], given: Mapping[str, Any]) -> dict[str, Any]:
-    """What the shape has of this JSON: a newer release may have written more."""
+    """Return the known fields of the JSON object: a newer release may have written more."""
     names = {one.name for one in fields(shape)}
     return {name: value for name, value in given.items() if name in names}
 

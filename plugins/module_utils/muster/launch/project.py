@@ -1,8 +1,8 @@
-"""Which files of a project are sent with a launch: what people mean by it, no secret, and no more than they expect.
+"""Select the files of a project to copy with a launch, without secrets and within size limits.
 
-A pattern is one of .gitignore's kind: a name matches at any depth, one with a slash within it from the project's folder
-on; a slash behind it means folders alone; * and ? match within a name, ** over folders. Of several that match the last
-one counts, and one that begins with ! includes. What lies in a folder that matches does so, too.
+Patterns work as in .gitignore. A name matches at any depth; a pattern with a slash inside matches from the project's
+folder. A trailing slash matches only folders. * and ? match within a name, ** matches across folders. The last matching
+pattern decides; a pattern that begins with ! includes files. The content of a matching folder also matches.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 IGNORE_FILE = ".musterignore"
 NEVER = ("/.git", ".git", ".hg", ".svn", ".jj", "__pycache__/", "*.pyc")
-# By their names: what holds passwords, keys and tokens where people train.
+# Names of files that usually contain passwords, keys and tokens.
 SECRETS = (
     *(".env", ".env.*", "!.env.example", "!.env.sample", "!.env.template", ".envrc"),
     *("*.pem", "*.key", "*.p12", "*.pfx", "*.kdbx", "*.jks", "*.ppk", "*.gpg"),
@@ -29,12 +29,12 @@ SECRETS = (
     *("service[-_]account*.json", "secrets.json", "secrets.y*ml", "secrets.toml", "vault_pass*", ".vault_pass*"),
 )
 PRIVATE_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----")
-LARGEST = 5  # files that are named
+LARGEST = 5  # number of files named in a message
 MEGABYTE = 1_000_000
 
 
 class Pattern(NamedTuple):
-    """includes: whether it takes back what others before it leave out."""
+    """A pattern. folders: matches only folders. includes: includes files that earlier patterns leave out."""
 
     matches: re.Pattern[str]
     folders: bool
@@ -42,14 +42,14 @@ class Pattern(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """kept: what is sent. secrets: what looks like one, and is not."""
+    """kept: files to copy. secrets: files that look like secrets and are not copied."""
 
     kept: list[str]
     secrets: list[str]
 
 
 def choose(paths: Iterable[str], ignore: str = "") -> Chosen:
-    """Choose among the paths of a project. ignore: the text of its .musterignore."""
+    """Select the files to copy from the paths of a project. ignore: the text of its .musterignore."""
     own = patterns(_lines(ignore))
     kept: list[str] = []
     secrets: list[str] = []
@@ -62,7 +62,7 @@ def choose(paths: Iterable[str], ignore: str = "") -> Chosen:
 
 
 def is_included(path: str, ignore: str) -> bool:
-    """Whether a line of .musterignore includes it by a !, and none behind that leaves it out."""
+    """Return whether a line with ! in .musterignore includes the path, and no later line excludes it."""
     return _verdict(path, patterns(_lines(ignore))) is False
 
 
@@ -86,7 +86,7 @@ def _pattern(line: str) -> Pattern:
 
 
 def _part(text: str) -> str:
-    """Return one piece of a pattern as a regular expression."""
+    """Convert a piece of a pattern to a regular expression."""
     known = {"**/": "(?:.*/)?", "/**": "/.*", "*": "[^/]*", "?": "[^/]"}
     if text in known:
         return known[text]
@@ -97,7 +97,7 @@ def _part(text: str) -> str:
 
 
 def _verdict(path: str, given: Sequence[Pattern]) -> bool | None:
-    """Whether the patterns leave a path out; None where none of them matches."""
+    """Return whether the patterns exclude a path; None if no pattern matches."""
     parts = path.split("/")
     above = ["/".join(parts[:end]) for end in range(1, len(parts))]
     for one in reversed(given):
@@ -107,49 +107,49 @@ def _verdict(path: str, given: Sequence[Pattern]) -> bool | None:
 
 
 def left_out(source: str, secrets: Sequence[str], links: Sequence[str]) -> list[str]:
-    """Return what people should know about what is not sent, as sentences."""
+    """Return sentences on files that are not copied."""
     said = []
     if secrets:
         said.append(
-            f"launch_project: {few(secrets)} {_are(secrets)} not sent, because that looks like a secret. Put values"
-            f" into launch_env_file; a file that is none is sent with a line !{secrets[0]} in {source}/{IGNORE_FILE}"
+            f"launch_project: {few(secrets)} {_are(secrets)} not copied (possible secrets). Put secret values"
+            f" into launch_env_file. To copy the file, add the line !{secrets[0]} to {source}/{IGNORE_FILE}"
         )
     if links:
         said.append(
-            f"launch_project: {few(links)} {_are(links)} not sent: only a link to a file that is sent itself goes with"
-            " the project, as that file's content. Name data by its path on the nodes"
+            f"launch_project: {few(links)} {_are(links)} not copied: links are only copied, with the content of their"
+            " target, if the target is a copied file. Refer to data by its path on the nodes"
         )
     return said
 
 
 def too_much(source: str, sizes: Mapping[str, int], most_mb: int, most_files: int) -> list[str]:
-    """Return why so many bytes are not sent, with the largest files; or nothing. sizes: by path."""
+    """Return a problem with the largest files if the project exceeds a limit. sizes: by path."""
     total = sum(sizes.values())
-    how = f"Leave out what no rank needs (.gitignore, {IGNORE_FILE})"
+    how = f"Exclude files that no rank needs (.gitignore, {IGNORE_FILE})"
     if len(sizes) > most_files:
         folders: dict[str, int] = {}
         for path in sizes:
             folders[path.partition("/")[0]] = folders.get(path.partition("/")[0], 0) + 1
         largest = sorted(folders.items(), key=lambda item: -item[1])[:LARGEST]
         most = ", ".join(f"{name} ({count})" for name, count in largest)
-        has = f"launch_project {source} has {len(sizes)} files, and at most {most_files} are sent"
-        return [f"{has}. Most: {most}. {how}."]
+        has = f"launch_project {source} has {len(sizes)} files; the maximum is {most_files}"
+        return [f"{has}. Folders with the most files: {most}. {how}."]
     if total <= most_mb * MEGABYTE:
         return []
     largest = sorted(sizes.items(), key=lambda item: -item[1])[:LARGEST]
     named = ", ".join(f"{path} ({gigabytes(size)})" for path, size in largest)
     has = f"launch_project {source} has {gigabytes(total)} in {plural(len(sizes), 'file')}"
-    most = f"at most {gigabytes(most_mb * MEGABYTE)} are sent"
-    return [f"{has}, and {most}. The largest: {named}. {how}, or raise launch_project_max_mb."]
+    most = f"the maximum is {gigabytes(most_mb * MEGABYTE)}"
+    return [f"{has}; {most}. Largest files: {named}. {how}, or increase launch_project_max_mb."]
 
 
 def script_problem(script: str, source: str, paths: Collection[str], option: str = "launch_script") -> str:
-    """Return why a script is none of the project, as a sentence; or nothing. option: what names it."""
+    """Return the problem of a script that is not in the project; "" if it is. option: the option with the script."""
     if script in paths:
         return ""
     near = difflib.get_close_matches(script, [path for path in paths if path.endswith(".py")], n=1)
     meant = f" Did you mean {near[0]}?" if near else ""
-    return f"{option} {script} is not among the files of launch_project {source} that are sent.{meant}"
+    return f"{option} {script} is not among the copied files of launch_project {source}.{meant}"
 
 
 def _are(names: Sequence[str]) -> str:

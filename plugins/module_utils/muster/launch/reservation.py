@@ -1,7 +1,8 @@
-"""What a launch needs of a node for itself alone, its seats: a GPU each, or the processors. Who has them, and who wins.
+"""Exclusive slots of a launch on a node: GPU slots, one for each rank, or the CPU slot. Decides which launch gets them.
 
-A seat is held by a lock of the kernel (muster_node/launch/seats.py). A launch that has all of its seats on all nodes
-begins; of several that take theirs in the same instant, the one with the lowest id tries on, and the others let go.
+A slot is held by a kernel lock (muster_node/launch/seats.py). A launch starts when it holds all of its slots on all
+nodes. If several launches take slots at the same time, the one with the lowest id keeps trying, and the others release
+theirs.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ GPU = "gpu-{}"
 
 
 class Holder(TypedDict):
-    """A process that has something which a launch needs. pid: None where it cannot be seen, and its texts are empty.
+    """A process that holds a resource of a launch. pid: None if it is not visible, with empty texts.
 
-    launch_id: of the launch that it belongs to, "" for none. seconds: since it began, None where it is not known.
-    begun: whether it has started processes of its own, as a launch does with its ranks. detached: whether that launch
-    goes on without a supervisor, as far as that is seen. manager_of: the uid of whose own launch it is; None for an
-    administrator's. ours: it is of the very launch that asks; ids alone can be forged.
+    launch_id: the launch it belongs to, "" for none. seconds: since its start, None if unknown. begun: whether it has
+    child processes, such as the ranks of a launch. detached: whether that launch is known to run without a supervisor.
+    manager_of: the uid of a user launch; None for an administrator launch. ours: whether it belongs to the requesting
+    launch, which its id does not prove because ids can be forged.
     """
 
     pid: int | None
@@ -39,7 +40,8 @@ class Holder(TypedDict):
 
 
 class Occupied(TypedDict):
-    """By seat. held: by its lock. computing: on a GPU, as nvidia-smi lists it; why: it could not be asked.
+    """Holders by slot. held: of its lock. computing: compute processes that nvidia-smi lists. why: why nvidia-smi
+    failed.
 
     uuids: of the GPUs, in the order of nvidia-smi.
     """
@@ -51,7 +53,7 @@ class Occupied(TypedDict):
 
 
 class ReserveRequest(TypedDict):
-    """take: whether the launch tries to have its seats from now on, else it lets go. wait, lease: seconds."""
+    """take: whether the launch tries to take its slots or releases them. wait, lease: seconds."""
 
     launch_id: str
     take: bool
@@ -60,22 +62,22 @@ class ReserveRequest(TypedDict):
 
 
 class Reserved(TypedDict):
-    """By seat that the launch needs, who holds it now. over: the launch's unit has ended."""
+    """held: the holders of each slot of the launch. over: whether the launch's unit has ended."""
 
     held: dict[str, list[Holder]]
     over: bool
 
 
 class Move(Enum):
-    BEGIN = "all seats are ours on every node"
-    AGAIN = "nobody has a better right"
-    YIELD = "another has a better right"
+    BEGIN = "this launch holds all slots on all nodes"
+    AGAIN = "no other launch has precedence"
+    YIELD = "another launch has precedence"
 
 
 def seats_of(backend: str, nproc: int, env: Mapping[str, str], gpus: int, uuids: Sequence[str]) -> list[str]:
-    """The seats of one node: a GPU for each rank, in the order in which CUDA shows them to the ranks.
+    """Return the slots on a node: a GPU for each rank, in CUDA's order.
 
-    What CUDA_VISIBLE_DEVICES names in another way than by number or UUID (a MIG instance) may lie on any of the GPUs.
+    Other names in CUDA_VISIBLE_DEVICES than numbers and UUIDs (a MIG instance) may be on any GPU: they need all slots.
     """
     if backend != "nccl":
         return [PROCESSORS]
@@ -97,10 +99,10 @@ def seats_of(backend: str, nproc: int, env: Mapping[str, str], gpus: int, uuids:
 
 
 def decide(launch_id: str, seen: Iterable[Mapping[str, Sequence[Holder]]]) -> Move:
-    """What a launch does next. seen: of each of its nodes, who holds each seat that it needs there."""
+    """Return the next step of a launch. seen: for each of its nodes, the holders of each slot."""
     seats = [holders for held in seen for holders in held.values()]
     others = [holder for holders in seats for holder in holders if not holder["ours"]]
-    # A process outside of every launch has no id, which comes before all others.
+    # A process outside of launches has an empty id, which precedes all others.
     if any(holder["begun"] or holder["launch_id"] < launch_id for holder in others):
         return Move.YIELD
     return Move.AGAIN if others or not all(seats) else Move.BEGIN

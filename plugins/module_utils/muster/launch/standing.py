@@ -1,13 +1,13 @@
-"""Whether a launch seems to stand still, and at whom: a notice for people, which never ends anything.
+"""Detect a launch that seems to be stalled, and the ranks that block it. Only reports; never stops a launch.
 
-A rank goes on when it begins another collective, or when it works outside of one: it uses processor time, or sleeps and
-wakes as what reads and writes does. Whoever waits within a collective does not go on, whatever it uses: waiting in Gloo
-took neither time nor switches where it was seen (torch 2.13); that ranks of NCCL spin meanwhile was only read. So an
-hour in which one rank validates and the others wait for it is none of standing still, and neither is one without a
-line; a hung rank whose other thread still prints is. Lines count where torch counts no collectives. A rank that
-computes for ever, or waits for a GPU on which no collective has begun, is taken for one that works.
+A rank makes progress when it starts another collective, or when it works outside of collectives: it uses CPU time, or
+switches contexts as in I/O. A rank waiting in a collective makes no progress, whatever CPU time it uses. Observed:
+waiting in Gloo used neither CPU time nor switches (torch 2.13). Only read: ranks of NCCL spin while they wait. So
+validation on one rank for an hour, while the others wait, is not a stall, and neither is an hour without output. A hung
+rank with another thread that prints is a stall. Output counts as progress only if torch does not count collectives. A
+rank in an endless computation, or waiting for a GPU without a started collective, counts as working.
 
-How long is long, a launch says by itself: three times as long as it was ever quiet before. All times on one clock.
+The threshold adapts: three times the longest quiet period so far. All times are on one clock.
 """
 
 from __future__ import annotations
@@ -24,23 +24,24 @@ if TYPE_CHECKING:
 
     from .messages import Sample, Samples
 
-SECONDS = 30.0  # from one sample to the next, where nobody wants to hear of it earlier
-SHARE = 4  # samples at least, until it is said
-BUSY = 0.02  # of a processor: a thread that prints now and then takes less
-LIVELY = 50.0  # switches a second of the main thread: a loop that polls has fewer, and a download more
-TIMES = 3.0  # what was quiet for so long may well be so for as long again
-FRESH = 3.0  # samples' distance after which one is too old to say anything
+SECONDS = 30.0  # between samples, unless an earlier notice is requested
+SHARE = 4  # minimum number of samples before a notice
+BUSY = 0.02  # of a CPU: a thread that prints now and then uses less
+LIVELY = 50.0  # context switches per second of the main thread: a polling loop has fewer, a download more
+TIMES = 3.0  # times the longest quiet period so far
+FRESH = 3.0  # age limit of a sample, in intervals
 SLACK = 10.0
 
 
 def interval(notice: float) -> float:
-    """Seconds from one sample to the next. notice: those that a launch stands still until it is said; 0 for never."""
+    """Return the seconds between samples. notice: seconds of a stall before a notice; 0 for never."""
     return min(SECONDS, notice / SHARE) if notice else SECONDS
 
 
 @dataclass
 class Rank:
-    """since: when it was last seen to go on, or first of all. longest: seconds of quiet that ended by themselves."""
+    """A rank. since: its last progress, or its first sample. longest: the longest quiet period that ended, in
+    seconds."""
 
     node: str
     rank: int
@@ -73,15 +74,15 @@ class Rank:
 
 
 def is_waiting(sample: Sample) -> bool:
-    """Whether it waits for its peers, by its stack or by what torch says of its newest collective."""
+    """Return whether the rank waits for its peers, by its stack or by torch's state of its newest collective."""
     return sample["begun"] or waits(sample["stack"])
 
 
 class Standing:
-    """One launch. What is said, is said once, and once more when it goes on again."""
+    """The progress of a launch. It reports a stall once, and the end of the stall."""
 
     def __init__(self, ranks: Mapping[str, Sequence[int]], notice: float, now: float, launch_id: str) -> None:
-        """ranks: of each node, by local rank. notice: seconds; 0 for never."""
+        """ranks: ranks of each node, in order of local ranks. notice: seconds; 0 for never."""
         self.notice = notice
         self.launch_id = launch_id
         self.ranks = {
@@ -91,7 +92,7 @@ class Standing:
         self.said_at = 0.0
 
     def saw(self, node: str, samples: Samples | None, logs: Iterable[str], now: float) -> None:
-        """logs: the names of those that have new lines."""
+        """logs: names of logs with new lines."""
         for name in logs:
             local = name.partition("/")[0]
             rank = self.ranks.get((node, int(local))) if local.isdecimal() else None
@@ -114,19 +115,19 @@ class Standing:
             if newest <= self.said_at:
                 return []
             self.said_at = 0.0
-            return ["The launch goes on again"]
+            return ["The launch makes progress again"]
         known = all(one.last and now - one.at < too_old for one in ranks)
         quiet = min(one.at for one in ranks) - newest
         if not known or quiet < max(self.notice, TIMES * max(one.longest for one in ranks)):
             return []
         self.said_at = now
         more = commands.playbook("playbooks/diagnose.yml", launch=self.launch_id)
-        said = f"The launch seems to stand still for {quiet:.0f} s: {at_whom(ranks)}"
-        return [f"{said}. Nothing is ended for that; see {more}"]
+        said = f"The launch seems to be stalled for {quiet:.0f} s: {at_whom(ranks)}"
+        return [f"{said}. The launch is not stopped; see {more}"]
 
 
 def at_whom(ranks: Sequence[Rank]) -> str:
-    """Of ranks that stand still: who it is that the others wait for, as far as that can be seen."""
+    """Describe the stalled ranks that the others wait for, if they can be determined."""
     samples = {one.name: one.last for one in ranks if one.last}
     waiting = {name: sample for name, sample in samples.items() if is_waiting(sample)}
     others = [name for name in samples if name not in waiting]
@@ -137,13 +138,13 @@ def at_whom(ranks: Sequence[Rank]) -> str:
     counts = {sample["sequence"] for sample in waiting.values()}
     if len(counts) == 1 and len({sample["operation"] for sample in waiting.values()}) == 1:
         return f"all {len(waiting)} ranks wait in {what(next(iter(waiting.values())))}"
-    return "they do not wait for the same: " + ", ".join(
+    return "the ranks wait in different collectives: " + ", ".join(
         f"{name} in {what(one)}" for name, one in list(waiting.items())[:4]
     )
 
 
 def met(waiting: Mapping[str, Sample]) -> str:
-    """Where those are that wait: the furthest of them."""
+    """Describe the waiting ranks, with the newest collective of them."""
     furthest = max(waiting.values(), key=lambda one: one["sequence"] or 0)
     return f"{few(list(waiting))} {'waits' if len(waiting) == 1 else 'wait'} in {what(furthest)}"
 
@@ -154,8 +155,8 @@ def what(sample: Sample) -> str:
 
 
 def place(sample: Sample) -> str:
-    """What a rank does that waits for no peer."""
-    begun = "" if sample["sequence"] is None else f" has begun {sample['sequence']} collectives and"
+    """Describe a rank that does not wait for a peer."""
+    begun = "" if sample["sequence"] is None else f" has started {sample['sequence']} collectives and"
     if sample["state"] in STUCK_STATES or not sample["stack"]:
         return f"{begun} is {PROCESS_STATES.get(sample['state'], sample['state'])}".strip()
-    return f"{begun} stands at {sample['stack'][0].strip()}".strip()
+    return f"{begun} is at {sample['stack'][0].strip()}".strip()

@@ -1,4 +1,4 @@
-"""Who holds up a launch in which no rank writes a line any more: the states of the ranks say so, or their stacks."""
+"""Find the rank that blocks a launch without output, from the states of the ranks or their stacks."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ PROCESS_STATES = {
     "X": "dead",
     "": "gone",
 }
-# A rank in one of these cannot make progress on its own; one that sleeps or runs may only wait for it.
+# A rank in one of these states cannot continue; a sleeping or running rank may be waiting for it.
 STUCK_STATES = ("T", "t", "D", "Z", "X", "")
 STACK_LINE = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<function>.+)$')
-# A rank that stands in one of these waits for its peers; the one that stands elsewhere is the one they wait for.
+# A rank in one of these files waits for its peers; they wait for a rank in another file.
 COLLECTIVE = re.compile(r"torch/distributed/|torch/nn/parallel/distributed|torch/autograd/")
 TORCH = re.compile(r"-packages/torch/(?!nn/modules/)")
 STACK_LINES = 8  # of each stack, shown
@@ -38,7 +38,7 @@ STACK_LINES = 8  # of each stack, shown
 
 @dataclass(frozen=True)
 class Stuck:
-    """A rank that cannot go on by itself. state: the kernel's letter. wchan: where in the kernel it waits."""
+    """A rank that cannot continue. state: the kernel's letter. wchan: the kernel function it waits in."""
 
     node: str
     rank: int
@@ -50,12 +50,12 @@ class Stuck:
     def sentence(self) -> str:
         where = f", in {self.wchan}" if self.wchan not in ("", "0") else ""
         meaning = PROCESS_STATES.get(self.state, self.state)
-        return f"rank {self.rank} (local rank {self.local_rank}) stands still: {meaning}{where}"
+        return f"rank {self.rank} (local rank {self.local_rank}) is stalled: {meaning}{where}"
 
 
 @dataclass(frozen=True)
 class Stack:
-    """Where a rank is: the innermost lines of its main thread, the innermost first."""
+    """The innermost stack lines of a rank's main thread, innermost first."""
 
     node: str
     rank: int
@@ -64,7 +64,8 @@ class Stack:
 
 
 def standing_still(ranks_by_node: Mapping[str, Sequence[RankState]]) -> list[Stuck]:
-    """Of all ranks, those that are stopped, in uninterruptible wait or dead; when none is, only the stacks can say."""
+    """Return the ranks that are stopped, in uninterruptible wait or dead. If there are none, only stacks can show
+    it."""
     found = [
         Stuck(name, rank["rank"], rank["local_rank"], rank["state"], rank.get("wchan", ""))
         for name, ranks in ranks_by_node.items()
@@ -75,7 +76,8 @@ def standing_still(ranks_by_node: Mapping[str, Sequence[RankState]]) -> list[Stu
 
 
 def findings(head: str, why: str, stuck: Sequence[Stuck], reports: Sequence[NodeReport], log_dir: str) -> list[Finding]:
-    """The rank that cannot go on, or that is not where the others wait; else the standstill, on the head node."""
+    """Return findings on ranks that cannot continue or are not in the collective of the others, else on the head
+    node."""
     check = Ending.STALLED.check
     stacks = stacks_of(reports)
     proof = shown(stacks)
@@ -96,8 +98,8 @@ def findings(head: str, why: str, stuck: Sequence[Stuck], reports: Sequence[Node
         return [
             check.fail(
                 stack.node,
-                f"rank {stack.rank} (local rank {stack.local_rank}) holds up the others, which wait in a collective:"
-                f" it is at {stack.lines[0].strip()}; {why}",
+                f"rank {stack.rank} (local rank {stack.local_rank}) blocks the others, which wait in a collective:"
+                f" rank {stack.rank} is at {stack.lines[0].strip()}; {why}",
                 fix="Its logs",
                 command=log_dir,
                 evidence=proof,
@@ -108,7 +110,7 @@ def findings(head: str, why: str, stuck: Sequence[Stuck], reports: Sequence[Node
 
 
 def stacks_of(reports: Sequence[NodeReport]) -> list[Stack]:
-    """Where each rank is, as far as it said so on its standard error; in the order in which the logs came."""
+    """Return the stacks that ranks printed to standard error, in the order of the logs."""
     return [
         Stack(report.node, report.first_rank + int(local), int(local), last_stack(text))
         for report in reports
@@ -126,16 +128,17 @@ def shown(stacks: Sequence[Stack]) -> list[FindingEvidence]:
 
 
 def waits(stack: Sequence[str]) -> bool:
-    """Whether torch's own frames at the top are those of a collective; the script's model may run under them."""
+    """Return whether the top frames, which are in torch, are in a collective. Deeper frames may be the script's
+    model."""
     at_the_top = itertools.takewhile(TORCH.search, stack)
     return any(COLLECTIVE.search(line) for line in at_the_top)
 
 
 def last_stack(stderr: str) -> list[str]:
-    """The innermost lines of the main thread's stack, as faulthandler prints it (most recent call first)."""
+    """Return the innermost lines of the main thread's stack from faulthandler's output (most recent call first)."""
     stack: list[str] = []
     for line in stderr.splitlines():
-        if line.endswith("(most recent call first):") and "C stack" not in line:  # the latter since Python 3.14
+        if line.endswith("(most recent call first):") and "C stack" not in line:  # C stacks since Python 3.14
             stack = []
         elif STACK_LINE.match(line):
             stack.append(line)

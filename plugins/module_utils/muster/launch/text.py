@@ -1,4 +1,4 @@
-"""A launch in words: its plan before it begins, and why it failed."""
+"""Messages on a launch: its plan before the start, and the causes of its failure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from .planned import LaunchPlan
 
 NODES_SHOWN = 8  # in one line
-NAME = "NAME"  # of the account that logs in, in a plan that is shown before the nodes are asked
+NAME = "NAME"  # placeholder for the account that logs in, in a plan made before the nodes are contacted
 
 
 def headline(plan: LaunchPlan) -> str:
     parts = [f"{entry.node} {rank_range(entry.ranks)}" for entry in plan.nodes]
-    more = f", and {len(parts) - NODES_SHOWN} nodes more" if len(parts) > NODES_SHOWN else ""
+    more = f", and {len(parts) - NODES_SHOWN} more nodes" if len(parts) > NODES_SHOWN else ""
     shown = ", ".join(parts[:NODES_SHOWN]) + more
     return (
         f"launch {plan.launch_id}: {plural(plan.world_size, 'rank')} ({shown}),"
@@ -30,11 +30,11 @@ def headline(plan: LaunchPlan) -> str:
 
 
 def whose(plan: LaunchPlan) -> str:
-    """As whom it runs, and where its files go."""
+    """Return the launch's type and user, and the folder of its logs."""
     folder = plan.head.run_dir.rpartition("/")[0]
     if plan.is_own:
-        return f"It is {plan.user}'s own launch, without root: logs on the nodes go to {folder}"
-    return f"It runs as {plan.user}, started by root (an administrator's launch): logs on the nodes go to {folder}"
+        return f"User launch by {plan.user}, without root. Logs on the nodes: {folder}"
+    return f"Administrator launch, run as {plan.user} and started by root. Logs on the nodes: {folder}"
 
 
 def rank_range(ranks: list[int]) -> str:
@@ -42,7 +42,7 @@ def rank_range(ranks: list[int]) -> str:
 
 
 def pruned(starts: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return what the nodes removed for this start, by their answers; nothing where that was nothing."""
+    """Return a sentence on logs that the nodes removed for this start; "" for none."""
     gone = {name: answer for name, answer in starts.items() if answer.get("pruned")}
     if not gone:
         return ""
@@ -53,13 +53,13 @@ def pruned(starts: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def describe(plan: LaunchPlan) -> str:
-    """The plan for people: each node's environment and command, as they could be typed there.
+    """Return the plan as text: each node's environment and command, ready to paste into a shell.
 
-    plan: as it may be shown; see masked in plan.py.
+    plan: without values of users' variables; see masked in plan.py.
     """
     lines = [headline(plan)]
     if plan.image:
-        lines.append(f"in the image {plan.image['source']}, beside its own environment")
+        lines.append(f"in the image {plan.image['source']}, added to the image's environment")
     given = {name: f"from {option}" for name, option in (plan.given or {}).items()}
     for entry in plan.nodes:
         lines += [
@@ -73,28 +73,28 @@ def describe(plan: LaunchPlan) -> str:
 
 
 def planned_outcome(plan: LaunchPlan, *, only: bool) -> str:
-    """The last line of a run that shows a plan. only: by a playbook that does nothing else, and contacts no node."""
+    """Return the last line of a run that shows a plan. only: the playbook only plans and contacts no node."""
     ranks = f"{plural(plan.world_size, 'rank')} on {plural(len(plan.nodes), 'node')}"
     place = f"{plan.master_addr} port {plan.master_port}"
     if only:
-        return f"the plan has {ranks}, which meet at {place}; no node was contacted, and nothing was changed"
-    return f"{ranks} are launched, and meet at {place}"
+        return f"the plan has {ranks} with the rendezvous at {place}; no node was contacted, and nothing was changed"
+    return f"launching {ranks} with the rendezvous at {place}"
 
 
 def not_asked_yet(requested: str, users_root: str) -> str:
-    """What the nodes alone can say of whose launch it is, before they are asked. requested: launch_as."""
+    """Return a note on the launch type before the nodes are contacted. requested: launch_as."""
     if requested == AUTO:
         return (
-            f"\nWhere the account that logs in is a launch user, it is that account's own launch: {NAME} for the user,"
-            f" and folders below {users_root}/{NAME} (launch_as).\n"
+            f"\nIf the account that logs in is a launch user, this is a user launch of that account ({NAME}),"
+            f" with folders below {users_root}/{NAME} (launch_as).\n"
         )
     return f"\n{NAME} stands for the account that logs in.\n" if requested == SELF else ""
 
 
 def failure_text(verdict: Verdict, diagnosis: Sequence[str] = (), said: Collection[str] = ()) -> str:
-    """The summary; below it every reason where there are several, the lines of the diagnosis, and what proves them.
+    """Return the summary, or all reasons if there are several, followed by the diagnosis and the evidence.
 
-    said: ids of findings that those lines say.
+    said: ids of findings that the diagnosis covers.
     """
     findings = [one for one in findings_in(verdict) if one.status != "pass" and not (diagnosis and one.id in said)]
     reasons = as_lines(findings)

@@ -1,12 +1,12 @@
-"""What the last words of a rank come to: the exception that ended it, and whether it only follows from a peer's end."""
+"""Find the exception that ended a rank in its output, and whether the end of a peer caused it."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
-# What a rank says when a *peer* went away or was stopped, in words that only torch's own libraries use: Gloo of torch
-# 2.13 (recorded in tests/unit/launch), torch's c10d store, NCCL 2.2x.
+# Messages of a rank whose *peer* ended or was stopped, which only torch's own libraries print: Gloo of torch 2.13
+# (recorded in tests/unit/launch), torch's c10d store, NCCL 2.2x.
 CASCADE = re.compile(
     r"gloo/transport/tcp"
     r"|ncclRemoteError|remote process exited|Watchdog caught collective operation timeout"
@@ -17,15 +17,15 @@ CASCADE = re.compile(
     r"|failed to recv, got 0 bytes|recvValue failed|sendBytes failed|failed to pass monitoredBarrier"
     r"|SignalException: Process \d+ got signal: 15"
 )
-# Words of everybody's network errors. They are about a peer only where torch was talking; the script's own database or
-# download may be away too, and that is the rank's own failure.
+# General network errors. They concern a peer only if raised in torch's communication. Otherwise a database or download
+# of the script may have failed, which is the rank's own failure.
 CONNECTION = re.compile(r"[Cc]onnection (closed|reset|refused|aborted|abort)|Broken pipe")
 TALKING = re.compile(r"torch/(distributed|autograd|nn/parallel)/")
-# What these libraries say of a fault that is here: a port that is taken, an interface that is not there, no room in
-# /dev/shm, ranks that disagree about a collective.
+# Messages of these libraries on a local fault: a port in use, a missing interface, no space in /dev/shm, ranks with
+# different collectives.
 OWN_FAULT = re.compile(r"EADDRINUSE|enforce fail at|No space left on device|shared memory segment")
 RANK_PREFIX = re.compile(r"^\[rank\d+\]: ?", re.MULTILINE)
-# torch's hook writes an exception that nobody caught with its rank before every line; "[rank0]:[W..." is a log line.
+# torch's hook prefixes each line of an uncaught exception with the rank; "[rank0]:[W..." is a log line.
 UNCAUGHT_LINE = re.compile(r"^\[rank\d+\]: (.*)$")
 HEADING = "Traceback (most recent call last):"
 TRACEBACK_START = re.compile(rf"^(  \+ Exception Group )?{re.escape(HEADING)}$")
@@ -37,37 +37,37 @@ CHAIN = re.compile(
 )
 GROUP_LINE = re.compile(r"^  [|+] ?", re.MULTILINE)
 FRAME = re.compile(r'^  File "(?P<file>.+)", line \d+', re.MULTILINE)
-# What may follow a traceback and is no part of its message.
+# Lines that may follow a traceback and are not part of its message.
 AFTER_TRACEBACK = re.compile(
     r"^(Exception ignored|Exception in thread|Fatal Python error|terminate called|\[?(rank\d+\]:)?\[?[WEIF]\d{4} "
     r"|\S+:\d+: \w*Warning: )"
 )
 MESSAGE_LINES = 20  # of one exception's message, shown
-QUOTED_LINES = 200  # of one that quotes the traceback of another process, as that of a data loader's worker
+QUOTED_LINES = 200  # of a message that quotes the traceback of another process, such as a data loader's worker
 LINE_LENGTH = 400  # of one exception in a summary
 
 
 def last_traceback(text: str) -> str:
-    """The last Python traceback in a log, with the exceptions that it was chained to; '' when there is none.
+    """Return the last Python traceback in a log, with chained exceptions; '' for none.
 
-    One that nobody caught is preferred: what was only logged, or came from a destructor or a thread, ended nothing.
+    An uncaught exception is preferred: logged exceptions and those of destructors and threads do not end a rank.
     """
     return uncaught_traceback(text) or traceback_in(RANK_PREFIX.sub("", text).splitlines())
 
 
 def uncaught_traceback(text: str) -> str:
-    """The exception that ended a rank, where torch's hook marked it as such (after init_process_group); else ''."""
+    """Return the exception that ended a rank, marked by torch's hook (after init_process_group); '' for none."""
     lines = text.splitlines()
     marked = [index for index, line in enumerate(lines) if UNCAUGHT_LINE.match(line)]
     if not marked:
         return ""
-    # Empty lines have no mark; other lines in between come from other threads. An empty line is no end here.
+    # Empty lines have no mark and do not end the traceback; other lines in between come from other threads.
     block = lines[marked[0] : marked[-1] + 1]
     return traceback_in([RANK_PREFIX.sub("", line) or " " for line in block if not line or UNCAUGHT_LINE.match(line)])
 
 
 def marked_lines(text: str, rank: int) -> str:
-    """The lines of a log of several ranks that torch's hook has marked as this one's."""
+    """Return the lines of a shared log that torch's hook has marked with this rank."""
     mark = f"[rank{rank}]: "
     return "".join(f"{line}\n" for line in text.splitlines() if line.startswith(mark))
 
@@ -93,9 +93,10 @@ def ends_with_traceback(stderr: str) -> bool:
 
 
 def end_of_traceback(lines: list[str], start: int) -> int:
-    """The line behind a traceback: its frames are indented, then comes the exception, whose message may go on.
+    """Return the index of the line after a traceback: indented frames, then the exception with a message of several
+    lines.
 
-    It ends with an empty line at the latest: nothing else sets it apart from what the rank wrote next.
+    An empty line ends the message, because nothing else separates it from the rank's next output.
     """
     end = start + 1
     while end < len(lines) and (lines[end].startswith(" ") or not lines[end]):
@@ -110,7 +111,7 @@ def end_of_traceback(lines: list[str], start: int) -> int:
 
 
 def chained(traceback: str) -> list[tuple[str, str]]:
-    """Each exception of a chain, the first raised one first: (the file where it was raised, what it says)."""
+    """Return (the file that raised it, its message) for each exception of a chain, in the order of raising."""
     found = []
     for part in CHAIN.split(traceback)[::2]:
         text = part.strip("\n")
@@ -124,7 +125,7 @@ def chained(traceback: str) -> list[tuple[str, str]]:
 
 
 def is_cascade(traceback: str) -> bool:
-    """Whether it only says that a peer went away. The first exception of a chain decides: the rest follow."""
+    """Return whether the end of a peer caused the exception. The first exception of a chain decides."""
     file, said = chained(traceback)[0]
     if OWN_FAULT.search(said):
         return False
@@ -132,10 +133,10 @@ def is_cascade(traceback: str) -> bool:
 
 
 def exception_line(traceback: str) -> str:
-    """What a traceback comes to, in one line; '' for none.
+    """Summarize a traceback in one line; '' for none.
 
-    Of a chain it is the last exception, which says most of the circumstances, unless that is only the noise of
-    clearing up after one of its own.
+    For a chain this is the last exception, which has the most context, unless it only comes from the cleanup after the
+    rank's own exception.
     """
     if not traceback.strip():
         return ""
@@ -153,14 +154,14 @@ def exception_line(traceback: str) -> str:
 
 
 def fatal_error(stderr: str) -> str:
-    """What Python's faulthandler and C++ wrote when a signal ended the process; '' when they wrote nothing."""
+    """Return the output of Python's faulthandler and C++ for a process ended by a signal; '' for none."""
     begun = [stderr.rfind(words) for words in ("terminate called ", "Fatal Python error: ")]
     start = min((place for place in begun if place >= 0), default=-1)
     return "" if start < 0 else "\n".join(stderr[start:].partition("\nExtension modules:")[0].strip().splitlines()[:40])
 
 
 def recorded_traceback(error: Any) -> str:
-    """The traceback out of torch's error.json (present only under @record); '' when it is not usable."""
+    """Return the traceback in torch's error.json (exists only with @record); '' if it is not usable."""
     message = error.get("message") if isinstance(error, dict) else None
     if isinstance(message, str):
         return message

@@ -1,6 +1,6 @@
-"""When is a launch over, and why: the supervisor's decisions, without a clock or a connection of its own.
+"""Decide when a launch ends, and why: the logic of the supervisor, without a clock and connections.
 
-The supervisor feeds in what it sees (`saw`, `no_answer`) with the time of seeing, and asks `decide`.
+The supervisor passes its observations with their times to `saw` and `no_answer`, and calls `decide`.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
     from .messages import LaunchLook, RanksEnd, RankState, Result
 
 
-LOOK_BYTES = 16 * 1024 * 1024  # of logs, in one look at every node
+LOOK_BYTES = 16 * 1024 * 1024  # of logs, in one request to all nodes
 
 
 # ---------------------------------------------------------------- pace
 
-# How often a supervisor looks at its nodes, and how long one may be silent: the more nodes, the more slowly.
+# How often a supervisor queries its nodes, and how long a node may be silent. Both grow with the number of nodes.
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds, but for look_bytes.
+    """Intervals in seconds, and look_bytes.
 
-    wait: a look returns at once when there is news, else after this long. pause: between two looks at one node.
-    look_bytes: of logs, in one look. notice: a node that has not answered for this long is spoken of. patience: after
-    this long the launch is ended without it. lease: what a node goes on without having been looked at; longer than
-    patience, so that its peers are ended before the silent node's own lease ends what runs there.
+    wait: maximum time of a request; it returns at once on changes. pause: between two requests to a node. look_bytes:
+    of logs, in one request. notice: a node silent for this long is reported. patience: after this silence the launch is
+    stopped. lease: how long a node continues without a request; longer than patience, so that the peers are stopped
+    before the lease of the silent node expires.
     """
 
     wait: float
@@ -43,8 +43,8 @@ class Pace:
 
 
 def pace(nodes: int, silence_timeout: float = 0.0) -> Pace:
-    """That of a launch on so many nodes: at most some 80 looks a second. silence_timeout: the requested patience, 0
-    for the least."""
+    """Return the pace for a number of nodes: at most about 80 requests per second. silence_timeout: the requested
+    patience, 0 for the minimum."""
     wait = min(max(2.0, nodes / 80), 4.0)
     pause = min(max(0.25, nodes / 80), 4.0)
     patience = max(9.0, wait + pause + 6.75, silence_timeout)
@@ -59,18 +59,18 @@ def pace(nodes: int, silence_timeout: float = 0.0) -> Pace:
 
 
 FOREVER = float("inf")
-ENDING_SLACK = 5.0  # seconds behind the time that ranks have to end, for their last words and their unit
+ENDING_SLACK = 5.0  # seconds after the ranks' time to end, for their last output and their unit
 SETTLED = 30.0  # seconds
 
 
 @dataclass(frozen=True)
 class Limits:
-    """stall: seconds without a line from any rank until the launch is ended, as far as all nodes answer; 0 = never.
+    """stall: seconds without output from any rank until the launch is stopped, if all nodes respond; 0: never.
 
-    start: seconds granted on top until the first line, while Python imports and the nodes find each other.
-    notice: seconds without an answer after which a node is spoken of. patience: those after which it is given up; an
-    attached supervisor never does. until_running: decide for `detached` as soon as all ranks run. any_ranks: a command
-    is launched that is not known here: its ranks write where it likes, and nobody knows when all of them run.
+    start: additional seconds until the first line, for Python's imports and the rendezvous. notice: seconds of silence
+    after which a node is reported. patience: seconds of silence after which the launch is stopped; infinite for a
+    supervisor that attached to it. until_running: decide `detached` as soon as all ranks run. any_ranks: the launch has
+    an unknown command, so the logs of its ranks and the time when all ranks run are unknown.
     """
 
     stall: float = 0.0
@@ -82,14 +82,16 @@ class Limits:
 
     @property
     def attached(self) -> bool:
-        """Whether the launch runs on its own, and is not ended because a part of it cannot be seen for a while."""
+        """Return whether the supervisor attached to a detached launch, which is not stopped because a node is
+        silent."""
         return self.patience == FOREVER
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Why a launch ends, or is left alone. node: where it was noticed, '' for none in particular. by_hand: somebody has
-    asked for it, so that its ranks have launch_stop_timeout. starting: it could not be started there."""
+    """Why a launch ends, or continues without the supervisor. node: where the reason was observed, '' for none.
+    by_hand: a user requested the stop, so ranks get launch_stop_timeout. starting: the launch could not be started on
+    that node."""
 
     ending: Decided
     text: str
@@ -120,7 +122,7 @@ class NodeWatch:
 
     @property
     def cleared(self) -> bool:
-        """Whether nothing of the launch is there any more, not even its result."""
+        """Return whether nothing of the launch is left on the node, not even its result."""
         return self.ended is None and self.over and self.unit.get("LoadState") == "not-found"
 
     @property
@@ -132,11 +134,11 @@ class Watch:
     """The state of one launch over all of its nodes."""
 
     def __init__(self, nodes: dict[str, int], now: float, limits: Limits) -> None:
-        """nodes: the number of ranks on each."""
+        """nodes: the number of ranks by node."""
         self.limits = limits
         self.began = self.last_line = now
         self.silent_for = limits.stall + limits.start
-        self.ends_by = 0.0  # once ranks were told to end: until when all of them are waited for
+        self.ends_by = 0.0  # after a stop of ranks: the time limit for all of them to end
         self.nodes = {name: NodeWatch(now, nproc) for name, nproc in nodes.items()}
 
     def saw(self, name: str, look: LaunchLook, now: float) -> None:
@@ -160,15 +162,15 @@ class Watch:
         return all(node.over for node in self.nodes.values())
 
     def no_answer(self, name: str, why: str) -> None:
-        """The node could not be asked; it counts as silent since its last answer, a single miss is nothing yet."""
+        """Record a failed request. The node counts as silent since its last answer."""
         self.nodes[name].why_silent = why
 
     def heard_until(self, now: float) -> float:
-        """Until when every node has said what its ranks wrote: of one that does not answer, nothing is known since."""
+        """Return the time until which the output of all nodes is known."""
         return min((node.last_answer for node in self.nodes.values() if not node.over), default=now)
 
     def notices(self, now: float) -> list[str]:
-        """A sentence about the nodes that have just become silent, each once."""
+        """Return a sentence on newly silent nodes; each silence is reported once."""
         silent = {
             name: now - node.last_answer
             for name, node in self.nodes.items()
@@ -179,22 +181,22 @@ class Watch:
         for name in silent:
             self.nodes[name].silence_said = True
         who = f"{few(list(silent))} {'has' if len(silent) == 1 else 'have'}"
-        said = f"{who} not answered for {max(silent.values()):.0f} s"
-        end = f"; the launch is ended if that goes on for {self.limits.patience:.0f} s"
+        said = f"{who} not responded for {max(silent.values()):.0f} s"
+        end = f"; the launch is stopped after {self.limits.patience:.0f} s without a response"
         return [said if self.limits.attached else said + end]
 
     def all_run(self, now: float) -> bool:
         if all(node.running for node in self.nodes.values()):
             return True
-        # A command may start ranks that do not say so: what has run for a while on every node goes on.
+        # The ranks of a command may not be identifiable: then the units must have been active for a while on all nodes.
         up = all(node.unit.get("ActiveState") == "active" for node in self.nodes.values())
         return self.limits.any_ranks and up and now - self.began > SETTLED
 
     def decide(self, now: float) -> Decision | None:
-        """None as long as the launch should go on."""
+        """Return the decision to end the launch, or None to continue."""
         cleared = [name for name, node in self.nodes.items() if node.cleared]
         if self.limits.attached and cleared and all(node.well or node.cleared for node in self.nodes.values()):
-            text = "its end was dealt with by another supervisor, which has its verdict, or its nodes were restarted"
+            text = "its result is gone: another supervisor has collected it, or its nodes were restarted"
             return Decision(Ending.INTERRUPTED, text, cleared[0])
         told = any(node.told_to_end and not node.over for node in self.nodes.values()) and now < self.ends_by
         asked = [name for name, node in self.nodes.items() if node.ended and node.ended.get("reason") == ASKED]
@@ -208,12 +210,12 @@ class Watch:
         silence = {name: now - node.last_answer for name, node in self.nodes.items() if not node.over}
         if silence and max(silence.values()) > self.limits.patience:
             if len(silence) > 1 and min(silence.values()) > self.limits.notice:
-                why = "or this machine is cut off (launch_silence_timeout waits longer)"
-                return Decision(Ending.INTERRUPTED, f"none of {len(silence)} nodes answers, {why}")
+                why = "or the controller has lost its connection (increase launch_silence_timeout to wait longer)"
+                return Decision(Ending.INTERRUPTED, f"none of {len(silence)} nodes responds, {why}")
             name = max(silence, key=silence.__getitem__)
             return Decision(Ending.NODE, self.nodes[name].why_silent, name)
         if all(node.well for node in self.nodes.values()):
-            return Decision(Ending.FINISHED, "every node's part ended well")
+            return Decision(Ending.FINISHED, "the launch succeeded on all nodes")
         if self.limits.until_running and self.all_run(now):
             return Decision(Ending.DETACHED, "all ranks run")
         if self.limits.stall and not told and self.heard_until(now) - self.last_line > self.silent_for:

@@ -1,6 +1,6 @@
-"""A detached launch with restarts: a watcher on its head node begins its attempts, with the supervisor's own program.
+"""A detached launch with restarts: a watcher on its head node starts the attempts with the supervisor's program.
 
-What is decided before it begins, and what is read of its word afterwards, which is foreign input as any node's.
+This module has the checks before its start and the validation of its state, which is foreign input as from any node.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
 WATCHER = Check(
     "launch.watcher",
     seen="sandbox",
-    reads="of a detached launch with launch_restarts: whether its user logs in from the head node on all others, and "
-    "whether the watcher there goes on until its word on how the launch ended",
-    fires="a node cannot be logged in on, the launch is nobody's own, or the watcher is gone (fail)",
-    fix="Have the administrator give the account logins between the nodes",
+    reads="for a detached launch with launch_restarts: logins of its user from the head node to the others, and "
+    "whether the watcher on the head node runs until it reports the outcome",
+    fires="a login fails, the launch is not a user launch, or the watcher is gone (fail)",
+    fix="Ask an administrator to set up logins of the account between the nodes",
 )
 CHECKS = (WATCHER,)
 
-ARTIFACTS = "muster-artifacts:"  # in what a watcher says, in the place of the folder where a controller keeps launches
+ARTIFACTS = "muster-artifacts:"  # in a watcher's state, a placeholder for the controller's folder of launches
 ID = re.compile(r"[a-z][a-z0-9_.]{0,99}\Z")
 A_LOG = re.compile(
     rf"{ARTIFACTS}(?P<path>/{LAUNCH_ID.pattern[:-2]}/logs(?:/(?P<node>[\w.-]+)/[A-Za-z0-9_]+(?:\.std(?:out|err))?\.log)?)",
@@ -52,9 +52,9 @@ MOST_NODES = 1024
 
 @dataclass(frozen=True)
 class Word:
-    """What a watcher has said. said: sentences, the first of which has the number `first`. attempts: of those that
-    began, {number, launch_id, plan (packed)}. running: whether all ranks of the newest run, or did. verdict: over all
-    attempts, once it is known; left: whether something of the launch may be left on a node then."""
+    """The state of a watcher. said: messages; the first one has the number `first`. attempts: started attempts,
+    {number, launch_id, plan (packed)}. running: whether all ranks of the newest attempt run or have run. verdict: over
+    all attempts, None until known. left: whether processes of the launch may be left on a node."""
 
     alive: bool
     known: bool
@@ -72,28 +72,26 @@ class Word:
 
 
 def unwatchable(head: str, whose: Whose) -> list[Finding]:
-    """What stands against a watcher before anybody has looked at the logins."""
+    """Return what blocks a watcher before the logins are checked."""
     if whose.own:
         return []
     return [WATCHER.fail(head, NO_WATCHER, fix=f"Launch as yourself (launch_users), {WITHOUT_WATCHER}")]
 
 
 def unreached(head: str, user: str, tried: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str]) -> list[Finding]:
-    """What stands against a watcher that logs in on these nodes from the head node. nodes: {name: address}."""
+    """Return a finding for each node that the watcher cannot log in to from the head node. nodes: {name: address}."""
     found = []
     for name, address in nodes.items():
         one = tried.get(name, {})
         code, said = read_one(Count, one.get("code")), read_one(str, one.get("said")) or ""
         attempt = LoginAttempt(MeshMember(name, address), 255 if code is None else code, said, "")
         for why in refusals(user, [attempt]):
-            text = (
-                f"{user} cannot log in here from {head}, whose watcher would begin attempts: {why.partition(': ')[2]}"
-            )
+            text = f"{user} cannot log in from {head}, where the watcher would run: {why.partition(': ')[2]}"
             found.append(
                 WATCHER.fail(
                     name,
                     text,
-                    fix=f"Have the administrator add {user} to ssh_mesh_users, {WITHOUT_WATCHER}",
+                    fix=f"Ask an administrator to add {user} to ssh_mesh_users, {WITHOUT_WATCHER}",
                     command=playbook("playbooks/network.yml", ssh_mesh_users=user),
                 )
             )
@@ -101,23 +99,23 @@ def unreached(head: str, user: str, tried: Mapping[str, Mapping[str, Any]], node
 
 
 def gone(verdict: Verdict, head: str, why: str) -> Verdict:
-    """The verdict on the newest attempt, where the watcher has none on all of them."""
+    """Return the verdict on the newest attempt if the watcher is gone without a verdict on all of them."""
     finding = WATCHER.fail(
         head,
-        f"the watcher of the launch is gone, and no further attempt begins: {why}",
-        fix="Look why, then launch again",
+        f"the watcher of the launch is gone, so no further attempt starts: {why}",
+        fix="Check the reason in its journal, then launch again",
         command="journalctl --user -u 'muster-watch-*'",
     )
     return extended(verdict, before=[finding], summary=f"{verdict['summary']}; {finding.summary}")
 
 
-# ---------------------------------------------------------------- what a watcher says
+# ---------------------------------------------------------------- the state of a watcher
 
 
 @dataclass(frozen=True)
 class WatcherPlace:
-    """The watcher of a user's launch. Its state is a file of that user, who may write anything into it: ids, states and
-    numbers are taken where they are known here; words are shown as that user's, and no fix or command is.
+    """The watcher of a user launch. Its state is a file that the user can change. Only known ids, states and numbers
+    are used. Texts are shown as quotes of the watcher, and fixes and commands are never shown.
 
     artifacts: the folder of the cluster's launches on this controller. nodes: of the inventory.
     """
@@ -134,7 +132,7 @@ class WatcherPlace:
     def read(self, data: Any) -> Word:
         """Raises UnusableError."""
         if not isinstance(data, dict):
-            raise UnusableError("it is no word of a watcher")
+            raise UnusableError("not the state of a watcher")
         state = data.get("state")
         if not isinstance(state, dict):
             return Word(alive=data.get("alive") is True, known=False)
@@ -153,11 +151,11 @@ class WatcherPlace:
         )
 
     def quoted(self, words: Any) -> str:
-        """In one line, with whose words they are."""
+        """Return the words in one line, with their source."""
         return f"{self.who} reports: {_words(words)}"
 
     def ended(self, one: Any) -> dict[str, Any]:
-        """One attempt as attempts.Attempt has it."""
+        """Return an attempt in the shape of attempts.LaunchAttempt."""
         return {
             **{name: value for name, value in _attempt(one).items() if name != "plan"},
             "nodes": self.known(one.get("nodes")),
@@ -170,7 +168,7 @@ class WatcherPlace:
         return [name for name in _list(names, MOST_NODES) if isinstance(name, str) and name in self.nodes]
 
     def verdict(self, given: dict[str, Any]) -> Verdict:
-        """Recomputed: status and summary follow from the findings."""
+        """Recompute the status and the summary from the findings."""
         found = [self.finding(one) for one in _list(given.get("findings"), MOST_FINDINGS)]
         verdict = add_up(found)
         well = [one for one in found if one.status == "pass"]
@@ -179,9 +177,9 @@ class WatcherPlace:
         return verdict
 
     def finding(self, one: Any) -> Finding:
-        """The user's words are its evidence as well, so that what seems to be a command in them is not completed."""
+        """The user's text is also the evidence, so that commands in the text are not completed."""
         if not isinstance(one, dict) or one.get("status") not in STATUSES or not ID.match(str(one.get("id"))):
-            raise UnusableError("a finding of it is none")
+            raise UnusableError("the watcher's state has an invalid finding")
         summary = _words(one.get("summary"))
         node = one.get("node")
         proofs = [proof for proof in _list(one.get("evidence"), MOST_FINDINGS) if isinstance(proof, dict)]
@@ -200,7 +198,7 @@ class WatcherPlace:
         return FindingEvidence(source=source, text=_text(given.get("text"), MOST_EVIDENCE))
 
     def fix(self, identity: str, given: Any) -> FindingFix:
-        """This controller's own for such a finding, or the log here that the finding names."""
+        """Return the controller's own fix for this kind of finding, or the path of the log that the finding names."""
         log = A_LOG.fullmatch(str(given.get("command"))) if isinstance(given, dict) else None
         if log and (log["node"] is None or log["node"] in self.nodes):
             return fix_with("Its logs" if log["node"] is None else "Its log", f"{self.artifacts}{log['path']}")
@@ -210,7 +208,7 @@ class WatcherPlace:
 
 def _attempt(one: Any) -> dict[str, Any]:
     if not isinstance(one, dict) or not is_launch_id(one.get("launch_id")):
-        raise UnusableError("an attempt of it has no id")
+        raise UnusableError("the watcher's state has an attempt without an id")
     return {
         "number": read_one(Count, one.get("number")) or 0,
         "launch_id": one["launch_id"],
@@ -224,7 +222,7 @@ def _words(value: Any) -> str:
 
 def _text(value: Any, most: int) -> str:
     if not isinstance(value, str):
-        raise UnusableError("a text of it is none")
+        raise UnusableError("the watcher's state has an invalid text")
     return value[:most]
 
 

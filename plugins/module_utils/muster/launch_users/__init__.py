@@ -1,1 +1,1 @@
-"""People who launch as themselves: what their accounts need on a node, what must change there, and what is undone."""
+"""User launches on a node: what the accounts need, the changes, and their reversal."""

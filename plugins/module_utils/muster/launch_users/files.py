@@ -1,4 +1,4 @@
-"""The files that a node has for people who launch as themselves."""
+"""The files on a node for launch users."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ MANAGER = "/etc/systemd/system/user@{}.service.d/90-muster.conf"
 SLICE = "/etc/systemd/system/user-{}.slice.d/90-muster.conf"
 FOLDER = "/usr/local/lib/muster/bin"
 LINK = f"{FOLDER}/torchrun"
-HEAD = "# Written by Muster (role launch_users), which overwrites changes in here.\n"
+HEAD = "# Written by Muster (role launch_users), which overwrites changes in this file.\n"
 
 
 def seats_of(gpus: int) -> list[str]:
-    """Names of all seats of a node."""
+    """Return the names of all GPU and CPU slots of a node."""
     return ["cpu", *(f"gpu-{number}" for number in range(gpus))]
 
 
 def tmpfiles_text(seats: Iterable[str]) -> str:
-    """Made at each boot, before anybody can log in: who launches as themselves cannot make a seat."""
+    """Return a tmpfiles.d file. It creates the slots at boot, because launch users cannot create them."""
     lines = [
         "d /run/muster 0755 root root -",
         f"d {SEATS} 0750 root {GROUP} -",
@@ -38,12 +38,12 @@ def tmpfiles_text(seats: Iterable[str]) -> str:
 
 
 def profile_text() -> str:
-    """torchrun alone: the environment's other programs (its python above all) must not stand before the system's."""
+    """Only torchrun: the environment's other programs, above all python, must not shadow the system's."""
     return HEAD + (f'case " $(id -nG 2>/dev/null) " in\n  *" {GROUP} "*) PATH="$PATH:{FOLDER}" ;;\nesac\n')
 
 
 def limits_text(users: Iterable[LaunchUser]) -> str:
-    """For logins, and for user managers: PAM sets these after what systemd has set (systemd-user, pam_limits)."""
+    """For logins and user managers: PAM applies these after systemd's limits (systemd-user, pam_limits)."""
     lines = []
     for user in users:
         memlock = size(user.memlock)
@@ -55,8 +55,8 @@ def limits_text(users: Iterable[LaunchUser]) -> str:
 
 
 def user_conf_text(users: Iterable[LaunchUser]) -> str:
-    """What user managers give to their units: of open files they have 1024, whatever they may have themselves, and the
-    file holds for all of them (systemd-user.conf)."""
+    """Limits that user managers give their units. The default is 1024 open files regardless of the manager's limit,
+    and the file applies to all user managers (systemd-user.conf)."""
     limits = [numbers(user.nofile) for user in users]
     soft, hard = (max(one[place] for one in limits) for place in (0, 1))
     return HEAD + f"[Manager]\nDefaultLimitNOFILE={soft:.0f}:{hard:.0f}\n"
@@ -71,7 +71,7 @@ def slice_text(user: LaunchUser) -> str:
 
 
 def of_users(users: Mapping[int, LaunchUser]) -> dict[str, str]:
-    """The files of each account alone, by uid."""
+    """Return the files of each account, by uid."""
     texts = {}
     for uid, user in users.items():
         texts[MANAGER.format(uid)] = manager_text(user)
@@ -79,7 +79,7 @@ def of_users(users: Mapping[int, LaunchUser]) -> dict[str, str]:
     return texts
 
 
-# ---------------------------------------------------------------- what is ours
+# ---------------------------------------------------------------- the record
 
 
 def record_text(record: LaunchUsersRecord) -> str:
@@ -98,7 +98,7 @@ def record_text(record: LaunchUsersRecord) -> str:
 
 
 def record_of(text: str) -> LaunchUsersRecord:
-    """Raises ValueError where it is not what record_text has written."""
+    """Parse the output of record_text. Raises ValueError for anything else."""
     try:
         given: dict[str, Any] = json.loads(text) if text else {}
         users = {
@@ -112,4 +112,4 @@ def record_of(text: str) -> LaunchUsersRecord:
         }
         return LaunchUsersRecord(users, bool(given.get("group")))
     except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise ValueError("what Muster noted there cannot be read") from error
+        raise ValueError("Muster's record cannot be read") from error

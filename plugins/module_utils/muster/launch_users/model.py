@@ -1,4 +1,4 @@
-"""Who may launch as themselves on a node, what is there for them, and what must change: shapes."""
+"""Data types: launch users of a node, its state, and the changes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ GROUP = "muster-launch"
 RECORD = "/var/lib/muster/launch_users.json"
 SEATS = "/run/muster/reservations"
 SEATS_MODE = 0o750
-CAP_SYS_RESOURCE = 24  # its bit, of linux/capability.h
+CAP_SYS_RESOURCE = 24  # bit number, from linux/capability.h
 NO_LIMIT = float("inf")
 
 Limit = tuple[float, float]  # soft and hard
@@ -20,7 +20,7 @@ Limit = tuple[float, float]  # soft and hard
 
 @dataclass(frozen=True)
 class LaunchUser:
-    """memlock: bytes with K, M, G or T, or infinity. nofile: one number, or soft:hard. tasks: of the account."""
+    """memlock: bytes with K, M, G or T, or infinity. nofile: one number, or soft:hard. tasks: limit of the account."""
 
     name: str
     memlock: str = "infinity"
@@ -30,7 +30,7 @@ class LaunchUser:
 
 @dataclass(frozen=True)
 class LaunchUsersRequest:
-    """The node as described. root: where each has a folder of their own. gpus: as the inventory says."""
+    """The requested state. root: parent of the users' folders. gpus: as in the inventory."""
 
     users: tuple[LaunchUser, ...] = ()
     root: str = "/var/lib/muster/users"
@@ -40,7 +40,7 @@ class LaunchUsersRequest:
 
 @dataclass(frozen=True)
 class UserManager:
-    """A user manager that runs. started: seconds of the wall clock. unit_nofile: open files that its units may have."""
+    """A running user manager. started: seconds of the wall clock. unit_nofile: limit of open files for its units."""
 
     started: float
     in_group: bool
@@ -51,10 +51,10 @@ class UserManager:
 
 @dataclass(frozen=True)
 class SeenUser:
-    """An account, and what it has. uid: None where there is no such account.
+    """The state of an account. uid: None if the account does not exist.
 
-    folder_owner: whose its folder is; empty where there is none. launches: the ids of its launches that run. busy: what
-    else of it runs, besides its manager. torchrun: whether it may run torchrun; None where there is none.
+    folder_owner: owner of its folder; empty if the folder is missing. launches: ids of its running launches. busy: its
+    other processes, except the user manager. torchrun: whether it may run torchrun; None if torchrun does not exist.
     """
 
     uid: int | None = None
@@ -70,7 +70,7 @@ class SeenUser:
 
 @dataclass(frozen=True)
 class Recorded:
-    """What we have done for an account. member, linger: whether that was not there before."""
+    """Muster's changes for an account. member, linger: whether Muster set them."""
 
     user: LaunchUser
     uid: int
@@ -80,7 +80,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class LaunchUsersRecord:
-    """What is ours on the node, and is undone one day. group: whether we made it."""
+    """Muster's changes on the node, to be reverted later. group: whether Muster created the group."""
 
     users: Mapping[str, Recorded] = field(default_factory=dict)
     group: bool = False
@@ -88,11 +88,11 @@ class LaunchUsersRecord:
 
 @dataclass(frozen=True)
 class LaunchUsersState:
-    """The node as it is.
+    """The state of the node.
 
-    files: text by path; what is missing is not in it. changed: when they were, in seconds of the wall clock. link:
-    where the link to torchrun leads. seats: how each is kept, as "owner:group mode"; of the folder by an empty name.
-    unsafe: why the root of the folders is not to be used.
+    files: contents by path, without missing ones. changed: modification times in seconds of the wall clock. link:
+    target of the link to torchrun. seats: "owner:group mode" of each GPU and CPU slot; "" is their folder.
+    unsafe: why the root of the folders must not be used.
     """
 
     users: Mapping[str, SeenUser] = field(default_factory=dict)
@@ -109,9 +109,8 @@ class LaunchUsersState:
 
 @dataclass
 class LaunchUsersPlan:
-    """What to do, in this order. files: a text, or None for one that goes. record: what to note before and after.
-
-    problems are not ours to fix: they fail the node always. notes: what is left as it is, and why.
+    """The changes, in this order. files: contents, or None to remove a file. before, after: the record to write before
+    and after the changes. problems: not fixable by Muster; they fail the node. notes: what stays unchanged, and why.
     """
 
     before: LaunchUsersRecord = field(default_factory=LaunchUsersRecord)

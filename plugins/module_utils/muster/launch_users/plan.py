@@ -1,4 +1,4 @@
-"""What must change on a node for people to launch as themselves, and what is undone for others: pure."""
+"""Plan the setup for launch users on a node, and its reversal for former ones. Pure."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def make_plan(request: LaunchUsersRequest, seen: LaunchUsersState) -> LaunchUser
     plan.before = LaunchUsersRecord({**noted, **plan.after.users}, plan.after.group or seen.record.group)
     if users and not seen.group:
         plan.make_group = True
-        plan.differs(f"there is no group {GROUP}", f"group {GROUP}", "none", "there")
+        plan.differs(f"group {GROUP} does not exist", f"group {GROUP}", "none", "present")
     for user in users:
         _join(plan, user, seen.users[user.name])
     _files(plan, request, seen, users, leaving)
@@ -52,7 +52,7 @@ def make_plan(request: LaunchUsersRequest, seen: LaunchUsersState) -> LaunchUser
         plan.drop_group = seen.record.group and seen.group
         plan.close_seats = True
     if plan.after != seen.record:
-        plan.differences.append(f"{RECORD} does not say who may launch")
+        plan.differences.append(f"{RECORD} does not list the launch users")
     return plan
 
 
@@ -60,38 +60,38 @@ def _problems(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUs
     if request.users and seen.unsafe:
         plan.problems.append(
             f"{request.root} cannot hold the folders of launch users: {seen.unsafe}; set cluster_users_root to a folder"
-            " on a disk of the node that is root's"
+            " of root on a local disk of the node"
         )
     for user in request.users:
         there = seen.users[user.name]
         if there.uid is None:
             plan.problems.append(
-                f"there is no account {user.name}: make it as your site makes accounts, or take it out of launch_users"
+                f"account {user.name} does not exist: create it with your site's tools, or remove it from launch_users"
             )
         elif there.uid == 0:
-            plan.problems.append(f"{user.name} is root by another name (uid 0): take it out of launch_users")
+            plan.problems.append(f"{user.name} has uid 0 (root): remove it from launch_users")
         elif there.folder_owner not in ("", user.name):
             folder = f"{request.root}/{user.name}"
             plan.problems.append(
-                f"{folder} belongs to {there.folder_owner}, who was {user.name} before, perhaps: move it away, or type"
+                f"{folder} belongs to {there.folder_owner} (perhaps a former {user.name}): move it, or run"
                 f" {shell('sudo chown -R {name}: {folder}', name=user.name, folder=folder)}"
             )
         elif there.torchrun is False:
             plan.problems.append(
-                f"{user.name} may not run {request.torchrun}: let others read and enter its folders, or set"
+                f"{user.name} cannot run {request.torchrun}: make its folders accessible to all users, or set"
                 " cluster_torchrun"
             )
 
 
 def _kept(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState) -> Iterable[LaunchUser]:
-    """Those who are not in the list any more, and whose launch runs."""
+    """Yield the users who are no longer listed but still have a running launch."""
     requested = {user.name for user in request.users}
     for name, entry in seen.record.users.items():
         launches = seen.users.get(name, SeenUser()).launches
         if name not in requested and launches:
             plan.notes.append(
-                f"{name} is not in launch_users any more, and its launch {', '.join(launches)} runs: all stays as it is"
-                " until a run that finds it over"
+                f"{name} is no longer in launch_users, but its launch {', '.join(launches)} is running: its setup stays"
+                " until a run after the launch has finished"
             )
             yield entry.user
 
@@ -135,11 +135,10 @@ def _files(
         files.LIMITS: files.limits_text(users),
     }
     if users and not seen.capabilities >> CAP_SYS_RESOURCE & 1:
-        # Where root itself may not raise a limit, PAM logs an error at every login, and some versions refuse it.
+        # If root itself may not raise limits, PAM logs an error at every login, and some versions reject the login.
         del shared[files.LIMITS]
         plan.notes.append(
-            "this machine may not raise its limits above those it was started with (it lacks CAP_SYS_RESOURCE):"
-            f" {files.LIMITS} is left out"
+            f"limits cannot be raised on this machine (CAP_SYS_RESOURCE is missing): {files.LIMITS} is not written"
         )
     if users:
         texts.update(shared)
@@ -152,13 +151,13 @@ def _files(
     for path in dict.fromkeys(obsolete):
         if path not in texts and path in seen.files:
             plan.files[path] = None
-            plan.differences.append(f"{path} is for nobody any more")
+            plan.differences.append(f"{path} is no longer needed")
     plan.reload = any(path.startswith("/etc/systemd/") for path in plan.files)
     wanted = request.torchrun if users else ""
     if seen.link != wanted and (users or seen.record.users):
         plan.link = wanted
         plan.differs(
-            f"{files.LINK} leads to {seen.link or 'nothing'}", files.LINK, seen.link or "none", wanted or "none"
+            f"{files.LINK} points to {seen.link or 'nothing'}", files.LINK, seen.link or "none", wanted or "none"
         )
 
 
@@ -171,7 +170,7 @@ def _seats(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsers
     if wrong:
         plan.seats = True
         names = ", ".join(name or "their folder" for name in wrong)
-        plan.differs(f"seats that launch users cannot take: {names}", "seats", f"not so: {names}", "open to the group")
+        plan.differs(f"slots that launch users cannot reserve: {names}", "slots", f"not {names}", "open to the group")
 
 
 def _account(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState, user: LaunchUser) -> None:
@@ -179,33 +178,33 @@ def _account(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUse
     folder = f"{request.root}/{user.name}"
     if not there.folder_owner:
         plan.folders.append(user.name)
-        plan.differs(f"{folder} is missing", folder, "none", f"{user.name}'s alone")
+        plan.differs(f"{folder} is missing", folder, "none", f"accessible to {user.name} only")
     if not there.linger:
         plan.linger.append(user.name)
-        plan.differs(f"units of {user.name} end when it logs out", f"linger of {user.name}", "no", "yes")
+        plan.differs(f"units of {user.name} end at logout (no linger)", f"linger of {user.name}", "no", "yes")
     judge_manager(plan, seen, user)
 
 
 def _leave(plan: LaunchUsersPlan, request: LaunchUsersRequest, entry: Recorded, there: SeenUser) -> None:
     name = entry.user.name
-    plan.differs(f"{name} may launch, and is not in launch_users any more", f"{name} may launch", "yes", "no")
+    plan.differs(f"{name} may launch but is no longer in launch_users", f"{name} may launch", "yes", "no")
     if entry.member and there.member:
         plan.leave.append(name)
     if entry.linger and there.linger:
         plan.end_linger.append(name)
     if there.folder_owner:
         plan.empty_folders.append(name)
-        plan.notes.append(f"what {name} has in {request.root}/{name} is left to it")
+        plan.notes.append(f"the files of {name} in {request.root}/{name} stay")
 
 
 def judge_manager(plan: LaunchUsersPlan, seen: LaunchUsersState, user: LaunchUser) -> None:
-    """Have the manager start anew where that helps and harms nobody; say what stays otherwise."""
+    """Restart the user manager if that helps and disturbs no process; otherwise add a note."""
     there = seen.users[user.name]
     unit = f"user@{there.uid}.service"
     if there.manager is None:
         if there.linger:
             plan.restart.append(user.name)
-            plan.differs(f"the user manager of {user.name} does not run", unit, "stopped", "runs")
+            plan.differs(f"the user manager of {user.name} is not running", unit, "stopped", "running")
         return
     lacks = list(lacking(user, there.manager))
     paths = (files.MANAGER.format(there.uid), files.LIMITS, files.USER_CONF)
@@ -218,30 +217,30 @@ def judge_manager(plan: LaunchUsersPlan, seen: LaunchUsersState, user: LaunchUse
     what = f"the user manager of {user.name} {' and '.join(curable)}"
     if there.busy:
         plan.notes.append(
-            f"{what}, and is not started anew, because {', '.join(there.busy)} of {user.name} runs: that comes with the"
-            f" next boot, or by {shell('sudo systemctl restart {unit}', unit=unit)}, which ends all that runs in it"
+            f"{what}, but is not restarted because {', '.join(there.busy)} of {user.name} is running: reboot the"
+            f" node, or run {shell('sudo systemctl restart {unit}', unit=unit)}, which ends all its processes"
         )
         return
     plan.restart.append(user.name)
-    plan.differs(what, unit, "; ".join(curable), "started anew")
+    plan.differs(what, unit, "; ".join(curable), "restarted")
 
 
 def _why(seen: LaunchUsersState) -> str:
     if not seen.capabilities >> CAP_SYS_RESOURCE & 1:
-        return "this machine may not raise it (it lacks CAP_SYS_RESOURCE)"
-    return "something else on the node sets it, such as a later file in /etc/security/limits.d"
+        return "this machine cannot raise it (CAP_SYS_RESOURCE is missing)"
+    return "another setting overrides it, such as a later file in /etc/security/limits.d"
 
 
 def lacking(user: LaunchUser, manager: UserManager) -> Iterator[str]:
-    """What it has less of than requested, each continuing a sentence."""
+    """Yield the limits below the requested ones, as continuations of a sentence."""
     memlock = size(user.memlock)
     if _less(manager.memlock, (memlock, memlock)):
-        yield f"may lock {_shown(manager.memlock)} bytes of memory of {_shown((memlock, memlock))}"
+        yield f"may lock only {_shown(manager.memlock)} of {_shown((memlock, memlock))} bytes of memory"
     if _less(manager.nofile, numbers(user.nofile)):
-        yield f"may have {_shown(manager.nofile)} open files of {_shown(numbers(user.nofile))}"
+        yield f"may open only {_shown(manager.nofile)} of {_shown(numbers(user.nofile))} files"
     soft = min(numbers(user.nofile)[0], manager.nofile[1])
     if manager.unit_nofile < soft:
-        yield f"gives its units {manager.unit_nofile:.0f} open files of {soft:.0f}"
+        yield f"limits its units to {manager.unit_nofile:.0f} of {soft:.0f} open files"
 
 
 def _less(have: Limit, wanted: Limit) -> bool:

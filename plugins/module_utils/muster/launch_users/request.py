@@ -1,4 +1,4 @@
-"""Reading launch_users as the inventory has it, and what is wrong with it."""
+"""Read launch_users of the inventory, and validate it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 _SIZE = re.compile(r"(\d{1,15})([KMGT]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _PATTERNS = {
-    "memlock": (r"infinity|\d{1,15}[KMGT]?", 'Write infinity, or bytes such as "64G"'),
-    "nofile": (r"\d{1,10}(:\d{1,10})?", 'Write a number, or the soft and the hard limit such as "65536:1048576"'),
-    "tasks": (r"infinity|\d{1,9}|([1-9]\d?|100)%", 'Write a number, a share such as "50%", or infinity'),
+    "memlock": (r"infinity|\d{1,15}[KMGT]?", 'Use infinity, or a size such as "64G"'),
+    "nofile": (r"\d{1,10}(:\d{1,10})?", 'Use a number, or the soft and hard limits such as "65536:1048576"'),
+    "tasks": (r"infinity|\d{1,9}|([1-9]\d?|100)%", 'Use a number, a percentage such as "50%", or infinity'),
 }
 
 
 def users_of(entries: Any, limits: Mapping[str, str]) -> tuple[LaunchUser, ...]:
-    """Return who is in launch_users; entries that faults() names are left out. limits: for who has none."""
+    """Return the users in launch_users without invalid entries. limits: defaults for entries without limits."""
     found = {}
     for entry in entries if isinstance(entries, (list, tuple)) else ():
         given = {"name": entry} if isinstance(entry, str) else entry
@@ -35,7 +35,7 @@ def users_of(entries: Any, limits: Mapping[str, str]) -> tuple[LaunchUser, ...]:
 
 
 def faults(entries: Any, cluster_user: str) -> Iterator[tuple[str, str]]:
-    """What is wrong with launch_users, each with its fix."""
+    """Yield the errors in launch_users, each with its fix."""
     names: list[str] = []
     for number, entry in enumerate(entries if isinstance(entries, (list, tuple)) else (), 1):
         given = {"name": entry} if isinstance(entry, str) else entry
@@ -44,18 +44,18 @@ def faults(entries: Any, cluster_user: str) -> Iterator[tuple[str, str]]:
             yield f"{where} {what}", fix
         name = given.get("name") if isinstance(given, dict) else None
         if name in names:
-            yield f"{where} is {name} once more", "Name each account once"
+            yield f"{where} is a duplicate of {name}", "List each account once"
         elif name == cluster_user:
             yield (
                 f"{where} is {name}, the account of the administrator's launches (cluster_user)",
-                "Name the accounts of people",
+                "List accounts of users only",
             )
         elif isinstance(name, str):
             names.append(name)
 
 
 def limit_faults(limits: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with limits, by their names in KEYS."""
+    """Yield the errors in limits, by the names in KEYS."""
     for key, (pattern, fix) in _PATTERNS.items():
         value = limits.get(key)
         if value is None:
@@ -63,34 +63,34 @@ def limit_faults(limits: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         if isinstance(value, (bool, float, dict, list)) or not re.fullmatch(pattern, str(value), re.ASCII):
             yield f"{key} {str(value)[:40]!r}", fix
         elif key == "nofile" and numbers(str(value))[0] > numbers(str(value))[1]:
-            yield f"{key} {value!r}, with the soft limit above the hard one,", fix
+            yield f"{key} {value!r}, whose soft limit exceeds the hard limit,", fix
 
 
 def _entry_faults(given: Any) -> Iterator[tuple[str, str]]:
     if not isinstance(given, dict):
-        yield "is neither a name nor a mapping", "Write the name of an account, or {name: anna, memlock: 64G}"
+        yield "is neither a name nor a mapping", "Use an account name, or {name: anna, memlock: 64G}"
         return
     for key in given:
         if key not in KEYS:
             meant = difflib.get_close_matches(str(key), KEYS, 1)
-            hint = f"Write {meant[0]}" if meant else f"An entry has {', '.join(KEYS)}"
-            yield f"has {str(key)[:40]!r}, which means nothing there", hint
+            hint = f"Use {meant[0]}" if meant else f"Supported keys: {', '.join(KEYS)}"
+            yield f"has {str(key)[:40]!r}, which is not a supported key", hint
     name = given.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        yield f"has the name {str(name)[:40]!r}, which is none of an account", "Write the name that the account has"
+        yield f"has the name {str(name)[:40]!r}, which is not an account name", "Use the name of an existing account"
     elif name == "root":
-        yield "is root", "Nobody trains as root: name the accounts of people"
+        yield "is root", "List accounts of users only: root must not train"
     for what, fix in limit_faults(given):
         yield f"has the {what}", fix
 
 
 def size(text: str) -> float:
-    """Bytes of a memlock."""
+    """Return a memlock in bytes."""
     found = _SIZE.fullmatch(text)
     return float(int(found[1]) * _UNITS[found[2]]) if found else NO_LIMIT
 
 
 def numbers(text: str) -> Limit:
-    """The soft and the hard limit of a nofile."""
+    """Return the soft and the hard limit of a nofile."""
     soft, _, hard = text.partition(":")
     return float(soft), float(hard or soft)

@@ -1,1 +1,1 @@
-"""Who belongs to the cluster and takes part: quarantine and its end, and nodes that leave it."""
+"""Membership of nodes: quarantine, release, and nodes that leave the cluster."""

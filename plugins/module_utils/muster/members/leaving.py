@@ -1,4 +1,4 @@
-"""Nodes that leave the cluster: what stands against it, and what is said of it."""
+"""Nodes that leave the cluster: what prevents it, and the messages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..verdict.words import few
 from .quarantine import ranks_said
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
-# Where the playbook's first play, which refuses these, was itself left out by --skip-tags always.
-PART = "Run it without --limit and tags: nodes that are left out would go on trusting the one that leaves."
-DRIVER = "wipe_driver: it goes with Muster's own things alone: add -e wipe=true, or leave wipe_driver out."
-GONE = "only the inventory knew the way to it"
+# For runs in which --skip-tags always skipped the first play, which rejects --limit and tags.
+PART = "Run it without --limit and tags: skipped nodes would still trust the removed node."
+DRIVER = "wipe_driver requires wipe: add -e wipe=true, or remove wipe_driver."
+GONE = "its connection settings were only in the inventory"
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -27,58 +27,58 @@ def problems(
     wipe: bool = False,
     wipe_driver: bool = False,
 ) -> list[str]:
-    """Why these cannot leave, all at once. nodes: those of the inventory. chosen: cluster_launch_nodes.
+    """Return all reasons why these nodes cannot leave. nodes: those of the inventory. chosen: cluster_launch_nodes.
 
-    One that is not in the inventory may have left it in a run that was cut off.
+    A node that is not in the inventory may have been removed from it by an interrupted run.
     """
-    found = [] if names else ["No node was named: add -e node=NAME, or several with commas."]
-    found += [f"{name!r} is no name of a node." for name in names if not NAME.fullmatch(name)]
+    found = [] if names else ["No node was given: add -e node=NAME, or -e node=NAME1,NAME2."]
+    found += [f"{name!r} is not a valid node name." for name in names if not NAME.fullmatch(name)]
     found += [
-        f"{name} is in cluster_launch_nodes: take it out of that list first, which would name no node then."
+        f"{name} is in cluster_launch_nodes: remove it from that list first, which would name a missing node."
         for name in names
         if name in chosen
     ]
     if names and set(nodes) <= set(names):
-        found.append("No node would be left: a cluster of none is ended by deleting its inventory.")
+        found.append("No node would be left. To end a cluster, delete its inventory.")
     if wipe_driver and not wipe:
         found.append(DRIVER)
     return found
 
 
 def in_the_way(running: Mapping[str, str], peers: Sequence[str], silent: Mapping[str, str]) -> list[str]:
-    """Why nobody can leave now. running: sentences on launches with those that leave, by id. silent: by node, why."""
+    """Return why no node can leave now. running: sentences on launches with them, by id. silent: why, by node."""
     found = [f"{said}. End it with {playbook('playbooks/jobs.yml', jobs_stop=one)}" for one, said in running.items()]
     if peers and all(name in silent for name in peers):
         whys = "; ".join(f"{name}: {silent[name]}" for name in peers[:3])
-        found.append(f"Whether a launch runs with it nobody can say, because no other node answers ({whys}).")
+        found.append(f"Launches on it cannot be checked, because no other node responds ({whys}).")
     return found
 
 
 def warnings(
     names: Sequence[str], nodes: Sequence[str], silent: Mapping[str, str], left: Sequence[str], *, wipe: bool = False
 ) -> list[str]:
-    """What is allowed, and nobody should overlook. left: files of theirs that nobody reads any more."""
+    """Return warnings on accepted risks. left: local files for these nodes that are no longer used."""
     unheard = [name for name in silent if name not in names]
-    found = [f"{few(unheard)} did not say which launches run: one with {few(names)} would lose it."] if unheard else []
+    found = [f"{few(unheard)} did not report launches: one with {few(names)} would fail."] if unheard else []
     gone = [name for name in names if name not in nodes]
     if gone:
-        found.append(f"{few(gone)}: not in the inventory any more, so that only the other nodes are looked after.")
+        found.append(f"{few(gone)}: no longer in the inventory, so only the other nodes are updated.")
     if wipe:
-        unasked = {name: f"it does not answer ({why.rstrip('. ')})" for name, why in silent.items() if name in names}
+        unasked = {name: f"it does not respond ({why.rstrip('. ')})" for name, why in silent.items() if name in names}
         unasked |= dict.fromkeys(gone, GONE)
-        found += [f"{name}: nothing was taken off it, because {why}." for name, why in unasked.items()]
-    return found + [f"{path} is yours to delete, as no node of that name is left." for path in left]
+        found += [f"{name}: nothing was removed from it, because {why}." for name, why in unasked.items()]
+    return found + [f"{path} can be deleted, because no node has that name any longer." for path in left]
 
 
 def unfinished(names: Sequence[str], command: str) -> str:
-    """Return what holds for a remaining node on which this run stopped. command: this run, as it can be typed."""
+    """Return the note for a remaining node on which this run stopped. command: repeats this run."""
     return f"may still trust {few(names)}, which left the inventory. When all nodes respond, run: {command}"
 
 
 def outcome(names: Sequence[str], nodes: Sequence[str], taking_part: Sequence[str]) -> str:
     leave = [name for name in names if name in nodes]
     if not leave:
-        what = f"{few(names)} {'is' if len(names) == 1 else 'are'} not in the inventory, and no other node knows of it"
+        what = f"{few(names)} {'is' if len(names) == 1 else 'are'} not in the inventory, and no other node refers to it"
     else:
         what = f"{few(leave)} {'has' if len(leave) == 1 else 'have'} left the cluster"
     return f"{what}; {ranks_said(taking_part)}"

@@ -1,7 +1,7 @@
-"""What cluster_quarantined may be, and what is said of it.
+"""Validate cluster_quarantined, and describe a quarantine.
 
-In the inventory it is true, false, or a mapping {reason, since, by}, with `automatic: true` where no person has looked
-at it yet. A copy of the mapping is kept on the node, for launches by an inventory that says nothing of it.
+In the inventory, the value is true, false, or a mapping {reason, since, by}, with `automatic: true` until a person
+has reviewed it. The node keeps a copy of the mapping, for launches with an inventory that does not mention it.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ PARTS = ("reason", "since", "by")
 AUTOMATIC = "automatic"
 SINCE = "%Y-%m-%d %H:%M UTC"
 MOST = 300  # characters of a reason
-# What Ansible would take for a template of its own, where the inventory is read.
+# Markers that Ansible would evaluate as a template when it reads the inventory.
 TEMPLATE = ("{{", "{%", "{#")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 QUARANTINED = Check(
     "launch.quarantined",
     seen="sandbox",
-    reads="the node's own copy of its quarantine, right before a launch",
-    fires="the node was quarantined, and the inventory in use says nothing of it: an old copy of it, as a rule (fail)",
-    fix="Launch by the inventory of today, or end the quarantine",
+    reads="the node's own copy of its quarantine, read before a launch",
+    fires="the node is quarantined, but the inventory in use does not mention it, typically an old copy (fail)",
+    fix="Use the current inventory, or end the quarantine",
     command=playbook("playbooks/release.yml", node="NAME"),
 )
 
 
 def read(value: Any) -> bool | dict[str, Any]:
-    """The value of the option. Raises ValueError, with what is wrong with it."""
+    """Return the value of the option. Raises ValueError with the error."""
     if isinstance(value, dict):
         return _mapping(value)
     word = str(value).strip().lower()
     if isinstance(value, (bool, str, int)) and word in (*_TRUE, *_FALSE):
         return word in _TRUE
-    raise ValueError("is neither true, false, nor a mapping of reason, since and by")
+    raise ValueError("must be true, false, or a mapping of reason, since and by")
 
 
 def _mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
     if unknown := [str(name) for name in value if name not in (*PARTS, AUTOMATIC)]:
-        raise ValueError(f"has {few(unknown)}, and may have reason, since, by and automatic")
+        raise ValueError(f"has unknown keys {few(unknown)}; supported are reason, since, by and automatic")
     said = {name: str(value[name]).strip() for name in PARTS if value.get(name) is not None}
     if not said.get("reason"):
-        raise ValueError("has no reason; write why the node takes no part")
+        raise ValueError("has no reason; add why the node is excluded")
     automatic = value.get(AUTOMATIC) is not None and str(value[AUTOMATIC]).strip().lower() in _TRUE
     return {**said, **({AUTOMATIC: True} if automatic else {})}
 
 
 def reason_of(text: str) -> str:
-    """A reason as it is written down: on one line, bounded, and nothing that a terminal or Ansible would obey."""
+    """Return the reason as it is stored: one line of bounded length, without control or template characters."""
     line = " ".join(printable(text).split())
     for mark in TEMPLATE:
         line = line.replace(mark, "( ")
@@ -64,18 +64,18 @@ def reason_of(text: str) -> str:
 
 
 def entry(reason: str, by: str, since: str, *, automatic: bool = False) -> dict[str, Any]:
-    """What the inventory says of a node from now on."""
+    """Return the new value in the inventory."""
     said: dict[str, Any] = {"reason": reason_of(reason), "since": since, "by": by}
     return {**said, AUTOMATIC: True} if automatic else said
 
 
 def keeps(now: bool | Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether the node is quarantined for this reason already; since when, and by whom first, stays as it is."""
+    """Return whether the node is already quarantined for this reason; then since and by stay unchanged."""
     return isinstance(now, dict) and now["reason"] == wanted["reason"] and bool(now.get(AUTOMATIC)) is False
 
 
 def words(value: bool | Mapping[str, Any]) -> str:
-    """Since when, by whom and why, as the end of "it is quarantined"; nothing where it is not known."""
+    """Return since when, by whom and why, to follow "is quarantined"; "" if unknown."""
     if not isinstance(value, dict):
         return ""
     since = f" since {value['since']}" if value.get("since") else ""
@@ -84,22 +84,22 @@ def words(value: bool | Mapping[str, Any]) -> str:
 
 
 def of_node(copy: Any) -> dict[str, Any] | None:
-    """What a node keeps, read as the foreign text that it is; None where it keeps nothing that can be read."""
+    """Return the node's copy, sanitized as untrusted input; None if there is no valid copy."""
     if not isinstance(copy, dict) or not isinstance(copy.get("reason"), str):
         return None
     return {name: reason_of(copy[name]) for name in PARTS if isinstance(copy.get(name), str)}
 
 
 def refused(node: str, copy: Any) -> list[Any]:
-    """Why a launch by an inventory that says nothing of it does not begin there."""
+    """Return the finding that blocks a launch with an inventory that does not mention the quarantine."""
     kept = of_node(copy)
     if kept is None:
         return []
-    fix = "Take the inventory of today (playbooks/share.yml writes a folder anew), or end the quarantine with"
+    fix = "Use the current inventory (playbooks/share.yml updates a shared folder), or end the quarantine with"
     return [
         QUARANTINED.fail(
             node,
-            f"is quarantined{words(kept)}; the inventory in use says nothing of it",
+            f"is quarantined{words(kept)}, but the inventory in use does not mention it",
             fix=fix,
             command=playbook("playbooks/release.yml", node=node),
         )
@@ -107,18 +107,18 @@ def refused(node: str, copy: Any) -> list[Any]:
 
 
 def problems(names: Sequence[str], nodes: Sequence[str], chosen: Sequence[str], reason: str | None) -> list[str]:
-    """Why these cannot be quarantined (reason: why they shall be) or released (None), all at once.
+    """Return all reasons why these nodes cannot be quarantined (reason: its text) or released (reason: None).
 
     nodes: those of the inventory. chosen: cluster_launch_nodes.
     """
-    found = [] if names else ["No node was named: add -e node=NAME, or several with commas."]
+    found = [] if names else ["No node was given: add -e node=NAME, or -e node=NAME1,NAME2."]
     found += [f"{name} is not in gpu_nodes, which has {few(nodes)}." for name in names if name not in nodes]
     if reason is None:
         return found
     if not reason.strip():
-        found.append('No reason was given: add -e reason="...", for whoever finds the node left out.')
+        found.append('No reason was given: add -e reason="...", to explain why the node is excluded.')
     found += [
-        f"{name} is in cluster_launch_nodes: take it out of that list first, which would contradict its quarantine."
+        f"{name} is in cluster_launch_nodes: remove it from that list first, which contradicts the quarantine."
         for name in names
         if name in chosen
     ]
@@ -126,9 +126,9 @@ def problems(names: Sequence[str], nodes: Sequence[str], chosen: Sequence[str], 
 
 
 def ranks_said(nodes: Sequence[str]) -> str:
-    """nodes: those that take part, in their order."""
+    """nodes: the participants, by node rank."""
     if not nodes:
-        return "no node is left that takes part in launches"
+        return "no node takes part in launches any longer"
     ranks = [f"{rank} {name}" for rank, name in enumerate(nodes)]
     shown = ranks if len(ranks) <= 8 else [*ranks[:3], "...", ranks[-1]]
     return f"{plural(len(nodes), 'node')} take{'s' if len(nodes) == 1 else ''} part, by node rank: {', '.join(shown)}"

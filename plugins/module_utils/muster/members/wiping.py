@@ -1,4 +1,4 @@
-"""What of Muster's own goes off a node, and what stays: people's files, and whatever somebody else has put there."""
+"""Plan the removal of Muster from a node; files of users and of other software stay."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ..verdict.words import few
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-LOCAL = "/usr/local/"  # its folders are in no package, and are the system's
+LOCAL = "/usr/local/"  # folders of the system that belong to no package
 
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder of Muster's. only: patterns of names in it that go; the folder goes when nothing is left in it.
+    """A folder of Muster. only: patterns of names to remove in it; the folder itself is removed when empty.
 
-    keeps: what it is that stays, where the rest is people's.
+    keeps: describes the owner of what stays, if other files may be in it.
     """
 
     path: str
@@ -28,7 +28,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class WipedAccount:
-    """comment: by which an account is known that Muster has made."""
+    """comment: identifies an account that Muster created."""
 
     name: str
     comment: str
@@ -42,7 +42,7 @@ class WipeRequest:
 
 @dataclass(frozen=True)
 class WipeFileState:
-    """kind: file, link or another one. owner: its uid."""
+    """kind: file, link or other. owner: uid."""
 
     kind: str = "file"
     owner: int = 0
@@ -50,7 +50,7 @@ class WipeFileState:
 
 @dataclass(frozen=True)
 class SeenTree:
-    """empty: folders in which nothing is. foreign: a sentence on who else may change what the path leads to."""
+    """empty: empty folders. foreign: a sentence on other users who can change what the path leads to."""
 
     names: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class WipeAccountState:
 
 @dataclass(frozen=True)
 class WipeState:
-    """files, trees: those that are there. units: states by name, of what is no unit of the system's own files."""
+    """files, trees: present ones. units: states by name, without units of the system's packages."""
 
     files: Mapping[str, WipeFileState] = field(default_factory=dict)
     trees: Mapping[str, SeenTree] = field(default_factory=dict)
@@ -77,9 +77,9 @@ class WipeState:
 
 @dataclass
 class WipePlan:
-    """What goes: files, trees (names by folder), empty (the same, of empty folders), units and account.
+    """What to remove: files, trees (names by folder), empty (likewise, of empty folders), units and account.
 
-    whole: folders of which nothing stays. left: what stays, a sentence each.
+    whole: folders that are removed completely. left: what stays, one sentence each.
     """
 
     files: list[str] = field(default_factory=list)
@@ -93,12 +93,12 @@ class WipePlan:
 
     @property
     def shown(self) -> list[str]:
-        """What goes, a line each."""
+        """Return what is removed, one line each."""
         folders = [f"folder {path}" for path, names in self.trees.items() if not names and not self.empty.get(path)]
         both = [*self.trees.items(), *self.empty.items()]
         inside = [f"{path}/{name}" for path, names in both for name in names]
-        units = [f"unit {name}, which has ended" for name in self.units]
-        account = [f"account {self.account}, without its home"] if self.account else []
+        units = [f"unit {name} (not running)" for name in self.units]
+        account = [f"account {self.account} (its home stays)"] if self.account else []
         return [*units, *self.files, *inside, *folders, *account]
 
     @property
@@ -108,13 +108,13 @@ class WipePlan:
 
 def make_plan(request: WipeRequest, seen: WipeState) -> WipePlan:
     plan = WipePlan()
-    plan.problems += [f"{one}: nothing is taken off a node under somebody's work" for one in seen.work]
+    plan.problems += [f"{one}: nothing is removed from a node in use" for one in seen.work]
     _units(plan, seen)
     for path, file in seen.files.items():
         if file.kind in ("file", "link") and file.owner == 0:
             plan.files.append(path)
         else:
-            plan.left.append(f"{path} is not root's, or no file, and stays")
+            plan.left.append(f"{path} stays: it is not a file of root")
     for tree in request.trees:
         if tree.path in seen.trees:
             _tree(plan, tree, seen.trees[tree.path])
@@ -126,14 +126,14 @@ def make_plan(request: WipeRequest, seen: WipeState) -> WipePlan:
 def _units(plan: WipePlan, seen: WipeState) -> None:
     for name, state in seen.units.items():
         if state in ("active", "activating", "deactivating", "reloading"):
-            plan.problems.append(f"the unit {name} runs: nothing is taken off a node under somebody's work")
+            plan.problems.append(f"unit {name} is running: nothing is removed from a node in use")
         else:
             plan.units.append(name)
 
 
 def _tree(plan: WipePlan, tree: Tree, there: SeenTree) -> None:
     if there.foreign and tree.only:
-        plan.left.append(f"{tree.path} stays, because it is not safe to work in: {there.foreign}")
+        plan.left.append(f"{tree.path} stays, because removing files in it is unsafe: {there.foreign}")
         return
     goes = [name for name in there.names if any(fnmatchcase(name, pattern) for pattern in tree.only)]
     empty = [name for name in there.empty if name not in goes]
@@ -145,29 +145,29 @@ def _tree(plan: WipePlan, tree: Tree, there: SeenTree) -> None:
     if not stays:
         plan.whole.add(tree.path)
     if stays:
-        plan.left.append(f"{tree.path} stays, with what {tree.keeps}: {few(stays)}")
+        plan.left.append(f"{tree.path} stays, because it contains files that {tree.keeps}: {few(stays)}")
 
 
 def _account(plan: WipePlan, account: WipedAccount, there: WipeAccountState) -> None:
     if there.comment != account.comment:
-        plan.left.append(f"the account {account.name} was there before Muster, and stays")
+        plan.left.append(f"account {account.name} stays, because Muster did not create it")
         return
     if there.busy:
         busy = few(there.busy)
-        plan.problems.append(f"{busy} of {account.name} runs: its account is removed once that has ended")
+        plan.problems.append(f"{busy} of {account.name} is running: the account can be removed after that has ended")
         return
     plan.account = account.name
-    plan.left.append(f"{there.home} stays: what is in the home of {account.name} is people's")
+    plan.left.append(f"{there.home} stays, because the home of {account.name} may contain data of users")
 
 
 def still_there(plan: WipePlan) -> Iterator[str]:
-    """Sentences for what should be gone, and is not."""
+    """Yield a sentence on what is still present after the removal."""
     if plan.needed:
-        yield f"{few(plan.shown)} could not be taken off. Run this again"
+        yield f"{few(plan.shown)} could not be removed. Run this again"
 
 
 def paths_above(paths: Sequence[str]) -> list[str]:
-    """The folders that these lie in, each with those above it, the deepest first; none of the file system's own."""
+    """Return the parent folders of these paths, deepest first, without folders of the file system hierarchy."""
     found: set[str] = set()
     for path in paths:
         parts = path.strip("/").split("/")[:-1]

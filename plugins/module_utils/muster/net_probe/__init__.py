@@ -1,5 +1,5 @@
-"""The network between the nodes: whom to call, what the answers mean, and which node stands out.
+"""Probe the network between the nodes, and find the nodes that cause problems.
 
-`schedule` says who sends in bulk to whom and when; `links` lays what all nodes saw side by side; `blame` finds the node
-behind several bad links; `reach`, `quality` and `names` make findings; `judge` puts them together.
+`schedule` assigns pairs for throughput measurements; `links` combines the results of all nodes; `blame` finds the node
+that explains several bad links; `reach`, `quality` and `names` create findings; `judge` combines them.
 """

@@ -1,7 +1,7 @@
-"""The links between the participants of a launch, on its own addresses and port, right before it starts.
+"""Test the links between the participants of a launch, on its addresses and ports, right before the start.
 
-torchrun finds a closed port only after its whole patience, and names the node that called. Calls that take a moment
-name both ends, and what is wrong. The probe of health measures more, between all nodes, and has more time.
+torchrun reports a closed port only after its full timeout, and only on the connecting node. These short connection
+tests name both ends and the cause. The health probe measures more, between all nodes, and takes longer.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 UNSEEN = Check(
     "launch.links",
     seen="stand-in",
-    reads="calls between all participants right before the start: to cluster_master_port of the head node, for a"
-    " detached launch to the port of its beats there, and to ports that their kernels hand out",
-    fires="a node could not be asked to take part in them (warn). What they find has an id that begins with net",
-    fix="Nothing, if the launch runs; launch_probe=false leaves the calls out",
+    reads="connections between all participants right before the start: to cluster_master_port of the head node, for a"
+    " detached launch also to its heartbeat port, and to ephemeral ports",
+    fires="a node could not take part in the test (warn). Findings of the test have ids that start with net",
+    fix="No action is needed if the launch runs; launch_probe=false disables the test",
 )
 LOOKED_FOR = (  # beside the master port
     "net.ephemeral_ports",
@@ -35,16 +35,16 @@ LOOKED_FOR = (  # beside the master port
     "net.path_mtu",
     PEER_OTHER_INTERFACE.id,
 )
-SAMPLES = 2  # of the ports that the kernel hands out: the first and the last
-# Nobody calls any more: the controller is gone. Much longer than a healthy probe takes.
+SAMPLES = 2  # number of ephemeral ports: the first and the last
+# Seconds without connections after which a listener ends (lost controller). Much longer than a healthy probe.
 IDLE, IDLE_PER_NODE = 5.0, 0.2
 FIRST_CALL = 15.0
-NO_PACKETS = 0  # losses take a third of a second to count, and stop no launch
+NO_PACKETS = 0  # measuring loss takes a third of a second, and loss does not block a launch
 
 
 def serve_request(plan: LaunchPlan, entry: PlannedNode, token: str, beats: int | None = None) -> dict[str, Any]:
-    """What the listener of a node is asked for: on the head node, the launch's own ports as well. beats: the second of
-    them, where the launch is to be detached."""
+    """Return the request to a node's listener. The head node also listens on the master port and, for a detached
+    launch, on the heartbeat port (beats)."""
     return {
         "token": token,
         "node": entry.node,
@@ -59,7 +59,7 @@ def serve_request(plan: LaunchPlan, entry: PlannedNode, token: str, beats: int |
 def call_request(
     plan: LaunchPlan, entry: PlannedNode, token: str, served: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Whom a node is to call, and where: those that listen."""
+    """Return the request to a node to connect to all peers that listen."""
     peers = [
         {
             "node": peer.node,
@@ -84,14 +84,14 @@ def judge(
     why: Mapping[str, str],
     beats: int | None = None,
 ) -> list[Finding]:
-    """What stands against the launch (fail), and what may. why: of each node that could not be asked."""
-    said = concluded(cluster_of(plan, served, called, beats))
-    # Another probe on the port is no reason against a launch: it ends before the ranks begin.
+    """Return findings that block the launch (fail) or may disturb it. why: node -> reason why it was not tested."""
+    found = concluded(cluster_of(plan, served, called, beats))
+    # Another probe on the port does not block a launch: it ends before the ranks start.
     unseen = [
-        *(UNSEEN.warn(one.node, one.summary) for one in said if one.status == "unknown"),
-        *(UNSEEN.warn(name, f"its links were not tried: {reason}") for name, reason in why.items()),
+        *(UNSEEN.warn(one.node, one.summary) for one in found if one.status == "unknown"),
+        *(UNSEEN.warn(name, f"links not tested: {reason}") for name, reason in why.items()),
     ]
-    return [*(one for one in said if one.status in ("fail", "warn")), *unseen]
+    return [*(one for one in found if one.status in ("fail", "warn")), *unseen]
 
 
 def cluster_of(
@@ -111,7 +111,7 @@ def cluster_of(
 
 
 def concluded(cluster: Cluster) -> list[Finding]:
-    """What the calls come to: also where hardly anything gets through, or streams were measured and one was slow."""
+    """Return findings about reachability, black holes and slow streams."""
     return [*reach.judge(cluster), *quality.black_holes(cluster), *quality.slow(cluster)]
 
 
@@ -121,9 +121,9 @@ def looked_for(
     called: Mapping[str, Mapping[str, Any]],
     cluster: Cluster,
 ) -> dict[str, list[str]]:
-    """The beginnings of the ids that were looked for, by node that listened and called.
+    """Return node -> prefixes of the checked ids, for nodes that listened and connected.
 
-    The master port is the head node's alone: where that could not be listened on, no node has looked for it.
+    If the head node could not listen on the master port, no node has checked it.
     """
     head = served.get(plan.head.node)
     master = ["net.master_port"] if head and head["port"] and not untried(head, plan.master_port) else []
@@ -135,7 +135,7 @@ def looked_for(
 
 
 def is_measured(cluster: Cluster, name: str) -> bool:
-    """Whether there is a rate of every way of this node that is open, and one that seemed slow was measured again."""
+    """Return whether all open links of the node have a rate, and slow ones were measured twice."""
     slow = quality.suspects(cluster)
     ways = [link for link in cluster.touching(name) if "ok" in link.ports.values()]
     return bool(ways) and all(
@@ -143,7 +143,7 @@ def is_measured(cluster: Cluster, name: str) -> bool:
     )
 
 
-# ---------------------------------------------------------------- what nodes answer
+# ---------------------------------------------------------------- replies of nodes
 
 
 Text = Annotated[str, Limit(most=200, instead="")]
@@ -156,7 +156,7 @@ class Carrier(TypedDict):
 
 
 class ServedFacts(TypedDict):
-    """What a listener is: its process, and the ports on which it listens. holder: who has the launch's port."""
+    """A listener: its process and ports. holder: the process that uses the master port."""
 
     pid: Count
     started: Count
@@ -186,7 +186,7 @@ class StreamTry(TypedDict):
 
 
 class LinkFacts(TypedDict, total=False):
-    """What one node saw of the way to another. sizes: where the full size did not come through."""
+    """One node's results for the link to another. sizes: set if full-size packets did not arrive."""
 
     ports: dict[str, Call]
     route_error: Text
@@ -201,15 +201,15 @@ class LinkFacts(TypedDict, total=False):
 
 
 def read_served(data: Any) -> dict[str, Any]:
-    """What `serve` answered, as far as it is used. Raises UnusableError."""
+    """Return the used part of a reply of `serve`. Raises UnusableError."""
     return {**read(ServedFacts, data)[0], "physical": []}
 
 
 def read_called(data: Any, peers: Mapping[str, list[int]]) -> dict[str, dict[str, LinkFacts]]:
-    """What `links` answered of these peers and their ports. Raises UnusableError."""
+    """Return the part of a reply of `links` about these peers and ports. Raises UnusableError."""
     seen = data.get("links") if isinstance(data, dict) else None
     if not isinstance(seen, dict):
-        raise UnusableError("links: expected what became of its calls")
+        raise UnusableError("links: expected the results of its calls")
     links = {name: link for name in peers if (link := read_one(LinkFacts, seen.get(name))) is not None}
     for name, link in links.items():
         asked = map(str, peers[name])

@@ -1,4 +1,4 @@
-"""Which node stands behind bad links: the one whose row or column of the matrix is bad is named, not the pairs."""
+"""Find the nodes that explain bad links: a bad row or column of the link matrix names one node, not many pairs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 Pair = tuple[str, str]
-MOST = 0.6  # of its links in one direction that are bad: then it is the node, and no single link
+MOST = 0.6  # share of bad links in one direction from which on the node is blamed, not a single link
 
 
 @dataclass(frozen=True)
 class BlameShare:
-    """Some of the bad links, and the node behind them.
+    """Some of the bad links, and the node that explains them.
 
-    way: to, from or both, where the node's links in this direction are bad; pair, where neither end can be blamed, and
-    `node` is only the one that was called.
+    way: "to", "from" or "both": the node's links in this direction are bad. "pair": neither end can be blamed, and
+    `node` is the target.
     """
 
     node: str
@@ -30,12 +30,12 @@ class BlameShare:
 
     @property
     def peer(self) -> str | None:
-        """The other end, where there is only one."""
+        """The other end, if there is only one."""
         return self.peers[0] if len(self.peers) == 1 else None
 
 
 class Rows:
-    """Links by the node that they begin or end at, from which those are taken that have been explained."""
+    """Links by origin and target. Explained links are removed with take()."""
 
     def __init__(self, nodes: Sequence[str], links: Collection[Pair]) -> None:
         self.order = {node: number for number, node in enumerate(nodes)}
@@ -60,16 +60,16 @@ class Rows:
 
 
 def blame(nodes: Sequence[str], bad: Collection[Pair], tested: Collection[Pair]) -> list[BlameShare]:
-    """Divide the bad links among nodes; in the order of the inventory, whole nodes first."""
+    """Assign the bad links to nodes, in inventory order; fully bad nodes come first."""
     left, every = Rows(nodes, bad), Rows(nodes, tested)
     found: list[BlameShare] = []
     if len({node for link in tested for node in link}) > 2:
         whole = [node for node in nodes if all(left.are_bad(node, way, every) for way in ("to", "from"))]
-        # When most nodes are cut off from each other, none of them is the odd one.
+        # If most nodes are cut off from each other, no single node is to blame.
         odd = whole if 2 * len(whole) < len(nodes) else []
         found += [BlameShare(node, "both", left.take(node, "to", "from")) for node in odd]
         while suspects := [suspect for suspect in left.by if left.are_bad(*suspect, every)]:
-            # Where two would explain the same link, the one that explains more.
+            # If two nodes explain the same link, use the one that explains more links.
             node, way = max(suspects, key=lambda suspect: len(left.by[suspect]))
             found.append(BlameShare(node, way, left.take(node, way)))
     for node in nodes:
@@ -80,7 +80,7 @@ def blame(nodes: Sequence[str], bad: Collection[Pair], tested: Collection[Pair])
 
 
 def couples(nodes: Sequence[str], shares: list[BlameShare]) -> list[BlameShare]:
-    """Shares of something that has no direction: two nodes that differ from each other are reported once."""
+    """Merge shares of undirected differences, so that each pair of nodes is reported once."""
     found: list[BlameShare] = []
     reported: set[frozenset[str]] = set()
     for share in shares:

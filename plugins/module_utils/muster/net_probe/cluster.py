@@ -1,4 +1,4 @@
-"""All that the probe saw, and what the inventory says of the launch."""
+"""The results of a probe, with the launch settings from the inventory."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ FIRST_UNPRIVILEGED = 1024
 
 
 def untried(served: Mapping[str, Any] | None, port: int) -> str:
-    """Why the master port of a node is not called, "" where it is. served: what `serve` returned there."""
+    """Return why the master port of a node is not tested, or "". served: the node's result of `serve`."""
     holder = served["holder"] if served else ""
     if holder.startswith(LAUNCH_UNITS):
-        return f"{holder} runs there, and is not disturbed"
+        return f"{holder} uses the port and is not interrupted"
     if holder and port < FIRST_UNPRIVILEGED:
         return f"only root may listen on port {port}: {holder}"
     return ""
@@ -28,8 +28,8 @@ def untried(served: Mapping[str, Any] | None, port: int) -> str:
 
 @dataclass(frozen=True)
 class Cluster:
-    """nodes in the order of the inventory; left_out: {node: why} for those that were not asked. beats: the port on
-    which the head node of a detached launch hears of the others; None where there is none."""
+    """nodes: in inventory order. left_out: node -> why it was not probed. beats: the heartbeat port of a detached
+    launch, or None."""
 
     nodes: list[Node]
     links: list[Link]
@@ -41,7 +41,7 @@ class Cluster:
 
     @property
     def declared(self) -> tuple[int | None, ...]:
-        """The ports that the inventory gives the launch; the kernels hand out the others."""
+        """The ports set by the inventory; all others are ephemeral."""
         return self.port, self.beats
 
     @property
@@ -55,7 +55,7 @@ class Cluster:
         return self._by_pair[origin, target]
 
     def touching(self, name: str) -> list[Link]:
-        """The links from this node and to it."""
+        """Return the links from and to this node."""
         return self._by_node[name]
 
     @cached_property

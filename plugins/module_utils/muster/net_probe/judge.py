@@ -1,4 +1,4 @@
-"""Everything that the probe has to say: findings, what could not be looked at, and the shape that is kept."""
+"""Combine the findings of a probe, the skipped checks, and the result to save."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 LINKS = Check(
     "net.links",
     seen="stand-in",
-    reads="all of the calls between the nodes",
-    fires="never: it is the pass of a node that calls others and is called by them without a finding of its own",
-    fix="Nothing is to be done",
+    reads="all connections between the nodes",
+    fires="never: the pass of a node without a finding about its links",
+    fix="No action is needed",
 )
 PROBE_FAILED = Check(
     "net.probe.failed",
     seen="stand-in",
-    reads="whether the node could be asked to call the others",
-    fires="the probe could not be run there (unknown)",
-    fix="Fix that, then run again",
+    reads="the result of the probe on the node",
+    fires="the probe could not run on the node (unknown)",
+    fix="Fix the cause, then run again",
 )
 
 
 def judge(cluster: Cluster) -> tuple[list[Finding], list[Skipped]]:
-    """The findings, and what was skipped and why."""
+    """Return the findings, and the skipped checks with reasons."""
     found = [
         PROBE_FAILED.unknown(
             node.name,
-            f"the network could not be looked at from it: {node.why}",
+            f"the network probe failed: {node.why}",
         )
         for node in cluster.nodes
         if node.why and node.name not in cluster.left_out
@@ -48,14 +48,14 @@ def judge(cluster: Cluster) -> tuple[list[Finding], list[Skipped]]:
         good = sum(link.outcome == "ok" for link in links)
         if node.name not in odd and good:
             bad = (
-                f", and what is wrong with {plural(len(links) - good, 'other')} is not up to it"
+                f"; problems of {plural(len(links) - good, 'other link')} are caused by other nodes"
                 if good < len(links)
                 else ""
             )
             found.append(
                 LINKS.passed(
                     node.name,
-                    f"calls come through on {plural(good, 'link')} to and from other nodes{bad}",
+                    f"connections work on {plural(good, 'link')} to and from other nodes{bad}",
                 )
             )
     return found, skips(cluster)
@@ -68,7 +68,7 @@ def both_serve(link: Link, cluster: Cluster) -> bool:
 def skips(cluster: Cluster) -> list[Skipped]:
     found = [Skipped(id="net", node=name, why=why) for name, why in cluster.left_out.items()]
     if len(cluster.nodes) < 2:
-        found.append(Skipped(id="net", why="there is only one node, and so no link"))
+        found.append(Skipped(id="net", why="there is only one node"))
     for node in cluster.nodes:
         if node.served is None:
             continue
@@ -81,7 +81,7 @@ def skips(cluster: Cluster) -> list[Skipped]:
 
 
 def result(cluster: Cluster) -> dict[str, Any]:
-    """What net_probe returns."""
+    """Return the result of the module net_probe."""
     findings, skipped = judge(cluster)
     return {
         "network": {
@@ -91,6 +91,6 @@ def result(cluster: Cluster) -> dict[str, Any]:
             "links": [link.as_dict() for link in cluster.links],
         },
         "findings": [finding.as_dict() for finding in findings],
-        # What was skipped is in the verdict alone: a result with such a key is a skipped task to Ansible.
+        # Skipped checks are only in the verdict: Ansible treats a result with the key "skipped" as a skipped task.
         "verdict": add_up(findings, skipped=skipped),
     }

@@ -1,4 +1,4 @@
-"""What all nodes saw of each other, one `Link` for every ordered pair."""
+"""Combine the probe results of all nodes into one `Link` for every ordered pair."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# From good to bad.
+# From best to worst.
 OUTCOMES = ("ok", "not_tried", "refused", "prohibited", "dropped", "no_route", "foreign", "wrong_host")
 UNREACHABLE = ("EHOSTUNREACH", "ENETUNREACH", "EACCES", "EPERM", "EHOSTDOWN", "ENONET")
-# The kernel asks three times, once a second, who has an address before it gives up.
+# Seconds. The kernel sends three ARP requests, one per second, before it reports an unreachable host.
 AT_ONCE = 0.9
 
 
 @dataclass(frozen=True)
 class Node:
-    """One node of the probe. served: what `serve` returned, None where nothing answers calls there; why: the reason.
+    """A probed node. served: its result of `serve`, None if no listener runs, with the reason in why.
 
-    named: {name: {addresses, seconds}} as the node resolves them; asked: the names it was asked for. resolvers: of each
-    name server, in their order, how many seconds it took to answer, "refused", or None where it did not.
+    named: {name: {addresses, seconds}} as resolved on the node; asked: the names to resolve. resolvers: name server ->
+    seconds to answer, "refused", or None for no answer, in order of use.
     """
 
     name: str
@@ -37,13 +37,13 @@ class Node:
         return self.served["interfaces"] if self.served else None
 
     def carrier(self, address: str) -> str:
-        """The interface that has this address, or ""."""
+        """Return the interface with this address, or ""."""
         found = (name for name, seen in (self.interfaces or {}).items() if address in seen["addresses"])
         return next(found, "")
 
     @property
     def speed(self) -> int | None:
-        """Mbit/s of the training interface, where it is a real one: what a virtual one says of itself means nothing."""
+        """Mbit/s of a physical training interface; None for virtual interfaces, whose reported speed is meaningless."""
         carrier = self.carrier(self.address)
         if self.served is None or carrier not in self.served["physical"]:
             return None
@@ -53,13 +53,13 @@ class Node:
 
 @dataclass
 class Link:
-    """The way from one node to another, as the first one saw it; None is not measured.
+    """The path from one node to another, as measured by the origin; None: not measured.
 
-    ports: {port: outcome}. lost of sent: small packets. path_mtu: the largest packet that came through; hole: packets
-    above it did not, though smaller ones did. offset: seconds that the other's clock is ahead. rate: bit/s; twice:
-    whether it is the better of two. bulk: bit/s of some hundred packets in a row, before any stream; stalled: whether
-    they did not come through in time, twice. interface: the one with the source address; way: the one by which the
-    route leaves.
+    ports: {port: outcome}. sent, lost: small packets. path_mtu: the largest packet that arrived; hole: larger packets
+    are lost although smaller ones arrive. offset: seconds by which the target's clock is ahead. rate: bit/s; twice:
+    whether rate is the better of two measurements. bulk: bit/s of some hundred packets in a row, before any stream;
+    stalled: whether these packets timed out twice. interface: has the source address; way: output interface of the
+    route.
     """
 
     origin: str
@@ -92,7 +92,7 @@ class Link:
         return self.lost / (self.sent + self.lost)
 
     def as_dict(self) -> dict[str, Any]:
-        """The shape of network.json."""
+        """Return an entry of network.json."""
         return {
             "from": self.origin,
             "to": self.target,
@@ -109,10 +109,10 @@ class Link:
 
 
 def classify(entry: Mapping[str, Any], target: str, seen: Mapping[str, Any]) -> str:
-    """What came of one call. entry: {error, seconds, greeting?}; seen: all that was seen of this link.
+    """Return the outcome of one connection. entry: {error, seconds, greeting?}; seen: all results of this link.
 
-    "No route to host" is said of two things: of an address that nobody has, and by a firewall that forbids. The first
-    takes the kernel some seconds to find out, and leaves a trace in its table of neighbours.
+    "No route to host" has two causes: no host has the address, or a firewall rejects the packet. In the first case the
+    kernel needs some seconds, and its neighbour table has a failed entry.
     """
     error = entry["error"]
     if not error:
@@ -127,13 +127,13 @@ def classify(entry: Mapping[str, Any], target: str, seen: Mapping[str, Any]) -> 
             return "no_route"
         return "prohibited"
     if error in ("ETIMEDOUT", "EAGAIN", "EINPROGRESS"):
-        # A neighbour that does not even say who it is has lost no packet: it is not there.
+        # A neighbour that does not answer ARP is absent; no packets were dropped.
         return "no_route" if seen.get("neighbour") == "failed" else "dropped"
     return "dropped"
 
 
 def link(origin: Node, target: Node, seen: Mapping[str, Any] | None) -> Link:
-    """What one node saw of another. seen: an entry of `links` of the node's `probe`."""
+    """Return the link from origin to target. seen: the entry in `links` of the origin's `probe`."""
     found = Link(origin.name, target.name)
     if seen is None:
         return found
@@ -158,7 +158,7 @@ def link(origin: Node, target: Node, seen: Mapping[str, Any] | None) -> Link:
 
 
 def offset(exchanges: list[list[float]]) -> float | None:
-    """How far the other clock is ahead, by the exchange that took the least time (RFC 5905, section 8)."""
+    """Return the seconds by which the target's clock is ahead, from the fastest exchange (RFC 5905, section 8)."""
     if not exchanges:
         return None
     sent, heard, answered, received = min(exchanges, key=lambda times: times[3] - times[0] - (times[2] - times[1]))
@@ -166,9 +166,9 @@ def offset(exchanges: list[list[float]]) -> float | None:
 
 
 def edge(sizes: list[dict[str, Any]]) -> tuple[int | None, bool]:
-    """The largest size that came through, and whether it is a black hole: all below pass, and none above.
+    """Return the largest size that arrived, and whether this is a black hole: all smaller sizes pass, no larger ones.
 
-    Where large ones pass that smaller ones did not, packets are lost by chance, and nothing is said of their size.
+    If a large size passes and a smaller one does not, the loss is random and independent of size.
     """
     passed = [entry["mtu"] for entry in sizes if entry["passes"]]
     failed = [entry["mtu"] for entry in sizes if not entry["passes"]]
@@ -178,7 +178,7 @@ def edge(sizes: list[dict[str, Any]]) -> tuple[int | None, bool]:
 
 
 def between(nodes: list[Node], probed: Mapping[str, Mapping[str, Any]]) -> list[Link]:
-    """One link for every ordered pair, in the order of the inventory. probed: {node: result of its `probe`}."""
+    """Return one link for every ordered pair, in inventory order. probed: {node: result of its `probe`}."""
     return [
         link(origin, target, probed.get(origin.name, {}).get("links", {}).get(target.name))
         for origin in nodes

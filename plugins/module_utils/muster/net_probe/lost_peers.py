@@ -1,6 +1,6 @@
-"""Whether the peers of a node that the controller does not reach any more reach it still.
+"""Test whether other nodes still reach a node that the controller has lost.
 
-Nothing has to listen there: a call that is refused is answered, too, and by the machine itself.
+No listener is needed: a refused connection is also a reply of the machine.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ..verdict.finding import Finding
 
 SSH = 22
-SILENT = ("dropped", "no_route")  # what no machine answers
+SILENT = ("dropped", "no_route")  # outcomes without a reply
 
 
 def request(plan: LaunchPlan, entry: PlannedNode, lost: Sequence[str], token: str) -> dict[str, Any]:
-    """What a node is asked to call: each lost one, on ports that answer or refuse on any machine that is up."""
+    """Return a request to connect to the lost nodes, on ports that accept or refuse on any running machine."""
     ports = ports_of(plan)
     peers = [
         {"node": one.node, "address": one.address, "names": [], "ports": ports}
@@ -38,12 +38,12 @@ def ports_of(plan: LaunchPlan) -> list[int]:
 
 
 def is_mute(entry: Mapping[str, Any] | None) -> bool:
-    """Whether a call was taken, which the kernel does by itself, and nothing was said: sshd speaks first."""
+    """Return whether the kernel accepted a connection but sshd, which speaks first, sent nothing."""
     return entry is not None and not entry["error"] and not entry["spoke"]
 
 
 def judge(node: str, called: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
-    """What stands against a lost node. called: what each peer said of its link to it."""
+    """Return the findings about a lost node. called: peer -> its results for the link to the node."""
     came: dict[str, dict[int, str]] = {}
     for peer, seen in called.items():
         entries = seen.get("ports", {})
@@ -51,8 +51,8 @@ def judge(node: str, called: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     tried = {peer: ports for peer, ports in came.items() if ports}
     mute = [peer for peer in tried if is_mute(called[peer]["ports"].get(str(SSH)))]
     if tried and len(mute) == len(tried):
-        said = f"{few(mute)} can call it, and nothing there says a word"
-        return [PEER_HANGS.fail(node, said, evidence=evidence("calls", f"port {SSH}: taken, and silent"))]
+        what = f"{few(mute)} can connect to the SSH port, but the server sends nothing"
+        return [PEER_HANGS.fail(node, what, evidence=evidence("calls", f"port {SSH}: accepted, no data"))]
     if not tried or any(outcome not in SILENT for ports in tried.values() for outcome in ports.values()):
         return []
     gone = any(outcome == "no_route" for ports in tried.values() for outcome in ports.values())
@@ -62,7 +62,7 @@ def judge(node: str, called: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     return [
         (PEER_UNREACHABLE if gone else PEER_DROPPED).fail(
             node,
-            f"{few(list(tried))} cannot call it either, on any port that was tried",
+            f"{few(list(tried))} cannot connect to this node either, on any tested port",
             evidence=evidence("calls", shown),
         )
     ]

@@ -1,4 +1,4 @@
-"""Addresses, interfaces and names: does each node have what the inventory says, and do all mean the same by a name."""
+"""Check addresses and interfaces of each node against the inventory, and name resolution between nodes."""
 
 from __future__ import annotations
 
@@ -21,64 +21,63 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .links import Node
 
-SLOW_NAME = 1.0  # seconds: files answer in milliseconds, a name server that is there in some more
-HOSTS = "Write the nodes into /etc/hosts with"
+SLOW_NAME = 1.0  # seconds; /etc/hosts and working name servers answer in milliseconds
+HOSTS = "Add the nodes to /etc/hosts with"
 NETWORK = playbook("site.yml", tags="network")
-BY_HAND = "a launch of Muster names addresses; torchrun by hand, mpirun and ssh go by names"
+BY_HAND = "Muster launches use addresses, but manual torchrun, mpirun and ssh use names"
 
 DUPLICATE = Check(
     "net.address.duplicate",
     seen="sandbox",
     reads="the addresses of all interfaces of all nodes",
-    fires="a node has the cluster_address of another one (fail): whoever calls it may reach either",
-    fix="Take the address off the node that the inventory does not give it",
+    fires="a node has the cluster_address of another node (fail); connections may reach either node",
+    fix="Remove the address from the node that must not have it",
 )
 LOOPBACK = Check(
     "net.name.loopback",
     seen="sandbox",
-    reads="what the node's own hostname resolves to on it",
-    fires="an address of the loopback (127.0.1.1 of Debian's and Ubuntu's installers) is among the answers (warn): Gloo"
-    " without GLOO_SOCKET_IFNAME then gives the others that address, and with c10d nobody hosts the store",
+    reads="the addresses of the node's own hostname, resolved on the node",
+    fires="one is a loopback address, such as 127.0.1.1 from Debian's and Ubuntu's installers (warn): without"
+    " GLOO_SOCKET_IFNAME, Gloo advertises this address, and with c10d no node hosts the store",
     fix=f"{HOSTS}: {NETWORK}",
 )
 MISSING = Check(
     "net.name.missing",
     seen="stand-in",
-    reads="what the hostnames of the node itself and of all others resolve to on it",
-    fires=f"one resolves to nothing (warn): {BY_HAND}",
+    reads="the addresses of the hostnames of all nodes, resolved on each node",
+    fires=f"a hostname does not resolve (warn): {BY_HAND}",
     fix=HOSTS,
     command=NETWORK,
 )
 WRONG = Check(
     "net.name.wrong",
     seen="sandbox",
-    reads="what the hostnames, and the short names in the inventory, of all nodes resolve to on each node",
-    fires=f"one resolves to an address that this node does not have, alone or beside a right one (warn): {BY_HAND}",
+    reads="the addresses of the hostnames and short inventory names of all nodes, resolved on each node",
+    fires=f"a name resolves to an address that the named node does not have (warn): {BY_HAND}",
     fix=f"Correct /etc/hosts or the name server, or: {NETWORK}",
 )
 SLOW = Check(
     "net.name.slow",
     seen="stand-in",
-    reads="how long the names of the nodes take to resolve",
-    fires=f"one takes longer than {SLOW_NAME:.0f} s (warn): PyTorch looks up names, also of addresses, while it"
-    " connects",
-    fix="Fix the name servers in /etc/resolv.conf, or write the nodes into /etc/hosts with",
+    reads="the time to resolve the names of the nodes",
+    fires=f"a name takes longer than {SLOW_NAME:.0f} s (warn): PyTorch resolves names and addresses while connecting",
+    fix="Fix the name servers in /etc/resolv.conf, or add the nodes to /etc/hosts with",
     command=NETWORK,
 )
 SERVER = Check(
     "net.name.server",
     seen="sandbox",
-    reads="the first name server of /etc/resolv.conf, asked over UDP for the name of an address beside the node's",
-    fires="it does not answer within 2 s, be it with an error (warn): whatever is not in /etc/hosts waits for it, 5 s"
-    " and twice by resolv.conf(5)",
-    fix="Correct it in what writes /etc/resolv.conf (netplan, NetworkManager, systemd-resolved), or bring it back",
+    reads="the first name server of /etc/resolv.conf, queried over UDP for the name of a neighbouring address",
+    fires="the name server sends no reply, not even an error, within 2 s (warn): each query for a name that is not in"
+    " /etc/hosts waits for it, 5 s and twice by default (resolv.conf(5))",
+    fix="Repair the name server, or replace it in netplan, NetworkManager or systemd-resolved; see /etc/resolv.conf",
 )
 SAME_HOSTNAME = Check(
     "net.hostname.same",
     seen="stand-in",
     reads="the hostname of every node",
-    fires="two nodes have the same (warn): c10d then takes both for the host of the store",
-    fix="Give it a name of its own",
+    fires="two nodes have the same hostname (warn): with c10d, both would host the store",
+    fix="Set a unique hostname",
     command="sudo hostnamectl set-hostname NAME",
 )
 
@@ -95,9 +94,9 @@ def judge(cluster: Cluster) -> Iterator[Finding]:
 
 
 def own(node: Node, cluster: Cluster, astray: set[Pair]) -> Iterator[Finding]:
-    """The same rules as for `inspect`, which looks before the network is set up: address, interface, ways.
+    """Apply the address, interface and route rules of `inspect`, which runs before the network is set up.
 
-    astray: links that lead to nobody, of which it is said with what comes of it.
+    astray: links with a wrong route; reach.judge reports them with their effect.
     """
     interfaces = node.interfaces
     if interfaces is None:
@@ -122,7 +121,7 @@ def own(node: Node, cluster: Cluster, astray: set[Pair]) -> Iterator[Finding]:
 
 
 def names_of(node: str, hostname: str) -> list[str]:
-    """Names that should lead to a node: its hostname, and the one in the inventory unless it is one for the outside."""
+    """Return the names that must resolve to a node: its hostname, and its inventory name if it has no dot."""
     return list(dict.fromkeys([hostname, *([node] if "." not in node else [])]))
 
 
@@ -140,7 +139,7 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
     if missing:
         yield MISSING.warn(
             node.name,
-            f"{few(missing)} cannot be resolved on it ({BY_HAND})",
+            f"name resolution fails for {few(missing)} ({BY_HAND})",
             observed="no address",
             expected=", ".join(cluster.node(entry.name).address for entry in cluster.nodes if entry.name in missing),
             evidence=evidence("getaddrinfo", ", ".join(missing)),
@@ -149,7 +148,7 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
     if slow:
         yield SLOW.warn(
             node.name,
-            f"it waits for the name server: {few(slow)} took longer than {SLOW_NAME:.0f} s",
+            f"name resolution is slow: {few(slow)} took longer than {SLOW_NAME:.0f} s",
             observed=f"{SLOW_NAME:.0f} s and more",
             expected="milliseconds",
             evidence=evidence("getaddrinfo", ", ".join(slow)),
@@ -159,24 +158,24 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
 
 
 def name_servers(node: Node) -> Iterator[Finding]:
-    """The first name server, for which every question waits; one behind it that is dead is asked by nobody."""
+    """Check only the first name server: every query waits for it. Later ones are not used unless it fails."""
     first, *others = node.resolvers or ("",)
     if not first or node.resolvers[first] is not None:
         return
-    before = f", and is asked before {few(others)}" if others else ""
+    before = f", and is queried before {few(others)}" if others else ""
     yield SERVER.warn(
         node.name,
-        f"the name server {first} does not answer{before}: whatever is not in /etc/hosts waits for it"
-        " (downloads, and the look-up of an address's name)",
+        f"the name server {first} does not respond{before}: names and addresses that are not in /etc/hosts resolve"
+        " only after a timeout, for example for downloads",
         command=on_node(node.name, "cat /etc/resolv.conf"),
         observed="no answer",
-        expected="an answer, whatever it is",
-        evidence=evidence(f"the name of an address beside {node.address}, asked of {first}:53/udp", "no answer"),
+        expected="any answer",
+        evidence=evidence(f"query for the name of a neighbour of {node.address} at {first}:53/udp", "no answer"),
     )
 
 
 def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[Finding]:
-    """Whether a name leads, on one node, to the node that is meant."""
+    """Check that a name resolves, on one node, to the intended node."""
     loopback = [address for address in addresses if ipaddress.ip_address(address.partition("%")[0]).is_loopback]
     more: dict[str, Any] = {
         "observed": ", ".join(addresses),
@@ -186,8 +185,8 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
     if meant is node and loopback:
         yield LOOPBACK.warn(
             node.name,
-            f"its own name {name} leads to {loopback[0]}: Gloo gives that to the others unless it is given an"
-            " interface, and with the rendezvous c10d nobody hosts the store",
+            f"the node's own name {name} resolves to {loopback[0]}: without GLOO_SOCKET_IFNAME, Gloo advertises this"
+            " address, and with the rendezvous c10d no node hosts the store",
             HOSTS,
             NETWORK,
             **more,
@@ -199,9 +198,9 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
     if own and foreign and meant.interfaces is not None and meant is not node:
         yield WRONG.warn(
             node.name,
-            f"the name {name} leads to {few(own)} and to {few(foreign)}, which {meant.name} does not have ({BY_HAND}):"
-            " whoever takes that one reaches another machine, or nobody",
-            f"Correct the line in /etc/hosts or the name server, or run {NETWORK}; where it comes from",
+            f"the name {name} resolves to {few(own)} and to {few(foreign)}, which {meant.name} does not have;"
+            f" connections may fail or reach another machine ({BY_HAND})",
+            f"Correct /etc/hosts or the name server, or run {NETWORK}; show the addresses with",
             on_node(node.name, "getent ahosts {name}", name=name),
             peer=meant.name,
             **more,
@@ -209,9 +208,8 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
     elif not own:
         yield WRONG.warn(
             node.name,
-            f"the name {name} leads to {more['observed']}, which {'it' if meant is node else meant.name} does not have"
-            f" ({BY_HAND})",
-            f"Correct the line in /etc/hosts or the name server, or run {NETWORK}; where it comes from",
+            f"the name {name} resolves to {more['observed']}, which {meant.name} does not have ({BY_HAND})",
+            f"Correct /etc/hosts or the name server, or run {NETWORK}; show the entry with",
             on_node(node.name, "grep -w {name} /etc/hosts", name=name),
             peer=None if meant is node else meant.name,
             **more,
@@ -227,8 +225,8 @@ def duplicates(cluster: Cluster) -> Iterator[Finding]:
             launched = {owner.name, node.name} & set(cluster.participants)
             yield (DUPLICATE.fail if launched else DUPLICATE.warn)(
                 node.name,
-                f"its {carrier} has {owner.address} as well, which is the address of {owner.name} in the inventory",
-                "Take it off, there and in what sets it at boot, or correct cluster_address",
+                f"interface {carrier} has {owner.address}, which is the address of {owner.name} in the inventory",
+                "Remove the address, also from the boot configuration, or correct cluster_address",
                 shell("sudo ip address del {address} dev {carrier}", address=owner.address, carrier=carrier),
                 peer=owner.name,
                 observed=f"{owner.address} on {node.name} {carrier}",
@@ -247,9 +245,9 @@ def same_hostname(cluster: Cluster) -> Iterator[Finding]:
             others = [other for other in names if other != name]
             yield SAME_HOSTNAME.warn(
                 name,
-                f"it calls itself {hostname}, as {few(others)} {'does' if len(others) == 1 else 'do'}",
+                f"the hostname {hostname} is also used by {few(others)}",
                 peer=others[0] if len(others) == 1 else None,
                 observed=hostname,
-                expected="a hostname of its own",
+                expected="a unique hostname",
                 evidence=evidence("gethostname", hostname),
             )

@@ -1,4 +1,4 @@
-"""How good are the ways between the nodes: packet sizes, losses, speed, delay, and how far the clocks are apart."""
+"""Evaluate the links between nodes: packet sizes, loss, throughput, latency and clock offset."""
 
 from __future__ import annotations
 
@@ -19,61 +19,61 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .links import Link, Node
 
-# By Mathis et al. (1997) TCP gets MSS / RTT * 1.22 / sqrt(p): with 1 % lost and 0.1 ms on the way, 1.4 Gbit/s at most.
-# Three packets at least: a single one may be lost by chance on any network.
+# Mathis et al. (1997): TCP reaches MSS / RTT * 1.22 / sqrt(p); with 1 % loss and 0.1 ms RTT, at most 1.4 Gbit/s.
+# At least three packets, because any network may lose a single one.
 LOSS = 0.01
 LOST = 3
-# Tried with 16 containers on two busy cores: streams of a tenth of a second spread by a factor of eight when several
-# run side by side. So what gets less than a quarter is measured again, alone and for longer, before it is reported.
+# Tested with 16 containers on two busy cores: parallel streams of 0.1 s vary by a factor of eight. Links below a
+# quarter are therefore measured again, alone and longer, before they are reported.
 SLOW = 1 / 4
-# More than this a single stream of this program does not send on every processor, whatever the link can do.
+# Not every CPU can send more than this in a single stream of this program.
 ONE_STREAM = 10_000  # Mbit/s
-# The shortest of many round trips: neither load nor chance makes it this much longer than that of the other links.
+# For the shortest of many round trips: load or chance cannot explain a factor this large.
 FAR = 10
 FAR_SECONDS = 0.005
-# Tried: with c10d a clock 20 s behind makes the node vanish from the rendezvous, and the rest trains without it.
+# Tested: with c10d, a node whose clock is 20 s behind is dropped from the rendezvous, and the others train without it.
 CLOCK = 1.0
-COMPARED = 3  # nodes from which on there is something to compare a link with
+COMPARED = 3  # minimum number of nodes for comparing links
 
 BLACK_HOLE = Check(
     "net.path_mtu.black_hole",
     seen="sandbox",
-    reads="packets of the full size of the connection, and where they stall, packets of many sizes side by side",
-    fires="small packets come through and larger ones vanish without an error (fail): init works, the first large"
+    reads="full-size packets, and if they stall, packets of many sizes in parallel",
+    fires="small packets arrive, but larger packets are lost without an error (fail): init works, and the first large"
     " collective hangs",
-    fix="Set the same MTU on every node and on all that is between them, not above what comes through",
+    fix="Set the same MTU on all nodes and network devices in between, not above the largest size that arrives",
 )
 PACKETS_LOST = Check(
     "net.loss",
     seen="sandbox",
-    reads="200 small packets on every link, fewer where there are many nodes, and what the kernel had to send again"
-    " (TCP_INFO)",
-    fires=f"{LOST} or more, and {LOSS:.0%} or more, are lost (warn)",
-    fix="Look at the cable, the switch port and the interface's error counters",
+    reads="200 small packets per link (fewer in large clusters), and the kernel's retransmissions (TCP_INFO)",
+    fires=f"{LOST} or more packets, and at least {LOSS:.0%}, are lost (warn)",
+    fix="Check the cable, the switch port and the interface's error counters",
 )
 SLOW_STREAM = Check(
     "net.throughput.slow",
     seen="sandbox",
-    reads="one stream of a tenth of a second in each direction, between disjoint pairs; what is slow, again, alone and"
-    " for longer",
-    fires="it gets less than a quarter of what the median link of the median node gets, or of what a physical interface"
-    " of up to 10 Gbit/s says it has (warn)",
-    fix="Look at the speed that was negotiated, the cable and the switch port, and for traffic control",
+    reads="one stream of 0.1 s in each direction, between disjoint pairs; slow links are measured again, alone and"
+    " longer",
+    fires="the throughput is below a quarter of the median link of the median node, or of the speed of a physical"
+    " interface up to 10 Gbit/s (warn)",
+    fix="Check the negotiated speed, the cable, the switch port and traffic control",
 )
 FAR_AWAY = Check(
     "net.latency.high",
     seen="stand-in",
-    reads="the shortest round trip that the kernel saw",
-    fires=f"it is {FAR} times that of the median node to its nearest, and {FAR_SECONDS * 1000:.0f} ms more (warn)",
-    fix="See which way the packets take",
+    reads="the shortest round trip measured by the kernel",
+    fires=f"the round trip is {FAR} times that of the median node to its nearest node, and {FAR_SECONDS * 1000:.0f} ms"
+    " longer (warn)",
+    fix="Trace the path of the packets",
 )
 CLOCK_OFFSET = Check(
     "net.clock.offset",
     seen="sandbox",
-    reads="the clocks of both ends in several exchanges, as NTP does it; the shortest counts",
-    fires=f"they are {CLOCK:.0f} s or more apart (warn). A launch of Muster does not mind; with the rendezvous c10d,"
-    " 15 s make a node vanish, and logs are in the wrong order before that",
-    fix="Have a time server set the clock, which the step baseline sees to",
+    reads="the clocks of both ends in several exchanges, as in NTP; the fastest exchange counts",
+    fires=f"the clocks differ by {CLOCK:.0f} s or more (warn). Muster launches are not affected; with the rendezvous"
+    " c10d, a node is dropped at 15 s. Smaller offsets disturb the order of log lines",
+    fix="Synchronize the clock with a time server (step baseline)",
 )
 
 
@@ -95,15 +95,13 @@ def black_holes(cluster: Cluster) -> Iterator[Finding]:
         launched = any(set(pair) <= set(cluster.participants) for pair in share.links)
         yield (BLACK_HOLE.fail if launched else BLACK_HOLE.warn)(
             share.node,
-            f"packets of more than {largest} bytes vanish on the way {ways(share)}, and smaller ones come through: a"
-            " launch starts, and hangs at its first large message",
+            f"packets larger than {largest} bytes are lost {ways(share)}, but smaller packets arrive: a launch would"
+            " start, and hang at its first large message",
             observed=f"{largest} bytes",
             expected=f"{mtu(cluster.node(share.node))} bytes",
             peer=share.peer,
-            evidence=evidence(
-                "packets of many sizes (net_probe)", f"largest that came through: {largest}; MTU: {mtus}"
-            ),
-            fix="Set the same MTU on all nodes and on what is between them; to see where it ends",
+            evidence=evidence("packets of many sizes (net_probe)", f"largest that arrived: {largest}; MTU: {mtus}"),
+            fix="Set the same MTU on all nodes and network devices in between; test the size with",
             command=on_node(
                 share.links[0][0],
                 "ping -c 2 -M do -s {size} {address}",
@@ -126,7 +124,7 @@ def losses(cluster: Cluster) -> Iterator[Finding]:
         sent = sum((bad[pair].sent or 0) + (bad[pair].lost or 0) for pair in share.links)
         yield PACKETS_LOST.warn(
             share.node,
-            f"{lost / sent:.0%} of the packets are lost on the way {ways(share)}",
+            f"{lost / sent:.0%} of the packets {ways(share)} are lost",
             command=on_node(share.node, "ip -statistics link"),
             observed=f"{lost} of {sent} packets",
             expected="none",
@@ -138,7 +136,7 @@ def losses(cluster: Cluster) -> Iterator[Finding]:
 
 
 def of_nodes(cluster: Cluster, value: Callable[[Link], float | None]) -> list[list[float]]:
-    """For each node, what was measured on its links: one odd node of three has most links, but is one of three."""
+    """Return the measured values per node, because one bad node of three affects most links."""
     found = []
     for name in cluster.names:
         values = [value(link) for link in cluster.touching(name)]
@@ -147,18 +145,18 @@ def of_nodes(cluster: Cluster, value: Callable[[Link], float | None]) -> list[li
 
 
 def nominal(cluster: Cluster, link: Link) -> float | None:
-    """Bits per second that a stream can be expected to get, where both ends have real interfaces of known speed."""
+    """Return the expected bit/s of a stream if both ends have physical interfaces of known speed."""
     speeds = [cluster.node(name).speed for name in (link.origin, link.target)]
     known = [speed for speed in speeds if speed is not None]
     return min(*known, ONE_STREAM) * 1e6 if len(known) == 2 else None
 
 
 def suspects(cluster: Cluster) -> dict[Pair, float]:
-    """Links that get less than can be expected, each with that."""
+    """Return slow links, with their expected bit/s."""
     measured = by_pair([link for link in cluster.links if link.rate is not None])
     typical = [median(rates) for rates in of_nodes(cluster, lambda link: link.rate)]
     if len(cluster.names) < COMPARED:
-        # Of two nodes' two directions, the faster one is the only thing to compare with.
+        # With two nodes, compare only with the faster direction.
         typical = [max(link.rate or 0.0 for link in measured.values())] if measured else []
     usual = median(typical) if typical else 0.0
     found = {}
@@ -177,7 +175,7 @@ def slow(cluster: Cluster) -> Iterator[Finding]:
         wanted = median(bad[pair] for pair in share.links)
         yield SLOW_STREAM.warn(
             share.node,
-            f"a stream gets {gbps(got)} on the way {ways(share)}, where {gbps(wanted)} can be expected",
+            f"a stream {ways(share)} reaches {gbps(got)}, expected {gbps(wanted)}",
             command=on_node(share.node, "tc -statistics qdisc"),
             observed=gbps(got),
             expected=gbps(wanted),
@@ -203,7 +201,7 @@ def far(cluster: Cluster) -> Iterator[Finding]:
         got = median(bad[pair].rtt or 0.0 for pair in share.links if pair in bad)
         yield FAR_AWAY.warn(
             share.node,
-            f"a packet needs {got * 1000:.1f} ms to {few(share.peers)} and back; elsewhere {usual * 1000:.1f} ms",
+            f"the round trip to {few(share.peers)} takes {got * 1000:.1f} ms; other links: {usual * 1000:.1f} ms",
             command=on_node(share.node, "tracepath -n {address}", address=cluster.node(share.peers[0]).address),
             observed=f"{got * 1000:.1f} ms",
             expected=f"{usual * 1000:.1f} ms",
@@ -218,21 +216,20 @@ def clocks(cluster: Cluster) -> Iterator[Finding]:
     for share in couples(cluster.names, blame(cluster.names, bad, measured)):
         ahead = median(ahead_of(share.node, bad[pair]) for pair in share.links)
         direction = "ahead of" if ahead > 0 else "behind"
-        others = f"that of {share.peer}" if share.way == "pair" else f"those of {few(share.peers)}"
         yield CLOCK_OFFSET.warn(
             share.node,
-            f"its clock is {abs(ahead):.1f} s {direction} {others}",
+            f"clock {abs(ahead):.1f} s {direction} {few(share.peers)}",
             observed=f"{ahead:+.3f} s",
             expected=f"less than {CLOCK:.0f} s",
             peer=share.peer,
             evidence=evidence("exchange of clocks (net_probe)", f"{ahead:+.6f} s"),
-            fix="Have a time server set it, which the step baseline sees to; whether it is set is shown by",
+            fix="Synchronize the clock with a time server (step baseline); check it with",
             command=on_node(share.node, "chronyc tracking"),
         )
 
 
 def ahead_of(node: str, link: Link) -> float:
-    """Seconds that the node's clock is ahead of the other end's."""
+    """Return the seconds by which the node's clock is ahead of the other end."""
     offset = link.offset or 0.0
     return offset if link.target == node else -offset
 
@@ -244,10 +241,10 @@ def measured_on(share: BlameShare, links: Mapping[Pair, Link], value: Callable[[
 def ways(share: BlameShare) -> str:
     names = few(share.peers)
     return {
-        "to": f"from {names} to it",
-        "from": f"from it to {names}",
-        "both": f"between it and {names}",
-        "pair": f"from {names} to it",
+        "to": f"from {names} to this node",
+        "from": f"from this node to {names}",
+        "both": f"between this node and {names}",
+        "pair": f"from {names} to this node",
     }[share.way]
 
 

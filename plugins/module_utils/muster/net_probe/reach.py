@@ -1,4 +1,4 @@
-"""Can every node call every other on the ports of a launch: findings, with the node that stands behind them."""
+"""Check that every node can connect to every other node on the ports of a launch."""
 
 from __future__ import annotations
 
@@ -20,41 +20,40 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .links import Link
 
-PROBE = "muster-probe"  # an earlier probe's process, see plugins/module_utils/muster_node/programs/probe_listener.py
-# What becomes of a call, and what may do such a thing.
+PROBE = "muster-probe"  # process name of another probe, see plugins/module_utils/muster_node/programs/probe_listener.py
+# Outcome of a connection -> description with its typical cause.
 SAYS = {
-    "dropped": "gets no answer, as when a firewall drops it",
-    "refused": "is refused though something listens there, as when a firewall rejects it",
-    "prohibited": "is answered that there is no route though the host is there, as when a firewall forbids it",
-    "unreachable": "finds no way, as when no host has the address",
-    "foreign": "is answered by another program than the one that listens there",
+    "dropped": "no reply (typical of a firewall that drops packets)",
+    "refused": "refused although a listener runs (typical of a firewall that rejects packets)",
+    "prohibited": "'no route to host' although the host is up (typical of a firewall that rejects packets)",
+    "unreachable": "no route to host (typical of an address that no host has)",
+    "foreign": "another program answers",
 }
-FIREWALL = "Let the nodes in, on the node and in whatever filters before it; on the node it is done by"
+FIREWALL = "Allow traffic from the cluster nodes on the node and on firewalls in between; on the node, run"
 NETWORK = playbook("site.yml", tags="network")
 
 
 def fires(outcome: str) -> str:
     return (
-        f"a call {SAYS[outcome]}: most of a node's links name the node, a single one the pair. fail where both"
-        " take part in a launch (the master port on the head node alone), else warn"
+        f"connections fail: {SAYS[outcome]}. If most links of a node fail, the node is reported, otherwise the pair."
+        " fail between launch participants (master port: on the head node only), otherwise warn"
     )
 
 
 def every_port(outcome: str) -> str:
-    return f"every one of them fails alike: a call {SAYS[outcome]}"
+    return f"connections to all of these ports fail: {SAYS[outcome]}"
 
 
 MASTER_PORT_READS = (
-    "a call from each node to cluster_master_port of each other, where a listener was started for it; right before a"
-    " detached launch also to the port 50 below it, on which the head node hears of the others"
+    "connections from each node to a listener on cluster_master_port of each other node; before a detached launch also"
+    " to the head node's heartbeat port, 50 below"
 )
 EPHEMERAL_READS = (
-    "calls to listeners on the first, the last and other ports of ip_local_port_range: Gloo and NCCL take theirs from"
-    " there"
+    "connections to listeners on the first, the last and other ports of ip_local_port_range, which Gloo and NCCL use"
 )
-PEER_READS = "calls to all of these ports of a node"
+PEER_READS = "connections to the master port and ephemeral ports of a node"
 LET_IN = f"{FIREWALL}: {NETWORK}"
-LOOK_ON_THE_WAY = "Look at the address, the route and the firewalls on the way"
+LOOK_ON_THE_WAY = "Check the address, the route and the firewalls in between"
 
 MASTER_PORT_DROPPED = Check(
     "net.master_port.dropped",
@@ -82,7 +81,7 @@ MASTER_PORT_FOREIGN = Check(
     seen="sandbox",
     reads=MASTER_PORT_READS,
     fires=fires("foreign"),
-    fix="Stop what holds the port, or take another port",
+    fix="Stop the process that uses the port, or choose another port",
 )
 EPHEMERAL_PORTS_DROPPED = Check(
     "net.ephemeral_ports.dropped",
@@ -150,26 +149,26 @@ PEER_UNREACHABLE = Check(
 PEER_HANGS = Check(
     "net.peer.hangs",
     seen="stand-in",
-    reads="calls of the other nodes to the ssh port of a node that stopped answering: whether anything is said there",
-    fires="its kernel takes the calls, and nothing says a word: the node hangs, or its sshd does (fail)",
-    fix="Look at its console: it is frozen, has no memory left, or waits for a disk",
+    reads="connections from the other nodes to the SSH port of a node that stopped responding",
+    fires="the kernel accepts connections, but sshd sends nothing: the node or its sshd hangs (fail)",
+    fix="Check the console: the node may be frozen, out of memory or waiting for a disk",
 )
 WRONG_HOST = Check(
     "net.address.wrong_host",
     seen="sandbox",
-    reads="the name that the listener at a node's address gives of itself",
+    reads="the name that the listener at a node's address reports",
     fires="another node answers at the address (fail)",
-    fix="Give every node an address of its own",
+    fix="Give each node a unique address",
 )
 BUSY = Check(
     "net.probe.busy",
     seen="stand-in",
-    reads="who holds the master port",
-    fires="the process of another probe holds it (unknown)",
-    fix="Run again when it is done",
+    reads="the process that uses the master port",
+    fires="the process is another probe (unknown)",
+    fix="Run again after the other probe has finished",
 )
 
-# By what becomes of the calls.
+# Outcome of the connections -> check.
 MASTER_PORT = {
     "dropped": MASTER_PORT_DROPPED,
     "refused": MASTER_PORT_REFUSED,
@@ -216,13 +215,13 @@ def holders(cluster: Cluster) -> Iterator[Finding]:
         if node.served["holder"] == PROBE:
             yield BUSY.unknown(
                 node.name,
-                f"another probe listens on port {cluster.port}, so that it could not be tried",
+                f"another probe uses port {cluster.port}, so the port was not tested",
             )
         else:
             yield (MASTER_PORT_FOREIGN.fail if node.name == cluster.head else MASTER_PORT_FOREIGN.warn)(
                 node.name,
-                f"port {cluster.port} is held by another process, and nodes that call it would wait for an answer",
-                "Stop it, or set cluster_master_port to another port; what holds it is shown by",
+                f"port {cluster.port} is used by another process, so the other nodes cannot connect to the launch",
+                "Stop the process, or set cluster_master_port to another port; show the process with",
                 shell("sudo ss -ltnp sport = :{port}", port=cluster.port),
                 observed=node.served["holder"],
                 expected=f"port {cluster.port} free",
@@ -231,10 +230,10 @@ def holders(cluster: Cluster) -> Iterator[Finding]:
 
 
 def checks_of(link: Link, cluster: Cluster) -> list[Check]:
-    """What is wrong with this link; several where its ports fare differently."""
+    """Return the checks that fire for this link; several if its ports have different outcomes."""
     target = cluster.node(link.target)
     if target.served is None:
-        return []  # nothing listens there, whatever the calls came to
+        return []  # no listener runs on the target
     if "wrong_host" in link.ports.values():
         return [WRONG_HOST]
     if len(set(link.ports.values())) == 1 and link.outcome != "ok" and len(link.ports) > 1:
@@ -243,7 +242,7 @@ def checks_of(link: Link, cluster: Cluster) -> list[Check]:
     for port, seen in link.ports.items():
         if seen in ("ok", "not_tried"):
             continue
-        # Where other ports answer, there is a way.
+        # Other ports answer, so a route exists.
         outcome = "prohibited" if seen == "no_route" else seen
         if port not in cluster.declared:
             found.append(EPHEMERAL_PORTS[outcome])
@@ -279,8 +278,8 @@ def wrong_host(share: BlameShare, link: Link, cluster: Cluster, proof: list[Find
     address = cluster.node(link.target).address
     return WRONG_HOST.fail(
         share.node,
-        f"at its address {address}, {link.answered_by or 'another machine'} answers",
-        "Give every node an address of its own; who has it is shown by",
+        f"{link.answered_by or 'another machine'} answers at the node's address {address}",
+        "Give each node a unique address; find the nodes with this address with",
         on_node("gpu_nodes", "ip -brief address show to {address}", address=address),
         observed="wrong_host",
         expected="ok",
@@ -292,14 +291,14 @@ def wrong_host(share: BlameShare, link: Link, cluster: Cluster, proof: list[Find
 def sentence(check: Check, share: BlameShare, bad: Mapping[Pair, Link], cluster: Cluster) -> str:
     says = SAYS[BECAME[check]]
     ports = sorted({port for pair in share.links for port in concerned(check, bad[pair], cluster.declared)})
-    where = f"port {', '.join(map(str, ports))}" if len(ports) < 3 else "any port that was tried"
+    where = f"port {', '.join(map(str, ports))}" if len(ports) < 3 else "any tested port"
     who = few(share.peers)
     if share.way == "from":
-        return f"it cannot call {who} on {where}, though others can: a call {says}"
+        return f"this node cannot connect to {who} on {where}, but other nodes can: {says}"
     if share.way == "both":
-        return f"neither can it call {who}, nor they it, on {where}: a call {says}"
-    alone = ", though others can" if share.way == "pair" and len(cluster.nodes) > 2 else ""
-    return f"{who} cannot call it on {where}{alone}: a call {says}"
+        return f"this node and {who} cannot connect to each other on {where}: {says}"
+    alone = ", but other nodes can" if share.way == "pair" and len(cluster.nodes) > 2 else ""
+    return f"{who} cannot connect to this node on {where}{alone}: {says}"
 
 
 def concerned(check: Check, link: Link, declared: tuple[int | None, ...]) -> list[int]:
@@ -314,7 +313,7 @@ def outcomes(link: Link) -> str:
 
 
 def stops_a_launch(check: Check, share: BlameShare, cluster: Cluster) -> bool:
-    """Whether a launch fails by it: between participants, and on the master port where the head node is called."""
+    """Return whether this breaks a launch: links between participants; for the master port, links to the head node."""
     needed = [pair for pair in share.links if set(pair) <= set(cluster.participants)]
     if check in MASTER_PORT.values():
         needed = [pair for pair in needed if pair[1] == cluster.head]
@@ -322,15 +321,15 @@ def stops_a_launch(check: Check, share: BlameShare, cluster: Cluster) -> bool:
 
 
 def fix_for(outcome: str, cluster: Cluster, link: Link) -> tuple[str, str]:
-    """What to do, and the command."""
+    """Return the fix and its command."""
     if outcome == "unreachable":
         return (
-            f"Compare cluster_address of {link.target} with what it has, and the route, with",
+            f"Check that {link.target} has its cluster_address, and check the route with",
             on_node(link.origin, "ip route get {address}", address=cluster.node(link.target).address),
         )
     if outcome == "foreign":
         return (
-            f"See what takes connections to it on {link.target}",
+            f"Find the program that accepts these connections on {link.target} with",
             on_node(link.target, "ss -ltnp", become=True),
         )
     return FIREWALL, NETWORK

@@ -1,6 +1,6 @@
-"""Routes that lead astray: what is for a peer leaves by another interface than the training one, and no call arrives.
+"""Find wrong routes: packets to a peer leave through an interface other than the training one, and connections fail.
 
-A firewall drops calls just so; the route tells the two apart.
+The symptoms are the same as with a firewall that drops packets; the route shows the difference.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from .cluster import Cluster
     from .links import Link
 
-# What becomes of packets that are sent where the peer is not.
+# Outcomes of packets sent to the wrong network.
 LOST = {"dropped", "no_route", "prohibited"}
 
 
 def astray(cluster: Cluster) -> list[Link]:
-    """The links whose origin sends by another interface, where no call comes through in one direction or the other."""
+    """Return links that leave through another interface and whose connections fail in at least one direction."""
     lost = {(link.origin, link.target) for link in cluster.links if is_lost(link)}
     return [
         link
@@ -41,12 +41,12 @@ def is_lost(link: Link) -> bool:
 def leaves_elsewhere(link: Link, cluster: Cluster) -> bool:
     origin = cluster.node(link.origin)
     training = origin.carrier(origin.address)
-    # An address on lo is reached, and leaves, by whatever link the fabric has routed it to.
+    # An address on lo may be routed through any interface (routed fabric).
     return bool(link.way and training) and "lo" not in (link.way, training) and link.way != training
 
 
 def judge(cluster: Cluster, links: list[Link]) -> Iterator[Finding]:
-    """links: those that are astray."""
+    """Report the links from astray()."""
     by: dict[tuple[str, str], list[str]] = {}
     for link in links:
         by.setdefault((link.origin, link.way), []).append(link.target)
@@ -57,9 +57,9 @@ def judge(cluster: Cluster, links: list[Link]) -> Iterator[Finding]:
         training = node.carrier(node.address)
         yield (PEER_OTHER_INTERFACE.fail if needed else PEER_OTHER_INTERFACE.warn)(
             origin,
-            f"its route to {few(targets)} leaves by {way}, and its training address is on {training}: no call comes"
-            " through, and no answer to a call from there",
-            "Take the route away, or give the training network one of its own; it is shown by",
+            f"the route to {few(targets)} uses {way}, but the training address is on {training}, so connections and"
+            " replies are lost",
+            "Remove the route, or add a route for the training network; show the route with",
             on_node(origin, f"ip route get {address}"),
             peer=targets[0] if len(targets) == 1 else None,
             observed=way,

@@ -1,4 +1,4 @@
-"""Which pairs of nodes measure throughput, so that no node takes part in two measurements at a time."""
+"""Schedule throughput measurements so that no node takes part in two at the same time."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-ALL_PAIRS = 16  # nodes up to which every pair is measured
-SAMPLED_ROUNDS = 8  # of many nodes, each meets as many others
+ALL_PAIRS = 16  # maximum number of nodes for measuring every pair
+SAMPLED_ROUNDS = 8  # peers per node in larger clusters
 
 
 def rounds(nodes: Sequence[str]) -> list[list[tuple[str, str]]]:
@@ -24,14 +24,14 @@ def rounds(nodes: Sequence[str]) -> list[list[tuple[str, str]]]:
 
 
 def sample(every: list[list[tuple[str, str]]], wanted: int) -> list[list[tuple[str, str]]]:
-    """Return so many of the rounds, spread evenly."""
+    """Return the wanted number of rounds, spread evenly."""
     if len(every) <= wanted:
         return every
     return [every[number * len(every) // wanted] for number in range(wanted)]
 
 
 def calls(nodes: Sequence[str], usable: Collection[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return whom each node calls, in order. usable: the links, as (from, to), over which a call comes through."""
+    """Return the peers that each node connects to, in order. usable: links, as (from, to), that accept connections."""
     chosen = rounds(nodes)
     if len(nodes) > ALL_PAIRS:
         chosen = sample(chosen, SAMPLED_ROUNDS)
@@ -39,14 +39,14 @@ def calls(nodes: Sequence[str], usable: Collection[tuple[str, str]]) -> dict[str
     for pair in (pair for entries in chosen for pair in entries):
         ways = [way for way in (pair, pair[::-1]) if way in usable]
         if ways:
-            # The one that has called less often.
+            # Prefer the caller with fewer calls.
             caller, called = min(ways, key=lambda way: len(found[way[0]]))
             found[caller].append(called)
     return {node: peers for node, peers in found.items() if peers}
 
 
 def again(pairs: Collection[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the calls for measuring these pairs once more."""
+    """Return the calls for measuring these pairs again."""
     found: dict[str, list[str]] = {}
     for caller, called in pairs:
         found.setdefault(caller, []).append(called)

@@ -1,1 +1,1 @@
-"""Names, ssh and host keys: what the nodes and the controller must know of each other."""
+"""Host names, SSH logins, host keys and the MTU of the nodes."""

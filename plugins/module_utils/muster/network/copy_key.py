@@ -1,4 +1,4 @@
-"""The controller's public key into a node's authorized_keys: which key, and what becomes of the file."""
+"""Choose the controller's public key, and add it to a node's authorized_keys."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-# ssh's own order of what it offers without being told (ssh_config(5), IdentityFile), without what OpenSSH has given up.
+# ssh's default order of keys (ssh_config(5), IdentityFile), without types that OpenSSH has removed.
 USUAL = ("id_rsa", "id_ecdsa", "id_ecdsa_sk", "id_ed25519", "id_ed25519_sk")
 TYPES = ("ssh-ed25519", "ecdsa-sha2-", "sk-ssh-ed25519@", "sk-ecdsa-sha2-", "ssh-rsa", "rsa-sha2-")
 MAKE_ONE = "make one with: ssh-keygen -t ed25519"
 
 
 def public_key_file(private: str, folder: str, there: Collection[str]) -> str:
-    """Return the public half of the key that ssh uses: of the one that the inventory names, else of its newest kind.
+    """Return the public key file of the key that ssh uses: the inventory's key, else the key of the newest type.
 
-    private: ansible_ssh_private_key_file, or "". there: the names of the files in folder, which is ~/.ssh.
+    private: ansible_ssh_private_key_file, or "". there: names of the files in folder (~/.ssh).
     """
     if private:
         return private if private.endswith(".pub") else f"{private}.pub"
     found = [f"{name}.pub" for name in reversed(USUAL) if f"{name}.pub" in there and name in there]
-    # A key on a stick in a drawer is no way in for a run that nobody watches.
+    # Prefer keys without a hardware token, which unattended runs cannot use.
     found.sort(key=lambda name: "_sk" in name)
     return f"{folder}/{found[0]}" if found else ""
 
 
 def key_line(text: str) -> str:
-    """Return the one line of a public key, without control characters. Raises ValueError for what is none."""
+    """Return the line of a public key, without control characters. Raises ValueError for invalid keys."""
     lines = text.strip().splitlines()
     words = lines[0].split(None, 2) if len(lines) == 1 else []
     if len(words) < 2 or not words[0].startswith(TYPES) or not _is_blob(words[1]) or not text.strip().isprintable():
-        raise ValueError("it holds no public key")
+        raise ValueError("the file has no public key")
     return " ".join(words)
 
 
@@ -45,7 +45,7 @@ def _is_blob(text: str) -> bool:
 
 
 def with_key(text: str, line: str) -> str:
-    """Return authorized_keys with this key. Where it is there already, also with options before it, nothing changes."""
+    """Return authorized_keys with this key; unchanged if the key is present, with or without options."""
     blob = line.split()[1]
     if any(blob in each.split() for each in text.splitlines() if not each.lstrip().startswith("#")):
         return text

@@ -1,7 +1,7 @@
-"""/etc/hosts: what belongs into it for the cluster, and what may stay as it is. Pure.
+"""Compute /etc/hosts for the cluster.
 
-A managed block holds the name and the cluster address of every node; the node's own line carries its hostname as well.
-These names, and only these, are taken off the lines of loopback addresses. Everything else is kept byte for byte.
+A managed block has the name and cluster address of every node; the line of the node itself also has its hostname.
+These names are removed from lines of loopback addresses. Everything else is kept byte for byte.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ MODULES_HEAD = """\
 # So this is the list of cloud.cfg without update_etc_hosts.
 cloud_init_modules:
 """
-# The templates from which cloud-init writes the file name the machine by these.
+# Names of the machine in cloud-init's templates of the file.
 TEMPLATE_NAMES = frozenset({"{{hostname}}", "{{fqdn}}"})
-# Where Debian's and Ubuntu's installers, and cloud-init, have a machine's own name.
+# The address that Debian's and Ubuntu's installers, and cloud-init, assign to the hostname.
 OWN_LOOPBACK = "127.0.1.1"
-# A machine that calls itself so has no name of its own.
+# Hostnames that do not identify a machine.
 _LOCAL = frozenset(
     {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback", ""}
 )
@@ -42,7 +42,7 @@ _TOKEN = re.compile(r"\{\{.*?\}\}|[^\s#]+")
 
 @dataclass(frozen=True)
 class HostsRequest:
-    """The nodes of the inventory in its order, which of them this one is, and what the machine calls itself."""
+    """The nodes in inventory order (addresses), the name of this node (own), and its hostname."""
 
     addresses: Mapping[str, str]
     own: str
@@ -55,7 +55,7 @@ class HostsRequest:
 
 @dataclass(frozen=True)
 class HostsLine:
-    """One line: `address` is empty where it names nothing. `text` holds every byte of it."""
+    """One line. address: "" for lines without an entry. text: the complete line."""
 
     text: str
     address: str = ""
@@ -71,7 +71,7 @@ class HostsLine:
 
 @dataclass(frozen=True)
 class HostsRewrite:
-    """The new text, why it differs, and what stands in the way and is not ours to change."""
+    """The new text, reasons for changes, and problems that an administrator must fix."""
 
     text: str
     reasons: tuple[str, ...] = ()
@@ -80,7 +80,7 @@ class HostsRewrite:
 
 @dataclass
 class _Parts:
-    """The foreign lines in their order, those of the old block, and where the block stood among the foreign ones."""
+    """The foreign lines in order, the lines of the old block, and the position of the block."""
 
     foreign: list[tuple[int, HostsLine]] = field(default_factory=list)
     block: list[HostsLine] = field(default_factory=list)
@@ -92,9 +92,9 @@ def parse(text: str) -> list[HostsLine]:
 
 
 def own_names(text: str, cluster: HostsRequest) -> list[str]:
-    """Every name of this machine, the full one first: the first of a line is what `hostname -f` prints.
+    """Return all names of this machine, the FQDN first, because `hostname -f` prints the first name of a line.
 
-    A full name is only known from where an installer or an earlier run put it: the loopback lines and the own block.
+    An FQDN is known only from the loopback lines (installer) and the managed block (earlier run).
     """
     hostname = cluster.hostname.lower()
     own = [] if hostname in _LOCAL else [hostname, hostname.partition(".")[0]]
@@ -102,7 +102,7 @@ def own_names(text: str, cluster: HostsRequest) -> list[str]:
     ours = [line for line in parts.block if line.address == cluster.own_address]
     loopback = [line for _, line in parts.foreign if line.loopback]
     found = [name.lower() for line in [*loopback, *ours] for name in line.names if _calls_itself(cluster, name)]
-    # A name that a foreign line already gives to an address of this machine is left to it, unless it is a node's.
+    # Names in foreign lines stay there, unless they are node names.
     given = {name.lower() for _, line in parts.foreign if line.address and not line.loopback for name in line.names}
     others = {name.lower() for name in cluster.addresses if name != cluster.own}
     names = [name for name in [*found, *own] if name not in others and name not in given]
@@ -112,7 +112,7 @@ def own_names(text: str, cluster: HostsRequest) -> list[str]:
 
 
 def block_of(cluster: HostsRequest, names: Iterable[str]) -> list[str]:
-    """The lines of the managed block. A node whose name is an address needs none."""
+    """Return the lines of the managed block. Nodes whose name is an address have no line."""
     lines = []
     for name, address in cluster.addresses.items():
         called = " ".join(names) if name == cluster.own else "" if _ip(name) else name.lower()
@@ -122,7 +122,7 @@ def block_of(cluster: HostsRequest, names: Iterable[str]) -> list[str]:
 
 
 def rewrite(text: str, cluster: HostsRequest, names: Iterable[str], *, template: bool = False) -> HostsRewrite:
-    """The file as it should be. `names` are this machine's own, from own_names of the real hosts file."""
+    """Return the wanted file. names: this machine's names, from own_names() of the real hosts file."""
     names = list(names)
     ours = {*names, *(name.lower() for name in cluster.addresses if not _ip(name))}
 
@@ -135,7 +135,7 @@ def rewrite(text: str, cluster: HostsRequest, names: Iterable[str], *, template:
     for number, line in parts.foreign:
         taken = [name for name in line.names if is_ours(name)] if line.loopback else []
         if taken:
-            reasons.append(f"line {number} gives {' and '.join(taken)} the loopback address {line.address}")
+            reasons.append(f"line {number} maps {' and '.join(taken)} to the loopback address {line.address}")
         kept.append(_without(line, taken) if taken else line.text)
     place = len(kept) if parts.place is None else parts.place
     block = block_of(cluster, names)
@@ -145,14 +145,14 @@ def rewrite(text: str, cluster: HostsRequest, names: Iterable[str], *, template:
         above += "\n"
     after = "".join([above, *block, below])
     if after != text and not reasons:
-        reasons.append("the block of the nodes is not as it was written")
+        reasons.append("the managed block was modified")
     return HostsRewrite(after, tuple(reasons), tuple(_problems(parts, cluster)))
 
 
 def forgotten(text: str, hostname: str, *, template: bool = False) -> str:
-    """The file without the block, for a machine that leaves the cluster.
+    """Return the file without the block, for a machine that leaves the cluster.
 
-    Its own names go back to where an installer has them, so that it goes on to know itself.
+    The machine's own names are restored to the installer's line, so that its hostname still resolves.
     """
     cluster = HostsRequest({}, "", hostname)
     lines = parse(text)
@@ -175,25 +175,25 @@ def forgotten(text: str, hostname: str, *, template: bool = False) -> str:
 
 
 def misled(cluster: HostsRequest, names: Iterable[str], answers: Mapping[str, Iterable[str]]) -> list[str]:
-    """What the node's resolver says that it must not say. `answers` holds the addresses of every name it was asked."""
+    """Return sentences about wrong results of the node's resolver. answers: name -> addresses."""
     wanted = {name.lower(): address for name, address in cluster.addresses.items() if not _ip(name)}
     wanted.update(dict.fromkeys(names, cluster.own_address))
     sentences = []
     for name, address in wanted.items():
         found = sorted(set(answers.get(name, ())))
         if not found:
-            sentences.append(f"{name} is not known there")
+            sentences.append(f"{name} does not resolve")
         elif {_ip(each) for each in found} != {_ip(address)}:
-            sentences.append(f"{name} leads to {', '.join(found)} there, and its cluster_address is {address}")
+            sentences.append(f"{name} resolves to {', '.join(found)}, but its cluster_address is {address}")
     return sentences
 
 
 def cloud_init_settings(instance: str, settings: Iterable[str]) -> str:
-    """The drop-in that keeps cloud-init from /etc/hosts.
+    """Return the drop-in that prevents cloud-init from writing /etc/hosts.
 
-    `instance` is what the provider's and the user's data ask for. They outrank every setting on the machine, and where
-    they say `manage_etc_hosts: localhost`, no template is used, either. Then the module that does it is taken off the
-    list of modules, read from `settings`: cloud.cfg and its drop-ins but this one. The last that has it counts.
+    instance: vendor and user data, which override all settings on the machine. With `manage_etc_hosts: localhost` in
+    them, cloud-init does not use a template either, so its module is removed from the list of modules. settings:
+    cloud.cfg and its drop-ins except this one; the last list of modules counts.
     """
     text = DROP_IN
     modules = next(filter(None, map(_modules, reversed(list(settings)))), [])
@@ -204,7 +204,7 @@ def cloud_init_settings(instance: str, settings: Iterable[str]) -> str:
 
 
 def _modules(text: str) -> list[str]:
-    """The entries of cloud_init_modules, one to a line as every distribution writes them."""
+    """Return the entries of cloud_init_modules, one per line as in all distributions."""
     lines = iter(text.splitlines())
     if not any(re.match(r"cloud_init_modules:\s*(#.*)?$", line) for line in lines):
         return []
@@ -225,7 +225,7 @@ def _line(text: str) -> HostsLine:
 
 
 def _calls_itself(cluster: HostsRequest, name: str) -> bool:
-    """Whether the machine's hostname is this name, or its first part with any domain."""
+    """Return whether the name is the hostname, or its first label with any domain."""
     hostname = cluster.hostname.lower()
     short = hostname.partition(".")[0]
     return hostname not in _LOCAL and (name.lower() in (hostname, short) or name.lower().startswith(f"{short}."))
@@ -236,7 +236,7 @@ def _plain(name: str) -> str:
 
 
 def _divide(lines: list[HostsLine], ours: set[str]) -> _Parts:
-    """Tell the foreign lines from those of our block, of which a hand may have removed one end, or made two."""
+    """Separate foreign lines from the managed block, even if a block marker is missing or duplicated."""
     parts = _Parts()
     ours = {name.lower() for name in ours}
 
@@ -248,7 +248,7 @@ def _divide(lines: list[HostsLine], ours: set[str]) -> _Parts:
         if _BEGIN.match(line.text):
             inside = True
         elif _END.match(line.text):
-            # Without its beginning, what stands right above and names our names alone was the block.
+            # Without a BEGIN line, the lines directly above that have only our names were the block.
             while not inside and parts.foreign and may_be_ours(parts.foreign[-1][1]):
                 parts.block.append(parts.foreign.pop()[1])
             inside = False
@@ -263,7 +263,7 @@ def _divide(lines: list[HostsLine], ours: set[str]) -> _Parts:
 
 
 def _closed(rest: list[HostsLine]) -> bool:
-    """Whether the block that is open here has an end of its own."""
+    """Return whether the current block has an END line."""
     for line in rest:
         if _END.match(line.text):
             return True
@@ -273,7 +273,7 @@ def _closed(rest: list[HostsLine]) -> bool:
 
 
 def _without(line: HostsLine, taken: list[str]) -> str:
-    """The line without these names; only its comment, when no name is left; nothing without that either."""
+    """Return the line without these names; without any name left, only its comment, or ""."""
     content, mark, comment = line.text.partition("#")
     if len(taken) == len(line.names):
         return mark + comment
@@ -281,7 +281,7 @@ def _without(line: HostsLine, taken: list[str]) -> str:
     pieces = [content[: matches[0].end()]]
     for before, match in pairwise(matches):
         if match.group() not in taken:
-            # With the space before it, so that tabs stay where they were.
+            # Keep the whitespace before the name.
             pieces.append(content[before.end() : match.end()])
     return "".join([*pieces, content[matches[-1].end() :], mark, comment])
 
@@ -290,9 +290,9 @@ def _changes(before: list[str], after: list[str]) -> list[str]:
     lines = [line for line in after if not line.startswith("#")]
     missing = [line.strip() for line in lines if line not in before]
     extra = [line.strip() for line in before if line not in lines]
-    sentences = [f"it lacks {', '.join(missing)}"] if missing else []
+    sentences = [f"missing lines: {', '.join(missing)}"] if missing else []
     if extra:
-        sentences.append(f"its block still has {', '.join(extra)}")
+        sentences.append(f"outdated lines in the block: {', '.join(extra)}")
     return sentences
 
 
@@ -305,14 +305,14 @@ def _problems(parts: _Parts, cluster: HostsRequest) -> Iterable[str]:
             address = wanted.get(name.lower())
             if address and _ip(line.address) != _ip(address):
                 yield (
-                    f"line {number} gives {name} the address {line.address}, and its cluster_address is {address}. "
-                    "Take the name off that line, or correct cluster_address in the inventory"
+                    f"line {number} maps {name} to {line.address}, but its cluster_address is {address}. "
+                    "Remove the name from that line, or correct cluster_address in the inventory"
                 )
     hostname = cluster.hostname.lower()
     if hostname != cluster.own.lower() and hostname in wanted:
         yield (
-            f"the machine calls itself {cluster.hostname}, which is another node in the inventory. "
-            f"Name it with: hostnamectl set-hostname {cluster.own}"
+            f"the hostname is {cluster.hostname}, which is another node in the inventory. "
+            f"Correct it with: hostnamectl set-hostname {cluster.own}"
         )
 
 

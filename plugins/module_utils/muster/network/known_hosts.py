@@ -1,7 +1,7 @@
-"""known_hosts files: reading what they say of a host, and changing lines of ours without touching any other.
+"""Read known_hosts files, and change Muster's lines without changing other lines.
 
-The names of a host are those that ssh looks up: `name`, or `[name]:port` for a port other than 22. Names may be hashed
-(HashKnownHosts), listed with commas, and hold wildcards.
+Host names are in ssh's form: `name`, or `[name]:port` for ports other than 22. Names may be hashed (HashKnownHosts),
+comma-separated, and contain wildcards.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 HEAD = "# Host keys of the nodes, pinned by playbooks/trust.yml. Lines of your own may stand here too.\n"
-# How a line of ours ends: it names the node whose key it holds.
+# The end of Muster's lines, with the node of the key.
 LABEL = re.compile(r"\smuster:(\S+)\s*$")
 
 
 @dataclass(frozen=True)
 class HostKey:
-    """A public key as its type and its base64."""
+    """A public key: type and base64 text."""
 
     type: str
     text: str
@@ -38,7 +38,7 @@ class HostKey:
 
 @dataclass(frozen=True)
 class KnownHostsEntry:
-    """A line of a known_hosts file. marker: @revoked, @cert-authority or nothing."""
+    """A line of a known_hosts file. marker: @revoked, @cert-authority or ""."""
 
     hosts: str
     key: HostKey
@@ -47,7 +47,7 @@ class KnownHostsEntry:
     line: str = ""
 
     def names(self, host: str) -> bool:
-        """Whether the line speaks of this host."""
+        """Return whether the line applies to this host."""
         if self.hosts.startswith("|1|"):
             return _is_hash_of(self.hosts, host)
         found = False
@@ -60,7 +60,7 @@ class KnownHostsEntry:
 
 
 def _literal_brackets(pattern: str) -> str:
-    """For fnmatch, [ begins a set; here it is part of [name]:port."""
+    """Escape [ for fnmatch, because it is part of [name]:port."""
     return pattern.replace("[", "[[]")
 
 
@@ -74,14 +74,14 @@ def _is_hash_of(hosts: str, host: str) -> bool:
 
 
 def host_name(hostname: str, port: int, alias: str = "") -> str:
-    """The name under which ssh looks a host up."""
+    """Return the name that ssh looks up for a host."""
     if alias:
         return alias.lower()
     return hostname.lower() if port == 22 else f"[{hostname.lower()}]:{port}"
 
 
 def key_of(text: str) -> HostKey | None:
-    """The key in a public key line (type, base64, and perhaps a comment)."""
+    """Return the key in a public key line (type, base64, optional comment)."""
     words = text.split()
     if len(words) < 2:
         return None
@@ -89,12 +89,12 @@ def key_of(text: str) -> HostKey | None:
         blob = base64.b64decode(words[1], validate=True)
     except (ValueError, binascii.Error):
         return None
-    # The blob says its type itself, behind four bytes of length.
+    # The blob contains its type after four bytes of length.
     return HostKey(words[0], words[1]) if blob[4 : 4 + len(words[0])] == words[0].encode() else None
 
 
 def entry_of(line: str, file: str = "") -> KnownHostsEntry | None:
-    """What a line says; nothing for comments and lines that cannot be read."""
+    """Parse a line; return None for comments and invalid lines."""
     words = line.split()
     marker = words.pop(0) if words and words[0].startswith("@") else ""
     if len(words) < 3 or words[0].startswith("#"):
@@ -108,7 +108,7 @@ def entries(text: str, file: str = "") -> list[KnownHostsEntry]:
 
 
 def pinned(text: str, node: str, host: str, key: HostKey, *, replace: bool = False) -> str:
-    """The text with the key pinned. Our lines of older addresses of the node go; `replace`: so do its other keys."""
+    """Return the text with the key pinned, without the node's older addresses; replace: also without other keys."""
     kept = "".join(_kept(line, node, host, key, replace) for line in text.splitlines(keepends=True) or [HEAD])
     end = "" if not kept or kept.endswith("\n") else "\n"
     return f"{kept}{end}{host} {key.type} {key.text} muster:{node}\n"
@@ -124,7 +124,7 @@ def _kept(line: str, node: str, host: str, key: HostKey, replace: bool) -> str:
 
 
 def _without(line: str, entry: KnownHostsEntry, host: str) -> str:
-    """The line without this host: nothing, when it named no other. A wildcard is not ours to take away."""
+    """Return the line without this host, or "" if it names no other host. Wildcards are kept."""
     if entry.hosts.startswith("|1|"):
         return ""
     names = entry.hosts.split(",")
@@ -135,18 +135,18 @@ def _without(line: str, entry: KnownHostsEntry, host: str) -> str:
 
 
 def owner(line: str) -> str:
-    """The node that a line of ours belongs to."""
+    """Return the node of one of Muster's lines, or ""."""
     label = LABEL.search(line)
     return label[1] if label else ""
 
 
 def forgotten(text: str, nodes: Collection[str]) -> str:
-    """The text without our lines for these nodes."""
+    """Return the text without Muster's lines for these nodes."""
     return "".join(line for line in text.splitlines(keepends=True) if not (entry_of(line) and owner(line) in nodes))
 
 
 def left_behind(text: str, nodes: Collection[str]) -> dict[str, list[str]]:
-    """Lines of ours for nodes that are not in the inventory any more: {node: names of the host}."""
+    """Return Muster's lines for nodes that left the inventory: {node: host names}."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         entry = entry_of(line)
@@ -156,9 +156,9 @@ def left_behind(text: str, nodes: Collection[str]) -> dict[str, list[str]]:
 
 
 def paths_of(value: str, existing: Collection[str]) -> list[str]:
-    """The files in a list of paths as `ssh -G` prints it: without quotes, though paths may hold spaces.
+    """Split a list of paths as printed by `ssh -G`: without quotes, although paths may contain spaces.
 
-    existing: paths that are known to be meant or to exist.
+    existing: paths that are expected or exist.
     """
     words = value.split(" ")
     paths = []
@@ -173,6 +173,6 @@ def paths_of(value: str, existing: Collection[str]) -> list[str]:
 
 
 def candidates(value: str) -> list[str]:
-    """Every run of words of such a list: what may be one path."""
+    """Return every sequence of words in such a list, which may be a path."""
     words = value.split(" ")
     return [" ".join(words[a:b]) for a in range(len(words)) for b in range(a + 1, len(words) + 1)]

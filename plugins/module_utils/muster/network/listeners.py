@@ -1,4 +1,4 @@
-"""Who listens on a node, read from what `ss -H -l -n -t -u -p` prints there."""
+"""Parse the listening sockets in the output of `ss -H -l -n -t -u -p`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-# The columns: proto, state, two queues, local and peer address, and the owners as far as ss may see them.
+# Columns: protocol, state, two queues, local and peer address, and the owners visible to ss.
 _LINE = re.compile(r"(?P<proto>tcp|udp)\s+\S+\s+\d+\s+\d+\s+(?P<local>\S+)\s+\S+(\s+users:\((?P<owners>.*)\))?\s*$")
-# A process may call itself anything, so its name ends at the pid and not at the next quote.
+# A process name may contain quotes, so it ends at the pid, not at the next quote.
 _OWNER = re.compile(r'\("(?P<name>.*?)",pid=(?P<pid>\d+),fd=\d+\)')
 
 
 @dataclass(frozen=True)
 class ListeningSocket:
-    """One socket.
+    """A listening socket.
 
-    address: as ss prints it, without brackets and interface; "*" takes IPv4 and IPv6. process: the names of those that
-    hold it, or "" when ss may not see them. pid: the lowest of the first name. interface: the only one it takes from.
+    address: as in ss, without brackets and interface; "*": IPv4 and IPv6. process: names of the owners, "" if not
+    visible. pid: the lowest pid of the first name. interface: set if bound to one interface.
     """
 
     proto: str
@@ -29,21 +29,21 @@ class ListeningSocket:
 
     @property
     def local_only(self) -> bool:
-        """Whether only the node itself can reach it."""
+        """Whether only the node itself can connect."""
         if self.interface == "lo":
             return True
         return self.address != "*" and _ip(self.address).is_loopback
 
 
 def parse_ss(text: str) -> list[ListeningSocket]:
-    """Return every socket of the output, in its order; a line that is none (a banner, a warning) says nothing."""
+    """Return the sockets in order; other lines (banners, warnings) are ignored."""
     found = []
     for line in text.splitlines():
         match = _LINE.match(line.strip())
         if match is None:
             continue
         host, _, port = match["local"].rpartition(":")
-        # [fe80::1]%eth0 and 127.0.0.53%lo, but fe80::1%eth0 where ss is older.
+        # [fe80::1]%eth0 and 127.0.0.53%lo; older versions of ss print fe80::1%eth0.
         address, _, interface = host.replace("[", "").replace("]", "").partition("%")
         if not port.isdigit() or (address != "*" and not _is_ip(address)):
             continue

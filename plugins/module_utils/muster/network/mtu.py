@@ -1,7 +1,7 @@
-"""The MTU of the training interface: who keeps it over a reboot, what has to be done, and what the paths carry. Pure.
+"""Plan the MTU of the training interface, and evaluate tests of the paths.
 
-It is set at once with ip, which interrupts nothing, and written where whatever sets the interface up finds it at the
-next start. Nothing that manages the network is restarted for it.
+The MTU is set immediately with ip, without interrupting connections, and written to the configuration of the tool that
+manages the interface, for the next boot. No network service is restarted.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from ..verdict.words import few
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-# The least that IPv6 lives with (RFC 8200), and the most of any interface of Linux: IP over InfiniBand, connected.
+# The minimum of IPv6 (RFC 8200), and the maximum of Linux interfaces: IP over InfiniBand, connected mode.
 LEAST, MOST = 1280, 65520
-# The least in which all nodes are set, tried and confirmed, with the time that Guard keeps back for itself.
+# Minimum time for changing, testing and confirming all nodes, including the Guard's margin.
 LEAST_SECONDS = 30
 NETPLAN = "/etc/netplan/90-muster-mtu.yaml"
 IF_UP = "/etc/network/if-up.d/muster-mtu"
@@ -44,9 +44,9 @@ _NETWORKD_TEXT = """\
 MTUBytes={mtu}
 """
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,15}")
-# What netplan may call an interface of these kinds by its own name.
+# Sections of netplan in which the key may be the name of the interface.
 _SECTIONS = ("ethernets", "bonds", "vlans", "bridges")
-# By the type that NetworkManager says of a device: where its connection has the MTU.
+# Device type in NetworkManager -> the connection's setting for the MTU.
 _SETTINGS = {
     **dict.fromkeys(("ethernet", "bond", "vlan", "bridge"), "802-3-ethernet.mtu"),
     "infiniband": "infiniband.mtu",
@@ -55,10 +55,10 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class MtuState:
-    """The interface. manager: who sets it up; "" where that is not known. place: under which name that one has it.
+    """The interface. manager: the tool that configures it, "" if unknown. place: its name in that tool.
 
-    kept: the MTU that it has after the next start; 0 where nobody has set one. file: what is written for it. section:
-    netplan's for it, or the setting of a connection of NetworkManager's.
+    kept: the MTU after the next boot; 0 if not set. file: the file to write. section: the netplan section, or the
+    setting of the NetworkManager connection.
     """
 
     interface: str
@@ -73,7 +73,7 @@ class MtuState:
 
 @dataclass(frozen=True)
 class MtuPlan:
-    """steps: what is done, in this order. files, undo: what the guard puts back, and then runs."""
+    """steps: in order. files, undo: files that the guard restores, and commands that it then runs."""
 
     steps: tuple[dict[str, Any], ...] = ()
     files: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class MtuPlan:
 
 @dataclass(frozen=True)
 class Path:
-    """From one node to another. small, full: whether a packet of either size came back."""
+    """The path from one node to another. small, full: whether a packet of this size was answered."""
 
     node: str
     peer: str
@@ -95,7 +95,7 @@ class Path:
 
 @dataclass(frozen=True)
 class MtuResult:
-    """lost: by node, what does not go through. silent: by node, the peers that do not answer at all."""
+    """lost: node -> sentence about lost large packets. silent: node -> peers that do not answer at all."""
 
     lost: Mapping[str, str] = field(default_factory=dict)
     silent: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -104,18 +104,19 @@ class MtuResult:
 def request_problem(mtu: int) -> tuple[str, str] | None:
     if mtu == 0 or LEAST <= mtu <= MOST:
         return None
-    return f"mtu_training is {mtu}", f"Write a number from {LEAST} to {MOST}, such as 9000, or 0 to leave it as it is"
+    fix = f"Write a number from {LEAST} to {MOST}, such as 9000, or 0 to keep the current MTU"
+    return f"mtu_training is {mtu}, which is out of range", fix
 
 
 def read(look: Mapping[str, Any]) -> MtuState | str:
-    """Make facts of what the node said (muster_node/programs/mtu.py), or say why none can be made."""
+    """Parse the output of muster_node/programs/mtu.py, or return why this is not possible."""
     interface = look["interface"]
     if interface and not _NAME.fullmatch(interface):
-        return f"its training interface {interface!r} has a name that cannot be written into a file of settings"
+        return f"the name of the training interface, {interface!r}, is not valid in configuration files"
     try:
         link = next(each for each in json.loads(look["link"] or "[]") if each.get("ifname") == interface)
     except (ValueError, StopIteration):
-        return f"its training interface {interface or '(none has cluster_address)'} cannot be looked at"
+        return f"the training interface {interface or '(none has cluster_address)'} cannot be read"
     seen = {"interface": interface, "mtu": int(link["mtu"]), "most": int(link.get("max_mtu", 0))}
     for manager in (_network_manager, _netplan, _networkd, _ifupdown):
         found = manager(look, interface)
@@ -125,7 +126,7 @@ def read(look: Mapping[str, Any]) -> MtuState | str:
 
 
 def _network_manager(look: Mapping[str, Any], _interface: str) -> dict[str, Any] | None:
-    """`nmcli --get-values` prints a line for each of uuid, type and state of the device."""
+    """Parse `nmcli --get-values`: uuid, type and state of the device, one per line."""
     words = look["nmcli"].split("\n")
     if len(words) < 3 or not words[0] or not words[2].startswith("100") or words[1] not in _SETTINGS:
         return None
@@ -133,7 +134,7 @@ def _network_manager(look: Mapping[str, Any], _interface: str) -> dict[str, Any]
     files = dict(line.split(":", 1) for line in look["nmcli_files"].splitlines() if ":" in line)
     file = files.get(uuid, "").replace("\\:", ":")
     if not file.startswith("/etc/"):
-        # Since 23.10 Ubuntu's keeps connections in netplan's folder, and what it reads in /run.
+        # Since Ubuntu 23.10, NetworkManager stores connections in netplan's folder, and generates the files in /run.
         file = f"/etc/netplan/90-NM-{uuid}.yaml"
     kept = look["nmcli_mtu"].strip()
     setting = _SETTINGS[kind]
@@ -142,7 +143,7 @@ def _network_manager(look: Mapping[str, Any], _interface: str) -> dict[str, Any]
 
 
 def _netplan(look: Mapping[str, Any], interface: str) -> dict[str, Any] | None:
-    """`netplan get` prints its YAML in one way: two spaces for each level."""
+    """Parse `netplan get`, which indents YAML by two spaces per level."""
     section = place = ""
     found: tuple[str, str] | None = None
     kept: dict[str, int] = {}
@@ -173,7 +174,7 @@ def _netplan(look: Mapping[str, Any], interface: str) -> dict[str, Any] | None:
 
 
 def _networkd(look: Mapping[str, Any], interface: str) -> dict[str, Any] | None:
-    """`networkctl status` names the file that sets the interface up; it is n/a for one that is left alone."""
+    """Parse `networkctl status`, which shows the configuration file; n/a for unmanaged interfaces."""
     named = re.search(r"^\s*Network File: (/\S+\.network)$", look["networkctl"], re.MULTILINE)
     if named is None:
         return None
@@ -191,20 +192,20 @@ def _ifupdown(look: Mapping[str, Any], interface: str) -> dict[str, Any] | None:
 
 
 def plan(mtu: int, seen: MtuState) -> MtuPlan:
-    """Return what has to be done; a refusal where it cannot be kept, or the adapter cannot do it."""
+    """Return the plan, with a refusal if the MTU cannot be made persistent or the adapter does not support it."""
     name = seen.interface
     differences = []
     if seen.mtu != mtu:
-        differences.append(f"the MTU of {name} is {seen.mtu}, and mtu_training is {mtu}")
+        differences.append(f"the MTU of {name} is {seen.mtu}, but mtu_training is {mtu}")
     if seen.manager and seen.kept != mtu:
-        differences.append(f"after the next start {seen.manager} would give {name} another MTU than {mtu}")
+        differences.append(f"{seen.manager} would not set the MTU of {name} to {mtu} at the next boot")
     if not seen.manager and seen.mtu != mtu:
-        why = f"nothing is known here of what sets up {name}: none of {MANAGERS} has it"
-        fix = f"Have whatever does it set the MTU {mtu}, and set mtu_mode to verify"
+        why = f"none of {MANAGERS} manages {name}"
+        fix = f"Set the MTU {mtu} in the tool that manages {name}, and set mtu_mode to verify"
         return MtuPlan(refusal=f"{why}. {fix}", differences=tuple(differences))
     if seen.most and mtu > seen.most:
         return MtuPlan(
-            refusal=f"{name} takes no MTU above {seen.most}, and mtu_training is {mtu}. Lower mtu_training",
+            refusal=f"the maximum MTU of {name} is {seen.most}, but mtu_training is {mtu}. Lower mtu_training",
             differences=tuple(differences),
         )
     steps: list[dict[str, Any]] = []
@@ -220,15 +221,15 @@ def plan(mtu: int, seen: MtuState) -> MtuPlan:
 
 
 def _kept(mtu: int, seen: MtuState) -> tuple[list[dict[str, Any]], list[tuple[str, ...]]]:
-    """Return what keeps it for the next start, and what has to be run once the file is as it was."""
+    """Return the steps that make the MTU persistent, and the commands to run after the file was restored."""
     values = {"interface": seen.interface, "mtu": mtu, "section": seen.section, "place": seen.place}
     if seen.manager == "NetworkManager":
         modify = ("nmcli", "connection", "modify", seen.place, seen.section)
         return [{"run": [*modify, str(mtu)]}], [(*modify, str(seen.kept))]
     if seen.manager == "netplan":
-        # It judges the file, and nothing reads what it makes before the next start.
+        # `netplan generate` validates the file; its output is used only at the next boot.
         generate = ("netplan", "generate")
-        # Netplan warns of files that others may read: they can hold secrets.
+        # Netplan warns about files readable by others, because they may contain secrets.
         write = {"write": seen.file, "text": _NETPLAN_TEXT.format(**values), "mode": 0o600}
         return [write, {"run": list(generate)}], [generate]
     if seen.manager == "systemd-networkd":
@@ -237,7 +238,7 @@ def _kept(mtu: int, seen: MtuState) -> tuple[list[dict[str, Any]], list[tuple[st
 
 
 def peers_of(node: str, nodes: Sequence[str], most: int = 16) -> list[str]:
-    """Return the peers to which a node's path is tried: the next ones in a ring, which leaves no link out."""
+    """Return the peers to test from a node: the next ones in a ring, so that every node's link is tested."""
     at = nodes.index(node)
     return [*nodes[at + 1 :], *nodes[:at]][:most]
 
@@ -251,19 +252,18 @@ def judge(paths: Sequence[Path], mtu: int) -> MtuResult:
         elif not path.small:
             silent.setdefault(path.node, []).append(path.peer)
     sentences = {
-        node: f"a packet of {mtu} bytes does not reach {few(peers)}, and a small one does"
-        for node, peers in lost.items()
+        node: f"packets of {mtu} bytes do not reach {few(peers)}, but small packets do" for node, peers in lost.items()
     }
     return MtuResult(sentences, silent)
 
 
 def ended(node: str, judged: MtuResult, *, interface: str, changed: bool) -> Iterator[str]:
-    """Say why a node's change does not stay; nothing where it does."""
+    """Yield the reason why a node's change is reverted, if it is."""
     if not judged.lost:
         return
-    fix = "Raise the MTU of the switch ports and of the interfaces between them, or lower mtu_training"
+    fix = "Raise the MTU of the switch ports and interfaces in between, or lower mtu_training"
     if node in judged.lost:
         yield f"{judged.lost[node]}. {fix}"
     elif changed:
         first = next(iter(judged.lost))
-        yield f"{interface} cannot have it alone: from {first} {judged.lost[first]}. {fix}"
+        yield f"the MTU of {interface} is reverted, because on {first} {judged.lost[first]}. {fix}"

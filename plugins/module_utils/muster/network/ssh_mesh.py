@@ -1,8 +1,8 @@
-"""The files that let the training user log in from every node on every other one.
+"""Compute the files that allow the training user to log in from every node to every other node.
 
-Three files of the user are decided on here: authorized_keys and config, in each of which one block is ours, and
-muster_known_hosts, which is ours as a whole. Each line of ours carries the name of its node, `muster:<cluster>:<node>`:
-the lines of a node that took no part in a run are kept, and those of a node that left the inventory fall away.
+Muster manages one block in the user's authorized_keys and config, and the complete file muster_known_hosts. Each line
+has the label `muster:<cluster>:<node>`: lines of nodes that are not part of a run are kept, and lines of nodes that
+left the inventory are removed.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ KNOWN_HOSTS = "muster_known_hosts"
 KNOWN_HOSTS_HEAD = (
     "# Written by the role ssh_mesh: the host keys of the cluster's nodes. Changes in here are overwritten."
 )
-# What a key that is not made yet is shown as in check mode.
-KEY_TO_COME = "ssh-ed25519 (made when this is not a check)"
+# Placeholder for keys in check mode.
+KEY_TO_COME = "ssh-ed25519 (to be generated)"
 MAX_PEERS = 16
 LABEL = re.compile(r"muster:([^\s:]+):(\S+)$")
 
 
 class BlockError(ValueError):
-    """A file of which nobody knows where our block ends."""
+    """The end of the managed block in a file is unknown."""
 
 
 @dataclass(frozen=True)
 class MeshMember:
-    """A node as the others shall know it.
+    """A node as seen by its peers.
 
-    sources: addresses from which it logs in. key: the training user's public key there. host_keys: those of its sshd.
-    seen: whether it was looked at in this run. What the others know of a node that was not is kept as it is.
+    sources: its source addresses for logins. key: the training user's public key. host_keys: those of its sshd.
+    seen: whether it was checked in this run. The lines of other nodes are kept unchanged.
     """
 
     name: str
@@ -53,7 +53,7 @@ class MeshMember:
 
 @dataclass(frozen=True)
 class MeshFiles:
-    """The texts of the three files, and the nodes whose keys are not in them."""
+    """The texts of the three files, and the nodes whose keys are missing (strangers)."""
 
     authorized_keys: str
     config: str
@@ -74,7 +74,7 @@ def wanted(
     config: str,
     known_hosts: str,
 ) -> MeshFiles:
-    """What the files must hold, given what they hold now. Raises BlockError with the file's name."""
+    """Return the wanted files from the current ones. Raises BlockError with the file's name."""
     kept_logins = kept(block_of("authorized_keys", authorized_keys), members)
     kept_hosts = kept(known_hosts.splitlines(), members)
     logins = [line for member in members for line in login_lines(cluster, member, kept_logins)]
@@ -92,13 +92,13 @@ def wanted(
 
 
 def forgotten(authorized_keys: str, config: str) -> MeshFiles:
-    """The same three files without anything of ours; empty for one that held nothing else."""
+    """Return the files without Muster's lines; "" for files with no other lines."""
     texts = (without_block("authorized_keys", authorized_keys), without_block("config", config))
     return MeshFiles(*texts, known_hosts="", strangers=())
 
 
 def without_block(name: str, text: str) -> str:
-    """Every other byte of the text. Raises BlockError where nobody knows where the block ends."""
+    """Return the text without the managed block. Raises BlockError if the end of the block is unknown."""
     if not block_of(name, text) and BEGIN not in text.splitlines():
         return text
     kept: list[str] = []
@@ -115,7 +115,7 @@ def without_block(name: str, text: str) -> str:
 
 
 def kept(lines: Iterable[str], members: Sequence[MeshMember]) -> dict[str, list[str]]:
-    """Lines of ours for nodes that are in the inventory and were not looked at in this run."""
+    """Return Muster's lines for nodes of the inventory that were not checked in this run."""
     unseen = {member.name for member in members if not member.seen}
     found: dict[str, list[str]] = {}
     for line in lines:
@@ -128,7 +128,7 @@ def kept(lines: Iterable[str], members: Sequence[MeshMember]) -> dict[str, list[
 def login_lines(cluster: str, member: MeshMember, kept_logins: dict[str, list[str]]) -> list[str]:
     if not member.seen:
         return kept_logins.get(member.name, [])
-    # A key in the wrong hands opens nothing: it is good from its own node alone, and for no tunnels.
+    # Limits the damage of a stolen key: it is valid only from its node, without forwarding.
     sources = ",".join(dict.fromkeys(member.sources))
     return [f'from="{sources}",restrict,pty {member.key or KEY_TO_COME} muster:{cluster}:{member.name}']
 
@@ -141,7 +141,7 @@ def host_lines(cluster: str, member: MeshMember, kept_hosts: dict[str, list[str]
 
 
 def at_port(name: str, port: int) -> str:
-    """The name of a host as known_hosts files have it."""
+    """Return the host name in known_hosts format."""
     return name if port == 22 else f"[{name}]:{port}"
 
 
@@ -151,7 +151,7 @@ def config_lines(
     names = dict.fromkeys(name for member in members for name in (member.name, member.address))
     lines = [
         f"Host {' '.join(names)}",
-        # Whoever the user is on the site's other machines: these keys are good for the same user on the peers.
+        # The keys are valid for the same user on the peers, whatever the user's config sets for other hosts.
         f"    User {user}",
         f"    IdentityFile {identity}",
         "    IdentitiesOnly yes",
@@ -159,14 +159,14 @@ def config_lines(
         "    StrictHostKeyChecking yes",
         "    UpdateHostKeys no",
     ]
-    # A name leads to the training address here, whatever the site's own name service makes of it.
+    # Use the training address for a name, regardless of the site's name service.
     for member in members:
         port = member.port if member.seen else port_of(kept_hosts.get(member.name, []))
         lines += [f"Host {member.name}", f"    HostName {member.address}"] if member.name != member.address else []
         lines += (
             [f"Host {' '.join(dict.fromkeys((member.name, member.address)))}", f"    Port {port}"] if port != 22 else []
         )
-    # What follows the block holds for every host again, as it did before the block was there.
+    # Lines after the block apply to all hosts again, as before.
     return [*lines, "Match all"]
 
 
@@ -176,7 +176,7 @@ def port_of(lines: list[str]) -> int:
 
 
 def block_of(name: str, text: str) -> list[str]:
-    """The lines of our block."""
+    """Return the lines of the managed block. Raises BlockError."""
     ours: list[str] = []
     inside = False
     for line in text.splitlines():
@@ -186,23 +186,21 @@ def block_of(name: str, text: str) -> list[str]:
             inside = True
         elif line == END:
             if not inside:
-                raise BlockError(f"{name} has the line '{END}' without the one that begins the block: remove that line")
+                raise BlockError(f"{name} has the line '{END}' without the first line of the block: remove this line")
             inside = False
         elif inside:
             ours.append(line)
     if inside:
-        raise BlockError(
-            f"{name} has the line '{BEGIN}', and '{END}' does not follow: remove what is left of the block"
-        )
+        raise BlockError(f"{name} has the line '{BEGIN}' without '{END}' after it: remove the rest of the block")
     return ours
 
 
 def with_block(name: str, text: str, lines: list[str], *, first: bool = False) -> str:
-    """The text with our block in it and every other byte as it was.
+    """Return the text with the managed block; everything else is unchanged.
 
-    The block stays where it is, or comes last; `first`: it comes first, because ssh takes the first value it finds.
+    The block stays in place or is appended. first: the block comes first, because ssh uses the first value.
     """
-    block_of(name, text)  # refuses a block without an end
+    block_of(name, text)  # raises BlockError for a block without an end
     block = "\n".join([BEGIN, *lines, END, ""])
     before: list[str] = []
     after: list[str] = []
@@ -223,15 +221,15 @@ def with_block(name: str, text: str, lines: list[str], *, first: bool = False) -
 
 
 def clashes(members: Iterable[MeshMember]) -> dict[str, str]:
-    """Nodes that hold the same private key, as copies of one disk do: {node: what is wrong}."""
+    """Return nodes that share a private key, as cloned disks do: {node: sentence}."""
     holders: dict[str, list[str]] = {}
     for member in members:
         if member.key:
             holders.setdefault(member.key, []).append(member.name)
     command = playbook("playbooks/network.yml", ssh_mesh_rotate="true")
     return {
-        name: f"has the same private key as {', '.join(other for other in names if other != name)}, as copies of one"
-        f" disk have: run {command}, and every node gets a key of its own"
+        name: f"has the same private key as {', '.join(other for other in names if other != name)} (typical of cloned"
+        f" disks): run {command} to create a new key on every node"
         for names in holders.values()
         if len(names) > 1
         for name in names
@@ -239,25 +237,25 @@ def clashes(members: Iterable[MeshMember]) -> dict[str, str]:
 
 
 def same_host_keys(members: Iterable[MeshMember]) -> list[str]:
-    """A sentence for each host key that several nodes have."""
+    """Return a sentence for each host key that several nodes share."""
     holders: dict[str, list[str]] = {}
     for member in members:
         for key in member.host_keys:
             holders.setdefault(key, []).append(member.name)
     groups = dict.fromkeys(tuple(names) for names in holders.values() if len(names) > 1)
     return [
-        f"{', '.join(names)} have the same ssh host key, as copies of a disk have: each of them passes as the others."
-        " On all but one: sudo sh -c 'rm /etc/ssh/ssh_host_* && ssh-keygen -A && systemctl restart ssh', then"
+        f"{', '.join(names)} have the same SSH host key (typical of cloned disks), so each can impersonate the others."
+        " Run on all but one: sudo sh -c 'rm /etc/ssh/ssh_host_* && ssh-keygen -A && systemctl restart ssh', then"
         f" {playbook('playbooks/trust.yml', trust_replace=','.join(names[1:]))}"
         for names in groups
     ]
 
 
 def sample(names: Sequence[str], own: str) -> list[str]:
-    """The peers that a node logs in on: all, or MAX_PEERS of them so that every node is somebody's.
+    """Return the peers that a node tests: all, or MAX_PEERS of them so that every node is tested by another.
 
-    They begin behind the node itself, so that not every node begins with the same one: sshd drops connections
-    when many come at once (MaxStartups).
+    The list starts after the node itself, so that nodes start with different peers: sshd drops connections if too many
+    start at the same time (MaxStartups).
     """
     if own not in names:
         return list(names[:MAX_PEERS])
@@ -269,21 +267,21 @@ def sample(names: Sequence[str], own: str) -> list[str]:
 
 
 def way(out: str, into: str) -> str:
-    """What a login goes by at both of its ends, as one digest. out, into: those of the two ends."""
+    """Return one digest for a login, from the digests of its two ends."""
     return hashlib.sha256(f"{out} {into}".encode()).hexdigest()
 
 
 def to_prove(peers: Sequence[str], known: Mapping[str, str], ways: Mapping[str, str]) -> list[str]:
-    """Of the peers, in their order, those whose login has to be tried: its way is another one than when it worked last.
+    """Return the peers, in order, whose login must be tested: its digest differs from the last successful login.
 
-    The first one is tried in any case; peers begin behind the node itself, so that each is somebody's.
+    The first peer is always tested; lists start after the node itself, so every node is tested by another.
     """
     return [name for name in peers if name == peers[0] or not ways.get(name) or known.get(name) != ways[name]]
 
 
 @dataclass(frozen=True)
 class LoginAttempt:
-    """One login that was tried: how ssh ended, what it said, and the name that the peer gave itself."""
+    """A tested login: ssh's exit code and output, and the hostname that the peer reported."""
 
     peer: MeshMember
     code: int
@@ -292,35 +290,35 @@ class LoginAttempt:
 
 
 def refusals(user: str, attempts: Iterable[LoginAttempt]) -> list[str]:
-    """A sentence for each peer that could not be logged in on: why, and what to type."""
+    """Return a sentence for each failed login, with the reason and a command."""
     return [f"{attempt.peer.name}: {why}" for attempt in attempts for why in [_why(user, attempt)] if why]
 
 
 def passing(attempt: LoginAttempt) -> bool:
-    """Whether the peer hung up before it asked who comes, which it does under many connections at once."""
+    """Return whether the peer closed the connection before authentication, as under many parallel connections."""
     return attempt.code != 0 and bool(re.search(r"kex_exchange_identification|Connection reset by peer", attempt.said))
 
 
 _CAUSES = (
     (
         r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "its host key is not the one that the controller saw there. Compare them: ssh-keyscan {address}",
+        "the host key differs from the one recorded by the controller. Compare them: ssh-keyscan {address}",
     ),
     (
         r"This account is currently not available",
-        "{user} has no login shell there. Type there: sudo usermod --shell /bin/bash {user}",
+        "{user} has no login shell. Run on the peer: sudo usermod --shell /bin/bash {user}",
     ),
     (
         r"Permission denied",
-        "its sshd does not accept the key of {user}. It says why there: sudo journalctl -u ssh -n 30 --no-pager",
+        "sshd does not accept the key of {user}. Show the reason on the peer: sudo journalctl -u ssh -n 30 --no-pager",
     ),
     (
         r"Connection refused",
-        "nothing listens at {address} port {port}. Look there: sudo ss -ltnp | grep ssh; sudo sshd -T | grep listen",
+        "no server listens on {address} port {port}. On the peer: sudo ss -ltnp | grep ssh; sudo sshd -T | grep listen",
     ),
     (
         r"timed out|No route to host|Network is unreachable",
-        "nothing answers at {address} port {port}. Look there: sudo ufw status; and here: ip route get {address}",
+        "no reply from {address} port {port}. Check on the peer: sudo ufw status; on this node: ip route get {address}",
     ),
 )
 
@@ -329,9 +327,9 @@ def _why(user: str, attempt: LoginAttempt) -> str:
     peer = attempt.peer
     if attempt.code == 0:
         if peer.hostname and attempt.hostname != peer.hostname:
-            return f"the machine that answered is called {attempt.hostname or 'nothing'}, not {peer.hostname}"
+            return f"the machine that answered has the hostname {attempt.hostname or '(none)'}, not {peer.hostname}"
         return ""
-    said = " ".join(attempt.said.split())[-300:] or f"ssh ended with {attempt.code} and said nothing"
+    said = " ".join(attempt.said.split())[-300:] or f"ssh exited with code {attempt.code} and no output"
     for pattern, sentence in _CAUSES:
         if re.search(pattern, attempt.said):
             return f"{sentence.format(user=user, address=peer.address, port=peer.port)} ({said})"
@@ -339,7 +337,7 @@ def _why(user: str, attempt: LoginAttempt) -> str:
 
 
 def differences(name: str, before: str, after: str) -> list[str]:
-    """What is different in a file of ours, for people: which nodes' lines are missing, too many, or other ones."""
+    """Return sentences about differences in a file: nodes with missing, outdated or different lines."""
     if before == after:
         return []
     have, want = _by_node(before), _by_node(after)
@@ -348,12 +346,12 @@ def differences(name: str, before: str, after: str) -> list[str]:
     left = [node for node in have if node not in want]
     other = [node for node in want if node in have and have[node] != want[node]]
     if missing:
-        found.append(f"{name} lacks {', '.join(missing)}")
+        found.append(f"{name} has no lines for {', '.join(missing)}")
     if left:
-        found.append(f"{name} still has {', '.join(left)}")
+        found.append(f"{name} has outdated lines for {', '.join(left)}")
     if other:
-        found.append(f"{name} has other lines for {', '.join(other)}")
-    return found or [f"{name} is not as the role writes it"]
+        found.append(f"{name} has different lines for {', '.join(other)}")
+    return found or [f"{name} differs from what the role writes"]
 
 
 def _by_node(text: str) -> dict[str, list[str]]:

@@ -1,4 +1,4 @@
-"""What sshd's settings in force (`sshd -T -C user=...`) mean for one account, and which algorithms it offers."""
+"""Evaluate sshd's effective settings (`sshd -T -C user=...`) for an account, and its offered algorithms."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ NO_LOGIN = ("nologin", "false", "true", "sync")
 
 @dataclass(frozen=True)
 class SshdAccount:
-    """An account as the system knows it.
+    """An account of the system.
 
-    locked: its password begins with !. expired: its last day is over. loose: paths on the way to its authorized_keys
-    that others may write to, each with the command that ends this.
+    locked: its password starts with !. expired: its expiry date has passed. loose: parts of the path to its
+    authorized_keys that others can write to -> the command that fixes the permissions.
     """
 
     name: str
@@ -34,7 +34,7 @@ class SshdAccount:
 
 
 def parse(text: str) -> Settings:
-    """Keyword -> its values, one for each line that has the keyword."""
+    """Return keyword -> values, one per line with the keyword."""
     settings: Settings = {}
     for line in text.splitlines():
         keyword, _, value = line.strip().partition(" ")
@@ -44,28 +44,29 @@ def parse(text: str) -> Settings:
 
 
 def broken(code: int, said: str) -> str:
-    """What `sshd -T` says against the files of settings. The sshd that runs has read older ones; the next cannot start.
+    """Return what `sshd -T` reports about invalid settings, with which sshd could not start again; "" if valid.
 
-    Without its folder it says nothing of them. Where a socket starts sshd, the folder comes with the first connection.
+    Without its privilege separation directory, sshd does not check the settings. With socket activation, the first
+    connection creates the directory.
     """
     if code == 0 or "privilege separation directory" in said:
         return ""
     return (
-        f"sshd refuses its settings, and nobody could log in after its next start: {' '.join(said.split())}."
-        " Fix that, until this is silent: sudo sshd -t"
+        f"sshd rejects its settings, so all logins would fail after its next start: {' '.join(said.split())}."
+        " Correct the settings until this command prints nothing: sudo sshd -t"
     )
 
 
 def refusals(account: SshdAccount, settings: Settings) -> list[str]:
-    """Why the account cannot log in with a key: a sentence each, with what fixes it.
+    """Return the reasons why the account cannot log in with a key, each with a fix.
 
-    Only what is certain is reported. Whether a login works is tried afterwards.
+    Only certain reasons are reported; logins are tested afterwards.
     """
     name = account.name
     found = []
     if account.shell.rpartition("/")[2] in NO_LOGIN:
         found.append(
-            f"the shell of {name} is {account.shell}, with which nobody logs in:"
+            f"the shell of {name} is {account.shell}, which does not allow logins:"
             f" {shell('sudo usermod --shell /bin/bash {name}', name=name)}"
         )
     if account.expired:
@@ -74,13 +75,13 @@ def refusals(account: SshdAccount, settings: Settings) -> list[str]:
         command = shell("sudo usermod --password '*' {name}", name=name)
         found.append(f"{name} is locked, and sshd runs without PAM (UsePAM no): {command}")
     if _is(settings, "pubkeyauthentication", "no"):
-        found.append("sshd takes no keys (PubkeyAuthentication no): set it to yes in /etc/ssh/sshd_config")
+        found.append("sshd does not accept keys (PubkeyAuthentication no): set it to yes in /etc/ssh/sshd_config")
     found += _lists(account, settings)
     found += _keys_file(account, settings)
     found += _methods(settings)
     if not _is(settings, "strictmodes", "no"):
         found += [
-            f"others may write to {path}, so that sshd (StrictModes) ignores the keys of {name}: sudo {fix}"
+            f"other users can write to {path}, so sshd (StrictModes) ignores the keys of {name}: sudo {fix}"
             for path, fix in (account.loose or {}).items()
         ]
     return found
@@ -91,25 +92,24 @@ def _is(settings: Settings, keyword: str, value: str) -> bool:
 
 
 def _lists(account: SshdAccount, settings: Settings) -> list[str]:
-    """AllowUsers and its like. Entries with a host (user@host) may hold for some peers: they are left to the trial."""
+    """Check AllowUsers, DenyUsers, AllowGroups and DenyGroups. Entries with a host may match only some peers, so they
+    are left to the login test."""
     name = account.name
     found = []
     allowed_users = settings.get("allowusers", [])
     if allowed_users and not _matches([entry.partition("@")[0] for entry in allowed_users], [name]):
-        found.append(
-            f"sshd lets in {', '.join(allowed_users)} only (AllowUsers): add {name} there in /etc/ssh/sshd_config"
-        )
+        found.append(f"sshd allows only {', '.join(allowed_users)} (AllowUsers): add {name} in /etc/ssh/sshd_config")
     if _matches([entry for entry in settings.get("denyusers", []) if "@" not in entry], [name]):
-        found.append(f"sshd keeps {name} out (DenyUsers): take it out there in /etc/ssh/sshd_config")
+        found.append(f"sshd denies {name} (DenyUsers): remove the entry in /etc/ssh/sshd_config")
     allowed_groups = settings.get("allowgroups", [])
     if allowed_groups and not _matches(allowed_groups, account.groups):
         found.append(
-            f"sshd lets in the groups {', '.join(allowed_groups)} only (AllowGroups):"
+            f"sshd allows only the groups {', '.join(allowed_groups)} (AllowGroups):"
             f" {shell('sudo usermod --append --groups {group} {name}', group=allowed_groups[0], name=name)}, or add a"
-            f" group of {name} there"
+            f" group of {name} to AllowGroups"
         )
     if _matches(settings.get("denygroups", []), account.groups):
-        found.append(f"sshd keeps out a group of {name} (DenyGroups {' '.join(settings['denygroups'])})")
+        found.append(f"sshd denies a group of {name} (DenyGroups {' '.join(settings['denygroups'])})")
     return found
 
 
@@ -133,19 +133,19 @@ def _methods(settings: Settings) -> list[str]:
     methods = " ".join(settings.get("authenticationmethods", ["any"])).split() or ["any"]
     if not {"any", "publickey"} & set(methods):
         found.append(
-            f"sshd asks for more than a key (AuthenticationMethods {' '.join(methods)}): add publickey alone there"
+            f"sshd requires more than a key (AuthenticationMethods {' '.join(methods)}): add publickey as one method"
         )
     algorithms = ",".join(settings.get("pubkeyacceptedalgorithms", ["ssh-ed25519"])).split(",")
     if "ssh-ed25519" not in algorithms:
-        found.append("sshd takes no ed25519 keys (PubkeyAcceptedAlgorithms): add ssh-ed25519 there")
+        found.append("sshd does not accept ed25519 keys (PubkeyAcceptedAlgorithms): add ssh-ed25519")
     forced = settings.get("forcecommand", ["none"])[0]
     if forced != "none":
-        found.append(f"sshd runs {forced} instead of what is asked for (ForceCommand)")
+        found.append(f"sshd runs {forced} instead of the requested command (ForceCommand)")
     return found
 
 
 def port_at(settings: Settings, address: str) -> int:
-    """The port at which sshd listens for connections to this address; 22 where its settings do not say."""
+    """Return sshd's port for connections to this address; 22 if the settings have none."""
     for entry in settings.get("listenaddress", []):
         host, _, port = entry.rpartition(":")
         if port.isdigit() and (host.strip("[]") == address or _is_any(host.strip("[]"))):
@@ -161,7 +161,7 @@ def _is_any(host: str) -> bool:
 
 
 def taken_away(dropin: str) -> dict[str, list[str]]:
-    """The patterns of algorithms that a file of settings takes away from sshd's defaults (Keyword -a,b)."""
+    """Return the patterns of algorithms that a settings file removes from sshd's defaults (Keyword -a,b)."""
     return {
         words[0].lower(): words[1][1:].split(",")
         for words in (line.split() for line in dropin.splitlines())
@@ -170,7 +170,7 @@ def taken_away(dropin: str) -> dict[str, list[str]]:
 
 
 def weak(algorithms: Mapping[str, Sequence[str]], dropin: str) -> list[str]:
-    """Those of the algorithms that the file would take away."""
+    """Return the algorithms that the file would remove."""
     return [
         name
         for keyword, patterns in taken_away(dropin).items()
@@ -180,14 +180,14 @@ def weak(algorithms: Mapping[str, Sequence[str]], dropin: str) -> list[str]:
 
 
 def algorithms_of(settings: Settings, dropin: str) -> dict[str, list[str]]:
-    """The lists of algorithms in settings in force."""
+    """Return the algorithm lists in the effective settings."""
     return {keyword: ",".join(settings.get(keyword, [])).split(",") for keyword in taken_away(dropin)}
 
 
 def pending(dropin: str, file: str | None, settings: Settings, offered: Mapping[str, Sequence[str]]) -> str:
-    """What is to be done so that sshd offers no weak algorithm: "write" the file, "reload" sshd, or nothing.
+    """Return the action after which sshd offers no weak algorithm: "write" the file, "reload" sshd, or "".
 
-    settings: those in the files. offered: what the running sshd really offers; nothing where it could not be asked.
+    settings: those in the files. offered: what the running sshd offers; empty if unknown.
     """
     if file != dropin:
         return "write"
@@ -197,14 +197,14 @@ def pending(dropin: str, file: str | None, settings: Settings, offered: Mapping[
 
 
 def overridden(dropin: str, file: str | None, settings: Settings) -> list[str]:
-    """Weak algorithms that sshd keeps although the file is there: the site's own settings come first."""
+    """Return weak algorithms that sshd offers despite the file, because the site's settings take precedence."""
     return weak(algorithms_of(settings, dropin), dropin) if file == dropin else []
 
 
 def offers_of(payload: bytes) -> dict[str, list[str]]:
-    """The algorithms in the first message of an sshd (SSH_MSG_KEXINIT, RFC 4253, section 7.1)."""
+    """Parse the algorithms in the first message of an sshd (SSH_MSG_KEXINIT, RFC 4253, section 7.1)."""
     if payload[:1] != b"\x14":
-        raise ValueError("not the message in which an ssh server lists its algorithms")
+        raise ValueError("not the message with an SSH server's algorithms")
     lists = []
     place = 17
     for _ in range(6):

@@ -1,4 +1,4 @@
-"""First contact: what a node's host key means, and what shall be done with it."""
+"""First contact: evaluate a node's host key, and decide whether to pin it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .known_hosts import HostKey, KnownHostsEntry, key_of
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-# As ssh itself prefers them.
+# In ssh's order of preference.
 KEY_TYPES = (
     "ssh-ed25519",
     "ecdsa-sha2-nistp256",
@@ -23,18 +23,18 @@ KEY_TYPES = (
     "ssh-rsa",
 )
 WIRING = (
-    "Copy group_vars/gpu_nodes.yml from inventory/lab to your inventory, or have ansible_ssh_extra_args hold:"
+    "Copy group_vars/gpu_nodes.yml from inventory/lab to your inventory, or set ansible_ssh_extra_args to:"
     " -o 'UserKnownHostsFile=\"{{ inventory_dir }}/known_hosts\" ~/.ssh/known_hosts'"
 )
 
 
 @dataclass(frozen=True)
 class Contact:
-    """What was seen of a node.
+    """The observations about a node.
 
-    host: the name under which ssh looks it up. address: where it was asked, for people. keys: the host keys that it
-    showed. error: why it showed none. wanted: cluster_host_key of the inventory. reads: whether ssh reads the project's
-    known_hosts for it. local: it is the controller itself, and no ssh is used.
+    host: the name that ssh looks up. address: for display. keys: its host keys. error: why it sent no key. wanted:
+    cluster_host_key of the inventory. reads: whether ssh reads the project's known_hosts for it. local: the node is
+    the controller itself, and ssh is not used.
     """
 
     node: str
@@ -49,7 +49,7 @@ class Contact:
 
 @dataclass(frozen=True)
 class HostKeyDecision:
-    """The decision on one node. action: nothing, pin, ask (then pin), or refuse. replace: its other keys go."""
+    """The decision about a node. action: "", pin, ask (then pin), or refuse. replace: remove its other keys."""
 
     node: str
     address: str
@@ -64,10 +64,10 @@ class HostKeyDecision:
 def types_to_ask(
     keys: Sequence[HostKey], known: Sequence[KnownHostsEntry], wanted: str, asked: Sequence[Sequence[str]]
 ) -> list[str]:
-    """The types of keys to ask for with the next connection, best first; nothing when enough is known.
+    """Return the key types to request in the next connection, best first; [] if no more keys are needed.
 
-    One key is enough to know a node. Others are asked for where another one is known or in the inventory: only keys of
-    one type can be compared.
+    One key identifies a node. Other types are requested if another type is known or in the inventory, because only
+    keys of the same type can be compared.
     """
     if not asked:
         return list(KEY_TYPES)
@@ -85,7 +85,7 @@ def types_to_ask(
 def decide(
     contact: Contact, known: Sequence[KnownHostsEntry], project: str, replace: Collection[str]
 ) -> HostKeyDecision:
-    """What to do about a node. known: the lines of every file that ssh reads for it, and that speak of it."""
+    """Return the decision about a node. known: lines for this node in all files that ssh reads."""
     if contact.local:
         return HostKeyDecision(contact.node, contact.address, "the controller itself: no ssh")
     if not contact.keys:
@@ -98,7 +98,7 @@ def decide(
         key = matching[0]
     revoked = [entry for entry in known if entry.marker == "@revoked" and entry.key in contact.keys]
     if revoked:
-        why = f"{revoked[0].file} revokes this key (@revoked). Whoever shows it must not be trusted"
+        why = f"{revoked[0].file} revokes this key (@revoked). Do not trust a machine that uses it"
         return _refused(contact, key, "REVOKED", why)
     return _against_known(contact, key, [entry for entry in known if not entry.marker], project, replace)
 
@@ -108,7 +108,7 @@ def _against_known(
 ) -> HostKeyDecision:
     same = [entry for entry in known if entry.key == key]
     if same:
-        # Somebody trusted it before; in the project's file everybody who works with it does.
+        # The key was trusted before. In the project's file, it is trusted by all users of the project.
         here = any(entry.file == project for entry in same)
         state = "known" if here else f"known ({same[0].file})"
         return _row(contact, key, state, "" if here or not contact.reads else "pin")
@@ -124,7 +124,7 @@ def _against_known(
 
 def _row(contact: Contact, key: HostKey, state: str, action: str, *, replace: bool = False) -> HostKeyDecision:
     if action and not contact.reads:
-        why = f"ssh would not read {{project}} for it. {WIRING}"
+        why = f"ssh would not read {{project}} for this node. {WIRING}"
         return _refused(contact, key, f"{state}, and ssh does not read the project's known_hosts", why)
     return HostKeyDecision(contact.node, contact.address, state, action, key, contact.host, replace)
 
@@ -143,13 +143,13 @@ def _not_the_inventorys(contact: Contact, key: HostKey) -> str:
     if not key_of(wanted) and not re.fullmatch(r"SHA256:[A-Za-z0-9+/]{43}=?", wanted):
         return (
             f"cluster_host_key is {wanted!r}, neither a fingerprint (SHA256:...) nor a public key line."
-            " On the node: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
+            " Run on the node: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub"
         )
     given = key_of(wanted)
     shown = given.fingerprint if given else wanted
     return (
-        f"it shows {key.fingerprint}, and cluster_host_key is {shown}: another machine has its address, or it got new"
-        " keys. Correct cluster_host_key only if its console shows the same with: ssh-keygen -lf"
+        f"the key is {key.fingerprint}, but cluster_host_key is {shown}: another machine has the node's address, or the"
+        " node has new keys. Correct cluster_host_key only if the node's console shows the same with: ssh-keygen -lf"
         " /etc/ssh/ssh_host_ed25519_key.pub"
     )
 
@@ -157,17 +157,19 @@ def _not_the_inventorys(contact: Contact, key: HostKey) -> str:
 def _changed(contact: Contact, changed: list[KnownHostsEntry]) -> str:
     old = changed[0]
     gone = (
-        "" if any(key.type == old.key.type for key in contact.keys) else f", and shows no {old.key.type} key any more"
+        ""
+        if any(key.type == old.key.type for key in contact.keys)
+        else f", and the node has no {old.key.type} key any more"
     )
     return (
-        f"it was known by {old.key.fingerprint} ({old.file}){gone}. Either somebody stands between you and the node, or"
-        " another machine has its address, or it was installed anew. Only if you know that it was, type: "
+        f"the known key is {old.key.fingerprint} ({old.file}){gone}. Possible causes: an attacker between you and the"
+        " node, another machine with its address, or a reinstallation. Only after a reinstallation, run: "
         + playbook("playbooks/trust.yml", trust_replace=contact.node)
     )
 
 
 def question(rows: Sequence[HostKeyDecision]) -> str:
-    """What is asked before new keys are pinned; nothing when there is nothing to ask."""
+    """Return the question before new keys are pinned, or ""."""
     asked = [row for row in rows if row.action == "ask"]
     if not asked:
         return ""
@@ -177,7 +179,7 @@ def question(rows: Sequence[HostKeyDecision]) -> str:
 
 
 def table(rows: Sequence[HostKeyDecision]) -> list[str]:
-    """The rows as aligned lines, with a head."""
+    """Return the rows as aligned lines with a header."""
     head = ("node", "address", "type", "fingerprint", "state")
     cells = [
         (
@@ -197,9 +199,9 @@ def table(rows: Sequence[HostKeyDecision]) -> list[str]:
 
 
 def sentences(rows: Sequence[HostKeyDecision], project: str) -> list[str]:
-    """One sentence for each node that is refused."""
+    """Return one sentence for each refused node."""
     return [
-        # No str.format: a sentence may quote a value of the inventory, braces and all.
+        # Not str.format, because a sentence may contain an inventory value with braces.
         f"{row.node}: refused ({row.state}): {row.why.replace('{project}', project)}."
         for row in rows
         if row.action == "refuse"
@@ -207,20 +209,20 @@ def sentences(rows: Sequence[HostKeyDecision], project: str) -> list[str]:
 
 
 def outcome(rows: Sequence[HostKeyDecision]) -> str:
-    """What has come of it where no node was refused, and what to type next."""
+    """Return the outcome if no node was refused, with the next command."""
     pinned = [row for row in rows if row.key]
     silent = [row.node for row in rows if row.state == "no answer"]
     what = f"the {'host key' if len(pinned) == 1 else 'host keys'} of {plural(len(pinned), 'node')}"
     what += " is pinned" if len(pinned) == 1 else " are pinned"
     if silent:
-        return f"{what}, and {few(silent)} did not answer; for them, later: {playbook('playbooks/trust.yml')}"
+        return f"{what}, but {few(silent)} did not respond; run later: {playbook('playbooks/trust.yml')}"
     return f"{what}; next: {playbook('playbooks/inspect.yml')}"
 
 
 def leftover_lines(left: dict[str, list[str]], project: str) -> list[str]:
-    """What is said of pinned lines whose node left the inventory: they are listed, for the user to remove."""
+    """Return lines with commands to remove the pinned keys of nodes that left the inventory."""
     return [
-        f"{node} is not in the inventory, and still pinned. To forget it: "
+        f"{node} is not in the inventory, but its key is still pinned. Remove it with: "
         + "; ".join(f"ssh-keygen -R {shlex.quote(host)} -f {shlex.quote(project)}" for host in dict.fromkeys(hosts))
         for node, hosts in left.items()
     ]

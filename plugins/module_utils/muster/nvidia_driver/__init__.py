@@ -1,5 +1,5 @@
-"""NVIDIA's driver on one node: what must change, in which order, and whether it works. Pure.
+"""Plan changes of the NVIDIA driver on one node, and evaluate whether the driver works. Pure.
 
-model: what is asked and what was seen. family: which packages are parts of the driver. plan: what differs, and what
-follows from it. judge: whether it works, and the reboot. apt: what apt is asked for, and may do.
+model: request, state and plan. family: packages of the driver. plan: differences and steps. judge: function of the
+driver, and reboots. apt: requests to apt and their limits.
 """

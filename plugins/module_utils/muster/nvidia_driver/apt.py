@@ -1,4 +1,4 @@
-"""What apt is asked for so that every part of the driver has one version, and what it may do for that."""
+"""Build apt requests that give all parts of the driver one version, and check what apt would do."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ MOST_LINES = 8
 
 @dataclass(frozen=True)
 class PackageNeed:
-    """names: packages to have. pins: those of them that are there already. keep: a version, where one is decided.
+    """names: requested packages. pins: those already installed. keep: the version, if one is decided.
 
-    installed: packages of the stack and their versions. offered: the versions that the requested source has of them
-    and of what is requested, the newest first. again: whether what is there is to be unpacked once more.
+    installed: packages of the stack and their versions. offered: versions of installed and requested packages in the
+    requested source, the newest first. again: whether to reinstall installed packages.
     """
 
     names: tuple[str, ...]
@@ -39,9 +39,9 @@ class PackageNeed:
 
 @dataclass(frozen=True)
 class AptSimulation:
-    """What apt would do: name and version of what it installs, names of what it removes; or its errors.
+    """What apt would do: installs (versions by name) and removes; or its errors.
 
-    configures: packages that are there, and that dpkg did not finish.
+    configures: unpacked packages that dpkg did not configure.
     """
 
     installs: Mapping[str, str] = field(default_factory=dict)
@@ -55,13 +55,13 @@ class AptSimulation:
 
 
 def apt_words(need: PackageNeed, late: Collection[str] = ()) -> list[str]:
-    """Return the words after `apt-get install`: what to have, what to move along, and, with a -, what has to go.
+    """Return the words after `apt-get install`: requested packages, packages to change, and "NAME-" to remove.
 
-    What carries the branch in its name comes with what is requested, or goes with it (of two flavours one excludes the
-    other). late: those of them of which apt has shown that it leaves them behind.
+    Packages with the branch in their name are installed or removed as dependencies of the requested ones (two flavours
+    exclude each other). late: such packages that a simulation left at the old version.
 
-    Two sources have packages of the same names, and of the same files under different names, and apt sees no conflict
-    in that. So versions are named, and what the requested source does not have goes.
+    Two sources have packages with equal names, and equal files in packages with different names. apt sees no conflict.
+    So the words contain versions, and packages that the requested source does not have are removed.
     """
     moves, goes = [], []
     for name, version in need.installed.items():
@@ -78,9 +78,9 @@ def apt_words(need: PackageNeed, late: Collection[str] = ()) -> list[str]:
 
 
 def newest_common(need: PackageNeed) -> str:
-    """Return the newest version of which the source has every requested package; "" for none.
+    """Return the newest version in which the source has every requested package; "" for none.
 
-    Around a release it may have some packages before the others, and of a branch alone apt would take what is newest.
+    Around a release, some packages may be available before the others. Without a version, apt would mix versions.
     """
     per_package = [
         [upstream(version) for version in need.offered.get(name, ()) if need.fits(upstream(version))]
@@ -92,9 +92,9 @@ def newest_common(need: PackageNeed) -> str:
 
 
 def unmet(need: PackageNeed) -> list[str]:
-    """Return the requested packages of which the source has no version that fits, with those that it has."""
+    """Return the requested packages without a matching version in the source, with the available versions."""
     return [
-        f"of {name} it has {', '.join(need.offered[name])}" if need.offered.get(name) else f"it has no {name}"
+        f"{name} is available in {', '.join(need.offered[name])}" if need.offered.get(name) else f"no {name}"
         for name in need.names
         if is_versioned(name, need.source) and not _fitting(name, need)
     ]
@@ -110,9 +110,9 @@ def _at(name: str, need: PackageNeed) -> str:
 
 
 def offers(files: str, packages: str, source: str) -> dict[str, tuple[str, ...]]:
-    """Read from `apt-cache policy`, and from the same of some packages, which versions of them the source has.
+    """Return the versions of packages in the source. files: output of `apt-cache policy`; packages: with names.
 
-    A mirror keeps origin and label. What has neither, as a folder with packages, may be of any source.
+    A mirror keeps origin and label. A repository without both, such as a folder of packages, may belong to any source.
     """
     foreign = {STATUS}
     for place, fields in releases(files).items():
@@ -128,12 +128,12 @@ def offers(files: str, packages: str, source: str) -> dict[str, tuple[str, ...]]
 
 
 def parse(out: str, err: str, code: int) -> AptSimulation:
-    """Read what `apt-get --simulate` printed."""
+    """Parse the output of `apt-get --simulate`."""
     if code:
         lines = [line[3:].strip() for line in err.splitlines() if line.startswith("E: ")]
-        # Before its error apt says on standard output what does not fit what.
+        # Before its error, apt prints unmet dependencies on standard output.
         said = [" ".join(line.split()) for line in out.splitlines() if re.match(r" \S+ : |   +\S", line)]
-        return AptSimulation(errors=(*said, *lines) or (f"apt-get ended with {code}",))
+        return AptSimulation(errors=(*said, *lines) or (f"apt-get failed with exit status {code}",))
     installs = dict(re.findall(r"^Inst (\S+)(?: \[[^\]]*\])? \((\S+)", out, re.MULTILINE))
     removes = tuple(re.findall(r"^(?:Remv|Purg) (\S+)", out, re.MULTILINE))
     configures = tuple(name for name in re.findall(r"^Conf (\S+)", out, re.MULTILINE) if name not in installs)
@@ -141,7 +141,7 @@ def parse(out: str, err: str, code: int) -> AptSimulation:
 
 
 def complaints(out: str) -> str:
-    """Return what apt, dpkg and dkms said of errors, the first one first: it is the cause; else their last words."""
+    """Return the first error lines of apt, dpkg and dkms (the first one is the cause), else the last lines."""
     lines = [line.strip() for line in out.splitlines() if line.strip() and not line.startswith("(Reading database")]
     errors = [
         line
@@ -152,17 +152,17 @@ def complaints(out: str) -> str:
 
 
 def fix_with(said: str) -> str:
-    """Return what to do about what apt said."""
+    """Return the fix for an error of apt."""
     if re.search(r"404 +Not Found|Hash Sum mismatch|unexpected size", said):
         return (
-            "The mirror does not have what its own lists name: run this again when it is whole, or take another one "
-            "(cluster_mirror)"
+            "The mirror is inconsistent: files in its package lists are missing. Wait for its next update and run this "
+            "again, or set another mirror (cluster_mirror)"
         )
-    return "Once that is fixed, running this again goes on from there"
+    return "Fix the error and run this again; the installation then continues"
 
 
 def stragglers(need: PackageNeed, answer: AptSimulation) -> list[str]:
-    """Return the parts that apt would leave at another version."""
+    """Return the parts that apt would leave at a different version."""
     return [name for name, version in _parts_after(need, answer).items() if not need.fits(version)]
 
 
@@ -173,33 +173,33 @@ def _parts_after(need: PackageNeed, answer: AptSimulation) -> dict[str, str]:
 
 
 def refusals(need: PackageNeed, answer: AptSimulation) -> list[str]:
-    """Say why apt may not do it: it would remove what is others', leave several versions, or bring another kernel."""
+    """Return why apt must not run: it would remove other software, leave mixed versions, or install another kernel."""
     others = [name for name in answer.removes if not is_part(name)]
     found = []
     kernels = [name for name in answer.installs if _is_foreign_kernel(name, need)]
     if kernels:
         found.append(
-            f"apt would bring {', '.join(kernels)}, with which the node would start from then on: see with "
-            f"apt-get --simulate install {' '.join(need.names)} why it cannot have what was asked for"
+            f"apt would install {', '.join(kernels)}, which the node would then boot. To find the reason, run "
+            f"apt-get --simulate install {' '.join(need.names)}"
         )
     if others:
         found.append(
-            f"apt would remove {', '.join(others)}, which depend on what has to go: remove them first, or keep "
-            "the driver that is there (gpu_stack_driver)"
+            f"apt would remove {', '.join(others)}, because of dependencies on the old driver: remove them first, or "
+            "keep the installed driver (gpu_stack_driver)"
         )
     parts = _parts_after(need, answer)
     versions = sorted(set(parts.values()))
     if stragglers(need, answer) or len(versions) > 1:
         by_version = [f"{version} of {', '.join(_with(parts, version))}" for version in versions]
         found.append(
-            f"apt would leave parts of the driver at other versions than {need.keep or f'one of {need.branch}'}: "
+            f"apt would leave parts of the driver at versions other than {need.keep or f'one of {need.branch}'}: "
             f"{'; '.join(by_version)}"
         )
     return found
 
 
 def _is_foreign_kernel(name: str, need: PackageNeed) -> bool:
-    """Whether a package is a kernel of a flavour that nothing requested is for: modules of any provide those of all."""
+    """Return whether a package is a kernel of a flavour that was not requested. Modules of all of them provide dkms."""
     image = re.fullmatch(r"linux-image-(?:unsigned-)?\d[\d.]*-\d+-(.+)", name)
     return (
         image is not None

@@ -1,4 +1,4 @@
-"""What of the facts of a node has to do with the driver: the shapes of `stack` and `gpus` (inspect/facts.py)."""
+"""Types of the node facts about the driver: `stack` and `gpus` (inspect/facts.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class PackageFacts(TypedDict):
-    """state: installed, or dpkg's word for what it has not finished."""
+    """state: installed, or the state in which dpkg left the package."""
 
     version: str
     held: bool
@@ -17,7 +17,7 @@ class PackageFacts(TypedDict):
 
 
 class KernelFacts(TypedDict):
-    """module: version of the driver's module that modprobe takes; empty for none. since_boot: installed since then."""
+    """module: version of the module that modprobe would load; "" for none. since_boot: installed after the boot."""
 
     module: str
     module_path: str
@@ -30,7 +30,7 @@ class KernelFacts(TypedDict):
 
 
 class UnitFacts(TypedDict):
-    """load, active, enabled: as systemd says. reload: whether it has to read the unit again. started: wall clock, s."""
+    """load, active, enabled: from systemd. reload: whether systemd must reload the unit. started: wall clock, in s."""
 
     load: str
     active: str
@@ -42,7 +42,7 @@ class UnitFacts(TypedDict):
 
 
 class DriverFileFacts(TypedDict, total=False):
-    """mode: as 0644. changed: in seconds of the wall clock. One that cannot be read has nothing of all this."""
+    """mode: such as 0644. changed: wall clock, in s. Empty for a file that cannot be read."""
 
     text: str
     mode: str
@@ -51,7 +51,7 @@ class DriverFileFacts(TypedDict, total=False):
 
 
 class DriverHolder(TypedDict):
-    """A process that has a file of the driver open. age: in seconds."""
+    """A process with an open device file of the driver. age: in seconds."""
 
     name: str
     pid: int
@@ -60,7 +60,7 @@ class DriverHolder(TypedDict):
 
 
 class Runfile(TypedDict):
-    """Paths of NVIDIA's programs and libraries that no package brought; log: whether the installer left one."""
+    """Paths of NVIDIA programs and libraries that belong to no package. log: whether the installer left a log."""
 
     programs: Sequence[str]
     libraries: Sequence[str]
@@ -75,7 +75,7 @@ class SmiGpu(TypedDict):
 
 
 class NvidiaSmi(TypedDict):
-    """asked: whether it was, which it is while the module is loaded. said: what it said beside an answer."""
+    """asked: whether nvidia-smi was run (only if the module is loaded). said: its output other than the result."""
 
     asked: bool
     why: str
@@ -89,7 +89,7 @@ class DriverLogs(TypedDict):
 
 
 class DriverStackFacts(TypedDict):
-    """Every kernel, unit, file and package by its name; bootable: kernels, the newest last."""
+    """Kernels, units, files and packages by name. bootable: kernels, the newest last."""
 
     packages: Mapping[str, PackageFacts]
     dpkg_interrupted: bool
@@ -109,7 +109,7 @@ class DriverStackFacts(TypedDict):
 
 
 class Device(TypedDict):
-    """driver: the kernel's, such as nvidia or vfio-pci."""
+    """driver: kernel driver such as nvidia or vfio-pci."""
 
     slot: str
     id: str
@@ -118,7 +118,7 @@ class Device(TypedDict):
 
 
 class Gpus(TypedDict):
-    """nvswitches: how many are on the bus."""
+    """nvswitches: number on the bus."""
 
     devices: Sequence[Device]
     nvswitches: int

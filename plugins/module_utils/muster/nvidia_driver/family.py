@@ -1,46 +1,46 @@
-"""Which packages are parts of NVIDIA's driver, and which of them must have one version."""
+"""Classify packages: parts of the NVIDIA driver, and parts that must have the driver's version."""
 
 from __future__ import annotations
 
 import re
 
 PINNING = "nvidia-driver-pinning"
-# What an installation or removal may take away beside what is asked for. Not the container toolkit, which has versions
-# of its own, and not CUDA's libraries.
+# Packages that an installation or removal may also remove. Not the container toolkit, which has separate versions, and
+# not the libraries of CUDA.
 _FAMILY = re.compile(
     r"(lib)?nvidia-(?!container|cuda|cudnn|docker|nsight|ml-py)|libcuda(1|debugger1)\b|libnvsdm|libnvoptix1|libnvcuvid1|"
     r"libxnvctrl|cuda-drivers|xserver-xorg-video-nvidia|firmware-nvidia|libgl\w*-nvidia|libegl\w*-nvidia|glx-.*nvidia|"
     r"nvlink5|linux-(modules|objects|signatures)-nvidia-|screen-resolution-extra$"
 )
-# They follow the driver loosely even in NVIDIA's repository: nothing of CUDA uses them.
+# Packages whose version may differ from the driver's even in NVIDIA's repository: CUDA does not use them.
 _LOOSE = re.compile(
     r"nvidia-(settings|prime|xconfig|driver-pinning|support|alternative|installer-cleanup|kernel-support|legacy-check|"
     r"egl-common|vulkan-common|gds|fs)|libxnvctrl|libnvidia-egl|nvlink5|nvlsm$|linux-|glx-"
 )
-# Distributions package these two on their own, at versions of their own.
+# Distributions package these two separately, with separate versions.
 _LOOSE_OF_DISTRIBUTIONS = re.compile(r"nvidia-(modprobe|persistenced)$")
 _BRANCH = re.compile(r"-(\d{3})(?=-|$)")
 
 
 def upstream(version: str) -> str:
-    """Return NVIDIA's part of a package's version: 580.159.04 of 580.159.04-1ubuntu1; "" where it is none of theirs."""
+    """Return NVIDIA's part of a package version: 580.159.04 of 580.159.04-1ubuntu1; "" for other versions."""
     found = re.match(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?=[-+~]|$)", version)
     return found[1] if found else ""
 
 
 def branch_of(version: str) -> int:
-    """Return the branch of a driver's version; 0 for none."""
+    """Return the branch of a driver version; 0 for none."""
     first = version.partition(".")[0]
     return int(first) if first.isdigit() else 0
 
 
 def is_part(name: str) -> bool:
-    """Whether a package belongs to the driver."""
+    """Return whether a package belongs to the driver."""
     return bool(_FAMILY.match(name.partition(":")[0]))
 
 
 def is_versioned(name: str, source: str) -> bool:
-    """Whether a package has the driver's own version, because it comes from the same build."""
+    """Return whether a package has the driver's version because it is from the same build."""
     plain = name.partition(":")[0]
     if not is_part(plain) or _LOOSE.match(plain):
         return False
@@ -48,21 +48,21 @@ def is_versioned(name: str, source: str) -> bool:
 
 
 def keeps_step(name: str, version: str, source: str) -> bool:
-    """Whether an installed package must have the driver's own version."""
+    """Return whether an installed package must have the driver's version."""
     return is_versioned(name, source) and bool(upstream(version))
 
 
 def named_branch(name: str) -> int:
-    """Return the branch that a package has in its name, as nvidia-utils-535-server; 0 for none."""
+    """Return the branch in a package name such as nvidia-utils-535-server; 0 for none."""
     found = _BRANCH.search(name)
     return int(found[1]) if found else 0
 
 
 def user_space(name: str) -> bool:
-    """Whether it holds the library that every program with CUDA loads, whose version counts as the driver's."""
+    """Return whether a package has the library that every CUDA program loads. Its version counts as the driver's."""
     return bool(re.fullmatch(r"libnvidia-compute(-\d+(-server)?)?|libcuda1", name))
 
 
 def is_obsolete(name: str, branch: int) -> bool:
-    """Whether a package belongs to another branch by its name. Of pinning packages only one may be there at all."""
+    """Return whether a package belongs to another branch by its name. Only one pinning package may be installed."""
     return name.startswith(PINNING) or (is_part(name) and named_branch(name) not in (0, branch))

@@ -1,4 +1,4 @@
-"""Whether the driver of a node works: loaded and installed are the same, GPUs answer and are kept ready, units run."""
+"""Evaluate whether the driver works: loaded version equals installed version, GPUs respond, persistence, units run."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
     from .model import DriverPlan, DriverRequest, DriverState
 
 FABRIC_UNIT = "nvidia-fabricmanager"
-# What unattended-upgrades and the kernels' own packages write there.
+# Kernel packages in /run/reboot-required.pkgs, written by unattended-upgrades and by the packages
 KERNEL_PACKAGES = ("linux-", "kernel-")
-# As systemd has it for a unit that starts with the system, or that another one starts.
+# States of units that are started at boot or by another unit
 STARTED = ("enabled", "static", "indirect", "generated")
 NOT_THERE = "is not there"
-# Ubuntu's unit runs with --no-persistence-mode: to start it changes nothing.
-BY_HAND = ": sudo nvidia-smi -pm 1 does so until the next start"
+# The unit of Ubuntu runs with --no-persistence-mode, so starting it changes nothing.
+BY_HAND = ": run sudo nvidia-smi -pm 1 (effective until the next boot)"
 
 
 def judge_driver(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
-    """Add what a reboot or units would fix, and what nothing of ours does."""
+    """Add the differences that a reboot or units fix, and those that Muster cannot fix."""
     if not seen.installed:
         if not request.driver:
-            plan.differs("broken", "it has no driver")
+            plan.differs("broken", "no driver is installed")
         else:
             _reboots(plan, seen)
         return
@@ -41,35 +41,35 @@ def judge_driver(plan: DriverPlan, request: DriverRequest, seen: DriverState) ->
 
 
 def reboot_reasons(seen: DriverState) -> list[str]:
-    """Return why the driver itself needs a reboot."""
+    """Return why the driver requires a reboot."""
     reasons = []
     installed, loaded = seen.installed, seen.loaded
     if installed and loaded != installed:
-        runs = f"its kernel runs the driver {loaded}" if loaded else "its kernel has not loaded the driver"
-        reasons.append(f"{runs}, and {installed} is installed")
+        runs = f"the kernel has loaded the driver {loaded}" if loaded else "the kernel has not loaded the driver"
+        reasons.append(f"{runs}, but {installed} is installed")
     for driver in NOT_OURS:
         slots = [device["slot"] for device in seen.gpus["devices"] if device["driver"] == driver]
         if slots:
-            reasons.append(f"{driver} holds {_gpus(len(slots))} ({', '.join(slots)})")
+            reasons.append(f"{driver} controls {_gpus(len(slots))} ({', '.join(slots)})")
     return reasons
 
 
 def due_reasons(seen: DriverState) -> list[str]:
-    """Return why the kernel asks for a reboot, which the driver works without."""
+    """Return why the kernel requires a reboot that the driver does not require."""
     stack = seen.stack
     reasons = []
     by = [name for name in stack["reboot_required_by"] if name.startswith(KERNEL_PACKAGES)]
     if stack["reboot_required"] and (by or not stack["reboot_required_by"]):
-        reasons.append(f"/run/reboot-required is there{', for ' + ', '.join(by) if by else ''}")
+        reasons.append(f"/run/reboot-required exists{', because of ' + ', '.join(by) if by else ''}")
     newest = stack["bootable"][-1] if stack["bootable"] else stack["running"]
-    # A system that was started since with another kernel was started so by somebody.
+    # If the system was booted after the installation, the running kernel was chosen on purpose.
     if newest != stack["running"] and stack["kernels"][newest]["since_boot"]:
-        reasons.append(f"its newest kernel is {newest}, and {stack['running']} runs")
+        reasons.append(f"the newest kernel is {newest}, but {stack['running']} is running")
     return reasons
 
 
 def busy(seen: DriverState) -> str:
-    """Name who uses a GPU; "" for nobody."""
+    """Return a text about the processes and launches that use a GPU; "" for none."""
     holders = [_holder(each) for each in seen.stack["holders"]]
     launches = [f"the launch {unit}" for unit in seen.stack["launches"]]
     who = [*holders, *launches]
@@ -100,13 +100,13 @@ def _reboots(plan: DriverPlan, seen: DriverState) -> None:
 
 
 def _evidence(seen: DriverState) -> str:
-    """What the kernel and dkms say of a driver that is installed and not loaded."""
+    """Return messages of the kernel and dkms about an installed driver that is not loaded."""
     evidence = seen.stack["evidence"]
     parts = []
     if evidence["kernel_log"] and not seen.loaded:
-        parts.append(f"its kernel says: {' | '.join(evidence['kernel_log'].splitlines())}")
+        parts.append(f"kernel log: {' | '.join(evidence['kernel_log'].splitlines())}")
     if evidence["dkms"].strip() and not seen.loaded:
-        parts.append(f"dkms says: {' | '.join(evidence['dkms'].split(chr(10))).strip(' |')}")
+        parts.append(f"dkms: {' | '.join(evidence['dkms'].split(chr(10))).strip(' |')}")
     return f" ({'; '.join(parts)})" if parts else ""
 
 
@@ -114,21 +114,21 @@ def _signed(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None
     for name in seen.next_kernels:
         kernel = seen.stack["kernels"][name]
         if not request.driver and kernel["module"] not in ("", seen.installed):
-            said = f"of its kernel {name} the module is {kernel['module']}, and the driver is {seen.installed}"
-            _broken_later(plan, request, f"{said}: it will not work after the next boot")
-        # Where validation is switched off in the firmware (mokutil --disable-validation) one was let in all the same.
+            said = f"the module for kernel {name} is {kernel['module']}, but the driver is {seen.installed}"
+            _broken_later(plan, request, f"{said}: the driver will not work after the next boot")
+        # With validation disabled in the firmware (mokutil --disable-validation), the kernel loads unsigned modules.
         is_in = name == seen.stack["running"] and kernel["module"] == seen.loaded
         if seen.secure_boot and kernel["module"] and not kernel["signer"] and not is_in:
-            said = f"its module for {name} is not signed, and Secure Boot lets no such module in"
-            # What apt brings may be signed; otherwise the node must not be started with it.
+            said = f"the module for {name} is not signed, so Secure Boot rejects it"
+            # The module from apt may be signed; otherwise the node must not be rebooted.
             if request.driver:
-                plan.differs("disk", f"{said}: docs/gpu_driver.md has the steps")
+                plan.differs("disk", f"{said}: see docs/gpu_driver.md")
             else:
-                _broken_later(plan, request, f"{said}: docs/gpu_driver.md has the steps")
+                _broken_later(plan, request, f"{said}: see docs/gpu_driver.md")
 
 
 def _broken_later(plan: DriverPlan, request: DriverRequest, said: str) -> None:
-    """What does not keep a driver from working now: one that is kept because it works does not stop the node for it."""
+    """Add a problem that does not affect the driver now. For a working driver that is kept, it is only a remark."""
     if request.kept:
         plan.remarks.append(said)
     else:
@@ -141,13 +141,13 @@ def _answers(plan: DriverPlan, seen: DriverState) -> None:
         return
     wanted = len(seen.gpu_slots)
     if smi["why"].endswith(NOT_THERE):
-        plan.remarks.append("nvidia-smi is not there, so its GPUs were not asked")
+        plan.remarks.append("nvidia-smi is not installed, so the GPUs were not checked")
     elif smi["why"]:
         said = f": {smi['said']}" if smi["said"] else ""
-        plan.differs("broken", f"{smi['why']}{said}. What the kernel says of it: journalctl -k -g 'NVRM|Xid'")
+        plan.differs("broken", f"{smi['why']}{said}. Check the kernel log: journalctl -k -g 'NVRM|Xid'")
     elif len(smi["gpus"]) < wanted:
-        seen_ones = f"{_gpus(wanted)} on its bus, and nvidia-smi lists {len(smi['gpus'])}"
-        plan.differs("broken", f"there are {seen_ones}: journalctl -k -g 'NVRM|Xid' shows why")
+        seen_ones = f"{_gpus(wanted)} on the bus, but nvidia-smi lists {len(smi['gpus'])}"
+        plan.differs("broken", f"{seen_ones}. Check the kernel log: journalctl -k -g 'NVRM|Xid'")
 
 
 def _persistence(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
@@ -156,7 +156,7 @@ def _persistence(plan: DriverPlan, request: DriverRequest, seen: DriverState) ->
     off = [str(gpu["index"]) for gpu in gpus if not gpu["persistence"]]
     if unit is None:
         if off or not gpus:
-            said = "nothing keeps its GPUs initialised while nobody uses them"
+            said = "no service keeps idle GPUs initialised"
             if request.driver:
                 plan.differs("run", said)
             else:
@@ -168,19 +168,19 @@ def _persistence(plan: DriverPlan, request: DriverRequest, seen: DriverState) ->
             _broken_later(plan, request, f"persistence is off{how}")
         return
     if unit["load"] == "masked":
-        plan.remarks.append(f"{persistence.UNIT} is masked. To have it run: sudo systemctl unmask {persistence.UNIT}")
+        plan.remarks.append(f"{persistence.UNIT} is masked. To allow it: sudo systemctl unmask {persistence.UNIT}")
         return
     why = _unready(unit)
     file = seen.stack["files"].get(persistence.DROP_IN)
     if unit["active"] == "active":
         if unit["reload"] or (file and unit["started"] is not None and unit["started"] < file["changed"]):
-            why.append("has not read its settings since they were changed")
+            why.append("has not loaded its changed settings")
         elif not persistence.is_on(unit) or off:
-            why.append("leaves persistence off")
+            why.append("does not enable persistence")
     if why:
         said = f"{persistence.UNIT} {' and '.join(why)}"
         plan.units.append({"name": f"{persistence.UNIT}.service", "restart": unit["active"] == "active", "start": True})
-        plan.differs("run", said, persistence.UNIT, ", ".join(why), "enabled, runs, keeps GPUs initialised")
+        plan.differs("run", said, persistence.UNIT, ", ".join(why), "enabled, running, keeps GPUs initialised")
 
 
 def _fabric(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
@@ -188,7 +188,7 @@ def _fabric(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None
         return
     unit = seen.stack["units"].get(FABRIC_UNIT)
     if unit is None:
-        plan.differs("broken", f"it has NVSwitches and no {FABRIC_UNIT}, without which no program can use CUDA")
+        plan.differs("broken", f"CUDA requires {FABRIC_UNIT} on nodes with NVSwitches, but it is not installed")
         return
     for name, package in seen.packages.items():
         if (
@@ -196,32 +196,32 @@ def _fabric(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None
             and upstream(package["version"]) not in ("", seen.loaded)
             and not request.driver
         ):
-            said = f"{name} is {upstream(package['version'])}, and the driver is {seen.loaded}: it will not start"
+            said = f"{name} {upstream(package['version'])} does not start with the driver {seen.loaded}"
             plan.differs("broken", said)
     why = _unready(unit)
     if not why:
         return
-    said = f"{FABRIC_UNIT} {' and '.join(why)}, without which no program can use CUDA here"
+    said = f"{FABRIC_UNIT} {' and '.join(why)}, but CUDA requires it on this node"
     if unit["load"] == "masked" or not request.driver:
         how = "unmask" if unit["load"] == "masked" else "enable --now"
         plan.differs("broken", f"{said}: sudo systemctl {how} {FABRIC_UNIT}")
         return
     plan.units.append({"name": f"{FABRIC_UNIT}.service", "restart": False, "start": True})
-    plan.differs("run", said, FABRIC_UNIT, ", ".join(why), "enabled, runs")
+    plan.differs("run", said, FABRIC_UNIT, ", ".join(why), "enabled, running")
 
 
 def _enable(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
-    """Before a reboot nothing is started: what is enabled comes with the system."""
+    """Enable units without starting them, because a reboot follows."""
     wanted = [persistence.UNIT, *([FABRIC_UNIT] if request.fabric else [])] if request.driver else []
     for name in wanted:
         unit = seen.stack["units"].get(name)
         if unit is not None and unit["load"] == "loaded" and unit["enabled"] not in STARTED:
             plan.units.append({"name": f"{name}.service", "restart": False, "start": False})
-            plan.differs("run", f"{name} does not start with the system", name, "not enabled", "enabled")
+            plan.differs("run", f"{name} is not started at boot", name, "not enabled", "enabled")
 
 
 def _unready(unit: UnitFacts) -> list[str]:
     if unit["load"] == "masked":
         return ["is masked"]
-    why = [] if unit["enabled"] in STARTED else ["does not start with the system"]
-    return why if unit["active"] == "active" else [*why, "does not run"]
+    why = [] if unit["enabled"] in STARTED else ["is not started at boot"]
+    return why if unit["active"] == "active" else [*why, "is not running"]

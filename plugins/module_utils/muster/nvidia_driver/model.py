@@ -1,4 +1,4 @@
-"""What is asked of the driver on a node, what was seen of it, and the plan that follows."""
+"""Types of the driver's request, state and plan for a node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUILT_WITH = ("dkms", "linux-headers-")
 
 @dataclass(frozen=True)
 class DriverFile:
-    """A file of ours. sources: where the driver comes from when it is wanted; with any other it is taken away."""
+    """A file of Muster. sources: driver sources that require the file; with other sources it is removed."""
 
     path: str
     content: str
@@ -27,10 +27,10 @@ class DriverFile:
 
 @dataclass(frozen=True)
 class DriverRequest:
-    """What is asked of a node. driver, fabric, headers, pins: names of packages; without a driver it is only judged.
+    """The request for a node. driver, fabric, headers, pins: package names; without driver, it is only checked.
 
-    exact: a version, or empty for any of the branch. reboots: whether it may be rebooted. controller: whether it is the
-    machine on which Ansible runs. kept: whether the driver is kept because it works.
+    exact: a version, or empty for any version of the branch. reboots: whether the node may be rebooted. controller:
+    whether Ansible runs on the node. kept: whether the driver is kept because it works.
     """
 
     source: str = "nvidia"
@@ -52,13 +52,13 @@ class DriverRequest:
         return (*self.headers, *self.driver, *self.fabric)
 
     def fits(self, version: str) -> bool:
-        """Whether a version of the driver is what is asked for."""
+        """Return whether a driver version meets the request."""
         return version == self.exact if self.exact else bool(version) and branch_of(version) == self.branch
 
 
 @dataclass(frozen=True)
 class DriverState:
-    """The facts of a node, as far as they have to do with the driver."""
+    """The facts of a node about the driver."""
 
     stack: DriverStackFacts
     gpus: Gpus
@@ -74,7 +74,7 @@ class DriverState:
 
     @property
     def installed(self) -> str:
-        """The version that programs use: that of the packages, or of the runfile's library."""
+        """The version that programs use: from the packages or from the runfile's library."""
         for name, package in self.packages.items():
             if user_space(name) and upstream(package["version"]):
                 return upstream(package["version"])
@@ -82,7 +82,7 @@ class DriverState:
         return next((version for version in versions if upstream(version)), "")
 
     def parts(self, source: str) -> dict[str, str]:
-        """Return every installed package that must have the driver's version, with the version that it has."""
+        """Return the versions of all installed packages that must have the driver's version."""
         return {
             name: upstream(package["version"])
             for name, package in self.packages.items()
@@ -91,13 +91,13 @@ class DriverState:
 
     @property
     def broken(self) -> list[str]:
-        """Packages of the driver, and of what its modules are built with, that dpkg has not finished."""
+        """Packages of the driver and of its build tools that dpkg has not configured."""
         unfinished = [name for name, each in self.packages.items() if each["state"] != "installed"]
         return [name for name in unfinished if is_part(name) or name.startswith(BUILT_WITH)]
 
     @property
     def next_kernels(self) -> list[str]:
-        """The kernels that this system runs and will start: those on which the driver has to work."""
+        """The kernels on which the driver must work: the next one to boot and the running one."""
         bootable, running = self.stack["bootable"], self.stack["running"]
         if not bootable:
             return [running] if running else []
@@ -105,19 +105,19 @@ class DriverState:
 
     @property
     def works(self) -> bool:
-        """Whether the driver that is installed is the one that runs. Whether GPUs answer is another question."""
+        """Whether the installed driver is loaded. Does not include whether GPUs respond."""
         foreign = any(device["driver"] in NOT_OURS for device in self.gpus["devices"])
         return bool(self.installed) and self.loaded == self.installed and not foreign and not self.broken
 
     @property
     def gpu_slots(self) -> list[str]:
-        """The GPUs that the driver is to have: not those that were given to virtual machines."""
+        """The GPUs for the driver, without those that are passed through to virtual machines."""
         return [device["slot"] for device in self.gpus["devices"] if device["driver"] != "vfio-pci"]
 
 
 @dataclass(frozen=True)
 class DriverDifference:
-    """kind: disk (installing fixes it), boot (a reboot does), run (units do), broken (nothing that we do)."""
+    """kind: fixed by an installation (disk), a reboot (boot), units (run), or not by Muster (broken)."""
 
     kind: str
     sentence: str
@@ -127,7 +127,7 @@ class DriverDifference:
 
 
 class DriverUnitStep(TypedDict):
-    """What becomes of a unit, beside being enabled: started anew, started where it does not run, or neither."""
+    """An enabled unit. restart: restart it. start: start it if it is not running."""
 
     name: str
     restart: bool
@@ -136,10 +136,10 @@ class DriverUnitStep(TypedDict):
 
 @dataclass
 class DriverPlan:
-    """What to do. refusals: why nothing of it may be done; remarks: what is only said.
+    """The plan. refusals: reasons not to execute it. remarks: only reported.
 
-    request: names for apt; keep: the version that they should have, if it is still to be had. build: kernels for which
-    dkms shall build. reboot: the reasons for one. due: reasons that can wait.
+    apt: whether to run apt. keep: the version for all parts, if it is still available. build: kernels for which dkms
+    builds modules. reboot: reasons for a reboot. due: reasons that can wait.
     """
 
     differences: list[DriverDifference] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""The drop-in that keeps GPUs initialised while nobody uses them, made from the unit that the package brought.
+"""Create the drop-in that keeps idle GPUs initialised, from the unit in the package.
 
-Ubuntu's unit switches persistence off and stops when nobody needs it; Debian's has other options and another account
-(nvpd); NVIDIA's may differ again. So the account and whatever else is on the unit's own line are kept.
+Ubuntu's unit disables persistence and stops when it is not needed. Debian's unit has different options and a different
+account (nvpd). NVIDIA's unit may differ from both. So the drop-in keeps the account and other options of the unit.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ WantedBy=multi-user.target
 
 
 def drop_in(unit_text: str) -> str:
-    """Return the drop-in for this unit; "" for a unit that starts nothing."""
+    """Return the drop-in for a unit; "" for a unit without ExecStart."""
     lines = re.findall(r"^ExecStart=[-@:+!]*(\S.*)$", unit_text, re.MULTILINE)
     if not lines:
         return ""
@@ -42,5 +42,5 @@ def drop_in(unit_text: str) -> str:
 
 
 def is_on(unit: UnitFacts) -> bool:
-    """Whether the unit runs and keeps the GPUs initialised, which is what it does without any option."""
+    """Return whether the unit is running and keeps GPUs initialised (the default without options)."""
     return unit["active"] == "active" and OFF not in unit["argv"].split()

@@ -1,4 +1,4 @@
-"""What differs on a node from the driver that it shall have, and what follows. Live state is looked at, always."""
+"""Compare the live state of a node with the requested driver, and plan the changes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .model import DriverRequest, DriverState
 
 MODPROBE = "/etc/modprobe.d/muster-nvidia.conf"
-KEPT = "Its driver is kept as it is: nvidia_driver_replace: true has it replaced"
+KEPT = "The driver is kept unchanged. To replace it, set nvidia_driver_replace to true"
 UNINSTALLERS = {"nvidia-uninstall": "--silent", "nvidia-installer": "--uninstall --silent"}
 
 
@@ -37,27 +37,27 @@ def make_plan(request: DriverRequest, seen: DriverState) -> DriverPlan:
     in_use = busy(seen)
     if in_use and (changes_driver or plan.of_kind("boot")):
         how = way_out([*(holder["name"] for holder in seen.stack["holders"]), *seen.stack["launches"]])
-        plan.refusals.append(f"{in_use}, so its driver is not touched now: {how}, then run this again")
+        plan.refusals.append(f"{in_use}, so the driver is not changed now: {how}, then run this again")
     elif in_use and plan.due:
-        plan.remarks.append(f"a reboot is due ({'; '.join(plan.due)}), but {in_use}: it can wait")
+        plan.remarks.append(f"a reboot is required ({'; '.join(plan.due)}) but postponed, because {in_use}")
     else:
         plan.reboot += plan.due
     return plan
 
 
 def forbids_reboot(request: DriverRequest) -> str:
-    """Return why this node is not rebooted by us, with what to type instead; "" where it may be."""
+    """Return why Muster does not reboot the node, with the command to run instead; "" if it may reboot."""
     if request.controller:
-        return "it is the controller's own machine, which no run reboots: sudo systemctl reboot, then run this again"
+        return "Muster does not reboot the controller: run sudo systemctl reboot, then run this again"
     if not request.reboots:
-        return "nvidia_driver_reboot is never: sudo systemctl reboot on it, then run this again"
+        return "nvidia_driver_reboot is never: run sudo systemctl reboot on the node, then run this again"
     return ""
 
 
 def requested_version(request: DriverRequest, seen: DriverState) -> str:
-    """Return the version that every part shall have; "" while nothing that is installed has one.
+    """Return the version for every part; "" if no installed package determines it.
 
-    Of a driver from another source it is not kept: the new one may lack it, or have it in part.
+    The version of a driver from another source is not kept: the new source may not have all parts of it.
     """
     from_there = any(is_versioned(name, request.source) and name in seen.packages for name in request.driver)
     return request.exact or (seen.installed if request.fits(seen.installed) and from_there else "")
@@ -70,7 +70,7 @@ def _runfile(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> Non
         return
     programs = {path.rpartition("/")[2]: path for path in left["programs"]}
     command = _uninstaller(programs)
-    found = f"a driver was installed past the packages ({', '.join(paths)})"
+    found = f"a driver was installed without packages ({', '.join(paths)})"
     if request.removes_runfile and command:
         plan.uninstall = command
         plan.differs("disk", found, "driver of a runfile", ", ".join(paths), "uninstalled")
@@ -79,25 +79,25 @@ def _runfile(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> Non
         how = f"{_uninstaller(programs, 'sudo ')}, or set nvidia_driver_remove_runfile to true"
     else:
         how = shell("sudo rm {libraries}", libraries=left["libraries"])
-    plan.refusals.append(f"{found}, and the two overwrite each other's files. To remove it: {how}")
+    plan.refusals.append(f"{found}, which conflicts with the packages. To remove it: {how}")
 
 
 def _dpkg(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
-    # apt refuses all work before this is done. What dpkg was interrupted in may have nothing to do with us.
+    # apt refuses to work before dpkg is configured. The interrupted packages may be unrelated to the driver.
     plan.apt = plan.apt or bool(seen.broken)
     if seen.broken or (seen.stack["dpkg_interrupted"] and plan.apt):
         plan.configure = True
-        what = f" with {', '.join(seen.broken)}" if seen.broken else ""
-        plan.differs("disk", f"dpkg was interrupted in its work{what}", "dpkg", "interrupted", "configured")
+        what = f" while it installed {', '.join(seen.broken)}" if seen.broken else ""
+        plan.differs("disk", f"dpkg was interrupted{what}", "dpkg", "interrupted", "configured")
     plan.unhold = [name for name, each in seen.packages.items() if each["held"] and _moves(name, request, seen)]
     if plan.unhold:
-        # A hold is left from earlier habits: with a pin it makes apt fail.
-        said = f"{', '.join(plan.unhold)} on hold, which keeps the driver from moving as one"
+        # Holds were a common practice before pins. With a pin, a hold makes apt fail.
+        said = f"{', '.join(plan.unhold)} on hold, which prevents a change of all parts together"
         plan.differs("disk", said, "apt-mark hold", ", ".join(plan.unhold), "none")
 
 
 def _moves(name: str, request: DriverRequest, seen: DriverState) -> bool:
-    """Whether a package is a part of the driver that is moved. The kernel's own may be on hold for good reasons."""
+    """Return whether a package is a part of the driver that changes. Kernel packages may be held on purpose."""
     ours = is_part(name) and name in (*request.packages, *request.pins)
     return ours or keeps_step(name, seen.packages[name]["version"], request.source) or name.startswith(PINNING)
 
@@ -108,33 +108,33 @@ def _packages(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> No
     missing = [name for name in (*request.pins, *request.packages) if name not in there]
     if missing:
         plan.apt = True
-        plan.differs("disk", f"it lacks the packages {', '.join(missing)}")
+        plan.differs("disk", f"missing packages: {', '.join(missing)}")
         for name in missing:
             plan.differs("disk", "", f"package {name}", "missing", "installed")
     target = plan.keep or f"{request.branch}.*"
     for name, version in seen.parts(request.source).items():
         if not request.fits(version) or (plan.keep and version != plan.keep):
             plan.apt = True
-            said = f"{name} is {version} and not {target}"
+            said = f"{name} is {version} instead of {target}"
             plan.differs("disk", said, f"package {name}", version, _becomes(name, request, seen, target))
     if plan.apt and (not plan.keep or plan.keep != seen.loaded):
-        plan.differs("disk", "", "reboot", "", "once it is installed")
+        plan.differs("disk", "", "reboot", "", "after the installation")
     for name in leftovers(request, seen):
         plan.apt = True
-        plan.differs("disk", f"{name} is left of another driver", f"package {name}", "installed", "removed")
+        plan.differs("disk", f"{name} remains from another driver", f"package {name}", "installed", "removed")
 
 
 def _becomes(name: str, request: DriverRequest, seen: DriverState, target: str) -> str:
-    """Say what is to become of a part. Which names a branch has, apt alone knows."""
+    """Return the result for a part. The package names of a branch are only known to apt."""
     if is_obsolete(name, request.branch):
         return "removed"
     if name in request.packages or branch_of(seen.installed) == request.branch:
         return target
-    return f"{target}, or removed where there is none"
+    return f"{target}, or removed if not available"
 
 
 def leftovers(request: DriverRequest, seen: DriverState) -> list[str]:
-    """Return what no version of fits: packages of other branches, and of other pins. Parts are compared by version."""
+    """Return packages of other branches and other pins to remove. Parts are compared by version instead."""
     parts = {name for name, version in seen.parts(request.source).items() if not request.fits(version)}
     return [
         name
@@ -150,15 +150,15 @@ def _files(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
             if there is not None:
                 plan.unwanted.append(file.path)
                 plan.differs(
-                    "disk", f"{file.path} is not for a driver from {request.source}", file.path, "there", "gone"
+                    "disk", f"{file.path} is not for a driver from {request.source}", file.path, "present", "removed"
                 )
             continue
         if there is None:
             why = "is missing"
         elif there.get("text") != file.content:
-            why = "has other content"
+            why = "has different content"
         elif (there["mode"], there["owner"]) != ("0644", "root"):
-            why = f"is {there['owner']}'s with mode {there['mode']}, and not root's with 0644"
+            why = f"has owner {there['owner']} and mode {there['mode']} instead of root and 0644"
         else:
             continue
         plan.files.append(file)
@@ -181,7 +181,7 @@ def _files(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
 def _requested_files(request: DriverRequest, seen: DriverState) -> Iterator[DriverFile]:
     yield from request.files
     file, unit = seen.stack["files"].get(persistence.UNIT_FILE), seen.stack["units"].get(persistence.UNIT)
-    # A unit that somebody put into /etc is the site's own: whether it does its work is judged, and nothing else.
+    # A unit in /etc belongs to the site. Muster only checks whether it works.
     of_the_site = unit is not None and unit["fragment"].startswith("/etc/")
     text = persistence.drop_in(file.get("text", "")) if file and not of_the_site else ""
     if text:
@@ -189,40 +189,40 @@ def _requested_files(request: DriverRequest, seen: DriverState) -> Iterator[Driv
 
 
 def _modules(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
-    """See to the module for each kernel that will be started. What apt is about to do is not done twice."""
+    """Plan the modules for each kernel that will be booted, unless apt installs them."""
     if plan.apt or plan.configure or not plan.keep:
         return
     for name in seen.next_kernels:
         kernel = seen.stack["kernels"][name]
         if kernel["module"] == plan.keep:
             continue
-        found = f"its module is {kernel['module']}" if kernel["module"] else "it has no module"
-        said = f"of its kernel {name}: {found}, and the driver is {plan.keep}"
+        found = f"has the module {kernel['module']}" if kernel["module"] else "has no module"
+        said = f"the kernel {name} {found}, but the driver is {plan.keep}"
         if request.build == "dkms" and kernel["headers"]:
             plan.build.append(name)
         else:
             plan.apt = True
             if request.build == "dkms":
                 plan.optional.append(f"linux-headers-{name}")
-                said += ", and without headers none can be built"
+                said += ", and dkms cannot build one without kernel headers"
         plan.differs("disk", said, f"module for {name}", kernel["module"] or "none", plan.keep)
 
 
 def settle(plan: DriverPlan, request: DriverRequest, stage: str) -> list[str]:
-    """Return why the node has to stop here, and take from the plan the reboot that may not be.
+    """Return why the node must stop at this stage. Remove a reboot that is not allowed from the plan.
 
-    stage: look (before anything is done), settle (packages are there), installed (all is, but for a reboot), done.
+    stage: look (before any change), settle (packages are installed), installed (only a reboot is missing), done.
     """
     if plan.refusals:
         return plan.refusals
     fixes = {"look": ("disk", "boot", "run"), "settle": ("disk", "boot", "run", "broken"), "installed": ("boot",)}
     hopeless = [each for each in plan.differences if not request.driver or each.kind not in fixes.get(stage, ())]
-    # What is broken may be so because of what will be fixed.
+    # The pending changes may fix what is broken.
     if request.driver and stage in ("look", "installed") and plan.of_kind(*fixes[stage]):
         hopeless = [each for each in hopeless if each.kind != "broken"]
     wrong = [each.sentence for each in hopeless if each.sentence]
     if wrong and not request.driver:
-        wrong.append(KEPT if request.kept else "Its driver is not ours to change: nvidia_driver_mode is verify")
+        wrong.append(KEPT if request.kept else "Muster does not change the driver (nvidia_driver_mode is verify)")
     if wrong or not plan.reboot:
         return wrong
     forbidden = forbids_reboot(request)
@@ -230,12 +230,12 @@ def settle(plan: DriverPlan, request: DriverRequest, stage: str) -> list[str]:
     if forbidden and plan.of_kind("boot"):
         return [f"{'; '.join(plan.reboot)}, but {forbidden}"] if last_word else []
     if forbidden:
-        plan.remarks.append(f"a reboot is due ({'; '.join(plan.reboot)}), but {forbidden}")
+        plan.remarks.append(f"a reboot is required ({'; '.join(plan.reboot)}), but {forbidden}")
         plan.reboot = []
     return []
 
 
 def _uninstaller(programs: Mapping[str, str], before: str = "") -> str:
-    """The command that takes a runfile's driver away; "" where it has left none. programs: paths by their names."""
+    """Return the command that removes a driver from a runfile; "" without an uninstaller. programs: paths by name."""
     known = ((programs[name], how) for name, how in UNINSTALLERS.items() if name in programs)
     return next((shell(f"{before}{{program}} {how}", program=path) for path, how in known), "")

@@ -1,4 +1,4 @@
-"""What goes when NVIDIA's driver is taken off a node, and what stands against it."""
+"""Choose the packages to remove with the NVIDIA driver, and check for conflicts."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 def parts(packages: Iterable[str]) -> list[str]:
-    """Of the packages that are there, those of the driver. CUDA, NCCL and the container toolkit are none of them."""
+    """Return the installed packages of the driver, without CUDA, NCCL and the container toolkit."""
     return sorted(name for name in packages if is_part(name))
 
 
 def refusals(answer: AptSimulation) -> list[str]:
-    """Why it cannot go now. answer: what apt would do."""
+    """Return why the driver cannot be removed now."""
     found = list(answer.errors)
     others = [name for name in answer.removes if not is_part(name)]
     if others:
         found.append(
-            f"apt would remove {few(others)} too, which depend on the driver: remove them first, with"
-            f" {shell('sudo apt-get remove {names}', names=others)}, or leave wipe_driver out"
+            f"apt would also remove {few(others)}, because of dependencies on the driver: remove them first, with"
+            f" {shell('sudo apt-get remove {names}', names=others)}, or do not set wipe_driver"
         )
     return found
 
 
 def remark(runfile: Sequence[str], *, loaded: bool) -> str:
-    """What a person has to do behind it; empty for nothing."""
+    """Return the manual steps after the removal; "" for none."""
     said = []
     if runfile:
-        said.append(f"a driver that a runfile installed stays: {shell('sudo {program}', program=runfile[0])}")
+        said.append(f"a driver from a runfile remains; remove it: {shell('sudo {program}', program=runfile[0])}")
     if loaded:
-        said.append("its module stays in the kernel until the next start: sudo systemctl reboot")
+        said.append("the driver's module remains loaded until the next boot: sudo systemctl reboot")
     return "; ".join(said)

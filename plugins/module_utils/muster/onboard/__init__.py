@@ -1,1 +1,1 @@
-"""Nodes that are to become members: who was named, whether that can be, how far each has come, what is said of it."""
+"""Onboarding of new nodes: the request, its validation, the state of each node, and the outcome."""

@@ -1,4 +1,4 @@
-"""What a run says in the end of the nodes that it was to onboard: who is a member now, who is not, and what to type."""
+"""Summarize an onboarding run: new members, rejected nodes, and the next command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEALTHY, FAILED = "healthy", "failed"
 
 @dataclass(frozen=True)
 class OnboardingOutcome:
-    """status: for the colour. lines: one for each node. last: one sentence on all of them."""
+    """status: healthy or failed. lines: one per node. last: a sentence about all nodes."""
 
     status: str
     lines: list[str]
@@ -29,7 +29,7 @@ class OnboardingOutcome:
 
 
 def end(nodes: Mapping[str, Mapping[str, Any]], *, check: bool) -> OnboardingOutcome:
-    """nodes: of each, standing, written, accepted, rank, why, notes, as far as it has come."""
+    """Return the outcome. nodes: standing, written, accepted, rank, why and notes of each, as far as known."""
     accepted = {name: own for name, own in nodes.items() if own.get("accepted")}
     members = [name for name, own in nodes.items() if own.get("standing") == MEMBER]
     red = {name: own for name, own in nodes.items() if name not in accepted and name not in members}
@@ -42,21 +42,19 @@ def end(nodes: Mapping[str, Mapping[str, Any]], *, check: bool) -> OnboardingOut
         said.append(f"{few(members)} {'is a member' if len(members) == 1 else 'are members'} already")
     if check and not any(own.get("why") for own in red.values()):
         named = few(list(red))
-        said.append(
-            f"nothing was changed, and a run without --check onboards {named}" if red else "nothing was changed"
-        )
+        said.append(f"nothing was changed; a run without --check onboards {named}" if red else "nothing was changed")
         return OnboardingOutcome(HEALTHY, lines, f"CHECKED: {'; '.join(said)}")
     if red:
         name, own = next(iter(red.items()))
         stays = " and stays quarantined" if own.get("written") else ""
         more = f" (and {few([one for one in red if one != name])}, for the reasons above)" if len(red) > 1 else ""
-        said.append(f"{name} is not a member{stays}: {_why(own)}{more}. When that is fixed, {again_of(red)}")
+        said.append(f"{name} is not a member{stays}: {_why(own)}{more}. After fixing this, {again_of(red)}")
     word = "ONBOARDED" if accepted else "NOT ONBOARDED" if red else "DONE"
     return OnboardingOutcome(FAILED if red else HEALTHY, lines, f"{word}: {'; '.join(said)}")
 
 
 def first_finding(verdict: Any) -> str:
-    """What stands first against a launch, of its verdict; nothing where nothing does, or there is no verdict."""
+    """Return the first finding of a verdict that blocks a launch, or ""."""
     findings = verdict.get("findings") if isinstance(verdict, dict) else None
     for status in ("fail", "unknown"):
         for one in findings or ():
@@ -66,10 +64,10 @@ def first_finding(verdict: Any) -> str:
 
 
 def again_of(red: Mapping[str, Mapping[str, Any]]) -> str:
-    """What to type for those that are no members. What was given of a node is in the inventory once that has it."""
+    """Return the command to repeat onboarding. Once a node is in the inventory, its name is enough."""
     if all(own.get("written") for own in red.values()):
-        return f"type: {playbook('playbooks/onboard.yml', node=','.join(red))}"
-    return "type the same command again"
+        return f"run: {playbook('playbooks/onboard.yml', node=','.join(red))}"
+    return "run the same command again"
 
 
 def _ranked(name: str, own: Mapping[str, Any]) -> str:
@@ -82,5 +80,5 @@ def _all(parts: list[str]) -> str:
 
 
 def _why(own: Mapping[str, Any]) -> str:
-    why = str(own.get("why") or "the run ended before it was accepted")
+    why = str(own.get("why") or "the run ended before the node was accepted")
     return why.strip().rstrip(".")

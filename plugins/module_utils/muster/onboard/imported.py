@@ -1,4 +1,4 @@
-"""The file of a new inventory, from nodes that were named in a list; and what is to be done with it next."""
+"""Create a new inventory from a list of nodes, and describe the next steps."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 GROUP, GPUS = "gpu_nodes", "cluster_gpus"
 STEP = 2
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
-# What may be wrong with a list of machines, apart from all that an inventory says of them besides.
+# Rules of the inventory that apply to a list of machines.
 RULES = (addresses.addresses_are_used_once, addresses.one_address_family)
 
 
 def name_problems(name: str) -> list[str]:
     if not name:
-        return ["It has no name. Name the inventory with -e import_to=NAME, such as rack2: it becomes inventory/NAME."]
+        return ["The inventory has no name. Set it with -e import_to=NAME, such as rack2, to create inventory/NAME."]
     if not NAME.fullmatch(name):
-        return [f"import_to is {name[:80]!r}, which is no name of a folder. Use letters, digits, - and _."]
+        return [f"import_to is {name[:80]!r}, which is not a valid folder name. Use letters, digits, - and _."]
     return []
 
 
 def node_problems(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """nodes: {name, variables} of each, as its inventory is to have it."""
+    """Return problems of the nodes, as {name, variables} for the inventory."""
     known = tuple(
         InventoryNode(one["name"], {**one["variables"], "cluster_address": _training(one)})
         for one in nodes
@@ -45,9 +45,9 @@ def _training(one: Mapping[str, Any]) -> Any:
 
 
 def text(nodes: Sequence[Mapping[str, Any]], source: str) -> str:
-    """hosts.yml; what all nodes have is written once. source: what they were read from, on one line.
+    """Return hosts.yml; variables common to all nodes are written once. source: of the nodes, on one line.
 
-    Raises ValueError where something cannot be written down.
+    Raises ValueError for values that cannot be written.
     """
     own = {str(one["name"]): dict(one["variables"]) for one in nodes}
     first = next(iter(own.values()))
@@ -64,21 +64,21 @@ def text(nodes: Sequence[Mapping[str, Any]], source: str) -> str:
         raise ValueError(f"An inventory {problem}.") from None
     begun = "\n".join(lines).partition("\n")
     return (
-        f"---\n# Imported from {source}. It is yours from now on: playbooks/import.yml writes over no file.\n"
+        f"---\n# Imported from {source}. You can edit it: playbooks/import.yml overwrites no files.\n"
         f"{begun[0]}\n{hint}{begun[2]}\n"
     )
 
 
 def _hint(has_vars: bool) -> str:
-    """The one thing that no list of machines says, where it belongs."""
-    why = "GPUs to train on in each node; without it they train on their CPUs"
+    """Return a comment about cluster_gpus, which a list of machines does not contain."""
+    why = "number of GPUs per node; without it, training uses the CPUs"
     if has_vars:
         return f"  # {GPUS}: 8 belongs under vars: {why}.\n"
     return f"  # vars:\n  #   {GPUS}: 8   # {why}\n"
 
 
 def report(folder: str, nodes: Sequence[Mapping[str, Any]], trust: str, look: str, *, check: bool) -> str:
-    """What was written, and what comes next, for people. trust, look: commands."""
+    """Return what was written, and the next steps. trust, look: commands."""
     addresses_of = {str(one["name"]): one["variables"]["ansible_host"] for one in nodes}
     wide = max(len(name) for name in addresses_of)
     word = "Would write" if check else "Wrote"
@@ -86,11 +86,11 @@ def report(folder: str, nodes: Sequence[Mapping[str, Any]], trust: str, look: st
     lines += [f"  {name:<{wide}}  {_said(one)}" for name, one in zip(addresses_of, nodes, strict=True)]
     without = [str(one["name"]) for one in nodes if GPUS not in one["variables"]]
     lines.append("Next:")
-    lines.append(f"  1. Look at {folder}/hosts.yml, and take out what is no node of this cluster.")
+    lines.append(f"  1. Check {folder}/hosts.yml, and remove hosts that are not nodes of this cluster.")
     if without:
-        lines.append(f"     Add {GPUS} where GPUs are to be trained on; there is none for {few(without)}.")
+        lines.append(f"     Set {GPUS} for nodes that train on GPUs; it is not set for {few(without)}.")
     lines.append(f"  2. Pin the host keys: {trust}")
-    lines.append(f"  3. Look at the nodes: {look}")
+    lines.append(f"  3. Inspect the nodes: {look}")
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-"""Lists of names as people write them: Slurm's node[01-04], a hostfile, the hosts of an ssh config."""
+"""Parse lists of nodes: Slurm's node[01-04], hostfiles, and hosts of an ssh config."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z", re.ASCII)
 
 @dataclass(frozen=True)
 class HostfileLine:
-    """A node of a hostfile. address: "" where the line has one word alone. slots: 0 where none are given."""
+    """A node of a hostfile. address: "" if the line has a single word. slots: 0 if not given."""
 
     name: str
     address: str = ""
@@ -27,7 +27,7 @@ class HostfileLine:
 
 
 def expand(text: str) -> list[str]:
-    """The names of a list such as gpu[01-04,7],head. Raises ValueError, whose message says what is wrong with it."""
+    """Return the names in a list such as gpu[01-04,7],head. Raises ValueError with the problem."""
     found: list[str] = []
     for part in split(text):
         found += _expanded(part)
@@ -37,19 +37,19 @@ def expand(text: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """The parts between commas and spaces that are in no brackets. Raises ValueError."""
+    """Split at commas and spaces outside of brackets. Raises ValueError."""
     parts, part, depth = [], "", 0
     for letter in text:
         depth += {"[": 1, "]": -1}.get(letter, 0)
         if depth not in (0, 1):
-            raise ValueError(f"{text[:80]} has brackets that do not belong together")
+            raise ValueError(f"{text[:80]} has unbalanced brackets")
         if not depth and (letter == "," or letter.isspace()):
             parts.append(part)
             part = ""
         else:
             part += letter
     if depth:
-        raise ValueError(f"{text[:80]} has a bracket that is not closed")
+        raise ValueError(f"{text[:80]} has an unclosed bracket")
     return [one for one in (*parts, part) if one]
 
 
@@ -69,20 +69,20 @@ def _numbers(text: str, part: str) -> list[str]:
     found = _RANGE.match(text)
     if not found:
         raise ValueError(
-            f"{part[:80]} has {text[:20] or 'nothing'} in brackets, where numbers stand, as in gpu[01-04,7]"
+            f"{part[:80]} has {text[:20] or 'nothing'} in brackets instead of numbers, such as gpu[01-04,7]"
         )
     first, last = found[1], found[2] or found[1]
     if int(last) < int(first):
-        raise ValueError(f"{part[:80]} counts from {first} down to {last}")
+        raise ValueError(f"{part[:80]} has a descending range from {first} to {last}")
     if int(last) - int(first) >= MOST:
         raise ValueError(f"{part[:80]} names more than {MOST} nodes")
     return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
 
 
 def hostfile(text: str) -> tuple[list[HostfileLine], list[str]]:
-    """The lines of a hostfile, and what is wrong with others: "line 3: ...".
+    """Return the lines of a hostfile, and problems such as "line 3: ...".
 
-    A line is: name address [slots=N], or one word, a name or an address, [slots=N]. # begins a comment.
+    A line is `name address [slots=N]`, or `name-or-address [slots=N]`. # starts a comment.
     """
     found, problems = [], []
     for number, written in enumerate(text.splitlines()[:MOST_LINES], 1):
@@ -94,21 +94,21 @@ def hostfile(text: str) -> tuple[list[HostfileLine], list[str]]:
         slots = next((word.partition("=")[2] for word in given if word.startswith("slots=")), "0")
         if not 1 <= len(places) <= 2:
             problems.append(
-                f"line {number}: it is to be a name, an address and perhaps slots=N, and has {len(words)} words"
+                f"line {number}: expected a name, an address and optionally slots=N, but found {len(words)} words"
             )
         elif not (slots.isascii() and slots.isdecimal() and len(slots) <= 4):
-            problems.append(f"line {number}: slots is {slots[:20]!r}, which is no number")
+            problems.append(f"line {number}: slots is {slots[:20]!r}, which is not a number")
         else:
             found.append(HostfileLine(places[0], places[1] if len(places) == 2 else "", int(slots), number))
     return found, problems
 
 
 def commands(text: str) -> list[tuple[int, str]]:
-    """Return the lines of an ssh config for which ssh runs a command when it reads them, or reads another file that may
-    have such lines: their numbers, and what they are.
+    """Return the lines of an ssh config that make ssh run a command, or read another file that may have such lines:
+    their numbers and keywords.
 
-    ssh takes quotation marks, blanks and = around its words in more forms than are told apart here: where a line has
-    quotation marks, it is enough that the words could be these.
+    ssh accepts quotation marks, blanks and = around words in more forms than are parsed here. A line with quotation
+    marks is reported if its words could be these keywords.
     """
     found = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -126,7 +126,7 @@ def commands(text: str) -> list[tuple[int, str]]:
 
 
 def aliases(text: str) -> list[str]:
-    """The hosts that an ssh config names itself, without its patterns, each once."""
+    """Return the hosts of an ssh config without patterns, each once."""
     found: list[str] = []
     for line in text.splitlines()[:MOST_LINES]:
         keyword, rest = _setting(line)
@@ -138,13 +138,13 @@ def aliases(text: str) -> list[str]:
 def _setting(line: str) -> tuple[str, Sequence[str]]:
     try:
         words = shlex.split(re.sub(r"^(\s*\w+)\s*=\s*", r"\1 ", line), comments=True)
-    except ValueError:  # a quotation mark that is not closed: ssh itself says so
+    except ValueError:  # an unclosed quotation mark, which ssh reports itself
         return "", ()
     return (words[0].lower(), words[1:]) if words else ("", ())
 
 
 def chosen(known: Sequence[str], wanted: str) -> tuple[list[str], list[str]]:
-    """Those of an ssh config that names and patterns stand for, and what stands for none. "" stands for all."""
+    """Return the hosts that match the names and patterns ("": all), and the patterns without a match."""
     if not wanted.strip():
         return list(known), []
     found: dict[str, None] = {}

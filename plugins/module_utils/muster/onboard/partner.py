@@ -1,4 +1,4 @@
-"""With which member a new node is tried: one on which nobody works, and each with another one where there are more."""
+"""Choose an idle member to test each new node with, a different one per node if possible."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ def answered(why: str) -> bool:
 
 
 def busy_with(held: Mapping[str, Sequence[Holder]], why: str, *, gpus: int) -> str:
-    """Who works on a node, from who has which of its seats; "" where nobody does. why: who computes is not known."""
+    """Return who uses a node, or "". held: GPU slot -> holders. why: reason why GPU processes are unknown."""
     holders = [holder for holders in held.values() for holder in holders]
     if holders:
-        return f"{describe(holders[0])} works there"
-    return f"who computes on its GPUs is not known: {why}" if gpus and why else ""
+        return f"{describe(holders[0])} uses the node"
+    return f"processes on its GPUs are unknown: {why}" if gpus and why else ""
 
 
 def pairs(new: Sequence[str], busy: Mapping[str, str]) -> dict[str, str]:
-    """A member for each new node, "" where none is idle. busy: of each member, in the inventory's order, why it is not
-    idle."""
+    """Return a member for each new node, or "". busy: member -> why it is not idle, in inventory order."""
     idle = [name for name, why in busy.items() if not why]
     return {name: idle[number % len(idle)] if idle else "" for number, name in enumerate(new)}
 
 
 def left_out(busy: Mapping[str, str]) -> str:
-    """Why there is no pair: a sentence without its end."""
+    """Return why there is no pair, as a sentence without a full stop."""
     if not busy:
-        return "it was not tried with a member: there is none"
+        return "it was not tested with a member, because the cluster has none"
     first, why = next(iter(busy.items()))
     more = f"; and {plural(len(busy) - 1, 'other')}" if len(busy) > 1 else ""
-    return f"it was not tried with a member, because none is idle ({first}: {why}{more})"
+    return f"it was not tested with a member, because none is idle ({first}: {why}{more})"

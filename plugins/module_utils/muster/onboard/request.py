@@ -1,4 +1,4 @@
-"""Which nodes a run was asked to onboard, from what was given with -e; all that is wrong with it at once."""
+"""Parse the nodes to onboard from the options given with -e, and report all problems at once."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from . import lists
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-# What an ssh config may do that is more than to say how hosts are reached.
+# Keywords of an ssh config that can run commands.
 DOES = {"Match exec": "run a command", "Include": "read another file, which may run commands,"}
 _USER = r"[A-Za-z0-9_.%][A-Za-z0-9_.%@+$\\-]*"
 _HOP = rf"(?:ssh://)?(?:{_USER}@)?(?:[A-Za-z0-9_%][A-Za-z0-9_.%-]*|\[[\w:.%]+\]|[0-9A-Fa-f:.]+)(?::[0-9]+)?"
 FORMS = {"user": re.compile(_USER), "proxyjump": re.compile(rf"{_HOP}(?:,{_HOP})*")}
-MEANT = {"user": "a user's name", "proxyjump": "it as [user@]host[:port], several with commas"}
+MEANT = {"user": "a user name", "proxyjump": "[user@]host[:port], several separated by commas"}
 WAYS = ("node", "nodes", "nodes_file", "ssh_config")
 HOW = (
     'Name them with one of -e node=NAME -e address=ADDRESS, -e \'{"nodes": {"NAME": "ADDRESS"}}\', -e nodes_file=FILE,'
     " -e ssh_config=~/.ssh/config"
 )
-# What may be said of a node in `nodes`, and what it is in the inventory.
+# Keys of a node in `nodes` -> variables of the inventory.
 KEYS = {
     "address": "ansible_host",
     "host_key": "cluster_host_key",
@@ -38,9 +38,9 @@ WHOLE_NUMBERS = ("gpus", "port")
 
 @dataclass(frozen=True)
 class NewNode:
-    """A node that is to be onboarded. variables: what the inventory is to say of it. where: who names it, for messages.
+    """A node to onboard. variables: for the inventory. where: source of the node, for messages.
 
-    address: at which the controller reaches it; a name, or "" where its own name leads there, is looked up.
+    address: used by the controller; a name is resolved, and "" means that the node's name is resolved.
     """
 
     name: str
@@ -51,8 +51,8 @@ class NewNode:
 
 @dataclass(frozen=True)
 class OnboardingOptions:
-    """As it was given. file, config: what is in nodes_file and ssh_config; None where that cannot be read. is_own:
-    whether that config is this user's own, which ssh reads at every connection anyway."""
+    """The given options. file, config: contents of nodes_file and ssh_config, None if unreadable. is_own: whether the
+    config is the user's own, which ssh always reads."""
 
     node: Any = ""
     address: Any = ""
@@ -67,17 +67,17 @@ class OnboardingOptions:
 
 
 def asked(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
-    """The nodes, and what is wrong with the request: whole sentences."""
+    """Return the nodes, and the problems of the request as sentences."""
     ways = [way for way in WAYS if getattr(given, way) and not (way == "node" and given.ssh_config)]
     if len(ways) != 1:
-        said = f"{' and '.join(ways)} are given, and one of them is enough. " if ways else "No node is named. "
-        return [], [said + HOW + "."]
+        what = f"{' and '.join(ways)} are given, but only one is allowed. " if ways else "No node is given. "
+        return [], [what + HOW + "."]
     found, problems = {"node": _named, "nodes": _mapped, "nodes_file": _of_file, "ssh_config": _of_config}[ways[0]](
         given
     )
-    problems += [f"{way} is given, and belongs to -e node=NAME alone." for way in _stray(given, ways[0])]
+    problems += [f"{way} is only allowed with -e node=NAME." for way in _stray(given, ways[0])]
     names = [one.name for one in found]
-    problems += [f"{name} is named twice." for name in dict.fromkeys(names) if names.count(name) > 1]
+    problems += [f"{name} is listed twice." for name in dict.fromkeys(names) if names.count(name) > 1]
     problems += [problem for one in found for problem in _of_node(one)]
     return found, list(dict.fromkeys(problems))
 
@@ -89,11 +89,11 @@ def _stray(given: OnboardingOptions, way: str) -> list[str]:
 
 def _of_node(one: NewNode) -> Iterable[str]:
     if not can_be_host(one.name):
-        yield f"{one.where}: {one.name[:80]!r} is no name that a host can have. Use letters, digits, - and dots."
+        yield f"{one.where}: {one.name[:80]!r} is not a valid host name. Use letters, digits, - and dots."
     if one.address and like_an_address(one.address) and ip(one.address) is None:
-        yield f"{one.name}: {one.address} looks like an IP address and is none. Write the address alone."
+        yield f"{one.name}: {one.address} is not a valid IP address. Write only the address."
     elif one.address and not can_be_host(one.address):
-        yield f"{one.name}: {one.address[:80]!r} is neither an address nor a name."
+        yield f"{one.name}: {one.address[:80]!r} is neither an IP address nor a host name."
 
 
 # ---------------------------------------------------------------- -e node=NAME -e address=ADDRESS
@@ -106,7 +106,7 @@ def _named(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
     keys = [key.strip() for key in _texts(given.host_key, ",") if key.strip()]
     for what, values in (("address", addresses), ("host_key", keys)):
         if values and len(values) != len(names) and names:
-            problems.append(f"node names {len(names)}, and {what} {len(values)}: give as many of one as of the other.")
+            problems.append(f"node has {len(names)} entries, but {what} has {len(values)}: give the same number.")
     if problems:
         return [], problems
     gpus = {"cluster_gpus": _number("gpus", given.gpus, "-e", problems)} if given.gpus else {}
@@ -142,7 +142,7 @@ def _listed(what: str, value: Any, problems: list[str]) -> list[str]:
 def _mapped(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
     if not isinstance(given.nodes, dict):
         example = '{"nodes": {"node9": "10.0.0.9"}}'
-        return [], [f"nodes is to be a mapping of names to addresses, such as -e '{example}'."]
+        return [], [f"nodes must be a mapping of names to addresses, such as -e '{example}'."]
     problems: list[str] = []
     found = []
     for name, said in given.nodes.items():
@@ -150,7 +150,7 @@ def _mapped(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
         where = f"nodes, {name}"
         unknown = [str(key) for key in own if key not in KEYS]
         if unknown:
-            problems.append(f"{where}: {unknown[0]!r} says nothing of a node. Write one of {', '.join(KEYS)}.")
+            problems.append(f"{where}: {unknown[0]!r} is not a valid key. Use one of {', '.join(KEYS)}.")
         values = {
             KEYS[key]: _number(key, value, where, problems) if key in WHOLE_NUMBERS else str(value)
             for key, value in own.items()
@@ -163,7 +163,7 @@ def _mapped(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
 def _number(key: str, value: Any, where: str, problems: list[str]) -> int:
     text = str(value)
     if isinstance(value, bool) or not (text.isascii() and text.isdecimal() and len(text) <= 5):
-        problems.append(f"{where}: {key} is {text[:20]!r}, which is no number.")
+        problems.append(f"{where}: {key} is {text[:20]!r}, which is not a number.")
         return 0
     return int(text)
 
@@ -177,13 +177,13 @@ def _of_file(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
     lines, wrong = lists.hostfile(given.file)
     problems = [f"{given.nodes_file}, {problem}." for problem in wrong]
     if not lines and not problems:
-        problems.append(f"{given.nodes_file} names no node.")
+        problems.append(f"{given.nodes_file} has no nodes.")
     found: list[NewNode] = []
     for line in lines:
         where = f"{given.nodes_file}, line {line.number}"
         gpus = {"cluster_gpus": line.slots} if line.slots else {}
         try:
-            # One word that is an address gives the node a name that is the same tomorrow.
+            # A single address gives the node a stable name.
             names = [name_of(line.name)] if ip(line.name) else lists.expand(line.name)
             addresses = (
                 lists.expand(line.address) if line.address else [line.name] if ip(line.name) else [""] * len(names)
@@ -192,14 +192,14 @@ def _of_file(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
             problems.append(f"{where}: {problem}.")
             continue
         if len(names) != len(addresses):
-            problems.append(f"{where}: there are {len(names)} names and {len(addresses)} addresses.")
+            problems.append(f"{where}: the line has {len(names)} names but {len(addresses)} addresses.")
             continue
         found += [NewNode(name, address, gpus, where) for name, address in zip(names, addresses, strict=True)]
     return found, problems
 
 
 def name_of(address: str) -> str:
-    """The name of a node that was given by its address alone."""
+    """Return the name for a node given only by its address."""
     return "node-" + address.lower().replace(".", "-").replace(":", "-").strip("-")
 
 
@@ -211,8 +211,8 @@ def _of_config(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
         return [], [f"ssh_config is {given.ssh_config}, which cannot be read on the controller."]
     if not given.is_own and (risky := lists.commands(given.config)):
         where = f"{given.ssh_config} line"
-        said = "when it reads the file. Take the line out."
-        return [], [f"{where} {number}: {what} makes ssh {DOES[what]} {said}" for number, what in risky]
+        rest = "when it reads the file. Remove the line."
+        return [], [f"{where} {number}: {what} makes ssh {DOES[what]} {rest}" for number, what in risky]
     known = lists.aliases(given.config)
     problems: list[str] = []
     names: list[str] = []
@@ -225,12 +225,12 @@ def _of_config(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
         names += [name for name in found if name not in names]
         problems += [f"{given.ssh_config} has no Host {pattern}." for pattern in missing]
     if not names and not problems:
-        problems.append(f"{given.ssh_config} names no host itself; patterns such as Host * are no nodes.")
+        problems.append(f"{given.ssh_config} has no hosts; patterns such as Host * do not count.")
     return [NewNode(name, "", {}, given.ssh_config) for name in names], problems
 
 
 def problems_of_ssh(one: NewNode, own: Mapping[str, str]) -> Iterator[str]:
-    """What `ssh -G` makes of a host that must not come into an inventory: ssh may hand it to a shell."""
+    """Report values of `ssh -G` that must not be in an inventory, because ssh may pass them to a shell."""
     for keyword, form in FORMS.items():
         value = own.get(keyword, "none")
         if value != "none" and not form.fullmatch(value):
@@ -238,9 +238,9 @@ def problems_of_ssh(one: NewNode, own: Mapping[str, str]) -> Iterator[str]:
 
 
 def of_ssh(own: Mapping[str, str], plain: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """The address, and what the inventory is to say of a host, from what `ssh -G` makes of it.
+    """Return the address and inventory variables of a host, from `ssh -G`.
 
-    own: with the config. plain: what it makes of a host of which no config says anything.
+    own: settings with the config. plain: settings of a host without any config.
     """
     values: dict[str, Any] = {}
     if own.get("port", "22") != plain.get("port", "22"):
@@ -254,15 +254,15 @@ def of_ssh(own: Mapping[str, str], plain: Mapping[str, str]) -> tuple[str, dict[
     return own.get("hostname", ""), values
 
 
-# ---------------------------------------------------------------- beside the inventory
+# ---------------------------------------------------------------- for the inventory
 
 
 def resolved(
     nodes: Sequence[NewNode], looked_up: Mapping[str, Sequence[str]]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Each node as the inventory is to have it, {name, variables}, and what is wrong.
+    """Return each node for the inventory, {name, variables}, and the problems.
 
-    looked_up: of each name that is no address, the addresses that it leads to.
+    looked_up: name -> resolved addresses.
     """
     found, problems = [], []
     for one in nodes:
@@ -270,9 +270,9 @@ def resolved(
         address = place if ip(place) else next(iter(looked_up.get(place, ())), "")
         if not address:
             what = f"{one.name} has no address" if place == one.name else f"{one.name}: {place} has no address"
-            there = "Give it with -e address=ADDRESS" if one.where in ("", "node") else f"Write it into {one.where}"
-            problems.append(f"{what}, because that name is not known on the controller. {there}.")
+            there = "Set it with -e address=ADDRESS" if one.where in ("", "node") else f"Add it to {one.where}"
+            problems.append(f"{what}, because the controller cannot resolve the name. {there}.")
         elif (known := ip(address)) and known.is_loopback:
-            problems.append(f"{one.name}: {place} leads to {address}, which is every machine itself.")
+            problems.append(f"{one.name}: {place} resolves to the loopback address {address}.")
         found.append({"name": one.name, "variables": {"ansible_host": address, **one.variables}})
     return found, problems

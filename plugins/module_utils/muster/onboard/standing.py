@@ -1,4 +1,4 @@
-"""How far a node has come: what the inventory says of it, and whether that lets it be onboarded."""
+"""Determine the onboarding state of a node from the inventory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..verdict.commands import playbook
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# How the reason of a quarantine begins that onboarding itself has set: it may go on there.
+# Prefixes of quarantine reasons that onboarding sets; onboarding may continue with these nodes.
 BEGUN = "being onboarded"
 REFUSED = "not accepted: "
 NEW, UNFINISHED, MEMBER = "new", "unfinished", "member"
@@ -20,7 +20,7 @@ def is_ours(reason: str) -> bool:
 
 
 def standing(known: Mapping[str, Any] | None) -> str:
-    """known: {quarantined, reason} of the inventory; None where it does not have the node. "" for none of ours."""
+    """Return the state, or "" for another quarantine. known: {quarantined, reason}; None if not in the inventory."""
     if known is None:
         return NEW
     if not known["quarantined"]:
@@ -31,25 +31,25 @@ def standing(known: Mapping[str, Any] | None) -> str:
 def problems(
     asked: Sequence[Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]], elsewhere: Mapping[str, str]
 ) -> list[str]:
-    """Why nodes cannot be onboarded as they are asked for. known: the inventory's, {quarantined, reason, address}.
+    """Return why nodes cannot be onboarded. known: {quarantined, reason, address} from the inventory.
 
-    elsewhere: names of the inventory that are in no gpu_nodes, and the group that they are in.
+    elsewhere: other names of the inventory -> their group.
     """
     found = []
     for one in asked:
         name, own = one["name"], known.get(one["name"])
         if name in elsewhere:
-            found.append(f"{name} is in the inventory already, in {elsewhere[name]}. Give the node another name.")
+            found.append(f"{name} is already in the inventory, in {elsewhere[name]}. Give the node another name.")
         if own is None:
             continue
         address = one["variables"]["ansible_host"]
         if own["address"] and address and own["address"] != address:
             found.append(
-                f"{name} is in the inventory with another address, {own['address']}, and was given {address} now."
+                f"{name} is in the inventory with the address {own['address']}, but the given address is {address}."
                 " Correct one of them, or give the node another name."
             )
         if own["quarantined"] and not is_ours(own["reason"]):
             why = f" ({own['reason']})" if own["reason"] else ""
             release = playbook("playbooks/release.yml", node=name)
-            found.append(f"{name} is in the inventory and quarantined{why}. When that is over, type: {release}")
+            found.append(f"{name} is in the inventory and quarantined{why}. To end the quarantine, run: {release}")
     return found

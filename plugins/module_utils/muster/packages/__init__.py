@@ -1,1 +1,1 @@
-"""Where packages come from: apt's repositories and sources, mirrors, certificates, and files that nodes share."""
+"""Package sources: apt repositories, mirrors, certificates, and files that nodes share."""

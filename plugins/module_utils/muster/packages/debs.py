@@ -1,6 +1,6 @@
-"""Which node downloads which .deb file when several are about to install the same: pure.
+"""Choose which node downloads each .deb file when several nodes install the same packages. Pure.
 
-Each file is downloaded by the first node of the play that needs it, and fetched from there by the others.
+The first node of the play that needs a file downloads it. The other nodes fetch it from that node.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class Deb:
-    """A file that apt would fetch: its name among apt's archives, and what its signed index says is in it."""
+    """A file that apt would fetch: its name in apt's archive folder, and size and hash from the signed index."""
 
     name: str
     size: int
@@ -26,13 +26,13 @@ class Deb:
 
     @property
     def spec(self) -> str:
-        """The package as apt-get takes it: of its architecture, in exactly this version."""
+        """Return the argument for apt-get: the package with its architecture and exact version."""
         name, version, architecture = unquote(self.name.removesuffix(".deb")).rsplit("_", 2)
         return f"{name}={version}" if architecture == "all" else f"{name}:{architecture}={version}"
 
 
 def parse_uris(text: str) -> list[Deb]:
-    """Read `apt-get install --print-uris`. What has no checksum there, or lies on the node itself, is left to apt."""
+    """Parse `apt-get install --print-uris`. Files without a checksum, or on the node itself, are left to apt."""
     return [
         Deb(name, int(size), sha256)
         for uri, name, size, sha256 in _URI.findall(text)
@@ -42,14 +42,14 @@ def parse_uris(text: str) -> list[Deb]:
 
 @dataclass(frozen=True)
 class DebShare:
-    """What one node does. own: what it downloads. others: what it fetches, by the node that downloads it."""
+    """The files of one node. own: those it downloads. others: those it fetches, by the node that downloads them."""
 
     own: tuple[Deb, ...] = ()
     others: Mapping[str, tuple[Deb, ...]] = field(default_factory=dict)
 
 
 def share(needed: Mapping[str, Iterable[Deb]]) -> dict[str, DebShare]:
-    """Part the downloads. needed: what each node needs, in the order of the play."""
+    """Distribute the downloads. needed: the files of each node, in the order of the play."""
     holders: dict[str, str] = {}
     shares = {}
     for node, debs in needed.items():

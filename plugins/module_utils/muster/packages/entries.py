@@ -1,6 +1,6 @@
-"""The entries of apt's source files with the places of their addresses, so that these alone can be replaced.
+"""Parse apt's source files with the positions of the URLs, so that only these are replaced.
 
-Only the distribution's own entries are anybody's business here, and only in the files that it comes with.
+Muster changes only the distribution's own entries, and only in the files that the distribution ships.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# What installers of Debian and Ubuntu, their cloud images and mmdebstrap call the file with their own entries.
+# File names that installers of Debian and Ubuntu, their cloud images and mmdebstrap use for their own entries.
 STOCK_FILES = (
     "/etc/apt/sources.list",
     "/etc/apt/sources.list.d/ubuntu.sources",
@@ -26,8 +26,8 @@ _COMPONENTS = {
     "ubuntu": {"main", "restricted", "universe", "multiverse"},
     "debian": {"main", "contrib", "non-free", "non-free-firmware"},
 }
-# Where a mirror has an archive deeper than at its root. A repository of somebody else may end with /ubuntu as well, as
-# those of Launchpad do, and of ROS.
+# Parent folders of an archive on mirrors. Third-party repositories may also end with /ubuntu, for example those of
+# Launchpad and ROS.
 _ON_THE_WAY = {"pub", "linux", "mirror", "mirrors", "os"}
 _SUITE = re.compile(r"[a-z]+(-(updates|security|backports|proposed|proposed-updates))?")
 _STANZA = re.compile(r"(?:^[^\n]*\S[^\n]*(?:\n|\Z))+", re.MULTILINE)
@@ -37,7 +37,7 @@ _LINE = re.compile(r"^[ \t]*(deb|deb-src)[ \t]+(?:\[([^\]\n]*)\][ \t]+)?(\S+)[ \
 
 @dataclass(frozen=True)
 class SourceEntry:
-    """An entry that is switched on. start, end: where its addresses are in the text. key: all the rest of it."""
+    """An enabled entry. start, end: position of its URLs in the text. key: all other fields."""
 
     start: int
     end: int
@@ -56,7 +56,7 @@ class SourceEntry:
         return all(suite.endswith("-security") for suite in self.suites)
 
     def is_of(self, distribution: str) -> bool:
-        """Whether it is the distribution's own: its archive, its suites, its components and its keyring."""
+        """Return whether the archive, suites, components and keyring are the distribution's own."""
         keyring = f"/usr/share/keyrings/{distribution}-archive-"
         return (
             bool(self.uris)
@@ -69,7 +69,7 @@ class SourceEntry:
 
 
 def entries(path: str, text: str) -> list[SourceEntry]:
-    """Read a source file of either form. Of entries that are the same but for their addresses, each has its number."""
+    """Parse a source file of either format. Entries that differ only in their URLs are numbered."""
     found = _stanzas(text) if path.endswith(".sources") else _lines(text)
     counted: Counter[tuple[str, ...]] = Counter()
     for number, entry in enumerate(found):
@@ -79,9 +79,9 @@ def entries(path: str, text: str) -> list[SourceEntry]:
 
 
 def retargeted(path: str, text: str, saved: str | None, distribution: str, archive: str, security: str) -> str:
-    """Return the text with the distribution's own entries at other addresses; an empty one leaves them where they were.
+    """Return the text with new URLs in the distribution's own entries; "" keeps the original URLs.
 
-    saved: the text before it was first changed. Entries that it has are known again, wherever they point now.
+    saved: the text before the first change. Its entries are recognized even after their URLs were changed.
     """
     before = originals(path, saved, distribution) if saved is not None else {}
 
@@ -97,7 +97,7 @@ def retargeted(path: str, text: str, saved: str | None, distribution: str, archi
 
 
 def originals(path: str, text: str, distribution: str) -> Mapping[tuple[str, ...], str]:
-    """Return the addresses of the distribution's own entries."""
+    """Return the original URLs of the distribution's own entries."""
     return {entry.key: entry.addresses for entry in entries(path, text) if entry.is_of(distribution)}
 
 
@@ -144,7 +144,7 @@ def _is_archive(uri: str, distribution: str) -> bool:
     except ValueError:
         return False
     if parts.scheme == "mirror+file":
-        # Debian's images for clouds.
+        # Used by Debian's cloud images.
         return parts.path in (f"/etc/apt/mirrors/{name}.list" for name in names)
     way = [part for part in parts.path.split("/") if part]
     return parts.scheme in ("http", "https") and bool(way) and way[-1] in names and set(way[:-1]) <= _ON_THE_WAY

@@ -1,7 +1,7 @@
-"""Where a node's packages come from: the distribution's own, NVIDIA's, pip's and PyTorch's. Pure.
+"""Choose the sources of a node's packages: the distribution, NVIDIA, pip and PyTorch. Pure.
 
-The rows are in roles/package_sources/files/mirrors.yml. A profile that lacks something takes that from upstream, and
-says so. For the distribution's archive and for pip upstream is what the node is set up with: an empty uri.
+The table is roles/package_sources/files/mirrors.yml. If a profile has no entry for a source, upstream is used with a
+note. For the distribution's archive and for pip, upstream means the node's own configuration: an empty uri.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 SCHEMA = 1
 UPSTREAM = "upstream"
 CUSTOM = "custom"
-# What cluster_mirror_urls may name.
+# Supported keys of cluster_mirror_urls.
 CUSTOM_PLACES = ("archive", "security", "nvidia", "container_toolkit", "pip", "torch", "torch_links")
-# Debian's names of machines, and those of NVIDIA's repositories.
+# Machine names of Debian and of NVIDIA's repositories.
 _MACHINES = {"x86_64": ("amd64", "x86_64"), "aarch64": ("arm64", "sbsa")}
 _WHAT = {
     "archive": "the distribution's packages",
@@ -31,7 +31,7 @@ _WHAT = {
 
 
 class MirrorError(ValueError):
-    """What cannot be, and what to write instead."""
+    """The request is impossible. The text says what to set instead."""
 
 
 @dataclass(frozen=True)
@@ -45,9 +45,9 @@ class MirrorsRequest:
 
 @dataclass(frozen=True)
 class PackageOrigin:
-    """Where something is taken from. uri: empty means what the node is set up with, or nothing when it is offline.
+    """The origin of one source. uri: empty means the node's own configuration, or nothing when offline.
 
-    profile: the one that named it. links: whether it is a page of links to wheels (pip's --find-links), and no index.
+    profile: that defines it. links: whether it is a page of links to wheels (pip's --find-links) instead of an index.
     """
 
     uri: str = ""
@@ -57,10 +57,10 @@ class PackageOrigin:
 
 @dataclass(frozen=True)
 class Sources:
-    """Everything that a node of one system takes packages from.
+    """All package sources of a node.
 
-    archive, security: of the distribution. offline: folder on the node that stands for all of them; empty for none.
-    notes: what a profile lacks, one sentence each.
+    archive, security: of the distribution. offline: folder on the node that replaces all sources; empty for none.
+    notes: missing sources of a profile, one sentence each.
     """
 
     archive: PackageOrigin = PackageOrigin()
@@ -74,9 +74,9 @@ class Sources:
 
 
 def resolve(table: Mapping[str, Any], request: MirrorsRequest, system: str, machine: str = "x86_64") -> Sources:
-    """Return where a node with this system (`ubuntu-24.04`) and machine (as uname has it) takes things from."""
+    """Return the sources for this system (`ubuntu-24.04`) and machine (as in uname)."""
     if table["schema"] != SCHEMA:
-        raise MirrorError(f"the table of mirrors has schema {table['schema']}, and {SCHEMA} is understood")
+        raise MirrorError(f"the mirror table has schema {table['schema']}, but only {SCHEMA} is supported")
     if request.offline:
         return Sources(offline=request.offline)
     rows = _rows(table["profiles"], request)
@@ -89,7 +89,7 @@ def resolve(table: Mapping[str, Any], request: MirrorsRequest, system: str, mach
         "arch": arch,
     }
     ported = distribution == "ubuntu" and machine != "x86_64"
-    # Ubuntu's security pocket is part of every full mirror of its archive; Debian's is an archive of its own.
+    # Every full mirror of Ubuntu's archive contains its security pocket. Debian has a separate security archive.
     archive = "ubuntu_ports" if ported else distribution
     wanted = {
         "archive": ("archive", archive),
@@ -110,8 +110,8 @@ def resolve(table: Mapping[str, Any], request: MirrorsRequest, system: str, mach
         upstream = table["profiles"][UPSTREAM].get(keys[0], {})
         places[what] = PackageOrigin(_filled(upstream.get("uri", ""), names))
         if request.profile != UPSTREAM:
-            why = next((rows[key]["lacks"] for key in keys if "lacks" in rows.get(key, {})), "it names none")
-            there = "upstream" if upstream else "where the node is set up to"
+            why = next((rows[key]["lacks"] for key in keys if "lacks" in rows.get(key, {})), "the profile defines none")
+            there = "upstream" if upstream else "the node's own configuration"
             elsewhere.setdefault((there, why), []).append(_WHAT[what])
     notes = [
         f"cluster_mirror {request.profile}: {', '.join(what)} from {there}, because {why}"
@@ -133,19 +133,19 @@ def _rows(profiles: Mapping[str, Any], request: MirrorsRequest) -> Mapping[str, 
         return {name: {"uri": uri} for name, uri in request.urls.items()}
     if request.profile not in profiles:
         known = ", ".join((*profiles, CUSTOM))
-        raise MirrorError(f"cluster_mirror is {request.profile!r}, not one of {known}")
+        raise MirrorError(f"cluster_mirror is {request.profile!r}; supported: {known}")
     rows: Mapping[str, Any] = profiles[request.profile]
     return rows
 
 
 def _filled(uri: str, names: Mapping[str, str]) -> str:
-    """Put the names in. {variant} stays: it is known when PyTorch is."""
+    """Fill in the names. {variant} stays, because the PyTorch build is chosen later."""
     return re.sub(r"\{(\w+)\}", lambda found: names.get(found[1], found[0]), uri)
 
 
 def proxy_environment(http: str, https: str, no_proxy: Sequence[str]) -> dict[str, str]:
-    """Return the variables that lead programs through these proxies; none where there is no proxy."""
+    """Return the environment variables for these proxies; none without a proxy."""
     if not http and not https:
         return {}
-    # The kind without a proxy is set as well, to empty: a variable of the login must not lead anywhere else.
+    # A protocol without a proxy is set to empty, to override a variable of the login shell.
     return {"http_proxy": http, "https_proxy": https, "no_proxy": ",".join(no_proxy)}

@@ -1,4 +1,4 @@
-"""Files that a node fetches from a peer over the ssh mesh: what is asked for, and what is said when it fails."""
+"""Files that a node fetches from a peer over the ssh mesh: the request, the command, and causes of failures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-# A login shell may print whatever it likes before the command begins; the archive follows this line.
+# A login shell may print any text before the command begins; the archive follows this line.
 BEGIN = b"muster-peer-files\n"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._+~!=:%-]*")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -18,12 +18,12 @@ _LABEL = re.compile(r"muster:[^\s:]+:(\S+)$", re.MULTILINE)
 
 
 class PeerFilesError(ValueError):
-    """What is asked for cannot be; one sentence."""
+    """The request is invalid; one sentence."""
 
 
 @dataclass(frozen=True)
 class WantedFile:
-    """A file by its name, without folders, and by what is in it."""
+    """A file, by its bare name and its content."""
 
     name: str
     sha256: str
@@ -31,7 +31,7 @@ class WantedFile:
 
 @dataclass(frozen=True)
 class FetchAttempt:
-    """What came from one peer. why: empty when everything did that it was asked for."""
+    """The result from one peer. why: the failure, empty if all requested files arrived."""
 
     peer: str
     fetched: tuple[str, ...] = ()
@@ -44,42 +44,42 @@ def wanted_of(given: Sequence[Mapping[str, Any]]) -> tuple[WantedFile, ...]:
     for entry in given:
         name, sha256 = str(entry.get("name", "")), str(entry.get("sha256", ""))
         if not _NAME.fullmatch(name):
-            raise PeerFilesError(f"'{name}' is not the bare name of a file")
+            raise PeerFilesError(f"'{name}' is not a bare file name")
         if not _SHA256.fullmatch(sha256):
             raise PeerFilesError(f"{name}: '{sha256}' is not a sha256 in hexadecimal digits")
         if files.setdefault(name, sha256) != sha256:
-            raise PeerFilesError(f"{name} is named twice, with different contents")
+            raise PeerFilesError(f"{name} is listed twice with different hashes")
     return tuple(WantedFile(name, sha256) for name, sha256 in files.items())
 
 
 def known_peers(known_hosts: str) -> frozenset[str]:
-    """The nodes whose host keys the role ssh_mesh has written down for the user."""
+    """Return the nodes whose host keys the role ssh_mesh has recorded for the user."""
     return frozenset(_LABEL.findall(known_hosts))
 
 
 def remote_command(folder: str, names: Collection[str]) -> str:
-    """What the peer is sent: a line to know the beginning by, then an archive of the files that it has."""
+    """Return the command for the peer: it prints a start marker, then an archive of the files."""
     tar = ["tar", "--create", "--file=-", "--no-recursion", f"--directory={folder}", "--", *names]
     return f"printf '%s\\n' '' {BEGIN.decode().strip()} && exec {shlex.join(tar)}"
 
 
 def hung_up(said: str) -> bool:
-    """Whether the peer closed the connection before it asked who comes, as sshd does when many come at once."""
+    """Return whether the peer closed the connection before authentication, as sshd does under many connections."""
     return bool(re.search(r"kex_exchange_identification|Connection (reset|closed) by", said))
 
 
 _CAUSES = (
-    (r"Host key verification failed|IDENTIFICATION HAS CHANGED", "its host key is not the one that the mesh knows"),
-    (r"account is currently not available", "the user has no login shell there"),
+    (r"Host key verification failed|IDENTIFICATION HAS CHANGED", "its host key differs from the recorded one"),
+    (r"account is currently not available", "the user has no login shell on that node"),
     (r"Permission denied \(", "its sshd does not accept the user's key"),
-    (r"Connection refused", "nothing listens on its ssh port"),
-    (r"timed out|No route to host|Network is unreachable", "it does not answer"),
-    (r"Could not resolve hostname", "its name is not known here"),
+    (r"Connection refused", "no program listens on its ssh port"),
+    (r"timed out|No route to host|Network is unreachable", "it does not respond"),
+    (r"Could not resolve hostname", "its host name cannot be resolved"),
 )
 
 
 def why_not(code: int, said: str, came: Collection[str], asked: Collection[str]) -> str:
-    """Why not everything came, in some words; empty when it did."""
+    """Return why files are missing, in a few words; empty if none is."""
     missing = [name for name in asked if name not in came]
     if not missing:
         return ""
@@ -88,5 +88,5 @@ def why_not(code: int, said: str, came: Collection[str], asked: Collection[str])
             return cause
     if code in (0, 2) and re.search(r"^(\S*tar: .*|)$", said.strip().partition("\n")[0]):
         others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        return f"it does not have {missing[0]}{others}"
-    return " ".join(said.split())[-300:] or f"ssh ended with {code} and said nothing"
+        return f"{missing[0]}{others} missing on the peer"
+    return " ".join(said.split())[-300:] or f"ssh exited with {code} without output"

@@ -1,4 +1,4 @@
-"""A package repository for apt: its files, its signing key, and the versions that `apt-cache policy` lists."""
+"""An apt repository: its files, its signing key, and the versions that `apt-cache policy` lists."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 HEAD = "# Written by Muster (role gpu_stack).\n"
-OFF = ("no", "false", "without", "off", "disable", "0")  # as apt understands them
-# How the addresses of the distributions' archives and of their mirrors end.
+OFF = ("no", "false", "without", "off", "disable", "0")  # values that apt treats as false
+# Path endings of the distributions' archives and their mirrors.
 ARCHIVES = ("/debian", "/ubuntu", "/ubuntu-ports")
 _ARMOUR = re.compile(rb"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(.*?)-----END PGP PUBLIC KEY BLOCK-----", re.DOTALL)
-_PUBLIC_KEY = 6  # tag of a packet (RFC 4880, 4.3)
-STATUS = "/var/lib/dpkg/status"  # the place of what is installed
+_PUBLIC_KEY = 6  # packet tag (RFC 4880, 4.3)
+STATUS = "/var/lib/dpkg/status"  # listed as the source of installed packages
 
 
 class KeyFileError(ValueError):
-    """What was fetched as a key is none."""
+    """The fetched file is not a key."""
 
 
 @dataclass(frozen=True)
 class AptRepository:
-    """A repository of packages.
+    """A package repository.
 
-    suites: `/` for a flat one, without components. keyring: one that the system has already, empty for all that it
-    trusts; None keeps a key of its own, which must have one of the fingerprints, or any where there are none.
-    label, priority: of its packages, when apt shall prefer them, or refuse them with a negative one.
+    suites: `/` for a flat repository, without components. keyring: an existing keyring of the system, "" for all that
+    apt trusts. None stores a separate key, which must have one of the fingerprints (any key if the list is empty).
+    label, priority: for apt pinning; a negative priority rejects its packages.
     """
 
     name: str
@@ -57,7 +57,7 @@ class AptRepository:
 
     @property
     def texts(self) -> dict[str, str]:
-        """The files but for the key, by path."""
+        """Return the contents of the files by path, without the key."""
         lines = ["Types: deb", f"URIs: {self.uri}", f"Suites: {' '.join(self.suites)}"]
         if self.components:
             lines.append(f"Components: {' '.join(self.components)}")
@@ -71,20 +71,20 @@ class AptRepository:
 
     @property
     def list_names(self) -> tuple[str, ...]:
-        """The names under which apt keeps what it read of it, each for one suite."""
+        """Return the names of apt's list files for it, one for each suite."""
         plain = re.sub(r"^\w+:/*", "", self.uri).rstrip("/").replace("_", "%5f").replace("/", "_")
         ends = ("" if suite == "/" else f"_dists_{suite.replace('/', '_')}" for suite in self.suites)
         return tuple(f"{plain}{end}_{form}" for end in ends for form in ("InRelease", "Release"))
 
     def lacks(self, files: Mapping[str, str]) -> list[str]:
-        """Return the paths of its files that are not as they should be; files: what they hold, by path."""
+        """Return the paths of its files that differ from the expected state. files: present contents, by path."""
         found = [path for path, text in self.texts.items() if files.get(path) != text]
         if self.keyring is None and not self.trusts(files.get(self.key_path, "").encode()):
             found.append(self.key_path)
         return found
 
     def trusts(self, key: bytes) -> bool:
-        """Whether every key in the file has one of the fingerprints."""
+        """Return whether every key in the file has one of the fingerprints."""
         try:
             there = fingerprints(key)
         except KeyFileError:
@@ -94,7 +94,7 @@ class AptRepository:
 
 @dataclass(frozen=True)
 class AptSource:
-    """An entry of apt's sources, of whichever form, that is not switched off."""
+    """An enabled entry of apt's sources, in either format."""
 
     path: str
     uris: tuple[str, ...]
@@ -104,7 +104,7 @@ class AptSource:
 
 
 def sources(path: str, text: str) -> Iterator[AptSource]:
-    """Read a file of /etc/apt/sources.list.d, or sources.list itself. Only binary packages count."""
+    """Parse a file of /etc/apt/sources.list.d, or sources.list. Only entries of binary packages count."""
     if path.endswith(".sources"):
         for stanza in re.split(r"\n\s*\n", text):
             lines = "\n".join(line for line in stanza.splitlines() if not line.startswith("#"))
@@ -131,7 +131,7 @@ def same_uri(one: str, other: str) -> bool:
 
 
 def foreign(repository: AptRepository, there: Iterable[AptSource]) -> AptSource | None:
-    """Return somebody else's entry for the same packages: apt refuses two of one address with different keys."""
+    """Return an existing entry for the same packages: apt rejects two entries of one URL with different keys."""
     others = [
         source
         for source in there
@@ -143,7 +143,7 @@ def foreign(repository: AptRepository, there: Iterable[AptSource]) -> AptSource 
 
 
 def of_archive(name: str, components: tuple[str, ...], there: Iterable[AptSource]) -> AptRepository | None:
-    """Return further components of the distribution's own archive, from where the node has its main one."""
+    """Return additional components of the distribution's archive, from the source of the main component."""
     main = [
         source
         for source in there
@@ -152,7 +152,7 @@ def of_archive(name: str, components: tuple[str, ...], there: Iterable[AptSource
     if not main:
         return None
     first = main[0]
-    # Of the old form, each suite has a line of its own.
+    # The one-line format has a separate line for each suite.
     alike = [source for source in main if (source.uris, source.signed_by) == (first.uris, first.signed_by)]
     suites = dict.fromkeys(suite for source in alike for suite in source.suites)
     return AptRepository(name, " ".join(first.uris), tuple(suites), components, keyring=first.signed_by)
@@ -162,7 +162,7 @@ def fingerprints(key: bytes) -> list[str]:
     """Return the fingerprints of the primary keys in a file, armoured or not (RFC 4880, 12.2)."""
     blocks = [_unarmoured(block) for block in _ARMOUR.findall(key)] or [key]
     return [
-        # The standard calls for SHA-1.
+        # The standard requires SHA-1.
         hashlib.sha1(b"\x99" + len(body).to_bytes(2, "big") + body, usedforsecurity=False).hexdigest().upper()
         for block in blocks
         for tag, body in _packets(block)
@@ -172,21 +172,21 @@ def fingerprints(key: bytes) -> list[str]:
 
 def _unarmoured(block: bytes) -> bytes:
     lines = block.replace(b"\r", b"").split(b"\n")
-    # Headers, if any, end with an empty line; the last line is a check sum after a "=".
+    # Optional headers end with an empty line; the last line is a checksum after a "=".
     body = lines[lines.index(b"") + 1 :] if b"" in lines[:-1] else lines
     try:
         return base64.b64decode(b"".join(line for line in body if not line.startswith(b"=")), validate=True)
     except binascii.Error as error:
-        raise KeyFileError("it is damaged") from error
+        raise KeyFileError("the key is corrupt") from error
 
 
 def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Return tag and body of each packet; those of keys are never sent in pieces."""
+    """Yield tag and body of each packet; key packets never have partial lengths."""
     at = 0
     while at < len(data):
         head = data[at]
         if not head & 0x80:
-            raise KeyFileError("it is no key")
+            raise KeyFileError("not an OpenPGP key")
         try:
             if head & 0x40:
                 tag, size, at = head & 0x3F, *_new_length(data, at + 1)
@@ -195,9 +195,9 @@ def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
                 tag, size = head >> 2 & 0xF, int.from_bytes(data[at + 1 : at + 1 + width], "big")
                 at += 1 + width
         except IndexError as error:
-            raise KeyFileError("it ends too early") from error
+            raise KeyFileError("the key is truncated") from error
         if at + size > len(data):
-            raise KeyFileError("it ends too early")
+            raise KeyFileError("the key is truncated")
         yield tag, data[at : at + size]
         at += size
 
@@ -212,9 +212,9 @@ def _new_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def releases(files: str) -> dict[str, Mapping[str, str]]:
-    """Read it without packages: each place and what its Release file says of it (o: origin, l: label, a: suite...).
+    """Parse the output without package names: the Release fields of each source (o: origin, l: label, a: suite...).
 
-    A mirror keeps these. A folder with packages has none.
+    A mirror keeps these fields. A folder of packages has none.
     """
     found: dict[str, Mapping[str, str]] = {}
     place = ""
@@ -228,7 +228,7 @@ def releases(files: str) -> dict[str, Mapping[str, str]]:
 
 
 def versions(packages: str) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Read it of packages: of each one every version, the newest first, with the places that have it."""
+    """Parse the output for packages: every version of each, newest first, with the sources that have it."""
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     name = version = ""
     for line in packages.splitlines():

@@ -1,7 +1,7 @@
-"""What must change on a node for apt and its certificates to be as requested: pure.
+"""Compute the changes on a node for the requested apt sources and certificates. Pure.
 
-library/package_sources.py looks and does. What is no longer requested is taken back. What was there before is known
-from the copy beside each source file, and nothing else is remembered.
+library/package_sources.py inspects and applies. Settings that are no longer requested are reverted. The original state
+is the copy beside each source file; Muster stores no other state.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .entries import STOCK_FILES, originals, retargeted
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-SAVED = ".muster.save"  # apt passes over files with this end
+SAVED = ".muster.save"  # apt ignores files with this suffix
 PROXY_FILE = "/etc/apt/apt.conf.d/51muster-proxy"
 OFFLINE_FILE = "/etc/apt/apt.conf.d/51muster-offline"
 OFFLINE_SOURCES = "/etc/apt/muster-offline.sources"
@@ -29,9 +29,9 @@ PROXY_KEYS = ("Acquire::http::Proxy", "Acquire::https::Proxy")
 
 @dataclass(frozen=True)
 class SourcesRequest:
-    """archive, security: addresses of the distribution's archive; empty for the node's own. no_proxy: hosts.
+    """archive, security: URLs of the distribution's archive; empty for the node's own. no_proxy: hosts.
 
-    certificates: each in PEM. offline: folder on the node with debs/.
+    certificates: in PEM. offline: folder on the node with debs/.
     """
 
     distribution: str
@@ -46,10 +46,10 @@ class SourcesRequest:
 
 @dataclass(frozen=True)
 class SourcesState:
-    """files: what is in each file that could be ours to change. links: names of our links to certificates.
+    """files: contents of the files that Muster may change. links: names of Muster's links to certificates.
 
-    bundle: the system's certificates; None where the package that keeps them is not installed. proxies: what apt goes
-    by, by key. offline: what is wrong with the offline folder.
+    bundle: the system's certificates; None if package ca-certificates is not installed. proxies: apt's effective
+    values, by key. offline: the problem with the offline folder.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -61,9 +61,9 @@ class SourcesState:
 
 @dataclass
 class SourcesPlan:
-    """write: contents by path, in the order of the writing. remove: paths, and after that the links to certificates.
+    """write: contents by path, in writing order. remove: paths; the links to certificates are removed after them.
 
-    bundle: whether the system's certificates are to be put together anew. lists: whether apt is to read its lists.
+    bundle: whether to regenerate the system's certificates. lists: whether to update apt's package lists.
     """
 
     write: dict[str, str] = field(default_factory=dict)
@@ -81,7 +81,7 @@ class SourcesPlan:
 
 
 def is_ours(name: str) -> bool:
-    """Whether a certificate's file or link is one that we write."""
+    """Return whether the file or link of a certificate is Muster's."""
     return _OURS.fullmatch(name) is not None
 
 
@@ -98,14 +98,14 @@ def make_plan(request: SourcesRequest, seen: SourcesState) -> SourcesPlan:
         for path in STOCK_FILES
     ):
         plan.problems.append(
-            f"no entry for the archive of {request.distribution} is in {', '.join(STOCK_FILES)}, so there is none to "
-            "point at a mirror: set its apt up by hand, with package_sources_mode=off"
+            f"no entry for the archive of {request.distribution} was found in {', '.join(STOCK_FILES)}, so the mirror "
+            "cannot be set: configure apt manually and set package_sources_mode=off"
         )
     return plan
 
 
 def proxy_text(request: SourcesRequest) -> str:
-    """Return apt's settings for the proxies; empty for none. apt knows single hosts only, and no domains."""
+    """Return apt's proxy settings; empty for none. apt supports single hosts only, not domains."""
     lines = [
         f'{key} "{proxy}";'
         for key, proxy in zip(PROXY_KEYS, (request.http_proxy, request.https_proxy), strict=True)
@@ -119,7 +119,7 @@ def proxy_text(request: SourcesRequest) -> str:
 
 
 def offline_texts(folder: str) -> dict[str, str]:
-    """Return the files that let apt know of the folder, and of nothing else. It is trusted for being root's alone."""
+    """Return the files that restrict apt to the folder. It is trusted because only root can write to it."""
     if not folder:
         return {OFFLINE_FILE: "", OFFLINE_SOURCES: ""}
     source = f"# {HEAD}\nTypes: deb\nURIs: file:{folder}/debs/\nSuites: ./\nTrusted: yes\n"
@@ -136,7 +136,7 @@ def _own_file(plan: SourcesPlan, seen: SourcesState, path: str, text: str, what:
         plan.differences.append(f"{path} ({what}) {'has other content' if there else 'is missing'}")
     else:
         plan.remove.append(path)
-        plan.differences.append(f"{path} ({what}) is there, and is not requested")
+        plan.differences.append(f"{path} ({what}) exists but is not requested")
     plan.lists = True
 
 
@@ -147,8 +147,8 @@ def _proxy_in_force(plan: SourcesPlan, request: SourcesRequest, seen: SourcesSta
         live = seen.proxies.get(key, "")
         if wanted and live != wanted:
             plan.problems.append(
-                f"apt goes by {key} {live or 'nothing'} and not {wanted}, though {PROXY_FILE} says so: "
-                "find who says otherwise with grep -r Proxy /etc/apt/apt.conf*"
+                f"apt uses {key} {live or 'nothing'} instead of {wanted}, which {PROXY_FILE} sets: "
+                "find the overriding setting with grep -r Proxy /etc/apt/apt.conf*"
             )
 
 
@@ -164,9 +164,9 @@ def _source_file(plan: SourcesPlan, request: SourcesRequest, seen: SourcesState,
     there, saved = seen.files.get(path), seen.files.get(path + SAVED)
     if there is None:
         if saved is not None:
-            # Somebody took the file away since, as an upgrade of the system does.
+            # The source file was removed meanwhile, for example by an upgrade of the system.
             plan.remove.append(path + SAVED)
-            plan.differences.append(f"{path}{SAVED} is left of a file that is gone")
+            plan.differences.append(f"{path}{SAVED} is the copy of a file that no longer exists")
         return
     text = retargeted(path, there, saved, request.distribution, request.archive, request.security)
     requested = bool(request.archive or request.security)
@@ -175,11 +175,11 @@ def _source_file(plan: SourcesPlan, request: SourcesRequest, seen: SourcesState,
             plan.write[path + SAVED] = there
         plan.write[path] = text
         plan.lists = True
-        whither = "the mirror" if requested else "where they were before"
+        whither = "the mirror" if requested else "their original URLs"
         plan.differences.append(f"entries in {path} do not point at {whither}")
     if saved is not None and not requested:
         plan.remove.append(path + SAVED)
-        plan.differences.append(f"{path}{SAVED} is there, and no mirror is requested")
+        plan.differences.append(f"{path}{SAVED} exists but no mirror is requested")
 
 
 def _certificates(plan: SourcesPlan, request: SourcesRequest, seen: SourcesState) -> None:
@@ -191,19 +191,19 @@ def _certificates(plan: SourcesPlan, request: SourcesRequest, seen: SourcesState
             plan.differences.append(f"{path} {'has other content' if path in seen.files else 'is missing'}")
     old = [path for path in seen.files if path.startswith(f"{CERTIFICATES}/") and path not in wanted]
     plan.remove += old
-    plan.differences += [f"{path} is there, and is not requested" for path in old]
+    plan.differences += [f"{path} exists but is not requested" for path in old]
     kept = {path.rpartition("/")[2].removesuffix(".crt") + ".pem" for path in wanted}
     plan.links = [f"{CERTIFICATE_LINKS}/{name}" for name in seen.links if name not in kept]
     if plan.links and not old:
-        plan.differences.append("a certificate that was taken away is still among those that the system trusts")
+        plan.differences.append("a removed certificate is still trusted by the system")
     if seen.bundle is None:
         if wanted:
             plan.left_out.append(
-                {"id": "certificates", "why": "ca-certificates is not installed yet, and takes them in when it is"}
+                {"id": "certificates", "why": "ca-certificates is not installed yet and adds them when installed"}
             )
             plan.links = []
         return
     missing = [path for path, text in wanted.items() if not within(text, seen.bundle)]
     if missing and not any(path in plan.write for path in missing):
-        plan.differences.append(f"the system's certificates do not hold {', '.join(missing)}")
+        plan.differences.append(f"the system's certificates do not include {', '.join(missing)}")
     plan.bundle = bool(missing or old or plan.links or any(path in plan.write for path in wanted))

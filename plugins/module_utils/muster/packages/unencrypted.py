@@ -1,6 +1,6 @@
-"""Packages that come over HTTP: from where, and what that is worth to whoever sits between. Pure.
+"""Packages that are downloaded over HTTP: their sources, and the risk of tampering in transit. Pure.
 
-apt's are signed. What pip gets is what it is sent, until its hash is in the lock.
+apt's packages are signed. pip cannot detect a tampered package until its hash is in the lock.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ OPTIONS = (
 UNENCRYPTED = Check(
     "packages.source.unencrypted",
     seen="stand-in",
-    reads="the addresses in cluster_mirror_urls, pytorch_index_url, pytorch_extra_index_urls and pytorch_find_links",
-    fires="pip is sent to one that begins with http:// (warn). One of apt's is reported, and passes: it has signatures",
-    fix="Give the mirror a certificate (cluster_extra_ca for one of your own) and write https://. Until then, compare"
-    " what pytorch.lock.txt has got with another source before you commit it",
+    reads="the URLs in cluster_mirror_urls, pytorch_index_url, pytorch_extra_index_urls and pytorch_find_links",
+    fires="a pip URL begins with http:// (warn). apt URLs with http:// pass: packages are signed",
+    fix="Set up TLS on the mirror (cluster_extra_ca for a private certificate authority) and use https://. Until then,"
+    " compare the hashes in pytorch.lock.txt with another source before you commit it",
 )
 CHECKS = (UNENCRYPTED,)
 _SIGNED = ("archive", "security", "nvidia", "container_toolkit")
@@ -33,7 +33,7 @@ _FOR_PIP = ("pip", "torch", "torch_links")
 
 
 def hosts(values: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the hosts that wheels come from over HTTP, and those that signed packages do. values: of OPTIONS."""
+    """Return the hosts of wheels over HTTP, and of signed packages over HTTP. values: of OPTIONS."""
     mirrors = values.get("cluster_mirror_urls") if values.get("cluster_mirror") == "custom" else {}
     mirrors = mirrors if isinstance(mirrors, dict) else {}
     wheels = [values.get("pytorch_index_url"), *(mirrors.get(name) for name in _FOR_PIP)]
@@ -46,18 +46,16 @@ def hosts(values: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def warning(values: Mapping[str, Any]) -> str:
-    """Return what to warn of, as the middle of a sentence; nothing where there is nothing."""
+    """Return the warning as a clause; "" for none."""
     wheels, signed = hosts(values)
     parts = []
     if wheels:
         parts.append(
-            f"wheels come over HTTP from {', '.join(wheels)}: whoever sits between can put any code in their place,"
+            f"wheels are downloaded over HTTP from {', '.join(wheels)}: an attacker on the network can replace them,"
             " until their hashes are in the lock"
         )
     if signed:
-        parts.append(
-            f"apt's packages come over HTTP from {', '.join(signed)}: they are signed, but everybody sees which"
-        )
+        parts.append(f"apt packages are downloaded over HTTP from {', '.join(signed)}: they are signed, but visible")
     return "; ".join(parts)
 
 
@@ -70,7 +68,7 @@ def judge(node: str, values: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _hosts(addresses: list[Any]) -> list[str]:
-    """The hosts of those without TLS; an address that is none is a problem of its own."""
+    """Return the hosts of URLs without TLS. Invalid URLs are reported elsewhere."""
     found = []
     for address in addresses:
         try:

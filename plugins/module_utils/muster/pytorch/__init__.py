@@ -1,1 +1,1 @@
-"""The environment of PyTorch: what is requested of it, what is there, and the lock that holds every wheel."""
+"""PyTorch environments: the request, the state of a node, and the lock that lists every wheel with its hash."""

@@ -1,4 +1,4 @@
-"""What a node shall have of the lock, and which environments of the lock somebody still asks for: pure."""
+"""Choose a node's section of the lock, and drop the sections that no node requests any longer. Pure."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ UNASKED = "auto"
 
 @dataclass(frozen=True)
 class Ask:
-    """What the inventory asks of a node. auto: the build that V(auto) is on nodes with GPUs, empty for the index's.
-    ranges: whether the packages are those of a requirements file, and not exact pins. package: what the environment is
-    there for; of another than torch, torch_version is its version.
+    """The inventory's request for a node. auto: the build that V(auto) selects on nodes with GPUs, "" for the index's
+    default. ranges: whether the packages come from a requirements file instead of exact pins. package: the main package
+    of the environment; if it is not torch, torch_version holds its version.
     """
 
     torch_version: str
@@ -48,7 +48,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class SectionChoice:
-    """The request that holds, its section of the lock where there is one, and what the user should know."""
+    """The resulting request, its section of the lock (if any), and a note for the user."""
 
     request: EnvironmentRequest
     section: WheelSection | None = None
@@ -58,12 +58,12 @@ class SectionChoice:
 def choose(
     sections: Iterable[WheelSection], ask: Ask, python: str, machine: str, reviewed: Iterable[WheelSection] = ()
 ) -> SectionChoice:
-    """What a node of this Python and machine shall have. reviewed: what comes with Muster, for what the lock lacks."""
+    """Choose the section for a Python and machine. reviewed: sections of Muster, used if the lock has none."""
     here = [section for section in sections if section.is_for(python, machine)]
     request = ask.request(python)
     found = _section_for(here, request)
     if found is None and ask.variant == UNASKED and ask.gpus:
-        # Another build than auto would take now, which all nodes before this one have got.
+        # A build that differs from the current choice of auto, and that all nodes set up earlier have.
         for section in sorted(here, key=_newest_build):
             if section.variant != "cpu" and _section_for([section], ask.request(python, section.variant)):
                 request, found = ask.request(python, section.variant), section
@@ -75,7 +75,7 @@ def choose(
     note = ""
     if ask.auto and found.variant != ask.request(python).variant:
         note = (
-            f"the lock has PyTorch's build {found.variant}, which the other nodes have, and auto would now take"
+            f"the lock has PyTorch build {found.variant}, which the other nodes use; auto would now select"
             f" {ask.auto}. To change all nodes, set pytorch_variant to {ask.auto}"
         )
     return SectionChoice(with_lock(request, found), found, note)
@@ -95,7 +95,7 @@ def _newest_build(section: WheelSection) -> tuple[int, str]:
 
 
 def updated(sections: Sequence[WheelSection], new: WheelSection, asks: Iterable[Ask]) -> tuple[WheelSection, ...]:
-    """The lock with the new section, and without those that no node of the inventory asks for any longer."""
+    """Return the lock with the new section and without sections that no node of the inventory requests."""
     asks = tuple(asks)
     kept = [
         section
@@ -115,7 +115,7 @@ def still_asked(section: WheelSection, asks: Iterable[Ask]) -> bool:
         try:
             request = ask.request(section.python, section.variant)
         except EnvironmentRequestError:
-            continue  # a node that cannot have what it asks for is told so when its turn comes
+            continue  # an impossible request is reported when that node's turn comes
         if asked_by(request) == section.asked:
             return True
     return False

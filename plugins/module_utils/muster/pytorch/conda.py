@@ -1,4 +1,4 @@
-"""An environment of conda packages: what an environment.yml asks for, and the lock with every package's hash. Pure."""
+"""Conda environments: the content of an environment.yml, and the lock with the hash of every package. Pure."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 HEAD = """\
-# The conda packages of an environment of this cluster, for each platform, and where each is from.
-# Written by Muster, which refuses changes by hand. Commit this file with the inventory: Muster writes it, and no more.
-# Where the inventory asks for something else, it is written anew.
+# The conda packages of this cluster's environment for each platform, with their sources.
+# Written by Muster, which rejects manual changes. Commit this file with the inventory; only Muster writes it.
+# If the inventory requests something else, Muster replaces it.
 """
 PLATFORMS = {"x86_64": "linux-64", "aarch64": "linux-aarch64"}
 MOST_PACKAGES = 2000
@@ -32,13 +32,13 @@ _PACKAGE = re.compile(r"((?:https?|file)://[!-~]{1,1000}) sha256:([0-9a-f]{64})"
 
 
 class CondaError(ValueError):
-    """The file cannot be used; the text says why, without the file's name and the full stop."""
+    """The file cannot be used. The text gives the reason, without the file name and the full stop."""
 
 
 @dataclass(frozen=True)
 class CondaSpecs:
-    """channels: in the order in which they are searched. specs: as conda writes them. cuda: what the driver can do, ""
-    for no GPU."""
+    """channels: in search order. specs: in conda's syntax. cuda: the highest CUDA version of the driver, "" without
+    GPUs."""
 
     channels: tuple[str, ...]
     specs: tuple[str, ...]
@@ -57,12 +57,12 @@ class CondaPackage:
 
     @property
     def file(self) -> str:
-        """Its file's name, which is a name and no path. Raises LockError."""
+        """Return the bare file name. Raises LockError."""
         return self._named[0]
 
     @property
     def parts(self) -> tuple[str, str, str]:
-        """Its name, version and build. Raises LockError."""
+        """Return name, version and build. Raises LockError."""
         found = self._named
         return found[1], found[2], found[3]
 
@@ -70,7 +70,7 @@ class CondaPackage:
     def _named(self) -> re.Match[str]:
         found = _FILE.fullmatch(unquote(urlsplit(self.url).path.rpartition("/")[2]))
         if found is None:
-            raise LockError(f"'{self.url[:200]}' is not the address of a conda package")
+            raise LockError(f"'{self.url[:200]}' is not the URL of a conda package")
         return found
 
     def __str__(self) -> str:
@@ -79,7 +79,7 @@ class CondaPackage:
 
 @dataclass(frozen=True)
 class CondaRequest(EnvironmentRequest):
-    """folder: the environment's name, which follows from the lock."""
+    """folder: name of the environment, derived from the lock."""
 
     folder: str = ""
 
@@ -105,7 +105,7 @@ class CondaSection:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Of each package its version and build, as an environment says them of itself."""
+        """Return version and build of each package, in the format in which an environment reports them."""
         return {name: f"{version}_{build}" for name, version, build in (package.parts for package in self.packages)}
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,11 +113,11 @@ class CondaSection:
         return {"platform": self.platform, "asked": list(self.asked), "packages": packages}
 
     def request(self) -> EnvironmentRequest:
-        """The environment as the plan for a node takes it. It has a Python. Raises LockError."""
+        """Return the request for the plan of a node. Raises LockError if the environment has no Python."""
         found = {name: version for name, version, _ in (package.parts for package in self.packages)}
         python = found.get("python", "")
         if not re.fullmatch(r"\d+\.\d+[a-z0-9.]*", python):
-            raise LockError("it has no package python, which an environment needs")
+            raise LockError("package python is missing, and every environment requires it")
         pins = tuple(Requirement(name, version) for name, version in sorted(self.versions.items()))
         name = f"{python}-conda-py{'.'.join(python.split('.')[:2])}-{self.digest[:8]}"
         return CondaRequest("conda", 0, ".".join(python.split(".")[:2]), pins, folder=name)
@@ -129,24 +129,24 @@ def section_of(given: Mapping[str, Any]) -> CondaSection:
 
 
 def asked_of(content: Any, cuda: str = "") -> CondaSpecs:
-    """What an environment.yml asks for, as it was read. Raises CondaError."""
+    """Return the channels and specs of a parsed environment.yml. Raises CondaError."""
     if not isinstance(content, dict):
-        raise CondaError("it is no mapping with channels and dependencies")
+        raise CondaError("not a mapping with channels and dependencies")
     channels, specs = content.get("channels"), content.get("dependencies")
     if not isinstance(channels, list) or not channels:
-        raise CondaError("it names no channels, and none is asked unless it does")
+        raise CondaError("no channels are listed, and Muster uses no default channel")
     if not isinstance(specs, list) or not specs:
-        raise CondaError("it has no dependencies")
+        raise CondaError("no dependencies are listed")
     if any(isinstance(spec, dict) for spec in specs):
-        raise CondaError("it has packages for pip among its dependencies: take conda's, or make a second environment")
+        raise CondaError("pip dependencies are not supported: use conda packages or a second environment")
     for channel in channels:
         if not isinstance(channel, str) or not _CHANNEL.fullmatch(channel) or "@" in channel:
-            raise CondaError(f"its channel {str(channel)[:100]!r} is neither a name nor an address without a password")
+            raise CondaError(f"channel {str(channel)[:100]!r} is neither a name nor a URL without a password")
     for spec in specs:
         if not isinstance(spec, str) or not _SPEC.fullmatch(spec) or ", " in spec:
-            raise CondaError(f"its dependency {str(spec)[:100]!r} is none as conda writes them")
+            raise CondaError(f"dependency {str(spec)[:100]!r} is not a valid conda spec")
     if len(specs) > MOST_ASKED:
-        raise CondaError(f"it has more than {MOST_ASKED} dependencies")
+        raise CondaError(f"more than {MOST_ASKED} dependencies")
     return CondaSpecs(
         tuple(channel for channel in channels if channel != "nodefaults"), tuple(dict.fromkeys(specs)), cuda
     )
@@ -157,7 +157,7 @@ def section_for(sections: Iterable[CondaSection], asked: CondaSpecs, platform: s
 
 
 def with_section(sections: Iterable[CondaSection], new: CondaSection, asked: CondaSpecs) -> tuple[CondaSection, ...]:
-    """The lock with the new section, and of the others those that are of the same request, for another platform."""
+    """Return the lock with the new section and the sections of the same request for other platforms."""
     return (*(one for one in sections if one.asked == asked.lines and one.platform != new.platform), new)
 
 
@@ -175,13 +175,13 @@ def render(sections: Iterable[CondaSection]) -> str:
 
 
 def parse(text: str) -> tuple[CondaSection, ...]:
-    """The sections of a lock. Raises LockError."""
+    """Return the sections of a lock. Raises LockError."""
     head, *blocks = re.split(r"^(?=# environment:)", text, flags=re.MULTILINE)
     for line in head.splitlines():
         if line.strip() and not line.startswith("#"):
-            raise LockError(f"its line '{line[:200]}' belongs to no environment")
+            raise LockError(f"line '{line[:200]}' is outside of any environment")
     if text.strip() and not blocks:
-        raise LockError("it is not a lock of conda packages")
+        raise LockError("not a lock of conda packages")
     return tuple(_section(block.splitlines()) for block in blocks)
 
 
@@ -189,28 +189,28 @@ def _section(lines: list[str]) -> CondaSection:
     lines = [line.rstrip() for line in lines if line.strip()]
     heads = [pattern.fullmatch(line) for pattern, line in zip((_TITLE, _ASKED, _DIGEST), lines, strict=False)]
     if len(heads) < 3 or None in heads or len(lines) > MOST_PACKAGES:
-        raise LockError(f"what follows '{lines[0][:200]}' is not an environment of conda packages")
+        raise LockError(f"the section that starts with '{lines[0][:200]}' is not a conda environment")
     title, asked, digest = (head[1] for head in heads if head)
     packages = []
     for line in lines[3:]:
         found = _PACKAGE.fullmatch(line)
         if found is None:
-            raise LockError(f"its line '{line[:200]}' is not a package with its hash")
+            raise LockError(f"line '{line[:200]}' is not a package with a hash")
         packages.append(CondaPackage(found[1], found[2]))
         _ = packages[-1].parts
     section = CondaSection(title, tuple(asked.split(", ")), tuple(packages))
     if section.digest != digest:
-        raise LockError(f"the environment for {title} is not as it was written")
+        raise LockError(f"the environment for {title} was modified (its digest does not match)")
     return section
 
 
 def changes(before: Iterable[CondaSection], new: CondaSection) -> list[str]:
-    """What is different from the section whose place the new one takes, for people."""
+    """Describe the differences from the section that the new one replaces."""
     old = next((one for one in before if one.platform == new.platform), None)
     if old is None:
         return [f"{new.title}: {len(new.packages)} packages"]
     had, has = old.versions, new.versions
     moved = [f"{name} {had[name]} -> {has[name]}" for name in has if name in had and had[name] != has[name]]
-    come = [f"{name} {has[name]} is new" for name in has if name not in had]
-    left = [f"{name} {had[name]} is gone" for name in had if name not in has]
-    return [f"{new.title}: {change}" for change in (*moved, *come, *left)] or [f"{new.title}: other files"]
+    come = [f"{name} {has[name]} added" for name in has if name not in had]
+    left = [f"{name} {had[name]} removed" for name in had if name not in has]
+    return [f"{new.title}: {change}" for change in (*moved, *come, *left)] or [f"{new.title}: different files"]

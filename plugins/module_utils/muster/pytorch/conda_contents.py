@@ -1,8 +1,8 @@
-"""What conda packages may contain: each package by its own list, and all of them together in one environment. Pure.
+"""Check the contents of conda packages: each package against its own file list, then all packages together. Pure.
 
-A package is somebody else's work, and what links it believes its list. So nothing is linked before every path, link,
-size and hash was compared with that list, and before no path of any package leads through a link or out of the
-environment.
+Packages come from third parties, and the program that links them trusts their file lists. So Muster compares every
+path, link, size and hash with the list before anything is linked. No path may lead through a link of another package
+or out of the environment.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .conda import CondaError, CondaPackage
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-# What is read of a package when it is checked or linked.
+# Files of a package that are read when it is checked or linked.
 INDEX, PATHS, FILES, LINK = "info/index.json", "info/paths.json", "info/files", "info/link.json"
 DESCRIBING = {INDEX, PATHS, FILES, LINK, *(f"info/{name}" for name in ("has_prefix", "no_link", "no_softlink"))}
-CLOBBERS = "__clobbers__"  # where py-rattler keeps the file of a package whose place is another package's
-OWN = ("CACHEDIR.TAG", "conda-meta/history")  # what py-rattler writes for the environment itself
-MOST_STEPS = 1000  # of following one link
+CLOBBERS = "__clobbers__"  # where py-rattler puts a file whose path is taken by another package
+OWN = ("CACHEDIR.TAG", "conda-meta/history")  # written by py-rattler for the environment itself
+MOST_STEPS = 1000  # per link that is followed
 _KINDS = {"hardlink": "file", "softlink": "link", "directory": "folder"}
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _COMMAND = re.compile(r"[\w.+-]+", re.ASCII)
@@ -31,9 +31,9 @@ _SET_ID = 0o7000
 
 @dataclass(frozen=True)
 class CondaEntry:
-    """What lies at a path of a folder or an archive. kind: file, link, folder, or special for anything else.
+    """An entry of a folder or an archive. kind: file, link, folder, or special for anything else.
 
-    target: of a link. sha256: "" where it was not computed. outside: a file that has more names than the folder has.
+    target: of a link. sha256: "" if not computed. outside: a file with hard links outside of the folder.
     """
 
     path: str
@@ -47,7 +47,7 @@ class CondaEntry:
 
 @dataclass(frozen=True)
 class CondaPath:
-    """One path of a package's list. size and sha256: None where an old list has none."""
+    """One path of a package's file list. size and sha256: None if the list is of an old format without them."""
 
     path: str
     kind: str | None = None
@@ -57,7 +57,7 @@ class CondaPath:
 
 @dataclass(frozen=True)
 class Contents:
-    """What a package says of itself. listed: by path. site_packages: of a Python, "" for the usual place."""
+    """The metadata of a package. listed: by path. site_packages: set by a python package, "" for the default."""
 
     package: CondaPackage
     listed: Mapping[str, CondaPath]
@@ -71,7 +71,7 @@ class Contents:
 
 @dataclass
 class CondaLayout:
-    """Where all paths go in the environment. kinds: of each path. links: of each path its targets, with the package."""
+    """All paths of the environment. kinds: by path. links: by path, the targets and the package of each."""
 
     kinds: dict[str, set[str]] = field(default_factory=dict)
     links: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -79,17 +79,15 @@ class CondaLayout:
 
 
 def contents_of(package: CondaPackage, texts: Mapping[str, str]) -> Contents:
-    """Read what a package says of itself. texts: of the files of DESCRIBING. Raises CondaError."""
+    """Read the metadata of a package. texts: contents of the files in DESCRIBING. Raises CondaError."""
     known = Contents(package, {})
     index = _object(known, texts, INDEX)
     for what, value in zip(("name", "version", "build"), package.parts, strict=True):
         if index.get(what) != value:
-            raise known.wrong(
-                f"its info/index.json has {what} {_shown(index.get(what))}, but its file name has {value!r}"
-            )
+            raise known.wrong(f"info/index.json has {what} {_shown(index.get(what))}, but the file name has {value!r}")
     place = index.get("python_site_packages_path") or ""
     if place and not _plain(place):
-        raise known.wrong(f"its python_site_packages_path {_shown(place)} is not a normalized relative path")
+        raise known.wrong(f"python_site_packages_path {_shown(place)} is not a normalized relative path")
     python_only = index.get("noarch") == "python"
     return Contents(
         package,
@@ -104,16 +102,16 @@ def _object(known: Contents, texts: Mapping[str, str], name: str) -> Mapping[str
     try:
         found = json.loads(texts[name], object_pairs_hook=_once)
     except KeyError:
-        raise known.wrong(f"it has no {name}") from None
+        raise known.wrong(f"{name} is missing") from None
     except (ValueError, RecursionError) as problem:
-        raise known.wrong(f"its {name} cannot be read ({problem})") from None
+        raise known.wrong(f"{name} cannot be read ({problem})") from None
     if not isinstance(found, dict):
-        raise known.wrong(f"its {name} is not a mapping")
+        raise known.wrong(f"{name} is not a mapping")
     return found
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Refuse a mapping in which a key occurs twice: another reader may take the other value."""
+    """Reject a mapping with a duplicate key, because another parser may use the other value."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key occurs twice")
@@ -124,12 +122,12 @@ def _listed(known: Contents, texts: Mapping[str, str]) -> Mapping[str, CondaPath
     if PATHS in texts:
         lines = _object(known, texts, PATHS).get("paths")
         if not isinstance(lines, list):
-            raise known.wrong("its info/paths.json has no list of paths")
+            raise known.wrong("info/paths.json has no list of paths")
         entries = [_line(known, line) for line in lines]
-    elif FILES in texts:  # of a package older than paths.json: names alone
+    elif FILES in texts:  # a package older than paths.json lists names only
         entries = [CondaPath(line) for line in texts[FILES].splitlines() if line]
     else:
-        raise known.wrong("it has neither info/paths.json nor info/files")
+        raise known.wrong("info/paths.json and info/files are both missing")
     found: dict[str, CondaPath] = {}
     for entry in entries:
         if not _plain(entry.path):
@@ -146,7 +144,7 @@ def _line(known: Contents, line: Any) -> CondaPath:
         sound = isinstance(path, str) and kind is not None and (size is None or isinstance(size, int))
         if sound and (sha256 is None or (isinstance(sha256, str) and _SHA256.fullmatch(sha256))):
             return CondaPath(str(path), kind, size, sha256)
-    raise known.wrong(f"{_shown(line)} in its info/paths.json is not the description of a path")
+    raise known.wrong(f"{_shown(line)} in info/paths.json does not describe a path")
 
 
 def _commands(known: Contents, texts: Mapping[str, str]) -> tuple[str, ...]:
@@ -155,12 +153,12 @@ def _commands(known: Contents, texts: Mapping[str, str]) -> tuple[str, ...]:
     names = [str(point).partition("=")[0].strip() for point in points or ()]
     for name in names:
         if not _COMMAND.fullmatch(name) or name in {".", ".."}:
-            raise known.wrong(f"the entry point {_shown(name)} in its info/link.json is not a command name")
+            raise known.wrong(f"the entry point {_shown(name)} in info/link.json is not a command name")
     return tuple(names)
 
 
 def check_unpacked(contents: Contents, entries: Iterable[CondaEntry]) -> None:
-    """Compare what was unpacked of a package with its list. Raises CondaError."""
+    """Compare the unpacked files of a package with its file list. Raises CondaError."""
     found = {entry.path: entry for entry in entries}
     links = {path: {entry.target: ""} for path, entry in found.items() if entry.kind == "link"}
     for path, entry in found.items():
@@ -170,7 +168,7 @@ def check_unpacked(contents: Contents, entries: Iterable[CondaEntry]) -> None:
         if entry.kind == "file" and entry.mode & _SET_ID:
             raise contents.wrong(f"{where} has mode {entry.mode:o} (set-user-ID, set-group-ID or sticky bit)")
         if entry.outside:
-            raise contents.wrong(f"{where} is a hard link to a file outside of the package")
+            raise contents.wrong(f"{where} is a hard link to a file outside the package")
         if path.startswith("info/"):
             if entry.kind == "link" and (path in DESCRIBING or leads_out(links, path, entry.target)):
                 raise contents.wrong(f"{where} is a link (to {_shown(entry.target)})")
@@ -195,7 +193,7 @@ def _check_listed(contents: Contents, listed: CondaPath, entry: CondaEntry | Non
 
 
 def layout_of(packages: Iterable[tuple[Contents, Iterable[CondaEntry]]], root: str) -> CondaLayout:
-    """Put all packages together in thought. root: the environment's path on the nodes. Raises CondaError."""
+    """Compute the combined layout of all packages. root: path of the environment on the nodes. Raises CondaError."""
     known = list(packages)
     python = next((contents for contents, _ in known if contents.package.parts[0] == "python"), None)
     layout = CondaLayout({path: {"file"} for path in OWN})
@@ -216,7 +214,7 @@ def layout_of(packages: Iterable[tuple[Contents, Iterable[CondaEntry]]], root: s
         for above in _above(place):
             if above in layout.links:
                 other = next(iter(layout.links[above].values()))
-                raise contents.wrong(f"{_shown(place)} lies below {_shown(above)}, which is a link in package {other}")
+                raise contents.wrong(f"{_shown(place)} is below {_shown(above)}, which is a link in package {other}")
     for place, targets in layout.links.items():
         for target, file in targets.items():
             if leads_out(layout.links, place, target, root):
@@ -226,33 +224,33 @@ def layout_of(packages: Iterable[tuple[Contents, Iterable[CondaEntry]]], root: s
 
 
 def _place(contents: Contents, path: str, python: Contents | None) -> str:
-    """Where py-rattler puts a path of a package: what is Python's alone goes where this environment's Python looks."""
+    """Return where py-rattler puts a path: files of noarch Python packages go into this environment's Python."""
     first, slash, rest = path.partition("/")
     if not contents.python_only or first not in {"site-packages", "python-scripts"}:
         return path
     if first == "python-scripts":
         return f"bin{slash}{rest}"
     if python is None:
-        raise contents.wrong("it is a noarch Python package, but there is no package python")
+        raise contents.wrong("a noarch Python package requires package python, which is missing")
     short = ".".join(python.package.parts[1].split(".")[:2])
     return f"{python.site_packages or f'lib/python{short}/site-packages'}{slash}{rest}"
 
 
 def check_tree(layout: CondaLayout, entries: Iterable[CondaEntry]) -> None:
-    """Compare the environment with what was to be in it. Raises CondaError."""
+    """Compare the environment with the expected layout. Raises CondaError."""
     found = {entry.path: entry for entry in entries}
     for path, entry in found.items():
         if entry.kind == "folder" or _is_clobbered(layout, path):
             continue
         if entry.kind not in layout.kinds.get(path, ()):
-            raise CondaError(f"{_shown(path)} is in the environment as a {entry.kind}, which no package lists")
+            raise CondaError(f"the environment contains {_shown(path)} ({entry.kind}), which no package lists")
         if entry.kind == "link" and entry.target not in layout.links[path]:
-            raise CondaError(f"the link {_shown(path)} leads to {_shown(entry.target)}, which no package lists")
+            raise CondaError(f"the link {_shown(path)} points to {_shown(entry.target)}, which no package lists")
     moved = {path.split("/", 2)[2] for path in found if _is_clobbered(layout, path)}
     wanted = (path for path, kinds in layout.kinds.items() if kinds != {"folder"})
     lost = next((path for path in wanted if path not in found and path not in moved), None)
     if lost is not None:
-        raise CondaError(f"{_shown(lost)} is in the list of a package but not in the environment")
+        raise CondaError(f"{_shown(lost)} is listed by a package but missing from the environment")
 
 
 def _is_clobbered(layout: CondaLayout, path: str) -> bool:
@@ -262,7 +260,7 @@ def _is_clobbered(layout: CondaLayout, path: str) -> bool:
 
 
 class TarMember(Protocol):
-    """A tarfile.TarInfo."""
+    """The attributes of a tarfile.TarInfo that are used."""
 
     name: str
     mode: int
@@ -279,27 +277,27 @@ def member_entry(member: TarMember) -> CondaEntry:
 
 
 def check_members(entries: Iterable[CondaEntry], root: str) -> None:
-    """Refuse an archive of an environment that is more than files, folders and links within root. Raises CondaError."""
+    """Reject an environment archive with anything but files, folders and links within root. Raises CondaError."""
     known = list(entries)
     links = {entry.path: {entry.target: ""} for entry in known if entry.kind == "link"}
     seen: set[str] = set()
     for entry in known:
         where = _shown(entry.path)
         if not _plain(entry.path) or entry.path in seen:
-            raise CondaError(f"{where} is not a usable path, or occurs twice")
+            raise CondaError(f"{where} is an invalid or duplicate path")
         seen.add(entry.path)
         if entry.kind == "special" or entry.mode & _SET_ID:
             raise CondaError(f"{where} is not a regular file, a symbolic link or a directory")
         if any(above in links for above in _above(entry.path)):
-            raise CondaError(f"{where} lies below a link")
+            raise CondaError(f"{where} is below a link")
         if entry.kind == "link" and leads_out(links, entry.path, entry.target, root):
             raise CondaError(f"the link {where} leads out of the environment (to {_shown(entry.target)})")
 
 
 def leads_out(links: Mapping[str, Mapping[str, str]], path: str, target: str, root: str = "") -> bool:
-    """Whether a link leads out of its folder, where some of what it leads through are links, too.
+    """Return whether a link leads out of its folder, directly or through other links.
 
-    links: the targets of each. root: the folder's own path, "" where an absolute target always leads out.
+    links: the targets of each. root: the folder's own path; "" treats every absolute target as leading out.
     """
     start = tuple(path.split("/")[:-1])
     left = [_begun(start, target, (), root)]
@@ -319,14 +317,14 @@ def leads_out(links: Mapping[str, Mapping[str, str]], path: str, target: str, ro
             left += [_begun(here, each, tuple(more), root) for each in links[there]]
         else:
             left.append(((*here, name), tuple(more)))
-    return True  # it goes round in a circle, or as good as that
+    return True  # a loop, or too long to follow
 
 
 _Step = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _begun(here: tuple[str, ...], target: str, rest: tuple[str, ...], root: str) -> _Step | None:
-    """From where a link's target is followed, and what of it; None for one that leads out at once."""
+    """Return the folder and the parts from which a link's target is followed; None if the target leads out."""
     if target.startswith("/"):
         if not root or not f"{target}/".startswith(f"{root.rstrip('/')}/"):
             return None
@@ -335,7 +333,7 @@ def _begun(here: tuple[str, ...], target: str, rest: tuple[str, ...], root: str)
 
 
 def _plain(path: Any) -> bool:
-    """Whether a path means the same whoever reads it: py-rattler takes a backslash for a slash."""
+    """Return whether every program reads the path in the same way: py-rattler treats a backslash as a slash."""
     if not isinstance(path, str) or "\\" in path or "\0" in path:
         return False
     return not {"", ".", ".."} & set(path.split("/"))

@@ -1,7 +1,7 @@
-"""The environments of a node by their names, and where each lies: the one place that knows. Pure.
+"""Names and paths of the environments of a node. No other module knows them. Pure.
 
-An environment is used by its path alone, a link that leads to the one that is in use: `places` lists them for whoever
-launches in one, registers a kernel of one, or looks at it.
+An environment is used by its path only, a link to the current build. `places` lists these paths for launches,
+Jupyter kernels and checks.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-# The one that the role pytorch builds without being asked for a name.
+# The environment that the role pytorch builds when no name is given.
 DEFAULT = "default"
-# The lock of the default environment is pytorch.lock.txt, beside those of the others.
+# pytorch.lock.txt is the lock of the default environment, in the same folder as the other locks.
 TAKEN = (DEFAULT, "pytorch")
 SOURCES = ("requirements", "pyproject", "conda")
 PROVIDED = "provided"
@@ -27,18 +27,18 @@ _OPTIONS = {
 }
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,30}")
 _VALUES = {
-    "torch": (re.compile(r"\d+\.\d+\.\d+[a-z0-9.]*"), "an exact version of PyTorch, as in 2.13.0"),
+    "torch": (re.compile(r"\d+\.\d+\.\d+[a-z0-9.]*"), "an exact PyTorch version, for example 2.13.0"),
     "variant": (re.compile(r"auto|cpu|cuda|cu\d{2,4}"), "auto, cpu, cuda, or a build such as cu126"),
-    "cuda": (re.compile(r"\d{1,2}\.\d{1,2}"), 'what the driver can do at most, as in "12.8"'),
-    "python": (re.compile(r"/[^\s]+"), "the whole path of a Python on the node"),
-    # It becomes a part of PATH.
-    PREFIX: (re.compile(r"(/(?!\.{1,2}(/|$))[\w.@+-]+)+", re.ASCII), "the environment's whole path on the node"),
+    "cuda": (re.compile(r"\d{1,2}\.\d{1,2}"), 'the highest CUDA version that the driver supports, for example "12.8"'),
+    "python": (re.compile(r"/[^\s]+"), "the absolute path of a Python on the node"),
+    # This path becomes part of PATH.
+    PREFIX: (re.compile(r"(/(?!\.{1,2}(/|$))[\w.@+-]+)+", re.ASCII), "the absolute path on the node"),
 }
 
 
 @dataclass(frozen=True)
 class EnvironmentPlace:
-    """path: as everybody names the environment; a link, so that it stays the same when another one is built."""
+    """path: a link that all users of the environment name. It stays the same when a new build replaces the old one."""
 
     name: str
     path: str
@@ -57,8 +57,8 @@ def is_name(name: str) -> bool:
 
 
 def places(cluster: Mapping[str, Any]) -> tuple[EnvironmentPlace, ...]:
-    """Every environment of a node, the default one first. cluster: the node's variables of the role cluster."""
-    # Where the site keeps a torchrun of its own, that is the default one.
+    """Return all environments of a node, the default first. cluster: the node's variables of the role cluster."""
+    # If the site has its own torchrun, its environment is the default.
     default = cluster["cluster_torchrun"].rpartition("/")[0].rpartition("/")[0]
     root = cluster["cluster_environments_root"]
     named = (
@@ -69,35 +69,35 @@ def places(cluster: Mapping[str, Any]) -> tuple[EnvironmentPlace, ...]:
 
 
 def folder_of(root: str, name: str) -> str:
-    """The folder of a named environment, which holds the link current, envs/ and wheels/ as pytorch_root does."""
+    """Return the folder of a named environment. Like pytorch_root, it holds the link current, envs/ and wheels/."""
     return f"{root.rstrip('/')}/{name}"
 
 
 def torchrun(cluster: Mapping[str, Any], name: str) -> str:
-    """The torchrun of the environment of this name, "" for the default one. Raises KeyError where there is none."""
+    """Return the torchrun of the named environment, "" for the default one. Raises KeyError for an unknown name."""
     if name in ("", DEFAULT):
         return str(cluster["cluster_torchrun"])
     return {place.name: place.torchrun for place in places(cluster)}[name]
 
 
 def unknown(cluster: Mapping[str, Any], name: str) -> str:
-    """Said of a launch that names an environment which is none."""
+    """Return the error for a launch that names an unknown environment."""
     known = ", ".join(place.name for place in places(cluster))
-    return f"launch_environment is {name!r}, which is none of the environments of this cluster: {known}."
+    return f"launch_environment is {name!r}, but this cluster has the environments {known}."
 
 
 def built(declared: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """The names of those that are built here; the others are there by somebody else."""
+    """Return the names of the environments that Muster builds; the others are managed by the user."""
     return tuple(name for name, entry in declared.items() if not entry.get(PROVIDED) and not existing(entry))
 
 
 def existing(entry: Mapping[str, Any]) -> str:
-    """The path of one that somebody else has made there; "" for one in Muster's own folder."""
+    """Return the path of an environment that the user built; "" for one in Muster's folder."""
     return str(entry.get(PREFIX, ""))
 
 
 def in_its_words(text: str, name: str, entry: Mapping[str, Any]) -> str:
-    """What is said of the default environment's options, as it is of this environment's."""
+    """Replace the default environment's options in a text by those of the named environment."""
     source = next((str(entry[option]) for option in SOURCES if entry.get(option)), "its file")
     own = {
         "pytorch_packages": source,
@@ -111,17 +111,17 @@ def in_its_words(text: str, name: str, entry: Mapping[str, Any]) -> str:
 
 
 def problems(declared: Any) -> list[tuple[str, str]]:
-    """What is wrong with cluster_environments, and the fix of each; without a look at any file."""
+    """Return the errors in cluster_environments and their fixes, without reading any file."""
     if not isinstance(declared, dict):
-        return [("cluster_environments is no mapping", "Write NAME: {requirements: FILE}")]
+        return [("cluster_environments is not a mapping", "Write NAME: {requirements: FILE}")]
     found: list[tuple[str, str]] = []
     for name, entry in declared.items():
         where = f"cluster_environments: {name!r}"
         if not is_name(str(name)):
-            what = "is taken" if name in TAKEN else "cannot be a name"
-            found.append((f"{where} {what}", "Use small letters, digits, - and _, beginning with a letter"))
+            what = "is a reserved name" if name in TAKEN else "is not a valid name"
+            found.append((f"{where} {what}", "Use lowercase letters, digits, - and _, starting with a letter"))
         elif not isinstance(entry, dict):
-            found.append((f"{where} is no mapping", f"Write {name}: {{requirements: FILE}}"))
+            found.append((f"{where} is not a mapping", f"Write {name}: {{requirements: FILE}}"))
         else:
             found += [(f"{where} {what}", fix) for what, fix in _faults(entry)]
     return found
@@ -130,7 +130,7 @@ def problems(declared: Any) -> list[tuple[str, str]]:
 def _faults(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for option in entry:
         if option not in _OPTIONS:
-            yield f"has {option!r}, which is no option of an environment", f"It has {', '.join(_OPTIONS)}"
+            yield f"has the unknown option {option!r}", f"Supported options: {', '.join(_OPTIONS)}"
     for option, kind in _OPTIONS.items():
         value = entry.get(option)
         if option in entry and not isinstance(value, kind):
@@ -142,19 +142,19 @@ def _faults(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _clashes(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Options that do not go with each other."""
+    """Yield conflicts between options."""
     chosen = [option for option in (*SOURCES, PREFIX, PROVIDED) if entry.get(option)]
     if not chosen:
-        fix = "Write requirements: FILE, pyproject: FILE or conda: FILE, or prefix: PATH for one that is there"
-        yield "says nothing of what is in it", fix
+        fix = "Write requirements: FILE, pyproject: FILE or conda: FILE, or prefix: PATH for an existing environment"
+        yield "has no source of packages", fix
     elif len(chosen) > 1:
-        yield f"has {' and '.join(chosen)}", "Keep one of them"
+        yield f"has {' and '.join(chosen)}, but only one is allowed", "Keep one of them"
     if entry.get("extras") and not entry.get("pyproject"):
-        yield "has extras, which only a pyproject has", "Take them out, or name a pyproject"
+        yield "has extras, which require pyproject", "Remove extras, or set pyproject"
     of_a_build = [option for option in ("torch", "variant", "python") if option in entry]
     for option in of_a_build if entry.get("conda") else ():
-        yield f"has {option}, which an environment of conda says in its file", f"Take {option} out"
+        yield f"has {option}, which a conda environment sets in its file", f"Remove {option}"
     for option in of_a_build if entry.get(PREFIX) else ():
-        yield f"has {option}, and nothing is built at a prefix", f"Take {option} out"
+        yield f"has {option}, but nothing is built at a prefix", f"Remove {option}"
     if "cuda" in entry and not entry.get("conda"):
-        yield "has cuda, which only an environment of conda has", "Write variant instead"
+        yield "has cuda, which only a conda environment supports", "Use variant instead"

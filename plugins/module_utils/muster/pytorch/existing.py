@@ -1,7 +1,7 @@
-"""Environments that somebody else has made on a node: which program made one, and whether launches may run in it. Pure.
+"""Environments that the user built on a node: which program built one, and whether launches can run in it. Pure.
 
-Each program leaves a mark of its own. conda and mamba write their command into conda-meta/history, pixi has
-conda-meta/pixi beside that, and whatever makes environments of Python's own kind writes pyvenv.cfg.
+Each program leaves its own marker: conda and mamba write their command into conda-meta/history, pixi also creates
+conda-meta/pixi, and tools for Python virtual environments write pyvenv.cfg.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ COMMAND = re.compile(r"^# cmd: (\S+)", re.MULTILINE)
 MADE_IT = re.compile(r"^(uv|virtualenv) *= *(\S+)", re.MULTILINE)
 VERSION = re.compile(r"[0-9][\w.+-]{0,30}", re.ASCII)
 FAMILY = ("conda", "mamba", "micromamba")
-UNKNOWN = "a program that left no mark"
-MOST_SAID = 200  # characters of what an import says
-OF_ROOT = "Have it belong to root: sudo chown -R root: {path}"
+UNKNOWN = "an unknown program"
+MOST_SAID = 200  # characters of an import error
+OF_ROOT = "Make root the owner: sudo chown -R root: {path}"
 
 
 def made_by(marks: Mapping[str, Any]) -> str:
-    """The program that has made it. marks: the texts of its files, by their names; see tools/environment_marks.py."""
+    """Return the program that built it. marks: texts of its marker files, by name (see tools/environment_marks.py)."""
     pixi = marks.get("conda-meta/pixi")
     if pixi is not None:
         return " ".join(filter(None, ("pixi", _version_of_pixi(pixi))))
     history = marks.get("conda-meta/history")
     if history is not None:
-        # The first command is the one that made it; an installer of conda's has a name of its own.
+        # The first command created the environment. A conda installer has a name of its own.
         command = COMMAND.search(history)
         program = command[1].rpartition("/")[2] if command else ""
         return program if program in FAMILY else "conda"
@@ -54,7 +54,7 @@ def _version_of_pixi(text: str) -> str:
 
 @dataclass(frozen=True)
 class ExistingEnvironment:
-    """refusal: why nothing can be launched in it, and the fix; "" where it can. notes: what its users should know."""
+    """refusal: why no launch can run in it, and the fix; "" if launches can. notes: information for its users."""
 
     made_by: str
     python: str = ""
@@ -64,26 +64,26 @@ class ExistingEnvironment:
 
 
 def judge(path: str, look: Mapping[str, Any], user: str) -> ExistingEnvironment:
-    """look: what muster_node/pytorch/existing.py has seen of it. user: as whom its Python was started."""
+    """Evaluate an environment. look: result of muster_node/pytorch/existing.py. user: who started its Python."""
     maker = made_by(look["marks"])
     if not look["there"]:
         return ExistingEnvironment(
-            maker, refusal=f"there is no Python at {path}/bin/python. Make it there, or correct its prefix"
+            maker, refusal=f"{path}/bin/python does not exist. Create the environment, or correct prefix"
         )
     if look["everybody"]:
-        what = f"everybody may write to {look['everybody']}, and so choose what launches run"
+        what = f"every user may write to {look['everybody']}, and so change the code of launches"
         return ExistingEnvironment(
-            maker, refusal=f"{what}. Take that right away: {shell('sudo chmod -R o-w {path}', path=path)}"
+            maker, refusal=f"{what}. Remove this permission: {shell('sudo chmod -R o-w {path}', path=path)}"
         )
     said = look["said"]
     if "packages" not in said:
-        fix = "It must lie where every user may read, and fit this node"
+        fix = "The environment must be readable for every user and built for this node's platform"
         return ExistingEnvironment(
-            maker, refusal=f"its Python does not start as {user}: {_short(said['error'])}. {fix}"
+            maker, refusal=f"its Python cannot be started by {user}: {_short(said['error'])}. {fix}"
         )
     torch, python = said.get("torch") or {}, str(said.get("python_full", ""))
     if torch and not said["imported"]:
-        fix = f"Put it right with {maker.partition(' ')[0]}" if maker != UNKNOWN else "Put it right"
+        fix = f"Repair it with {maker.partition(' ')[0]}" if maker != UNKNOWN else "Repair the environment"
         return ExistingEnvironment(
             maker, python, refusal=f"its torch cannot be imported: {_short(said['error'])}. {fix}"
         )
@@ -93,13 +93,11 @@ def judge(path: str, look: Mapping[str, Any], user: str) -> ExistingEnvironment:
 def _notes(path: str, look: Mapping[str, Any], torch: Mapping[str, Any]) -> list[str]:
     found = []
     if look["other"]:
-        found.append(
-            f"{look['other']}, so that somebody else may change what launches run. {OF_ROOT.format(path=path)}"
-        )
+        found.append(f"{look['other']}, so another user can change the code of launches. {OF_ROOT.format(path=path)}")
     if not torch:
-        found.append("it has no torch, so a launch in it has to bring a command of its own (launch_command)")
+        found.append("torch is not installed, so launches must set launch_command")
     elif not look["torchrun"]:
-        found.append("it has no bin/torchrun, so a launch in it has to bring a command of its own (launch_command)")
+        found.append("bin/torchrun is missing, so launches must set launch_command")
     return found
 
 

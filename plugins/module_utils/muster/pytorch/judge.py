@@ -1,7 +1,7 @@
-"""Whether the PyTorch that was looked at is the one that was asked for.
+"""Compare the inspected PyTorch environment with the request.
 
-A look is what muster_node/programs/torch_facts.py prints: `error` (with `trace` and `fix`, where there are any) when
-PyTorch cannot be used, otherwise `torch`, `packages` and `imported`.
+muster_node/programs/torch_facts.py prints the input: `error` (optionally with `trace` and `fix`) when PyTorch cannot
+be used, otherwise `torch`, `packages` and `imported`.
 """
 
 from __future__ import annotations
@@ -17,42 +17,42 @@ if TYPE_CHECKING:
 
     from ..verdict.finding import Finding
 
-REBUILD = "Let the role build it with pytorch_mode=manage, or put it right there yourself"
-MISFIT = "Its packages do not fit this node, or each other: see the trace among the findings"
+REBUILD = "Let the role build it with pytorch_mode=manage, or repair the environment on the node"
+MISFIT = "The packages do not match this node or each other: see the traceback in the findings"
 
 IMPORT = Check(
     "torch.import",
     seen="stand-in",
-    reads="the environment that cluster_torchrun belongs to",
-    fires="PyTorch cannot be imported there (fail)",
+    reads="the environment of cluster_torchrun",
+    fires="PyTorch cannot be imported (fail)",
     fix=REBUILD,
 )
 VERSION = Check(
     "torch.version",
     seen="sandbox",
     reads="the version that torch reports",
-    fires="it is not cluster_torch_version (fail)",
+    fires="the version differs from cluster_torch_version (fail)",
     fix=REBUILD,
 )
 VARIANT = Check(
     "torch.variant",
     seen="stand-in",
-    reads="the CUDA that torch is built for",
-    fires="it is not pytorch_variant (fail)",
-    fix="Look which builds the index or the folder offers, and set pytorch_variant",
+    reads="the CUDA version that torch is built for",
+    fires="the build differs from pytorch_variant (fail)",
+    fix="Check which builds the index or folder offers, and set pytorch_variant",
 )
 PACKAGES = Check(
     "torch.packages",
     seen="stand-in",
     reads="the packages in the environment",
-    fires="one of pytorch_packages is missing, or has another version (fail)",
+    fires="a package of pytorch_packages is missing or has a different version (fail)",
     fix=REBUILD,
 )
 BACKENDS = Check(
     "torch.backends",
     seen="stand-in",
     reads="torch.distributed",
-    fires="gloo is missing, or nccl on a node with GPUs (fail)",
+    fires="gloo is missing, or nccl is missing on a node with GPUs (fail)",
     fix="Choose another build with pytorch_variant",
 )
 DEVICES = Check(
@@ -60,13 +60,13 @@ DEVICES = Check(
     seen="stand-in",
     reads="torch.cuda.device_count()",
     fires="torch sees fewer GPUs than cluster_gpus (warn)",
-    fix="Look at the driver: nvidia-smi",
+    fix="Check the driver: nvidia-smi",
 )
 NCCL = Check(
     "torch.nccl",
     seen="stand-in",
-    reads="the NCCL that is loaded with torch",
-    fires="its version cannot be read (unknown)",
+    reads="the NCCL library that torch loads",
+    fires="the NCCL version cannot be read (unknown)",
     fix=REBUILD,
 )
 
@@ -75,26 +75,26 @@ TOOLS = Check(
     "workbench.environment",
     seen="stand-in",
     reads="the environment with JupyterLab and TensorBoard",
-    fires="JupyterLab cannot be imported there, or a package of it has another version (fail)",
+    fires="JupyterLab cannot be imported, or a package has a different version (fail)",
     fix="Let the role build it with workbench_mode=manage",
 )
 
 
 def judge(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> list[Finding]:
-    """The findings of one look, one for each check that could be made."""
+    """Return one finding for each check that could be made. look: output of torch_facts.py."""
     if request.main.name != TORCH:
         return [_tools(node, request, look)]
     if look.get("error"):
         return [_unusable(node, request, look)]
     found = [_version(node, request, look), _variant(node, request, look), *_packages(node, request, look)]
     if not look["imported"]:
-        why = "nothing changed, so torch was not imported; pytorch_full_look=true does it"
+        why = "the environment is unchanged, so torch was not imported; set pytorch_full_look=true to import it"
         return [*found, BACKENDS.not_looked(node, why)]
     return [*found, _backends(node, request, look), *_devices(node, request, look), *_nccl(node, look)]
 
 
 def variant_of(cuda: str | None) -> str:
-    """The name of a build: cpu, or cu130 for CUDA 13.0."""
+    """Return the name of a build: cpu, or cu130 for CUDA 13.0."""
     return "cu" + "".join(cuda.split(".")[:2]) if cuda else "cpu"
 
 
@@ -116,7 +116,7 @@ def _tools(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> F
     unmet = [pin for pin in request.requirements if not pin.met_by(look["packages"])]
     have = ", ".join(f"{pin.name} {look['packages'].get(pin.name, 'none')}" for pin in unmet or request.requirements)
     if unmet:
-        return TOOLS.fail(node, f"{', '.join(map(str, unmet))} is wanted, and it has {have}", observed=have)
+        return TOOLS.fail(node, f"{', '.join(map(str, unmet))} is requested; installed: {have}", observed=have)
     return TOOLS.passed(node, have, observed=have)
 
 
@@ -125,7 +125,7 @@ def _version(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) ->
     seen = {"observed": version, "expected": wanted}
     if same_version(public_version(version), public_version(wanted)):
         return VERSION.passed(node, f"torch {version}", **seen)
-    return VERSION.fail(node, f"torch is {version}, and {wanted} is wanted", **seen)
+    return VERSION.fail(node, f"torch is {version}, but {wanted} is requested", **seen)
 
 
 def _variant(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> Finding:
@@ -133,7 +133,7 @@ def _variant(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) ->
     seen = {"observed": variant, "expected": wanted}
     if variant == wanted or (wanted == "cuda" and variant != "cpu"):
         return VARIANT.passed(node, f"the build is for {variant}", **seen)
-    return VARIANT.fail(node, f"the build is for {variant}, and {wanted} is wanted", **seen)
+    return VARIANT.fail(node, f"the build is for {variant}, but {wanted} is requested", **seen)
 
 
 def _packages(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> Iterator[Finding]:
@@ -141,7 +141,7 @@ def _packages(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -
     unmet = ", ".join(str(pin) for pin in pins if not pin.met_by(there))
     have = ", ".join(f"{pin.name} {there.get(pin.name, 'none')}" for pin in pins)
     if unmet:
-        yield PACKAGES.fail(node, f"{unmet} is wanted, and it has {have}", observed=have, expected=unmet)
+        yield PACKAGES.fail(node, f"{unmet} is requested; installed: {have}", observed=have, expected=unmet)
     elif have:
         yield PACKAGES.passed(node, have, observed=have)
 

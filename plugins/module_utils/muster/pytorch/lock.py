@@ -1,7 +1,7 @@
-"""The lock of the PyTorch environments: every wheel of each, so that all nodes have the same, whenever they join.
+"""The lock of the PyTorch environments: it lists every wheel, so that all nodes get the same ones at any time.
 
-The file is a list of sections, one for each Python, machine and build. A section is a pip requirements file with a
-hash for every wheel. It names no address: the same wheels may come from a peer, an index, a mirror or a folder.
+The file has one section for each Python, machine and build. A section is a pip requirements file with a hash for every
+wheel. It contains no URL, because the same wheels may come from a peer, an index, a mirror or a folder.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 HEAD = """\
-# The PyTorch environments of this cluster, to the last wheel. Every node gets exactly these, also one that joins later.
-# Written by Muster, which refuses changes by hand. Commit this file with the inventory: Muster writes it, and no more.
-# Where the inventory asks for something else, it is written anew.
+# The PyTorch environments of this cluster with every wheel. All nodes get exactly these, including nodes added later.
+# Written by Muster, which rejects manual changes. Commit this file with the inventory; only Muster writes it.
+# If the inventory requests something else, Muster replaces it.
 """
 HEAD_PLAIN = HEAD.replace("PyTorch environments", "environments of the workbench")
 MOST = 4_000_000  # characters of the file
@@ -36,12 +36,12 @@ _WHEEL = re.compile(
 
 
 class LockError(ValueError):
-    """The lock cannot be used; the text says why, without the file's name."""
+    """The lock cannot be used. The text gives the reason, without the file name."""
 
 
 @dataclass(frozen=True, order=True)
 class Wheel:
-    """One wheel. name: as pip compares names."""
+    """name: normalized as pip does."""
 
     name: str
     version: str
@@ -54,7 +54,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class WheelSection:
-    """One environment: for whom it is, the pins that it was resolved from, and what came of them."""
+    """One environment: its target, the pins it was resolved from, and the resulting wheels."""
 
     python: str
     machine: str
@@ -68,13 +68,13 @@ class WheelSection:
 
     @property
     def digest(self) -> str:
-        """Of everything in the section: it shows an edit, and names the folder with the wheels."""
+        """Hash of the whole section: detects edits, and names the folder of the wheels."""
         content = "\n".join([self.title, *self.asked, *map(str, self.wheels)])
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     @property
     def requirements(self) -> str:
-        """A file for pip install --require-hashes."""
+        """Return a requirements file for pip install --require-hashes."""
         return "".join(f"{wheel}\n" for wheel in self.wheels)
 
     def is_for(self, python: str, machine: str) -> bool:
@@ -93,7 +93,7 @@ def is_digest(name: str) -> bool:
 
 
 def section_of(given: Mapping[str, Any]) -> WheelSection:
-    """Take what another machine hands over, and nothing that the file could not hold. Raises LockError."""
+    """Read a section that another machine sent. Rejects anything that the file could not hold. Raises LockError."""
     try:
         wheels = tuple(Wheel(**wheel) for wheel in given["wheels"])
         section = WheelSection(given["python"], given["machine"], given["variant"], tuple(given["asked"]), wheels)
@@ -101,7 +101,7 @@ def section_of(given: Mapping[str, Any]) -> WheelSection:
             return section
     except (KeyError, TypeError):
         pass
-    raise LockError("what was handed over is not an environment as the lock has them")
+    raise LockError("the received environment does not have the format of the lock")
 
 
 def make_section(request: EnvironmentRequest, machine: str, wheels: Iterable[Wheel]) -> WheelSection:
@@ -115,21 +115,21 @@ def asked_by(request: EnvironmentRequest) -> tuple[str, ...]:
 
 
 def parse(text: str) -> tuple[WheelSection, ...]:
-    """The sections of the file's text. Raises LockError."""
+    """Return the sections of the file. Raises LockError."""
     if len(text) > MOST:
-        raise LockError(f"it has more than {MOST} characters")
+        raise LockError(f"more than {MOST} characters")
     head, *blocks = re.split(r"^(?=# environment:)", text, flags=re.MULTILINE)
     for line in head.splitlines():
         if not line.startswith("#") and line.strip():
-            raise LockError(f"its line '{line}' belongs to no environment")
+            raise LockError(f"line '{line}' is outside of any environment")
     sections: list[WheelSection] = []
     for block in blocks:
         section = _parse_section(block.splitlines())
         if any(same_place(section, other) and section.asked == other.asked for other in sections):
-            raise LockError(f"it has the environment for {section.title} twice")
+            raise LockError(f"duplicate environment for {section.title}")
         sections.append(section)
     if not sections and text.strip():
-        raise LockError("it is not a lock of PyTorch environments")
+        raise LockError("not a lock of PyTorch environments")
     return tuple(sections)
 
 
@@ -137,27 +137,27 @@ def _parse_section(lines: list[str]) -> WheelSection:
     lines = [line.rstrip() for line in lines if line.strip()]
     heads = [pattern.fullmatch(line) for pattern, line in zip((_TITLE, _ASKED, _DIGEST), lines, strict=False)]
     if len(heads) < 3 or None in heads:
-        raise LockError(f"what follows '{lines[0]}' is not how such an environment begins")
+        raise LockError(f"the section that starts with '{lines[0]}' has no valid header")
     title, asked, digest = (head for head in heads if head)
     pins = tuple(asked[1].split(", "))
     if len(lines) > MOST_LINES or len(pins) > MOST_ASKED:
-        raise LockError(f"the environment after '{lines[0]}' is larger than any could be")
+        raise LockError(f"the section that starts with '{lines[0]}' is too large")
     for pin in pins:
         if not _REQUIRED.fullmatch(pin):
-            raise LockError(f"'{pin[:100]}', which it was asked for, is no requirement")
+            raise LockError(f"'{pin[:100]}' in the header is not a requirement")
     section = WheelSection(title[1], title[2], title[3], pins, tuple(map(_parse_wheel, lines[3:])))
     if section.digest != digest[1]:
-        raise LockError(f"the environment for {section.title} is not as it was written")
+        raise LockError(f"the environment for {section.title} was modified (its digest does not match)")
     return section
 
 
 def _parse_wheel(line: str) -> Wheel:
     found = _WHEEL.fullmatch(line)
     if found is None:
-        raise LockError(f"its line '{line[:300]}' is not a wheel with its hash")
+        raise LockError(f"line '{line[:300]}' is not a wheel with a hash")
     wheel = Wheel(*found.groups())
     if canonical_name(wheel.file.partition("-")[0]) != canonical_name(wheel.name):
-        raise LockError(f"its {wheel.file} is not a wheel of {wheel.name}")
+        raise LockError(f"{wheel.file} is not a wheel of {wheel.name}")
     return wheel
 
 
@@ -169,7 +169,7 @@ def _block(section: WheelSection) -> str:
 
 
 def render(sections: Sequence[WheelSection]) -> str:
-    """The file's text, the same for the same sections in whatever order; empty for none."""
+    """Return the text of the file, independent of the order of the sections; empty for none."""
 
     def place(section: WheelSection) -> tuple[Any, ...]:
         return ([int(part) for part in section.python.split(".")], section.machine, section.variant, section.asked)
@@ -180,7 +180,7 @@ def render(sections: Sequence[WheelSection]) -> str:
 
 
 def changes(before: Sequence[WheelSection], after: Sequence[WheelSection], new: WheelSection) -> list[str]:
-    """What is different from the environment whose place the new one takes, for people."""
+    """Describe the differences from the environment that the new one replaces."""
     gone = [section for section in before if section not in after and section.is_for(new.python, new.machine)]
     gone.sort(key=lambda section: section.variant != new.variant)
     if not gone:
@@ -188,9 +188,9 @@ def changes(before: Sequence[WheelSection], after: Sequence[WheelSection], new: 
     had = {wheel.name: wheel.version for wheel in gone[0].wheels}
     has = {wheel.name: wheel.version for wheel in new.wheels}
     moved = [f"{name} {had[name]} -> {has[name]}" for name in has if name in had and had[name] != has[name]]
-    come = [f"{name} {has[name]} is new" for name in has if name not in had]
-    left = [f"{name} {had[name]} is gone" for name in had if name not in has]
-    return [f"{new.title}: {change}" for change in (*moved, *come, *left)] or [f"{new.title}: other files"]
+    come = [f"{name} {has[name]} added" for name in has if name not in had]
+    left = [f"{name} {had[name]} removed" for name in had if name not in has]
+    return [f"{new.title}: {change}" for change in (*moved, *come, *left)] or [f"{new.title}: different files"]
 
 
 def same_place(one: WheelSection, other: WheelSection) -> bool:

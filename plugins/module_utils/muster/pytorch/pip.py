@@ -1,4 +1,4 @@
-"""Where pip looks for wheels, and what it means when it fails: pip's output as one sentence and its fix."""
+"""pip's arguments for package indexes, and an explanation and a fix for each of pip's errors."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ def pip_sources(
     offline_dir: str,
     mirror: Mapping[str, str] | None = None,
 ) -> list[list[str]]:
-    """pip's arguments for where to look; each list is tried when the one before it had no such torch.
+    """Return pip's arguments for its sources. The next list is tried when the one before it does not have this torch.
 
-    With `auto` PyTorch's own index comes second, because a site's mirror or folder may well have the build.
-    It is searched *beside* pip's index, because only that one has every other package. This is safe for
-    torch: it is pinned with its local part, which no public index offers but PyTorch's.
+    With `auto`, PyTorch's own index comes second, because a mirror or folder of the site may have the build.
+    It is searched *in addition to* pip's index, because only pip's has every other package. This is safe for
+    torch, which is pinned with its local version: no public index offers that except PyTorch's.
 
-    mirror: where `auto` looks before it asks PyTorch's own (cluster_mirror): pip, an index; torch, an index of that
-    build, or torch_links, a page of its wheels. only: PyTorch's own is not asked besides; empty when it is.
+    mirror: sources that `auto` tries before PyTorch's own (cluster_mirror). pip: an index. torch: an index of that
+    build. torch_links: a page with links to its wheels. only: do not use PyTorch's own; empty to use it.
     """
     mirror = mirror or {}
     for url in (index_url, *extra_index_urls, *find_links):
         if urlsplit(url).password is not None:
             raise EnvironmentRequestError(
-                f"the address of {urlsplit(url).hostname} carries a password, which would show in logs. "
+                f"the URL of {urlsplit(url).hostname} contains a password, which would appear in logs. "
                 "Put it into .netrc or pip.conf of root on the nodes"
             )
     links = [argument for link in find_links for argument in ("--find-links", link)]
@@ -53,9 +53,9 @@ def pip_sources(
 
 
 def _with_a_mirror(mirror: Mapping[str, str], variant: str, own: list[str]) -> list[list[str]]:
-    """The same where the index is `auto`. own: what the inventory adds to every place."""
+    """Return the arguments for `auto`. own: arguments that the inventory adds to every source."""
     base = ["--index-url", mirror["pip"]] if mirror.get("pip") else []
-    # pip passes over a mirror without TLS unless it is told that somebody means it.
+    # pip ignores a mirror without TLS unless the host is explicitly trusted.
     places = [urlsplit(mirror.get(place, "")) for place in ("pip", "torch", "torch_links")]
     for host in sorted({place.netloc for place in places if place.scheme == "http"}):
         base += ["--trusted-host", host]
@@ -74,7 +74,7 @@ def _with_a_mirror(mirror: Mapping[str, str], variant: str, own: list[str]) -> l
 
 
 def kinds(builds: Sequence[str]) -> list[str]:
-    """pip's arguments for what it may take: wheels alone, and of these packages their source."""
+    """Return pip's arguments for file types: wheels only, except for packages that may be built from source."""
     for name in builds:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
             raise EnvironmentRequestError(f"pytorch_source_builds: '{name}' is not the name of a package")
@@ -86,9 +86,9 @@ def torch_not_found(output: str) -> bool:
 
 
 def explain_pip(output: str, request: EnvironmentRequest) -> tuple[str, str]:
-    """What went wrong and how to fix it, each one sentence without its full stop."""
+    """Return the problem and its fix, each one sentence without the full stop."""
     if request.locked and "DO NOT MATCH THE HASHES" in output:
-        return "a wheel that was found is another file than the one in the lock", _RESOLVE_ANEW
+        return "a wheel does not match its hash in the lock", _RESOLVE_ANEW
     for pattern, what, fix in _FAILURES:
         said = re.search(pattern, output)
         if said:
@@ -96,16 +96,16 @@ def explain_pip(output: str, request: EnvironmentRequest) -> tuple[str, str]:
     nothing = re.search(r"No matching distribution found for (\S+)", output)
     if nothing is None:
         errors = [line for line in output.splitlines() if line.startswith("ERROR: ")]
-        words = (errors or output.strip().splitlines() or ["it said nothing"])[-1]
-        return f"pip failed: {words.removeprefix('ERROR: ')}", "Everything it said is in pip_output of the result"
+        words = (errors or output.strip().splitlines() or ["no output"])[-1]
+        return f"pip failed: {words.removeprefix('ERROR: ')}", "The whole output is in pip_output of the result"
 
     requirement = nothing[1]
-    what = f"pip finds no {requirement}"
+    what = f"pip cannot find {requirement}"
     versions = re.search(r"\(from versions: (.*)\)", output)
     offered = versions[1].split(", ") if versions and versions[1] != "none" else []
     if offered:
-        what += f", and is offered {'..., ' if len(offered) > 4 else ''}{', '.join(offered[-4:])}"
-    # pip goes on without an index that it cannot reach, and then misses what that one has.
+        what += f"; available: {'..., ' if len(offered) > 4 else ''}{', '.join(offered[-4:])}"
+    # pip continues without an index that it cannot reach, and then reports missing packages.
     for pattern, trouble, fix in _UNREACHABLE:
         if re.search(pattern, output):
             return f"{what}; {trouble}", _or_the_default_build(requirement, request, offered, fix)
@@ -116,25 +116,25 @@ _FAILURES = (
     (
         r"No space left on device",
         "the disk is full",
-        "Free some space: a CPU environment takes about 1 GB, one with CUDA about 8 GB",
+        "Free disk space: a CPU environment requires about 1 GB, a CUDA environment about 8 GB",
     ),
     (
         r"ERROR: Cannot install (.+) because these package versions have conflicting dependencies",
-        "{0} contradict each other",
-        "Change pytorch_packages or cluster_torch_version; pip_output of the result says who wants what",
+        "{0} have conflicting dependencies",
+        "Change pytorch_packages or cluster_torch_version; pip_output of the result lists the conflicts",
     ),
     (
         r"DO NOT MATCH THE HASHES",
-        "a download was not what its index promised",
-        "Run again; if it stays, the mirror or pip's cache is damaged",
+        "a download does not match the hash in the index",
+        "Run again. If the error persists, the mirror or pip's cache is corrupt",
     ),
 )
 _RESOLVE_ANEW = (
-    "Let the node fetch it from a peer (ssh_mesh_mode), look elsewhere (pytorch_extra_index_urls, pytorch_find_links),"
-    " or take the environment out of pytorch_lock and set pytorch_reviewed_lock to false: then it is resolved anew"
+    "Let the node fetch it from a peer (ssh_mesh_mode), add a source (pytorch_extra_index_urls, pytorch_find_links), or"
+    " remove the environment from pytorch_lock and set pytorch_reviewed_lock to false to resolve the packages again"
 )
 _OTHER_INDEX = (
-    "Give the node a way there, or set pytorch_index_url, pytorch_find_links or pytorch_offline_dir to another place"
+    "Give the node access to it, or set pytorch_index_url, pytorch_find_links or pytorch_offline_dir to another source"
 )
 _UNREACHABLE = (
     (
@@ -144,12 +144,12 @@ _UNREACHABLE = (
     ),
     (
         r"\b40[13] (?:Client Error|Unauthorized|Forbidden)",
-        "a package index refuses access",
+        "a package index denies access",
         "Put the credentials into .netrc or pip.conf of root on the node",
     ),
     (
         r"Temporary failure in name resolution|Name or service not known|No address associated",
-        "the name of a package index is not known",
+        "the host name of a package index cannot be resolved",
         _OTHER_INDEX,
     ),
     (
@@ -161,14 +161,14 @@ _UNREACHABLE = (
 
 
 def _or_the_default_build(requirement: str, request: EnvironmentRequest, offered: Sequence[str], fix: str) -> str:
-    """The same fix, after the one that needs nothing else: the build that is offered, where only it is."""
+    """Put the default build of the index before the fix if the index offers only that build."""
     name, _, version = requirement.partition("==")
     public = public_version(version)
     if name != "torch" or public == version or public not in offered or "torch" in request.locked:
         return fix
-    build = f"the build of {public} that is offered"
+    build = f"the available build of {public}"
     return (
-        f"Set pytorch_variant to cuda, for {build} (about 8 GB; it trains without a GPU as well), "
+        f"Set pytorch_variant to cuda to use {build} (about 8 GB; it also trains without a GPU), "
         f"{fix[0].lower()}{fix[1:]}"
     )
 
@@ -178,11 +178,11 @@ def _fix_missing(requirement: str, request: EnvironmentRequest, output: str) -> 
     variable = "cluster_torch_version" if name == "torch" else "pytorch_packages"
     other_python = re.search(rf" {re.escape(version)} Requires-Python ([^\s;]+)", output)
     if version and other_python:
-        needs = f"It needs Python {other_python[1]}, and the node's is {request.python}"
+        needs = f"It requires Python {other_python[1]}, but the node has {request.python}"
         return f"{needs}: change {variable} or pytorch_python"
     if canonical_name(name) in request.locked:
         return _RESOLVE_ANEW
     if name != "torch":
-        return f"Correct {variable}, or say where else to look: pytorch_extra_index_urls, pytorch_find_links"
+        return f"Correct {variable}, or add a source with pytorch_extra_index_urls or pytorch_find_links"
     place = "pytorch_index_url, pytorch_find_links or pytorch_offline_dir"
-    return f"Choose another {variable}, or set {place} to a place that has this build for Python {request.python}"
+    return f"Choose another {variable}, or set {place} to a source that has this build for Python {request.python}"

@@ -1,4 +1,4 @@
-"""What to do about the PyTorch environments that are on a node, so that the one asked for is in use: pure."""
+"""Plan the steps from the PyTorch environments on a node to the requested one. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INBORN = ("pip", "setuptools", "wheel", "pkg-resources")
 
 @dataclass(frozen=True)
 class Environment:
-    """A look at one environment. faults: what is broken in it, whatever was asked for."""
+    """The inspection of one environment. faults: defects, independent of the request."""
 
     python: str = ""
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -24,10 +24,10 @@ class Environment:
 
 @dataclass(frozen=True)
 class Observed:
-    """What lies under the root: the environments by name, newest first (None: there, and not looked at).
+    """The environments below the root by name, newest first (None: present but not inspected).
 
-    current: name of the environment that the link leads to, empty when it leads elsewhere. link: its text,
-    empty when there is none.
+    current: name of the environment that the link points to, empty if it points elsewhere. link: its target,
+    empty if the link is missing.
     """
 
     link: str = ""
@@ -38,7 +38,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class EnvironmentPlan:
-    """In the order of the work: discard broken leftovers, build, switch, retire what is no longer kept."""
+    """In this order: discard broken leftovers, build, switch, retire environments beyond the limit."""
 
     target: str
     reasons: tuple[str, ...] = ()
@@ -62,7 +62,7 @@ def plan(request: EnvironmentRequest, observed: Observed, keep: int) -> Environm
     candidates = [name for name in environments if name == request.name or name.startswith(f"{request.name}.")]
     lacks = {name: shortcomings(request, environments[name] or Environment()) for name in candidates}
     good = [name for name in candidates if not lacks[name]]
-    # What `current` leads to is left alone until the switch: somebody may start from it at any moment.
+    # The target of `current` stays unchanged until the switch, because a launch may start from it at any moment.
     free = [name for name in environments if name not in observed.in_use and name != observed.current]
 
     reasons: list[str] = []
@@ -71,23 +71,23 @@ def plan(request: EnvironmentRequest, observed: Observed, keep: int) -> Environm
         target = observed.current
     else:
         if not observed.link:
-            reasons.append("there is no environment yet")
+            reasons.append("no environment exists yet")
         elif observed.current in lacks:
             reasons.extend(lacks[observed.current])
         else:
-            reasons.append(f"current leads to {observed.link}")
+            reasons.append(f"current points to {observed.link}")
         discard = [name for name in candidates if name in free and name not in good]
         taken = set(environments) - set(discard)
         target = good[0] if good else _first_free(request.name, taken)
         reasons.extend(f"{name} is unfinished or broken: {lacks[name][0]}" for name in discard)
 
     others = [name for name in environments if name != target and name not in discard]
-    # What was in use until now is the one to go back to.
+    # The environment that was in use is kept for a rollback.
     others.sort(key=lambda name: name != observed.current)
     failed = [name for name in others if broken(name) or (name in lacks and name not in good)]
     kept = [name for name in others if name not in failed][: max(keep, 0)]
     retire = [name for name in others if name not in kept and name not in observed.in_use]
-    reasons.extend(f"{name} is not kept any longer" for name in retire)
+    reasons.extend(f"{name} is no longer kept" for name in retire)
     return EnvironmentPlan(
         target=target,
         reasons=tuple(reasons),
@@ -108,12 +108,12 @@ def _first_free(name: str, taken: set[str]) -> str:
 
 
 def shortcomings(request: EnvironmentRequest, environment: Environment) -> list[str]:
-    """Why the environment is not what was asked for; empty when it is."""
+    """Return why the environment does not match the request; empty if it does."""
     found = list(environment.faults)
     if environment.python and environment.python != request.python:
-        found.append(f"it was made for Python {environment.python}, and the node's is {request.python}")
+        found.append(f"built for Python {environment.python}, but the node has {request.python}")
     found.extend(
-        f"{requirement} is wanted, and it has {environment.packages.get(requirement.name, 'none')}"
+        f"{requirement} is requested, but {environment.packages.get(requirement.name, 'none')} is installed"
         for requirement in request.requirements
         if not requirement.met_by(environment.packages)
     )
@@ -121,23 +121,23 @@ def shortcomings(request: EnvironmentRequest, environment: Environment) -> list[
 
 
 def unlocked(request: EnvironmentRequest, packages: Mapping[str, str]) -> list[str]:
-    """In what the packages are not those of the lock. What a virtual environment is born with may stay."""
+    """Return the differences from the lock. Packages that every virtual environment starts with are allowed."""
     if not request.locked:
         return []
     found = [
-        f"the lock has {name} {version}, and it has {packages.get(name, 'none')}"
+        f"the lock has {name} {version}, but {packages.get(name, 'none')} is installed"
         for name, version in request.locked.items()
         if packages.get(name) != version
     ]
     return found + [
-        f"it has {name} {version}, which is not in the lock (pytorch_packages puts it there)"
+        f"{name} {version} is installed but not in the lock (add it with pytorch_packages)"
         for name, version in packages.items()
         if name not in request.locked and name not in INBORN
     ]
 
 
 def describe(request: EnvironmentRequest, name: str, packages: Mapping[str, str], environments: Sequence[str]) -> str:
-    """One side of the diff: what is live, the pinned or locked packages in it, and which environments lie there."""
+    """Return one side of the diff: the current environment, its pinned or locked packages, and all environments."""
     lines = [f"current: {name or 'none'}"]
     names = dict.fromkeys((*(pin.name for pin in request.requirements), *request.locked))
     lines += [f"{package}: {packages.get(package, 'none')}" for package in names]
@@ -148,8 +148,8 @@ def describe(request: EnvironmentRequest, name: str, packages: Mapping[str, str]
 def difference(
     request: EnvironmentRequest, before: Observed, plan: EnvironmentPlan, *, lock: bool, forget: Sequence[str] = ()
 ) -> dict[str, str]:
-    """The diff of what is live and what lies there. lock: whether the wheels are going to be written down. forget:
-    environments with a name that are removed."""
+    """Return the diff of the current environment and of the environments on the node. lock: whether the wheels will be
+    written to the lock. forget: named environments that are removed."""
     was = before.environments.get(before.current) or Environment()
     wanted = dict(request.locked) or {pin.name: pin.version for pin in request.requirements}
     gone = {*plan.discard, *plan.retire}
@@ -157,5 +157,5 @@ def difference(
     there = describe(request, before.current or before.link, was.packages, list(before.environments))
     then = describe(request, plan.target, wanted if plan.changed else was.packages, sorted(after))
     if lock and plan.build and not request.locked:
-        there, then = f"{there}the lock: nothing for this request\n", f"{then}the lock: every wheel with its hash\n"
-    return {"before": there + "".join(f"environment {name}, with a name\n" for name in forget), "after": then}
+        there, then = f"{there}the lock: no such environment\n", f"{then}the lock: every wheel with its hash\n"
+    return {"before": there + "".join(f"named environment {name}\n" for name in forget), "after": then}

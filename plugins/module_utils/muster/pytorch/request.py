@@ -1,4 +1,4 @@
-"""The PyTorch environment that the inventory asks for: exact pins, and the name that follows from them."""
+"""The PyTorch environment that the inventory requests: exact pins, and a name derived from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _PIN = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[A-Za-z0-9._,\s-]*\])?\s*==\s*([A-Za-z0-9.+!_-]+)\s*(?:;\s*(.+))?"
 )
-# What a requirements file may say of a package: everything that pip judges by names and versions alone, and no address.
+# Supported requirements: those that pip evaluates by names and versions only, without URLs.
 NAME, EXTRAS = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", r"\[[A-Za-z0-9._,-]{0,128}\]"
 VERSIONS = r"(?:~=|==|!=|<=|>=|<|>)[A-Za-z0-9.*+!_-]{1,128}"
 MARKER = r"[\w .'\"<>=!~()-]{1,200}"
@@ -23,19 +23,19 @@ _MARKER = re.compile(r"python_version\s*(<=|<|==|!=|>=|>)\s*['\"](\d+)\.(\d+)['\
 _TORCH_VERSION = re.compile(r"\d+\.\d+\.\d+[a-z0-9.]*")
 _VARIANT = re.compile(r"cpu|cuda|cu\d{2,4}")
 TORCH = "torch"
-PLAIN = "plain"  # the variant of what has no builds for GPUs
+PLAIN = "plain"  # the variant of packages without GPU builds
 _ENVIRONMENT = re.compile(r"[0-9][a-z0-9.]*-(?:c[a-z0-9]+|plain)-py\d+\.\d+-[0-9a-f]{8}(\.\d+)?")
 
 
 class EnvironmentRequestError(ValueError):
-    """The inventory asks for something that cannot be; the text says what to write instead."""
+    """The inventory requests something impossible. The text names the option to change."""
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """One package at one version. One without a local part (`+cpu`) is met by any local build, as in pip.
+    """One package at one version. A version without a local part (`+cpu`) is met by any local build, as in pip.
 
-    more: what pip alone judges, behind the name: a range of versions, which then has no version here, and a marker.
+    more: the part that only pip evaluates: a version range (version is empty then) and a marker.
     """
 
     name: str
@@ -55,10 +55,10 @@ class Requirement:
 
 @dataclass(frozen=True)
 class EnvironmentRequest:
-    """The environment that is asked for. variant: cpu, cuda (what the index offers by default) or cuNNN; plain for one
-    that is not PyTorch's.
+    """The requested environment. variant: cpu, cuda (the index's default build) or cuNNN; plain for environments
+    without PyTorch.
 
-    locked: the version of every package that the lock gives it; empty where nothing is locked yet.
+    locked: the version of every package in the lock; empty if nothing is locked yet.
     """
 
     variant: str
@@ -69,12 +69,12 @@ class EnvironmentRequest:
 
     @property
     def main(self) -> Requirement:
-        """What the environment is there for."""
+        """Return the requirement on the package that gives the environment its purpose."""
         return self.requirements[0]
 
     @property
     def name(self) -> str:
-        """The folder's name. It follows from the content: the same request has the same name on every node."""
+        """Return the folder name. The same request has the same name on every node."""
         content = "\n".join([self.python, *sorted(map(str, self.requirements))])
         digest = hashlib.sha256(content.encode()).hexdigest()[:8]
         return f"{public_version(self.main.version)}-{self.variant}-py{self.python}-{digest}"
@@ -96,57 +96,58 @@ def same_version(installed: str, wanted: str) -> bool:
 
 
 def is_environment(name: str) -> bool:
-    """Whether a folder's name is one that a request makes; anything else under the root is not ours."""
+    """Return whether a folder name belongs to an environment; other folders in the root are not Muster's."""
     return _ENVIRONMENT.fullmatch(name) is not None
 
 
 def make_request(
     *, torch_version: str, variant: str, gpus: int, packages: Sequence[str], python: str, ranges: bool = False
 ) -> EnvironmentRequest:
-    """ranges: whether the packages are those of a requirements file, and not exact pins."""
+    """ranges: whether the packages come from a requirements file instead of exact pins."""
     if not _TORCH_VERSION.fullmatch(torch_version):
         raise EnvironmentRequestError(
-            f"cluster_torch_version: '{torch_version}' is not an exact version. Write it as 2.13.0; "
-            "the build after a '+' goes into pytorch_variant"
+            f"cluster_torch_version: '{torch_version}' is not an exact version. Write it like 2.13.0; "
+            "put the build after a '+' into pytorch_variant"
         )
     if variant == "auto":
         variant = "cuda" if gpus else "cpu"
     if not _VARIANT.fullmatch(variant):
-        raise EnvironmentRequestError(f"pytorch_variant: '{variant}' is none of auto, cpu, cuda, or cu126 and the like")
+        raise EnvironmentRequestError(f"pytorch_variant: '{variant}' is invalid. Use auto, cpu, cuda or e.g. cu126")
     if gpus and variant == "cpu":
         raise EnvironmentRequestError(
-            f"pytorch_variant is cpu, and cluster_gpus is {gpus}: the CPU build cannot use a GPU. "
+            f"pytorch_variant is cpu, but cluster_gpus is {gpus}, and the CPU build cannot use GPUs. "
             "Set pytorch_variant to auto, or cluster_gpus to 0"
         )
-    # Without its local part pip takes the default index's default build: gigabytes of CUDA on a CPU node.
+    # Without its local part, pip selects the index's default build: gigabytes of CUDA on a CPU node.
     local = "" if variant == "cuda" else f"+{variant}"
     pins = [Requirement("torch", torch_version + local)]
     for text in packages:
         requirement = parse_range(text, python) if ranges else parse_requirement(text, python)
         if requirement is None:
             continue
-        # Of several ranges pip takes what meets all of them.
+        # If a package has several ranges, pip selects a version that meets all of them.
         if not ranges and requirement.name in {pin.name for pin in pins}:
             raise EnvironmentRequestError(
-                f"pytorch_packages: {requirement.name} is named twice"
-                + (" (its version is cluster_torch_version)" if requirement.name == "torch" else "")
+                f"pytorch_packages: {requirement.name} is listed twice"
+                + (" (cluster_torch_version sets its version)" if requirement.name == "torch" else "")
+                + ". Remove one entry"
             )
         pins.append(requirement)
     return EnvironmentRequest(variant, gpus, python, tuple(pins))
 
 
 def make_plain_request(package: str, *, version: str, packages: Sequence[str], python: str) -> EnvironmentRequest:
-    """The request for an environment of another package, such as JupyterLab, with what belongs to it."""
+    """Return the request for an environment without PyTorch, for example JupyterLab with its packages."""
     option = "workbench_packages"
     pins = [parse_requirement(text, python, option) for text in (f"{package}=={version}", *packages)]
     return EnvironmentRequest(PLAIN, 0, python, tuple(pin for pin in pins if pin))
 
 
 def parse_requirement(text: str, python: str, option: str = "pytorch_packages") -> Requirement | None:
-    """The exact pin in `text`, or None when its marker leaves out this Python."""
+    """Return the exact pin in `text`, or None if its marker excludes this Python."""
     pin = _PIN.fullmatch(text.strip())
     if pin is None:
-        raise EnvironmentRequestError(f"{option}: '{text}' is not an exact pin. Write it as name==version")
+        raise EnvironmentRequestError(f"{option}: '{text}' is not an exact pin. Write it like name==version")
     name, extras, version, marker = pin.groups()
     if marker is not None and not _holds(marker, python):
         return None
@@ -154,10 +155,10 @@ def parse_requirement(text: str, python: str, option: str = "pytorch_packages") 
 
 
 def parse_range(text: str, python: str) -> Requirement | None:
-    """What a line of a requirements file asks for, or None when its marker leaves out this Python."""
+    """Return the requirement in a line of a requirements file, or None if its marker excludes this Python."""
     found = _RANGE.fullmatch(_without_spaces(text))
     if found is None:
-        raise EnvironmentRequestError(f"'{text[:200]}' is no name of a package, with versions and a marker or without")
+        raise EnvironmentRequestError(f"'{text[:200]}' is not a package name, optionally with versions and a marker")
     name, extras, versions, marker = found.groups(default="")
     if marker and all(_MARKER.fullmatch(part.strip()) for part in re.split(r"\s+and\s+", marker)):
         if not _holds(marker, python):
@@ -169,7 +170,7 @@ def parse_range(text: str, python: str) -> Requirement | None:
 
 
 def _without_spaces(text: str) -> str:
-    """The line without the spaces that mean nothing."""
+    """Return the line without insignificant spaces."""
     what, semicolon, marker = text.partition(";")
     return re.sub(r"\s*([~=!<>]=|[<>,\[\]])\s*", r"\1", what).strip() + semicolon + re.sub(r"\s+", " ", marker).strip()
 
@@ -178,7 +179,7 @@ def _holds(marker: str, python: str) -> bool:
     parts = [_MARKER.fullmatch(part.strip()) for part in re.split(r"\s+and\s+", marker.strip())]
     if None in parts:
         raise EnvironmentRequestError(
-            f"pytorch_packages: the marker '{marker}' is not understood. "
+            f"pytorch_packages: the marker '{marker}' is not supported. "
             "Compare python_version with a version, and join comparisons with 'and'"
         )
     here = tuple(map(int, python.split(".")))

@@ -1,4 +1,4 @@
-"""What a requirements file or a pyproject asks for, as lines that pip takes by themselves. Pure."""
+"""Read a requirements file or a pyproject.toml into lines for pip. Pure."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from .request import EnvironmentRequestError, canonical_name, parse_range
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-ANY_PYTHON = "3.12"  # whether a line can be read does not depend on it
+ANY_PYTHON = "3.12"  # the syntax of a line does not depend on it
 _INCLUDED = re.compile(r"(?:-r|--requirement)[ =]?\s*(\S+)")
 _FIXES = (
     (
         re.compile(r".*--hash\b"),
-        "has a hash, and Muster writes a lock of its own",
-        "Name the file that it was made from, or leave the hashes out",
+        "has a hash, but Muster writes its own lock",
+        "Use the file it was compiled from, or remove the hashes",
     ),
     (
         re.compile(r"(-i|-f|--(extra-)?index-url|--find-links|--no-index|--trusted-host)\b"),
-        "says where packages come from",
-        "Say it in pytorch_index_url, pytorch_extra_index_urls or pytorch_find_links",
+        "sets a package source",
+        "Set it with pytorch_index_url, pytorch_extra_index_urls or pytorch_find_links",
     ),
     (
         re.compile(r"-e\b|--editable|.*(://|\s@\s)|[./]"),
-        "is a folder or an address, and only what an index or a folder of wheels has is installed",
-        "Put a wheel into a folder of pytorch_find_links, or send the code with launch_project",
+        "is a folder or a URL, but packages are installed only from an index or a folder of wheels",
+        "Put a wheel into a folder of pytorch_find_links, or copy the code with launch_project",
     ),
-    (re.compile(r"-"), "is an option of pip that Muster does not know", "Take it out"),
+    (re.compile(r"-"), "is a pip option that Muster does not support", "Remove it"),
 )
 
 
 class RequirementsError(ValueError):
-    """The file cannot be used; the text says why, without the file's name and the full stop."""
+    """The file cannot be used. The text gives the reason, without the file name and the full stop."""
 
 
 @dataclass(frozen=True)
 class RequestedPackages:
-    """What an environment is asked to have. torch_version, variant: "" where nothing says them."""
+    """The requested packages of an environment. torch_version, variant: "" if not set anywhere."""
 
     torch_version: str
     variant: str
@@ -48,7 +48,7 @@ class RequestedPackages:
 
 
 def parts_of(text: str) -> tuple[list[str], list[str]]:
-    """(requirements, files that it includes) of a requirements file. Raises RequirementsError."""
+    """Return (requirements, included files) of a requirements file. Raises RequirementsError."""
     required, included = [], []
     for number, line in _lines(text):
         found = _INCLUDED.fullmatch(line)
@@ -60,7 +60,7 @@ def parts_of(text: str) -> tuple[list[str], list[str]]:
 
 
 def _lines(text: str) -> Iterable[tuple[int, str]]:
-    """Each line with its number, without comments; one that ends with a backslash goes on."""
+    """Yield each line with its number, without comments; a backslash at the end continues a line."""
     begun, whole = 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         begun = begun or number
@@ -76,20 +76,20 @@ def _lines(text: str) -> Iterable[tuple[int, str]]:
 
 
 def of_pyproject(project: Mapping[str, Any], extras: Sequence[str]) -> list[str]:
-    """The dependencies of a pyproject.toml, as it was read, with those of these extras. Raises RequirementsError."""
+    """Return the dependencies of a parsed pyproject.toml, with the given extras. Raises RequirementsError."""
     table = project.get("project")
     if not isinstance(table, dict):
-        raise RequirementsError("it has no table [project], and only there are dependencies looked for")
+        raise RequirementsError("the table [project], which lists the dependencies, is missing")
     if "dependencies" in table.get("dynamic", ()):
-        raise RequirementsError("its dependencies are dynamic, and code of a project is not run to find them out")
+        raise RequirementsError("the dependencies are dynamic, and Muster does not run project code to compute them")
     optional = table.get("optional-dependencies", {})
     by_name = {canonical_name(name): lines for name, lines in optional.items()} if isinstance(optional, dict) else {}
     found = list(table.get("dependencies", []))
     for extra in extras:
         if canonical_name(extra) not in by_name:
-            raise RequirementsError(f"it has no optional-dependencies called {extra}")
+            raise RequirementsError(f"optional-dependencies has no {extra}")
         found += by_name[canonical_name(extra)]
-    return [_checked(str(line), "its dependencies") for line in found]
+    return [_checked(str(line), "dependencies") for line in found]
 
 
 def _checked(line: str, where: str) -> str:
@@ -104,9 +104,9 @@ def _checked(line: str, where: str) -> str:
 
 
 def asked(lines: Iterable[str], torch_version: str = "", variant: str = "") -> RequestedPackages:
-    """Which PyTorch the lines ask for, and everything else. torch_version, variant: of cluster_environments.
+    """Return the PyTorch version that the lines request, and the other packages.
 
-    Raises RequirementsError.
+    torch_version, variant: set in cluster_environments. Raises RequirementsError.
     """
     packages: list[str] = []
     found: dict[str, str] = {}
@@ -118,9 +118,9 @@ def asked(lines: Iterable[str], torch_version: str = "", variant: str = "") -> R
         release, _, build = requirement.version.partition("+")
         for what, option, value in (("torch", torch_version, release), ("variant", variant, build)):
             if value and found.setdefault(what, option or value) != value:
-                raise RequirementsError(f"it has {line}, and {what} is {found[what]} besides")
+                raise RequirementsError(f"{line} conflicts with {what} {found[what]}")
     if len(packages) > MOST_ASKED:
-        raise RequirementsError(f"it has more than {MOST_ASKED} requirements")
+        raise RequirementsError(f"more than {MOST_ASKED} requirements")
     return RequestedPackages(
         found.get("torch", torch_version), found.get("variant", variant), tuple(dict.fromkeys(packages))
     )

@@ -1,4 +1,4 @@
-"""Wheels: which files are accepted, by name and metadata, and which node downloads what several nodes need. Pure."""
+"""Wheels: validate files by name and metadata, and choose the node that downloads for several nodes. Pure."""
 
 from __future__ import annotations
 
@@ -11,39 +11,39 @@ from .request import canonical_name
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# PEP 427: name, version, perhaps a build, and three tags.
+# PEP 427: name, version, optional build, and three tags.
 _FILE = re.compile(
     r"([A-Za-z0-9][A-Za-z0-9._]{0,127})-([A-Za-z0-9][A-Za-z0-9._+!]{0,127})(-\d\w*)?(-[\w.]+){3}\.whl", re.ASCII
 )
 _DIRECT = re.compile(r"\s*[A-Za-z0-9._-]+\s*(\[[^\]]*\])?\s*@")
 _EXTRA = re.compile(r";.*\bextra\b")
-# Other nodes that are asked whether they have kept the wheels of the lock.
+# How many peers are asked for the wheels of the lock.
 MOST_PEERS = 3
 
 
 class WheelError(ValueError):
-    """A file is no wheel, or not one to install; the text says why, and begins with its name."""
+    """A file is not a wheel, or must not be installed. The text gives the reason and begins with the file name."""
 
 
 def named(file: str) -> tuple[str, str]:
-    """Return the name, as pip compares names, and the version that a wheel's file name gives."""
+    """Return the name (normalized as pip does) and the version in the file name of a wheel."""
     found = _FILE.fullmatch(file)
     if found is None or len(file) > 255:
-        raise WheelError(f"{file[:100]!r} is not a wheel's name")
+        raise WheelError(f"{file[:100]!r} is not the file name of a wheel")
     return canonical_name(found[1]), found[2]
 
 
 def judge(file: str, name: str, version: str, requires: Iterable[str]) -> None:
-    """Judge what a wheel's METADATA says: its name, its version, and each Requires-Dist.
+    """Check a wheel's METADATA: name, version, and each Requires-Dist.
 
-    Refused is one that is called otherwise than its file, and one that requires something by its address: pip would
-    fetch and build whatever lies there, however it is told to take wheels alone.
+    A wheel is rejected if its name differs from its file name, or if it requires something by URL: pip would fetch and
+    build such a source even with --only-binary.
     """
     if (canonical_name(name), _plain(version)) != (named(file)[0], _plain(named(file)[1])):
-        raise WheelError(f"{file} says that it is {name[:100]!r} {version[:100]!r}")
+        raise WheelError(f"the metadata of {file} names {name[:100]!r} {version[:100]!r}")
     for needed in requires:
         if _DIRECT.match(needed) and not _EXTRA.search(needed):
-            raise WheelError(f"{file} requires {needed[:200]!r}, and only what an index or a folder has is installed")
+            raise WheelError(f"{file} requires {needed[:200]!r}; only packages of an index or a folder are installed")
 
 
 def _plain(version: str) -> str:
@@ -52,10 +52,10 @@ def _plain(version: str) -> str:
 
 @dataclass(frozen=True)
 class WheelNeed:
-    """What a look found that a node needs.
+    """The wheels that a node needs.
 
-    build: whether it needs wheels. key: the same on nodes that need the same ones. here: whether it has those of the
-    lock. section: what the lock has for it, as Section.as_dict gives it; None for nothing.
+    build: whether it needs wheels. key: identical on nodes that need the same ones. here: whether it has those of the
+    lock. section: its section of the lock, in the format of WheelSection.as_dict; None without one.
     """
 
     build: bool
@@ -65,12 +65,12 @@ class WheelNeed:
 
 
 def downloader(key: str, needs: Mapping[str, WheelNeed]) -> str:
-    """The node that downloads what this key stands for: the first of the play that needs it, or that has it already."""
+    """Return the node that downloads for this key: the first of the play that has the wheels, or that needs them."""
     same = [name for name, need in needs.items() if need.build and need.key == key]
     return min(same, key=lambda name: not needs[name].here, default="")
 
 
 def holders(own: str, key: str, needs: Mapping[str, WheelNeed], nodes: Sequence[str]) -> list[str]:
-    """Nodes that have the wheels of the lock, or may have kept them: the first ones of the inventory (nodes)."""
+    """Return nodes that have the wheels of the lock, then nodes that may have them, in the order of the inventory."""
     sure = [name for name, need in needs.items() if need.here and need.key == key]
     return [name for name in dict.fromkeys([*sure, *nodes]) if name != own][:MOST_PEERS]

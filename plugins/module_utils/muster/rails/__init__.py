@@ -1,5 +1,5 @@
-"""RDMA between the nodes: every adapter that NCCL would use is tried against its counterpart with verbs.
+"""RDMA tests between nodes: every adapter that NCCL would use is tested against its counterpart with verbs.
 
-`plan` says which adapters meet, when, and with what commands; `outputs` reads what these printed; `judge` names the
-adapter, the pair or the rail that is broken or slow.
+`plan` schedules the pairs of adapters and their commands; `outputs` parses the output; `judge` names the broken or slow
+adapter, pair or rail.
 """

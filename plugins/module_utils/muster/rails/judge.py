@@ -1,4 +1,4 @@
-"""What the trials of all rails say: which adapter, which pair of them or which whole rail is broken or slow."""
+"""Evaluate the tests of all rails: find the adapter, pair or rail that is broken or slow."""
 
 from __future__ import annotations
 
@@ -19,43 +19,43 @@ if TYPE_CHECKING:
     from ..verdict.finding import Finding
     from .outputs import RailTrial
 
-# Acceptance tests of others expect 90 to 95 % of the link's rate (Azure: 380 of 400 Gbit/s, 180 of 200; imbue: 720 of
-# 800). Ours warns later: a message of 1 MiB on one queue, from a processor that may be the far one.
-SLOW = 0.8  # of what the median adapter of the same rate gets at its best
-# A rail alone has nothing to be compared with. Each half of a DGX Spark's cable gets half of the rate that it shows.
+# Other acceptance tests expect 90 to 95 % of the link's rate (Azure: 380 of 400 Gbit/s, 180 of 200; imbue: 720 of
+# 800). Muster warns later: it sends messages of 1 MiB on one queue, perhaps from the remote NUMA node.
+SLOW = 0.8  # of the best rate of the median adapter with the same link rate
+# A single rail cannot be compared. Each half of a DGX Spark's cable gets half of the rate that it reports.
 LEAST = 0.4  # of the link's rate
 LATE = 3.0  # times the median
-LATE_USEC = 5.0  # and so much more
+LATE_USEC = 5.0  # microseconds above the median, in addition
 
 BROKEN = Check(
     "rdma.rail.broken",
     seen="stand-in",
-    reads="ibv_rc_pingpong, and after it perftest, between the adapters that NCCL would let talk to each other, under "
-    "the GID, partition and traffic class that it would use, as the training user",
-    fires="fail: an adapter does not reach its counterpart on another node by RDMA. The adapter is named where most of "
-    "its counterparts are not reached, the rail where none of the pairs on it works, else the pair",
-    fix="Look at the adapter's cable, address and switch port",
+    reads="ibv_rc_pingpong, then perftest, between the adapters that NCCL would connect, with NCCL's GID, partition "
+    "and traffic class, as the training user",
+    fires="fail: an adapter cannot reach its counterpart on another node over RDMA. The finding names the adapter if "
+    "it fails with most counterparts, the rail if all of its pairs fail, otherwise the pair",
+    fix="Check the adapter's cable, address and switch port",
 )
 SLOW_RAIL = Check(
     "rdma.rail.slow",
     seen="stand-in",
-    reads="ib_write_bw, 2 GiB in messages of 1 MiB, no adapter in two measurements at once",
-    fires=f"warn: less than {SLOW:.0%} of what the median adapter of its rate gets, or {LEAST:.0%} of its own rate",
-    fix="Look at the cable, the switch port, the adapter's slot, and at flow control where it is RoCE",
+    reads="ib_write_bw, 2 GiB in messages of 1 MiB, one measurement per adapter at a time",
+    fires=f"warn: less than {SLOW:.0%} of the median adapter with that link rate, or {LEAST:.0%} of the link rate",
+    fix="Check the cable, the switch port, the adapter's slot, and flow control for RoCE",
 )
 LATE_RAIL = Check(
     "rdma.rail.late",
     seen="stand-in",
     reads="ib_write_lat, 1000 messages of 8 bytes",
-    fires=f"warn: it takes {LATE:g} times the median of all rails, and {LATE_USEC:g} microseconds more",
-    fix="Look for more switches on its way than on that of the others, and for power saving of the node",
+    fires=f"warn: the latency is over {LATE:g} times the median of all rails and {LATE_USEC:g} microseconds above it",
+    fix="Check the number of switches on the path, and the node's power saving",
 )
 UNTRIED = Check(
     "rdma.rail.untried",
     seen="stand-in",
-    reads="whether the tools could be run, and reached each other over TCP",
-    fires="unknown: they were started, and did not reach each other over TCP. A tool that is not there is a skip",
-    fix="Fix what the message says, then run again",
+    reads="whether the tools ran, and connected to each other over TCP",
+    fires="unknown: the tools started, but could not connect over TCP. A missing tool is a skip",
+    fix="Fix the reported problem, then run again",
 )
 CHECKS = (BROKEN, SLOW_RAIL, LATE_RAIL, UNTRIED)
 
@@ -64,13 +64,13 @@ PACKAGES = {PINGPONG: "package ibverbs-utils", BANDWIDTH: "package perftest", LA
 
 
 def spoke(trial: RailTrial) -> bool:
-    """Whether the trial says anything of RDMA."""
+    """Return whether the test has a result for RDMA."""
     return not trial.untried and trial.missing != PINGPONG
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One finding's subject. where: in a sentence, and note: behind it. node, peer: as a finding has them."""
+    """The subject of a finding. where: the start of its sentence; note: the end. node, peer: as in a finding."""
 
     node: str
     peer: str | None
@@ -80,7 +80,7 @@ class Fault:
 
 
 def judge(trials: Sequence[RailTrial]) -> Iterator[Finding]:
-    """Judge all trials; a pass for each node against which nothing is said."""
+    """Yield the findings of all tests, and a pass for each node without a finding."""
     odd: set[str] = set()
     for finding in _found(trials):
         odd |= {finding.node, finding.peer or finding.node}
@@ -94,7 +94,7 @@ def judge(trials: Sequence[RailTrial]) -> Iterator[Finding]:
             peers = {one.called if one.caller == node else one.caller for one in own}
             yield BROKEN.passed(
                 node,
-                f"its adapters reach {plural(len(peers), 'node')} by RDMA{fast}",
+                f"RDMA adapters reach {plural(len(peers), 'node')}{fast}",
             )
 
 
@@ -105,9 +105,9 @@ def _found(trials: Sequence[RailTrial]) -> Iterator[Finding]:
         said = fault.trials[0]
         yield BROKEN.fail(
             fault.node,
-            f"{fault.where} by RDMA{fault.note}: {said.step}: {said.why}",
-            f"Look at cable, address and switch port. By hand, what is typed first on {said.called} and then, with its "
-            f"address behind it, on {said.caller}, is",
+            f"{fault.where} over RDMA{fault.note}: {said.step}: {said.why}",
+            f"Check cable, address and switch port. To test by hand, run this on {said.called} first, then on "
+            f"{said.caller} with the address of {said.called} appended",
             said.by_hand,
             peer=fault.peer,
             observed=said.why,
@@ -120,9 +120,9 @@ def _found(trials: Sequence[RailTrial]) -> Iterator[Finding]:
         slowest = min(fault.trials, key=lambda one: one.gbps or 0)
         yield SLOW_RAIL.warn(
             fault.node,
-            f"{fault.where} faster than {slowest.gbps:.1f} Gbit/s by RDMA{fault.note}; rails of {slowest.rate:g} "
-            f"Gbit/s here get {usual[slowest.rate]:.1f}",
-            "Look at its cable, switch port and slot; where the adapter sits is shown by",
+            f"{fault.where} faster than {slowest.gbps:.1f} Gbit/s over RDMA{fault.note}; the median of rails with "
+            f"{slowest.rate:g} Gbit/s is {usual[slowest.rate]:.1f} Gbit/s",
+            "Check its cable, switch port and slot; show the adapter's location with",
             "nvidia-smi topo -m",
             peer=fault.peer,
             observed=f"{slowest.gbps:.1f} Gbit/s",
@@ -133,7 +133,7 @@ def _found(trials: Sequence[RailTrial]) -> Iterator[Finding]:
 
 
 def _usual(trials: Sequence[RailTrial]) -> float:
-    """Return the median adapter's best: one slow adapter of three spoils two trials of three."""
+    """Return the best rate of the median adapter: one slow adapter of three affects two tests of three."""
     best: dict[tuple[str, str], float] = {}
     for one in trials:
         for end in ((one.caller, one.hcas[0]), (one.called, one.hcas[1])):
@@ -149,9 +149,9 @@ def _late(trials: Sequence[RailTrial]) -> Iterator[Finding]:
         latest = max(fault.trials, key=lambda one: one.usec or 0)
         yield LATE_RAIL.warn(
             fault.node,
-            f"{fault.where} sooner than in {latest.usec:.1f} microseconds by RDMA{fault.note}; the median rail takes "
+            f"{fault.where} in less than {latest.usec:.1f} microseconds over RDMA{fault.note}; the median rail takes "
             f"{usual:.1f}",
-            "Look how many switches are on its way, and whether the node saves power",
+            "Check the node's power saving, and the number of switches on the path with",
             "ibnetdiscover",
             peer=fault.peer,
             observed=f"{latest.usec:.1f} microseconds",
@@ -165,13 +165,13 @@ def _untried(trials: Sequence[RailTrial]) -> Iterator[Finding]:
         peers = few(list(dict.fromkeys(one.called for one in own)))
         yield UNTRIED.unknown(
             node,
-            f"its rails to {peers} were not tried: {own[0].untried}",
-            "Let the nodes reach each other on the ports of launches (firewall_launch_ports), then run again",
+            f"rails to {peers} not tested: {own[0].untried}",
+            "Open the launch ports between the nodes (firewall_launch_ports), then run again",
         )
 
 
 def faults(trials: Sequence[RailTrial], is_bad: Callable[[RailTrial], bool]) -> Iterator[Fault]:
-    """Divide what is bad: whole rails first, then adapters, then pairs of them."""
+    """Attribute the failed tests: to whole rails first, then to adapters, then to pairs of adapters."""
     left = [one for one in trials if is_bad(one)]
     for rail in dict.fromkeys(one.hcas for one in left):
         of_rail = [one for one in trials if one.hcas == rail]
@@ -179,8 +179,8 @@ def faults(trials: Sequence[RailTrial], is_bad: Callable[[RailTrial], bool]) -> 
         if len(nodes) > 2 and all(one in left for one in of_rail):
             left = [one for one in left if one.hcas != rail]
             others = any(one.hcas != rail and not is_bad(one) for one in trials)
-            note = ", and other rails do better, so look at the rail's switch before the nodes" if others else ""
-            where = f"no two of {plural(len(nodes), 'node')} talk over {_of(rail)}"
+            note = " (other rails work: check the rail's switch first)" if others else ""
+            where = f"no pair of {plural(len(nodes), 'node')} communicates on {_of(rail)}"
             yield Fault(nodes[0], None, where, tuple(of_rail), note)
     yield from _blamed(trials, left)
 
@@ -204,7 +204,7 @@ def _blamed(trials: Sequence[RailTrial], bad: Collection[RailTrial]) -> Iterator
             shares = [share for share in shares if share not in mine]
             own = tuple(dict.fromkeys(both[link] for share in mine for link in share.links))
             others = list(dict.fromkeys(one.called if one.caller == node else one.caller for one in own))
-            yield Fault(node, None, f"none of its {len(mine)} adapters talks to {few(others)}", own)
+            yield Fault(node, None, f"none of {len(mine)} adapters communicates with {few(others)}", own)
     couple: dict[tuple[str, str], list[Fault]] = defaultdict(list)
     for share in shares:
         own = tuple(dict.fromkeys(both[link] for link in share.links))
@@ -212,15 +212,15 @@ def _blamed(trials: Sequence[RailTrial], bad: Collection[RailTrial]) -> Iterator
         peers = [peer.partition(" ")[0] for peer in share.peers]
         if share.way == "pair":
             there = share.peers[0].partition(" ")[2]
-            fault = Fault(node, peers[0], f"{hca} and {there} of {peers[0]} do not talk", own)
+            fault = Fault(node, peers[0], f"{hca} does not communicate with {there} of {peers[0]}", own)
             couple[min(node, peers[0]), max(node, peers[0])].append(fault)
         else:
             peer = peers[0] if len(peers) == 1 else None
-            yield Fault(node, peer, f"{hca} does not talk to {few(peers)}", own)
+            yield Fault(node, peer, f"{hca} does not communicate with {few(peers)}", own)
     for (node, peer), of_both in couple.items():
         tried = sum({node, peer} == {one.caller, one.called} for one in trials)
         if 1 < len(of_both) == tried:
-            where = f"none of its {tried} adapters talks to its counterpart on {peer}"
+            where = f"none of {tried} adapters communicates with its counterpart on {peer}"
             yield Fault(node, peer, where, tuple(one for fault in of_both for one in fault.trials))
         else:
             yield from of_both
@@ -229,14 +229,14 @@ def _blamed(trials: Sequence[RailTrial], bad: Collection[RailTrial]) -> Iterator
 def result(
     trials: Sequence[RailTrial], untried: Mapping[str, str], why: str = "", failed: Mapping[str, str] | None = None
 ) -> dict[str, Any]:
-    """Return what rdma_rails returns.
+    """Return the result of rdma_rails.
 
-    untried: {node: why it was left out}. why: nothing was to be tried at all. failed: {node: why it gave no answer}.
+    untried: {node: why it was skipped}. why: the reason if nothing was tested. failed: {node: why it did not respond}.
     """
     findings = [
         *judge(trials),
         *(
-            UNTRIED.unknown(node, f"its RDMA adapters could not be tried: {said}", "Fix that, then run again")
+            UNTRIED.unknown(node, f"RDMA adapters could not be tested: {said}", "Fix the problem, then run again")
             for node, said in (failed or {}).items()
         ),
     ]
@@ -248,7 +248,7 @@ def result(
             list(dict.fromkeys(name for one in trials if one.missing == tool for name in (one.caller, one.called)))
         )
         checks = CHECKS if tool == PINGPONG else (SLOW_RAIL, LATE_RAIL)
-        skipped += skip_all(checks, f"{tool} is not on all of {where} ({PACKAGES[tool]})")
+        skipped += skip_all(checks, f"{tool} is missing on a node of {where} ({PACKAGES[tool]})")
     return {
         "rails": [one.as_dict() for one in trials],
         "findings": [finding.as_dict() for finding in findings],

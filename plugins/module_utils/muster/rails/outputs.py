@@ -1,4 +1,4 @@
-"""What ibv_rc_pingpong (rdma-core) and ib_write_bw and ib_write_lat (perftest) print, also when they fail."""
+"""Parse the output of ibv_rc_pingpong (rdma-core), ib_write_bw and ib_write_lat (perftest), including failures."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ if TYPE_CHECKING:
 PINGPONG, BANDWIDTH, LATENCY = STEPS
 # rdma-core, libibverbs/examples/rc_pingpong.c: "1000 iters in 0.01 seconds = 7.68 usec/iter".
 ITERATIONS = re.compile(r"^\d+ iters in [\d.]+ seconds = ([\d.]+) usec/iter", re.MULTILINE)
-# "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]", and a row below. What the processor's clock
-# does may be said in between.
+# "#bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]", and a row below. A warning about the CPU
+# frequency may be in between.
 GIGABITS = re.compile(r"BW average\[Gb/sec\].*?^\s*\d+\s+\d+\s+[\d.]+\s+([\d.]+)", re.MULTILINE | re.DOTALL)
 # "#bytes #iterations t_min[usec] t_max[usec] t_typical[usec] ...".
 TYPICAL = re.compile(r"t_typical\[usec\].*?^\s*\d+\s+\d+\s+[\d.]+\s+[\d.]+\s+([\d.]+)", re.MULTILINE | re.DOTALL)
 VALUES = {PINGPONG: ITERATIONS, BANDWIDTH: GIGABITS, LATENCY: TYPICAL}
-# What the tools say before any packet of RDMA has left: these ask each other over TCP.
+# Errors before any RDMA packet was sent: the tools first connect over TCP.
 OVER_TCP = re.compile(r"Couldn't connect to \S+:\d+|Unable to (?:init the|set up|open file descriptor for) socket")
 NOISE = re.compile(r"Conflicting CPU frequency|^\s*-+\s*$|^\s*(?:local|remote) address|^\s*GID:")
-# What a message of theirs means, in words; the first that fits.
+# The meaning of the tools' messages; the first match counts.
 MEANINGS = (
-    (re.compile(r"modify QP to RTR|Unable to Connect the HCA"), "the adapter knows no way to the other one"),
-    (re.compile(r"transport retry counter exceeded|status 12\b|\(12\)"), "its packets are not answered"),
-    (re.compile(r"RNR retry counter"), "the other end takes nothing"),
-    (re.compile(r"invalid data"), "data arrived changed"),
-    (re.compile(r"Couldn't read/write remote address|Failed to exchange data"), "the other end gave up"),
+    (re.compile(r"modify QP to RTR|Unable to Connect the HCA"), "the adapter has no route to its counterpart"),
+    (re.compile(r"transport retry counter exceeded|status 12\b|\(12\)"), "no acknowledgement from the counterpart"),
+    (re.compile(r"RNR retry counter"), "the counterpart does not accept data"),
+    (re.compile(r"invalid data"), "the received data is wrong"),
+    (re.compile(r"Couldn't read/write remote address|Failed to exchange data"), "the counterpart stopped the test"),
     (
         re.compile(r"Cannot allocate memory|Couldn't (?:register MR|create (?:CQ|QP)|allocate)"),
-        "too little locked memory",
+        "the limit of locked memory is too low",
     ),
     (
         re.compile(r"IB device \S+ not found|Failed to get IB devices|Unable to find the Infiniband"),
-        "libibverbs does not list it",
+        "libibverbs does not list the adapter",
     ),
 )
-MOST = 200  # characters of a tool's own words
+MOST = 200  # characters of a tool's message
 
 
 @dataclass(frozen=True)
 class RailTrial:
-    """One rail between two nodes. step: the one that failed, "" where none did. why: its words, and what they mean.
+    """The test of one rail between two nodes. step: the failed step, or "". why: its message and the meaning.
 
-    untried: why RDMA did not come into it at all. missing: the tool that is not there. gbps, usec: None where not
-    measured. rate: of the slower link. by_hand: what tries it again.
+    untried: why RDMA was not tested. missing: the missing tool. gbps, usec: None if not measured. rate: of the slower
+    link. by_hand: the command of the test.
     """
 
     caller: str
@@ -66,12 +66,12 @@ class RailTrial:
     usec: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the shape that is kept."""
+        """Return the shape for the report."""
         return {
             "from": f"{self.caller} {self.hcas[0]}",
             "to": f"{self.called} {self.hcas[1]}",
             "outcome": self.untried
-            or (f"{self.missing} is not there" if self.missing == PINGPONG else "")
+            or (f"{self.missing} is missing" if self.missing == PINGPONG else "")
             or (f"{self.step}: {self.why}" if self.step else "ok"),
             "gbps": self.gbps,
             "usec": self.usec,
@@ -81,10 +81,10 @@ class RailTrial:
 def trial(
     ends: tuple[str, str], pair: tuple[Hca, Hca], answers: Sequence[Mapping[str, Any]], unserved: str = ""
 ) -> RailTrial:
-    """Read what each step printed at the calling end. answers: {text, aside, why, missing} in the order of STEPS.
+    """Parse the output of each step at the calling end. answers: {text, aside, why, missing} in the order of STEPS.
 
-    unserved: what the called end's tool said where it did not come to listen. perftest may be missing at either end:
-    then nothing is measured.
+    unserved: the error of the called end's tool if it did not listen. perftest may be missing at either end: then
+    nothing is measured.
     """
     own = RailTrial(
         *ends, (pair[0].name, pair[1].name), min(pair[0].rate, pair[1].rate), " ".join(commands(pair[1])[0])
@@ -98,7 +98,7 @@ def trial(
         if answer["missing"]:
             missing = name
         elif OVER_TCP.search(f"{answer['text']}\n{answer['aside']}"):
-            untried = f"{name} did not reach the other end over TCP: {failure(answer)}"
+            untried = f"{name} could not connect over TCP: {failure(answer)}"
         elif answer["why"] or not found:
             step, why = name, explained(failure(answer))
         else:
@@ -110,17 +110,17 @@ def trial(
 
 
 def failure(answer: Mapping[str, Any]) -> str:
-    """Return the line that says most: the last one on the error stream, else on the other, else why there is none."""
+    """Return the most useful line: the last on the error stream, else on standard output, else the failure's reason."""
     for stream in ("aside", "text"):
         lines = [line.strip() for line in str(answer[stream]).splitlines() if line.strip() and not NOISE.search(line)]
         if lines and (stream == "aside" or any(pattern.search(answer[stream]) for pattern, _ in MEANINGS)):
             meant = [line for line in lines if any(pattern.search(line) for pattern, _ in MEANINGS)]
             return printable((meant or lines)[-1])[:MOST]
-    return printable(str(answer["why"]))[:MOST] or "it printed no result"
+    return printable(str(answer["why"]))[:MOST] or "the tool printed no result"
 
 
 def explained(said: str) -> str:
-    """Add what it means, where that is known."""
+    """Add the meaning of a message, if known."""
     said = printable(said)[:MOST]
     meaning = next((words for pattern, words in MEANINGS if pattern.search(said)), "")
     return f"{meaning} ({said})" if meaning else said

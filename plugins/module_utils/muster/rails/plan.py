@@ -1,4 +1,4 @@
-"""Which adapters meet which, in rounds in which none is used twice, and the commands for both ends. Pure."""
+"""Schedule pairs of adapters in rounds that use each adapter once, with the commands for both ends. Pure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from ..net_probe.schedule import rounds, sample
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# Of many nodes, each meets as many others; a round takes some seconds.
+# The maximum number of peers that each node is tested with; a round takes some seconds.
 MOST_ROUNDS = 8
-# The order in which they are run; what fails ends the trial of that rail.
+# The steps in order; a failed step ends the test of that rail.
 STEPS = ("ibv_rc_pingpong", "ib_write_bw", "ib_write_lat")
-# 2 GiB: a twentieth of a second at 400 Gbit/s, two seconds at 10.
+# 2 GiB: 0.05 s at 400 Gbit/s, 2 s at 10 Gbit/s.
 MESSAGE = 1 << 20
 MESSAGES = 2000
 EXCHANGES = 1000
@@ -25,7 +25,7 @@ EXCHANGES = 1000
 
 @dataclass(frozen=True)
 class Hca:
-    """A port of an adapter. rate: Gbit/s of its link. gid: index that NCCL uses; None on InfiniBand."""
+    """A port of an adapter. rate: Gbit/s of its link. gid: the GID index that NCCL uses; None on InfiniBand."""
 
     device: str
     port: str
@@ -40,7 +40,7 @@ class Hca:
 
 @dataclass(frozen=True)
 class RailMeeting:
-    """Two nodes, and which adapter of the one meets which of the other."""
+    """Two nodes and the pairs of adapters to test."""
 
     caller: str
     called: str
@@ -48,22 +48,22 @@ class RailMeeting:
 
 
 def why_not(facts: Mapping[str, Any], request: Mapping[str, Any]) -> str:
-    """Say why a node's adapters are not tried; nothing where they are. facts: those of nccl_health."""
+    """Return why a node's adapters are not tested, or "". facts: those of nccl_health."""
     if why := unused(facts, request):
         return why
     if not active_ports(facts):
-        return "no port that NCCL would use is active"
+        return "no RDMA port that NCCL would use is active"
     if not facts["rdma"]["uverbs"] or not facts["rdma_verbs"]["library"]:
-        return "no rank can open its adapters (rdma.devices.missing, rdma.verbs.missing)"
+        return "ranks cannot open the RDMA adapters (rdma.devices.missing, rdma.verbs.missing)"
     if facts["jobs"]["processes"]:
-        return "a job runs on the node, and would be disturbed"
+        return "a job is running on the node"
     if not hcas(facts):
-        return "no port of RoCE has a GID that NCCL looks for (rdma.gid.missing)"
+        return "no RoCE port has a GID that NCCL requires (rdma.gid.missing)"
     return ""
 
 
 def hcas(facts: Mapping[str, Any]) -> list[Hca]:
-    """Return the ports that NCCL would use, in the order of their names, each with the GID that it would take."""
+    """Return the ports that NCCL would use, sorted by name, each with its GID."""
     settings = facts["rdma"]["settings"]
     found = []
     for port in sorted(active_ports(facts), key=lambda each: _natural(each["name"])):
@@ -73,14 +73,14 @@ def hcas(facts: Mapping[str, Any]) -> list[Hca]:
             asked = settings.get(GID_INDEX_NAME, "-1").strip()
             own = [asked] if asked.isdigit() else [index for index, each in port["gids"].items() if is_routable(each)]
             if not own:
-                continue  # rdma.gid.missing has said it
+                continue  # rdma.gid.missing reports it
             gid = own[0]
         found.append(Hca(device, number, port["rate"] or 0.0, gid, _extra(settings)))
     return found
 
 
 def _extra(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return what perftest is told besides: the partition and the traffic class of NCCL."""
+    """Return further perftest options: NCCL's partition and traffic class."""
     options = {"NCCL_IB_PKEY": "--pkey_index", "NCCL_IB_TC": "--tclass"}
     given = {option: settings.get(name, "0").strip() for name, option in options.items()}
     return tuple(f"{option}={value}" for option, value in given.items() if value.isdigit() and value != "0")
@@ -91,7 +91,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def pairs(one: Sequence[Hca], other: Sequence[Hca]) -> tuple[tuple[Hca, Hca], ...]:
-    """Return who meets whom: those of one name where nodes are alike, else the n-th and the n-th."""
+    """Pair the adapters by name if nodes have common names, else by position."""
     named = {each.name: each for each in other}
     if {each.name for each in one} & named.keys():
         return tuple((each, named[each.name]) for each in one if each.name in named)
@@ -99,16 +99,16 @@ def pairs(one: Sequence[Hca], other: Sequence[Hca]) -> tuple[tuple[Hca, Hca], ..
 
 
 def meetings(nodes: Mapping[str, Sequence[Hca]]) -> list[list[RailMeeting]]:
-    """Return the rounds: in each, no node meets two others, and so no adapter is used twice."""
+    """Return the rounds: in each, a node has at most one peer, so no adapter is used twice."""
     chosen = sample(rounds(list(nodes)), MOST_ROUNDS)
     return [[RailMeeting(one, other, pairs(nodes[one], nodes[other])) for one, other in each] for each in chosen]
 
 
 def commands(hca: Hca) -> list[list[str]]:
-    """Return the commands of STEPS for one end, without the port and without whom to call."""
+    """Return the commands of STEPS for one end, without the TCP port and the peer's address."""
     pingpong, bandwidth, latency = STEPS
     place = ["-d", hca.device, "-i", hca.port]
-    # -c has the receiver compare what it got; without a GID InfiniBand goes by the LID.
+    # -c makes the receiver verify the data; without a GID, InfiniBand uses the LID.
     first = [pingpong, *place, "-c", "-n", str(EXCHANGES), *(["-g", hca.gid] if hca.gid is not None else [])]
     perftest = [*place, *(["-x", hca.gid] if hca.gid is not None else []), "-F", *hca.extra]
     return [

@@ -1,7 +1,7 @@
-"""The report page: from the artifacts of a run, as read from their JSON, to what the page shows.
+"""The content of the report page, computed from a run's artifacts (parsed JSON).
 
-All decisions about the page are made here, and the template (roles/report/templates/report.html.j2) only writes them
-down. Nothing here is markup, except paths of SVG, which hold numbers alone.
+All decisions about the page are made here; the template (roles/report/templates/report.html.j2) only renders them.
+Nothing here is markup, except SVG paths, which contain only numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Artifacts", "outcome", "page", "suite"]
 
 
 def outcome(kept: Artifacts) -> dict[str, Any]:
-    """What came of the run, for run.json: the pages of later runs tell it from there, and scripts."""
+    """Return the outcome of the run for run.json, which the reports of later runs and scripts read."""
     head = words.headline(kept.run, kept.verdict)
     sentence = f"{few(head['nodes'])}: {head['sentence']}" if head["nodes"] else head["sentence"]
     launch = run_verdict.word(kept)
@@ -29,7 +29,7 @@ def outcome(kept: Artifacts) -> dict[str, Any]:
 
 
 def page(kept: Artifacts) -> dict[str, Any]:
-    """What the page shows, part by part; a part is None where this run has nothing to say about it."""
+    """Return the parts of the page; a part is None where the run has no data for it."""
     nodes = kept.nodes()
     return {
         "run": about(kept),
@@ -54,7 +54,7 @@ def page(kept: Artifacts) -> dict[str, Any]:
 
 
 def acceptance(kept: Artifacts) -> dict[str, Any] | None:
-    """The acceptance test, part by part; None where none was made."""
+    """Return the parts of the acceptance test; None if none was run."""
     smoke = kept.smoke
     parts = {
         "overview": accepted.overview(smoke),
@@ -71,7 +71,7 @@ def acceptance(kept: Artifacts) -> dict[str, Any] | None:
 
 
 def about(kept: Artifacts) -> Mapping[str, Any]:
-    """The run itself: what was typed, when, and for how long."""
+    """Return the facts of the run: command, start, duration, options and steps."""
     run = kept.run
     return {
         "id": run.get("id", ""),

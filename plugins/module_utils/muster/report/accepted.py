@@ -1,4 +1,4 @@
-"""The acceptance test as a whole: how each stage ended on each rank, and this run beside the accepted state."""
+"""Overview of the acceptance test: stage results by rank, and the comparison with the accepted state."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from .words import duration, number
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-# How a stage ended on a rank: the class of its colour, and the word for it. The worst first.
+# Result of a stage on a rank -> CSS class and displayed word. Worst first.
 ENDS = {
     "lost": ("fail", "process lost"),
-    "timeout": ("fail", "killed after its time"),
+    "timeout": ("fail", "timed out"),
     "failed": ("fail", "failed"),
     "wrong": ("fail", "wrong"),
     "": ("unknown", "not reported"),
-    "skipped": ("skipped", "not tried"),
+    "skipped": ("skipped", "not run"),
     "ok": ("pass", "done"),
 }
-LONGEST = 400  # characters of why
-EACH_UP_TO = 128  # ranks whose cells have a text of their own
+LONGEST = 400  # characters of a reason
+EACH_UP_TO = 128  # ranks; with more, neighbouring cells of one colour are merged
 
 
 def overview(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Every stage in order: the worst that came of it, its seconds, and a strip of all ranks."""
+    """Return the stages in order, each with its worst result, its seconds, and a strip of all ranks."""
     ranks = rows(smoke, "ranks")
     by_rank = [(rank, rank["stages"]) for rank in ranks if isinstance(rank.get("stages"), dict)]
     names = list(dict.fromkeys(str(name) for _, stages in by_rank for name in stages))
@@ -77,7 +77,7 @@ def _stage(name: str, by_rank: Sequence[tuple[Mapping[str, Any], Mapping[str, An
 
 
 def strip(cells: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """A cell for each rank; of many ranks neighbours of a colour are one."""
+    """Return one cell per rank; with many ranks, neighbours of one colour are merged."""
     drawn: list[dict[str, Any]] = []
     for place, (status, title) in enumerate(cells):
         mark = ENDS[status][0]
@@ -90,7 +90,7 @@ def strip(cells: Sequence[tuple[str, str]]) -> dict[str, Any]:
 
 
 def beside(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """This run's values and the accepted ones; None where there is no such state."""
+    """Compare this run's values with the accepted ones; None if there is no accepted state."""
     kept = smoke.get("accepted")
     if not isinstance(kept, dict):
         return None
@@ -99,7 +99,7 @@ def beside(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
     about = {"run": word(kept.get("run")), "date": word(kept.get("date"))[:10], "accepted": bool(kept.get("accepted"))}
     if not listed and not about["accepted"]:
         return None
-    # Every drop, and of each kind of value the worst.
+    # Every drop, and the worst value of each kind.
     worst = {one["title"]: one for one in reversed(listed)}
     first = [one for one in listed if one["drop"] or worst[one["title"]] is one]
     return {**about, "first": first, "rest": [one for one in listed if one not in first]}

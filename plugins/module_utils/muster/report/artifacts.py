@@ -1,4 +1,4 @@
-"""What a run left in its folder."""
+"""The artifacts of a run, as parsed from its folder."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
 
     from ..launch.planned import LaunchPlan
 
-NO_NODES = ("controller", "localhost", "cluster")  # what findings and failures may speak of instead
+NO_NODES = ("controller", "localhost", "cluster")  # names in findings and failures that are not nodes
 
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Each part as it is in its file, and empty where there is none; the plan None.
+    """Each part as in its file; empty if the file is missing, and None for the plan.
 
     run, inspect, verdict, plan, attempts, smoke, comparison, shared_data, network, diagnosis, evidence, drift: the
-    files of those names. health: by node. logs: the files of each node, as paths from the run's folder. history: the
-    run.json of every run of this cluster that is kept, this one among them, the newest first.
+    files of those names. health: by node. logs: the files of each node, as paths relative to the run's folder. history:
+    the run.json of every kept run of this cluster, including this one, newest first.
     """
 
     run: Mapping[str, Any] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Artifacts:
     history: Sequence[Mapping[str, Any]] = ()
 
     def nodes(self) -> list[str]:
-        """Every node that is spoken of: in the order of the inventory, as far as that is known."""
+        """Return every node that an artifact names: in inventory order, as far as it is known."""
         named = [
             *self.run.get("nodes", []),
             *self.network.get("nodes", []),

@@ -1,4 +1,4 @@
-"""Every node beside every check: the grid, and what was skipped."""
+"""The grid of nodes and checks, and the skipped checks."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ if TYPE_CHECKING:
 
     from .artifacts import Artifacts
 
-COLUMNS = 30  # more checks than these are not shown one by one
-FOLDED_FROM = 12  # nodes; a smaller cluster is shown whole
-LISTED = 4  # checks that one reason kept from being made; more are one click away
+COLUMNS = 30  # checks; with more, passed checks share one column per family
+FOLDED_FROM = 12  # nodes; a smaller cluster is shown completely
+LISTED = 4  # checks skipped for one reason; more are one click away
 SIGNS = {"pass": "·", "warn": "!", "fail": "✕", "unknown": "?", "skipped": "-", "": ""}
 MEANINGS = {
-    "pass": "as it should be",
-    "warn": "slower, or breaks later",
-    "fail": "a launch breaks or computes wrongly",
-    "unknown": "could not be known",
-    "skipped": "not looked at, see below",
+    "pass": "OK",
+    "warn": "slower now, or may fail later",
+    "fail": "a launch fails or computes wrong results",
+    "unknown": "could not be checked",
+    "skipped": "not checked, see below",
 }
 
 
 def grid(kept: Artifacts, nodes: Sequence[str]) -> dict[str, Any] | None:
-    """Columns are the checks that were made, rows the nodes; of many nodes those that are well are folded."""
+    """Return the grid: a column per check, a row per node; in large clusters, nodes without problems are folded."""
     statuses: dict[tuple[str, str], str] = {}
     said: dict[tuple[str, str], str] = {}
     for finding in kept.verdict.get("findings", []):
         key, status = (finding["node"], finding["id"]), mark(finding["status"])
         if key not in statuses or WORST.index(status) < WORST.index(statuses[key]):
             statuses[key], said[key] = status, finding["summary"]
-    # What was looked for and is no finding is as it should be.
+    # A check that ran without a finding has passed.
     for node, look in kept.health.items():
         for identity in look.get("ran", []):
             statuses.setdefault((node, identity), "pass")
@@ -65,7 +65,7 @@ def grid(kept: Artifacts, nodes: Sequence[str]) -> dict[str, Any] | None:
 
 
 def skipped(kept: Artifacts, nodes: Sequence[str]) -> list[dict[str, Any]]:
-    """Each reason once, with the checks and the nodes it holds for."""
+    """Return each skip reason once, with its checks and nodes."""
     groups: dict[str, tuple[list[str], list[str]]] = {}
     for entry in _skips(kept):
         ids, names = groups.setdefault(entry["why"], ([], []))
@@ -83,7 +83,7 @@ def skipped(kept: Artifacts, nodes: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _skips(kept: Artifacts) -> Iterator[dict[str, str]]:
-    """A node's own are in its file; of the whole, those that name no node."""
+    """Yield the skips in the nodes' health files, and those of the verdict that no health file contains."""
     there = set()
     for node, look in kept.health.items():
         for entry in look.get("skipped", []):
@@ -98,7 +98,7 @@ def _skips(kept: Artifacts) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Column:
-    """A check, or all checks of a family with which all is well everywhere. names: without the family."""
+    """A check, or all checks of a family that passed everywhere. names: without the family."""
 
     family: str
     names: tuple[str, ...]
@@ -109,7 +109,7 @@ class Column:
 
 
 def _columns(statuses: Mapping[tuple[str, str], str], most: int = COLUMNS) -> list[Column]:
-    """Every check of its own; where these are more than most, only those that somebody failed."""
+    """Return one column per check; with more than `most`, passed checks share one column per family."""
     looked = {identity for (_, identity), status in statuses.items() if status != "skipped"}
     bad = {identity for (_, identity), status in statuses.items() if status not in ("skipped", "pass")}
     columns: list[Column] = []
@@ -128,7 +128,7 @@ def _cell(
     node: str, column: Column, statuses: Mapping[tuple[str, str], str], said: Mapping[tuple[str, str], str]
 ) -> dict[str, str]:
     marks = {identity: statuses[node, identity] for identity in column.ids if (node, identity) in statuses}
-    # All of many: only where one was looked at is it said to be well.
+    # A column of several checks passes only if at least one of them was checked.
     status = next((one for one in (*WORST[:3], "pass", "skipped") if one in marks.values()), "")
     shown = {"mark": status, "sign": SIGNS[status], "title": "", "anchor": ""}
     identity = next((name for name, one in marks.items() if one == status), "")
@@ -145,7 +145,7 @@ def _worst(cells: Sequence[Mapping[str, str]]) -> str:
 
 
 def _heads(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """The columns' names in two parts; where another family begins there is a gap."""
+    """Return the column names as family and check; `begins` marks a gap before another family."""
     return [
         {
             "ids": ", ".join(column.ids),

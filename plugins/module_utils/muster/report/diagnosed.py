@@ -1,4 +1,4 @@
-"""Why a launch failed: the diagnosis, and one time line of what its ranks and nodes did last."""
+"""The diagnosis of a failed launch, with a time line of the last events of its ranks and nodes."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ if TYPE_CHECKING:
     from .artifacts import Artifacts
 
 MOST_ROWS = 256  # ranks
-UNFOLDED = 24  # rows; where there are more ranks, those of a node that ended alike are one
-BEFORE = 1.3  # how much longer than from the first event to the last the time line is
+UNFOLDED = 24  # rows; with more ranks, ranks of a node with the same outcome share a row
+BEFORE = 1.3  # length of the time line relative to the time from the first to the last event
 SHORTEST = 4.0  # seconds
-LONGEST_SILENCE = 120.0  # of a stopped rank, to whose last line the time line reaches back
-LONGEST_TEXT = 240  # characters of what a rank did last
-# How a row ended, and the class of its colour; the worst first.
+LONGEST_SILENCE = 120.0  # seconds since the last line of a stopped rank that the time line may include
+LONGEST_TEXT = 240  # characters of a rank's last action
+# Outcome of a row -> CSS class of its colour; worst first.
 COLOURS = {"own": "f", "follows": "w", "stopped": "u", "alive": "s", "ended": "p"}
 LEGEND = {
-    "own": "failed by itself",
-    "follows": "only followed: a peer, or the way to it, was gone",
-    "stopped": "stopped or frozen before anything was ended",
-    "alive": "ran until the launch was ended",
-    "ended": "ended well",
+    "own": "failed with an error of its own",
+    "follows": "lost its connection to a failed peer",
+    "stopped": "stopped or frozen before Muster ended the launch",
+    "alive": "ran until Muster ended the launch",
+    "ended": "succeeded",
 }
-STATES = {"T": "stopped (state T)", "t": "held by a debugger (state t)", "D": "waited for a disk or a driver (state D)"}
+STATES = {"T": "stopped (state T)", "t": "held by a debugger (state t)", "D": "waiting for a disk or driver (state D)"}
 
 
 class Event(NamedTuple):
-    """when: controller time."""
+    """when: seconds of controller time."""
 
     when: float
     line: str
@@ -39,11 +39,11 @@ class Event(NamedTuple):
 
 
 def section(kept: Artifacts) -> dict[str, Any] | None:
-    """None where nothing was diagnosed."""
+    """Return the diagnosis section; None if nothing was diagnosed."""
     said, evidence = kept.diagnosis, kept.evidence
     if not said.get("lines"):
         return None
-    # A run of an earlier release has the lines alone.
+    # A run of an earlier release has only `lines`.
     parts = said["parts"].items() if "parts" in said else (("", line) for line in said["lines"])
     return {
         "word": said["word"],
@@ -69,7 +69,7 @@ def candidate(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def time_line(evidence: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Every rank, and every node whose launcher or connection ended; in the order of nodes and ranks."""
+    """Return a row per rank and per node whose launcher or connection ended, in the order of nodes and ranks."""
     events = first_events(said)
     rows = list(all_rows(evidence, events))
     ends = [row["at"] for row in rows if row["at"]]
@@ -101,12 +101,12 @@ def time_line(evidence: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str,
 
 
 def telling(row: Mapping[str, Any]) -> tuple[bool, float]:
-    """Sorts what says most to the front: who failed or stopped by itself, then the others as it spread to them."""
+    """Sort key: ranks that failed or stopped first, then those that lost a peer; each by time."""
     return row["how"] not in ("own", "stopped"), row["at"] or math.inf
 
 
 def together(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The ranks of a node that ended alike as one row, which is that of the first to end."""
+    """Merge ranks of a node with the same outcome into the row of the rank that ended first."""
     groups: dict[tuple[str, str, bool, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         own_words = row["last"] if row["how"] in ("own", "stopped") else ""
@@ -121,7 +121,7 @@ def together(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def spans(ranks: Sequence[int]) -> str:
-    """16, 18-23"""
+    """Format rank numbers as in "16, 18-23"."""
     parts: list[list[int]] = []
     for rank in ranks:
         if parts and parts[-1][-1] == rank - 1:
@@ -132,7 +132,7 @@ def spans(ranks: Sequence[int]) -> str:
 
 
 def first_events(said: Mapping[str, Any]) -> dict[tuple[str, Any], Event]:
-    """How each rank and node ended, by the first symptom of it."""
+    """Return the earliest end symptom of each rank and node."""
     found: dict[tuple[str, Any], Event] = {}
     for one in said.get("symptoms", []):
         if not one["when"] or not str(one["id"]).startswith(("rank.", "agent.", "unit.", "node.")):
@@ -165,13 +165,13 @@ def all_rows(evidence: Mapping[str, Any], events: Mapping[tuple[str, Any], Event
 
 
 def ended_well(end: Mapping[str, Any], stop: float) -> Event | None:
-    """Of one that went before the launch was ended; whoever goes after that was ended with it."""
+    """Return the end of a rank that exited before the launch was ended; None if it ended with the launch."""
     at = float(end.get("gone_at") or 0.0)
     return Event(at, "", False) if at and (not stop or at < stop) else None
 
 
 def row(node: str, rank: int | None, event: Event | None, said: float, last: str, state: str = "") -> dict[str, Any]:
-    """rank: None of the node as a whole."""
+    """rank: None for the node as a whole."""
     if event and event.line:
         how = "follows" if event.follows else "own"
     elif state in STATES:
@@ -192,7 +192,7 @@ def row(node: str, rank: int | None, event: Event | None, said: float, last: str
 
 
 def did_last(event: Event | None, shot: Mapping[str, Any]) -> str:
-    """Its own end, else where it was when the launch was stopped."""
+    """Return the rank's last line, else its state, collective and stack when the launch was ended."""
     if event and event.line:
         return event.line
     parts = [STATES.get(str(shot.get("state", "")), "")]
@@ -212,7 +212,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def ticks(span: float) -> list[float]:
-    """Round numbers of seconds before the end."""
+    """Return tick positions: round numbers of seconds before the end."""
     step: float = 10 ** math.floor(math.log10(span / 3))
     step = next(step * factor for factor in (1, 2, 5, 10) if span / (step * factor) <= 6)
     return [step * place for place in range(1, int(span / step) + 1)]

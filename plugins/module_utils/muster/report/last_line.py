@@ -75,8 +75,8 @@ def _ending(end: RunEnding) -> tuple[str, str]:
     if end.outcome:
         return "healthy", f"CHECKED: without --check, {end.outcome}" if end.check else f"DONE: {end.outcome}"
     if end.book and not end.contacts:
-        what = f"found no problem in the inventory of {_all_of(end)}"
-        return "healthy", f"DONE: {end.book} {what}, contacted none and changed nothing"
+        what = f"found no problems in the inventory ({_all_of(end)})"
+        return "healthy", f"DONE: {end.book} {what}; no node was contacted or changed"
     if end.book and end.check:
         return "healthy", _checked(end)
     if end.book:
@@ -101,8 +101,8 @@ def _calm(end: RunEnding, status: str) -> str:
 
 def _checked(end: RunEnding) -> str:
     """Return what a run without --check would change."""
-    does = f"changes {few(end.changed)}" if end.changed else f"changes nothing on {_all_of(end)}"
-    return f"CHECKED: nothing was changed, and a run without --check {does}"
+    change = few(end.changed) if end.changed else f"nothing on {_all_of(end)}"
+    return f"CHECKED: nothing was changed; without --check, the run would change {change}"
 
 
 def _all_of(end: RunEnding) -> str:
@@ -116,7 +116,7 @@ def _stops(failures: Mapping[str, Stop]) -> str:
     first, why = next(iter(reasons.items()))
     same = [node for node, each in reasons.items() if ADDRESS.sub("", each) == ADDRESS.sub("", why)]
     others = [node for node in failures if node not in same]
-    more = f" (and {few(others)} for another reason)" if others else ""
+    more = f" ({few(others)}: another reason)" if others else ""
     nodes = "" if failures[first].for_all else f"{few(same)} "
     return f"{nodes}at '{failures[first].task}': {why}{more}"
 

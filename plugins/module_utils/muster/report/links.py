@@ -1,7 +1,7 @@
-"""What lies between the nodes: one map for each measure, rows are where it comes from, columns where it goes to.
+"""Maps of the links between nodes: one map per measure, with sources as rows and destinations as columns.
 
-A cell is CELL wide. Of a small cluster each cell is an element with a text of its own; of a large one all cells of a
-colour are one path, so that two hundred nodes are some hundred kilobytes.
+A cell is CELL wide. In a small cluster each cell is an element with its own tooltip; in a large one all cells of a
+colour are one path, which keeps the map of 200 nodes at about 100 kB.
 """
 
 from __future__ import annotations
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 CELL = 10
-EACH_UP_TO = 24  # nodes: cells of their own, with a text that a pointer shows
-TEXT_UP_TO = 10  # nodes: figures are written into the cells
+EACH_UP_TO = 24  # nodes with separate cells and tooltips
+TEXT_UP_TO = 10  # nodes with figures in the cells
 LABELS = 26  # names beside a map, at most
 LONGEST = 16  # characters of a name
 LETTERS = 12.5  # pixels
 PAIRS = 40  # bad pairs that are listed
 
-# What a connection came to: its colour, how it is told, and the sign in a small map.
+# Result of a connection attempt -> colour, description, and sign in a small map.
 OUTCOMES = {
     "ok": ("good", "reached", "✓"),
-    "refused": ("bad2", "refused: nothing listens", "R"),
-    "dropped": ("bad3", "no answer: dropped on the way", "D"),
-    "prohibited": ("bad4", "prohibited by a firewall", "P"),
+    "refused": ("bad2", "refused: no listener", "R"),
+    "dropped": ("bad3", "no reply: packets dropped", "D"),
+    "prohibited": ("bad4", "rejected by a firewall", "P"),
     "no_route": ("bad5", "no route", "N"),
-    "wrong_host": ("bad6", "another machine answered", "W"),
-    "foreign": ("bad1", "a foreign process answered", "F"),
+    "wrong_host": ("bad6", "answered by another machine", "W"),
+    "foreign": ("bad1", "answered by another process", "F"),
     "not_tried": ("none", "not tried", ""),
 }
 COLORS = ("good", "bad1", "bad2", "bad3", "bad4", "bad5", "bad6", "none")
-SPARSE = 0.2  # of the cells; fewer can hardly be seen
-FLOOR_MS = 0.25  # below it, differences between round trips are those of the processors
+SPARSE = 0.2  # of the cells; fewer are drawn larger
+FLOOR_MS = 0.25  # below it, differences between round trips come from the processors
 
 
 @dataclass(frozen=True)
 class Shade:
-    """A class of values: its colour, what it means, and whether it is bad, by the same thresholds as the findings."""
+    """A class of values: colour, label, and whether it is bad by the thresholds of the findings."""
 
     css: str
     label: str
@@ -52,11 +52,11 @@ class Shade:
 
 
 UNMEASURED = Shade("none", "not measured")
-Read = tuple[Shade, str, str]  # the shade, what is written into the cell, and what a pointer shows
+Read = tuple[Shade, str, str]  # shade, text in the cell, tooltip
 
 
 def maps(network: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The maps, and the pairs that do not reach each other."""
+    """Return the maps, and the pairs that cannot connect to each other."""
     nodes = [str(name) for name in network.get("nodes", [])]
     place = {name: index for index, name in enumerate(nodes)}
     cells = {
@@ -66,15 +66,15 @@ def maps(network: Mapping[str, Any]) -> dict[str, Any] | None:
     }
     if len(nodes) < 2 or not cells:
         return None
-    drawn = [draw("Reachability", "Does a launch's port answer?", nodes, cells, reached)]
+    drawn = [draw("Reachability", "connection to a launch port", nodes, cells, reached)]
     for key, title, about, reader in (
         ("rtt_ms", "Round trip", "milliseconds", slow),
         ("gbps", "Throughput", "Gb/s, from row to column", narrow),
-        ("loss", "Loss", "of what was sent", lossy),
+        ("loss", "Loss", "share of the packets sent", lossy),
         ("path_mtu", "Path MTU", "bytes", small),
     ):
         values = [link[key] for link in cells.values() if link.get(key) is not None]
-        # Loss and MTU are worth a map only where they are not the same everywhere.
+        # Loss and MTU get a map only if they differ between links.
         if values and (key in ("rtt_ms", "gbps") or len(set(values)) > 1):
             drawn.append(draw(title, about, nodes, cells, reader(values)))
     bad = [
@@ -92,7 +92,7 @@ def maps(network: Mapping[str, Any]) -> dict[str, Any] | None:
     }
 
 
-# ---------------------------------------------------------------- what a cell is
+# ---------------------------------------------------------------- cells
 
 
 def reached(link: Mapping[str, Any]) -> Read:
@@ -115,7 +115,7 @@ def slow(values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
 def narrow(
     values: Sequence[float], unit: str = "Gb/s", usual: float | None = None, slow: float | None = None
 ) -> Callable[[Mapping[str, Any]], Read]:
-    """usual: what they are held against if not their median. slow: the part of it below which it is a finding."""
+    """usual: the reference value, default the median. slow: the fraction of it below which a value is a finding."""
     usual, slow = median(values) if usual is None else usual, SLOW if slow is None else slow
     limits = (max(0.6, slow) * usual, max(0.45, slow) * usual, slow * usual)
     shades = (
@@ -160,11 +160,11 @@ def _reader(
 
 
 def _brief(value: float) -> str:
-    """As few digits as fit into a cell."""
+    """Format a value with the few digits that fit into a cell."""
     return f"{value:.{0 if value >= 100 or value == 0 else 1 if value >= 10 else 2}f}"
 
 
-# ---------------------------------------------------------------- how it is drawn
+# ---------------------------------------------------------------- drawing
 
 
 def draw(
@@ -174,13 +174,13 @@ def draw(
     cells: Mapping[tuple[int, int], Mapping[str, Any]],
     read: Callable[[Mapping[str, Any]], Read],
 ) -> dict[str, Any]:
-    """One map: its cells or paths, its names, and which colours it has."""
+    """Return one map: its cells or paths, its names, and its legend."""
     count = len(nodes)
     seen = {pair: read(link) for pair, link in sorted(cells.items())}
     shades = {pair: shade for pair, (shade, _, _) in seen.items()}
     rows = _culprits(shades, count, 0)
     columns = _culprits(shades, count, 1)
-    pixels = max(20, min(44, 380 / count)) if count <= EACH_UP_TO else 800 / count  # of a cell, where there is room
+    pixels = max(20, min(44, 380 / count)) if count <= EACH_UP_TO else 800 / count  # of a cell, on a wide screen
     size = LETTERS * CELL / pixels
     gutter = round(min(LONGEST, max(len(name) for name in nodes)) * size * 0.62 + size, 1)
     return {
@@ -217,7 +217,7 @@ def _each(nodes: Sequence[str], seen: Mapping[tuple[int, int], Read]) -> list[di
 
 
 def _paths(shades: Mapping[tuple[int, int], Shade], count: int) -> list[dict[str, str]]:
-    """All cells of a colour as one path; neighbours in a row are one rectangle. Few cells are drawn larger."""
+    """Return one path per colour; neighbours in a row are one rectangle. Sparse cells are drawn larger."""
     measured = {pair: shade for pair, shade in shades.items() if shade is not UNMEASURED}
     if len(measured) < SPARSE * count * count:
         return _dots(measured)
@@ -236,7 +236,7 @@ def _paths(shades: Mapping[tuple[int, int], Shade], count: int) -> list[dict[str
 
 
 def _dots(shades: Mapping[tuple[int, int], Shade]) -> list[dict[str, str]]:
-    """Cells that lie far apart, three times as wide and high; the bad ones on top."""
+    """Return sparse cells, three times as wide and high, with the bad ones on top."""
     parts: dict[str, list[str]] = {}
     for (row, column), shade in shades.items():
         x, y, wide = (column - 1) * CELL, (row - 1) * CELL, 3 * CELL
@@ -246,7 +246,7 @@ def _dots(shades: Mapping[tuple[int, int], Shade]) -> list[dict[str, str]]:
 
 
 def _culprits(shades: Mapping[tuple[int, int], Shade], count: int, axis: int) -> list[int]:
-    """The nodes of which most of a row (axis 0) or column (axis 1) is bad, as the findings blame them."""
+    """Return the nodes whose row (axis 0) or column (axis 1) is mostly bad, by the threshold of the findings."""
     all_, bad = [0] * count, [0] * count
     for pair, shade in shades.items():
         all_[pair[axis]] += shade is not UNMEASURED
@@ -255,7 +255,7 @@ def _culprits(shades: Mapping[tuple[int, int], Shade], count: int, axis: int) ->
 
 
 def _labels(nodes: Sequence[str], culprits: Sequence[int], size: float) -> list[dict[str, Any]]:
-    """As many names as there is room for; those that matter first."""
+    """Return as many names as fit, those of culprits first."""
     apart = max(math.ceil(size * 1.15 / CELL), math.ceil(len(nodes) / LABELS))
     placed: list[int] = []
     for index in (*culprits, *range(0, len(nodes), apart)):
@@ -282,11 +282,11 @@ def _legend(shades: Mapping[tuple[int, int], Shade]) -> list[dict[str, Any]]:
 
 
 def _hint(title: str, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """In words what the eye sees; of two nodes neither is blamed."""
+    """Describe the bad rows and columns in words."""
     both = [name for name in rows if name in columns]
     parts = [f"{name} in both directions" for name in both[:3]]
-    parts += [f"what comes from {name}" for name in rows if name not in both][:3]
-    parts += [f"what goes to {name}" for name in columns if name not in both][:3]
+    parts += [f"traffic from {name}" for name in rows if name not in both][:3]
+    parts += [f"traffic to {name}" for name in columns if name not in both][:3]
     return f"{title}: {', '.join(parts)}" if parts else ""
 
 
@@ -296,7 +296,7 @@ def _outcome(link: Mapping[str, Any]) -> tuple[str, str, str]:
 
 
 def _ports(link: Mapping[str, Any]) -> str:
-    """The ports by what came of them: "29500 ok; 40001, 40002 dropped"."""
+    """Group the ports by result: "29500 ok; 40001, 40002 dropped"."""
     groups: dict[str, list[str]] = {}
     for port, outcome in (link.get("ports") or {}).items():
         groups.setdefault(str(outcome), []).append(str(port))

@@ -1,4 +1,4 @@
-"""What the acceptance test and the trial of shared folders measured, as the report shows it."""
+"""The measurements of the acceptance test and of shared folders, as the report shows them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 Curve = dict[str, Any]
-LEVELS = (("across", "across the nodes", "c2"), ("all", "all ranks", "c1"), ("node", "inside a node", "c3"))
+LEVELS = (("across", "between nodes", "c2"), ("all", "all ranks", "c1"), ("node", "within a node", "c3"))
 MEASURES = (
     ("gemm_tflops", "gemm_floor", "Matrix multiplication", "TFLOP/s"),
     ("memory_gbps", "memory_floor", "Memory bandwidth", "GB/s"),
     ("h2d_gbps", "h2d_floor", "Host to device", "GB/s"),
 )
 UNFOLDED = 2  # curves of collectives
-LINES = 8  # ranks of a soak that have a line of their own; of more, the worst, the median and the best
-THROTTLES = 60  # marks of a plot
-BASIS = 400  # characters of what a floor rests on: a data sheet's address, and where it is quoted
-MOST_UNFOLDED = 16  # nodes; of more, the slowest of each measure
+LINES = 8  # ranks of a soak with separate lines; with more, only the worst and the median
+THROTTLES = 60  # throttling marks in a plot
+BASIS = 400  # characters of a floor's source: a data sheet's address, and where it is quoted
+MOST_UNFOLDED = 16  # nodes; with more, the slowest of each measure
 SLOWEST = 2
 
 
@@ -35,7 +35,7 @@ SLOWEST = 2
 
 
 def collectives(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """A row for each collective, and its curve where one was measured."""
+    """Return a row for each collective, and its curve if one was measured."""
     bandwidth = smoke.get("bandwidth")
     curves = [curve for one in rows(bandwidth, "curves") if (curve := _curve(one))]
     cases = rows(smoke.get("collectives"), "cases")
@@ -93,7 +93,7 @@ def _row(
         )
     return {
         "name": name,
-        "exact": "" if not cases else "no" if bad else "yes" if all(one is True for one in exact) else "not known",
+        "exact": "" if not cases else "no" if bad else "yes" if all(one is True for one in exact) else "unknown",
         "bad": bad,
         "types": ", ".join(types),
         "sizes": _span(sizes),
@@ -109,21 +109,21 @@ def _span(sizes: Sequence[float]) -> str:
 
 
 def _plot(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
-    """busbw and, dashed, algbw of every level; of the nodes the slowest one."""
+    """Plot busbw and (dashed) algbw of every level; within nodes, of the slowest one."""
     lines: list[plots.PlotLine] = []
     for level, told, css in LEVELS:
         worst = _slowest(curves, level)
         if worst is None:
             continue
         nodes = sum(curve["level"] == level for curve in curves)
-        of = f"inside {worst['node']}" + (f", the slowest of {nodes}" if nodes > 1 else "") if level == "node" else told
+        of = f"within {worst['node']}" + (f", the slowest of {nodes}" if nodes > 1 else "") if level == "node" else told
         lines.append(plots.PlotLine(of, css, [(point[0], point[1]) for point in worst["points"]]))
         algbw = [(point[0], point[2]) for point in worst["points"] if point[2]]
         if algbw:
             lines.append(plots.PlotLine("", css, algbw, dashed=True))
     across = [point[0] for line in lines for point in line.points]
     up = [point[1] for line in lines for point in line.points]
-    x = plots.sizes("size of the message", min(across), max(across))
+    x = plots.sizes("message size", min(across), max(across))
     return plots.plot(name, "", x, plots.upward("GB/s", up), lines)
 
 
@@ -136,7 +136,7 @@ def _slowest(curves: Sequence[Curve], level: str) -> Curve | None:
 
 
 def devices(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Each rate as bars of all ranks, with the mark of the floor."""
+    """Return a bar plot per rate, with each rank's floor."""
     ranks = rows(smoke.get("device"), "ranks")
     drawn = []
     for key, floor, title, unit in MEASURES:
@@ -167,7 +167,7 @@ def stragglers(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
     slow = [bar.name for bar in bars if bar.bad]
     text = f"median {number(middle)} ms" if middle else ""
     return {
-        "plot": plots.bars("Compute time of a step", text, "ms", bars, middle),
+        "plot": plots.bars("Compute time per step", text, "ms", bars, middle),
         "slow": few(slow) if slow else "",
     }
 
@@ -201,15 +201,15 @@ def _below(bars: Sequence[plots.Bar]) -> str:
     low, high = min(bar.value for bar in bars), max(bar.value for bar in bars)
     text = f"{number(low)} to {number(high)}" if number(low) != number(high) else number(low)
     if bad:
-        return f"{text}; below its floor: {few([bar.name for bar in bad])}"
-    return f"{text}; all above their floors" if any(bar.floor for bar in bars) else text
+        return f"{text}; below the floor: {few([bar.name for bar in bad])}"
+    return f"{text}; all above the floor" if any(bar.floor for bar in bars) else text
 
 
 # ---------------------------------------------------------------- over time
 
 
 def soak(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Throughput and temperature over the hours, with what was throttled and every error of a memory."""
+    """Return throughput and temperature over time, with throttling and memory errors."""
     told = smoke.get("soak")
     series: dict[str, list[Mapping[str, Any]]] = {}
     for one in rows(told, "series"):
@@ -221,7 +221,7 @@ def soak(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
         points.sort(key=lambda one: one["seconds"])
     longest = max(points[-1]["seconds"] for points in series.values())
     counted = _finite(told.get("rounds"))
-    ended = {"time": "ended by time", "fault": "ended by a fault", "stop": "was stopped"}
+    ended = {"time": "ran for its full duration", "fault": "ended by a fault", "stop": "stopped"}
     drawn = [
         _over_time("Throughput", "samples/s", "samples_per_second", series, longest, worst=min),
         _over_time("Temperature", "°C", "temperature_c", series, longest, worst=max),
@@ -265,7 +265,7 @@ def _over_time(
 def _few_lines(
     lines: Mapping[str, list[tuple[float, float]]], worst: Any
 ) -> list[tuple[str, list[tuple[float, float]]]]:
-    """Each rank, or of many the worst one and the middle one."""
+    """Return the line of each rank; with many ranks, only the worst and the median one."""
     if len(lines) <= LINES:
         return list(lines.items())
     middles = {name: median(value for _, value in points) for name, points in lines.items()}
@@ -274,7 +274,7 @@ def _few_lines(
     usual = ordered[len(ordered) // 2]
     return [
         (f"{odd}, the {'lowest' if worst is min else 'highest'}", lines[odd]),
-        (f"{usual}, the middle", lines[usual]),
+        (f"{usual}, the median", lines[usual]),
     ]
 
 
@@ -303,7 +303,7 @@ def _numbers(values: Any) -> list[float]:
 
 
 def shared_data_tables(kept: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """One for each folder; None where none was tried."""
+    """Return a table per tested folder; None if no folder was tested."""
     found = [
         {
             "path": one["path"],
@@ -321,7 +321,7 @@ def shared_data_tables(kept: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def split(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The nodes that are shown at once, and the others."""
+    """Split the nodes into unfolded and folded rows."""
     worst = {"write": lambda row: row["write"] or 0.0, "read": lambda row: row["read"] or 0.0, "seen": late}
     odd = (
         [row for key in worst.values() for row in sorted(nodes, key=key)[:SLOWEST]]
@@ -333,9 +333,9 @@ def split(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def late(row: Mapping[str, Any]) -> float:
-    """The longest wait first, and before it whoever saw nothing."""
+    """Sort key: nodes that saw nothing first, then by falling delay."""
     return -math.inf if row["seen"] is None else -float(row["seen"])
 
 
 def shown(value: float | None) -> str:
-    return "not known" if value is None else f"{value:g}"
+    return "unknown" if value is None else f"{value:g}"

@@ -1,4 +1,4 @@
-"""Earlier runs of this cluster, and where one was slower than those before it."""
+"""Earlier runs of this cluster, and runs that were slower than those before them."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 SHOWN = 30
 LONGEST = 140  # characters of a sentence
-COMPARED = 5  # runs before it that were laid out alike
+COMPARED = 5  # earlier runs with the same layout
 MARKS = {"healthy": "pass", "degraded": "warn", "failed": "fail", "stopped": "fail"}
-DROP = 0.85  # of what they had in the middle
+DROP = 0.85  # of their median
 TRENDS = (
     ("samples_per_second", "Throughput of each run", "samples/s"),
     ("busbw", "All-reduce of each run, busbw", "GB/s"),
@@ -28,7 +28,7 @@ TRENDS = (
 
 
 def figures(kept: Artifacts) -> dict[str, Any]:
-    """What is kept of a run in its run.json, for the table of runs: small, so that many can be read."""
+    """Return the figures of a run for its run.json and the table of runs; few, so that many runs can be read."""
     plan = kept.plan
     throughput = [link["gbps"] for link in kept.network.get("links", []) if link.get("gbps") is not None]
     head = {
@@ -44,7 +44,7 @@ def figures(kept: Artifacts) -> dict[str, Any]:
 
 
 def _of_acceptance(smoke: Mapping[str, Any]) -> dict[str, Any]:
-    """The bandwidth that DDP waits for, the efficiency, and the rate of the slowest GPU."""
+    """Return the all-reduce bandwidth, the scaling efficiency, and the rate of the slowest GPU."""
     measured = metrics(smoke)
     levels = (measured.get(f"busbw all_reduce {level}") for level in ("across", "all"))
     busbw = next((one.value for one in levels if one), None)
@@ -58,7 +58,7 @@ def _of_acceptance(smoke: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trends(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, Any]]:
-    """What the newest runs with the layout of this one came to, the oldest first; a drop is marked."""
+    """Plot the figures of the newest runs with this run's layout, oldest first, with drops marked."""
     layout = next((_layout(run) for run in history if run.get("id", "") == this), None)
     alike = [run for run in history[:SHOWN] if _layout(run) == layout][::-1] if layout else []
     drawn = []
@@ -74,7 +74,7 @@ def trends(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, An
 
 
 def _trend(title: str, unit: str, points: Sequence[tuple[str, float]]) -> dict[str, Any]:
-    """points: when a run began, and what it came to."""
+    """points: (begin, value) of each run."""
     marks = []
     for place, (began, value) in enumerate(points):
         usual = median([before for _, before in points[max(0, place - COMPARED) : place]] or [value])
@@ -83,8 +83,8 @@ def _trend(title: str, unit: str, points: Sequence[tuple[str, float]]) -> dict[s
         marks.append(plots.Mark(place, value, "bad" if bad else "c1", f"{began}: {number(value)} {unit}{less}"))
     last = len(points) - 1
     places = dict.fromkeys((0, last // 2, last) if last > 3 else (0, last))
-    # Month and day; the year is that of the table below.
-    x = plots.Axis("runs, the newest on the right", 0, last, [(place, points[place][0][5:10]) for place in places])
+    # Month and day; the table below has the year.
+    x = plots.Axis("runs, newest on the right", 0, last, [(place, points[place][0][5:10]) for place in places])
     y = plots.upward(unit, [value for _, value in points])
     return plots.plot(
         title, "", x, y, [plots.PlotLine("", "c1", [(n, value) for n, (_, value) in enumerate(points)])], marks
@@ -92,7 +92,7 @@ def _trend(title: str, unit: str, points: Sequence[tuple[str, float]]) -> dict[s
 
 
 def table(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, Any]] | None:
-    """The newest runs first, each against those before it; None where this is the only one."""
+    """Return the runs, newest first, each compared with earlier ones; None if this is the only run."""
     if len(history) < 2:
         return None
     most = max((_speed(run) or 0.0 for run in history[:SHOWN]), default=0.0)
@@ -123,7 +123,7 @@ def table(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, Any
 
 
 def dropped(run: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> str:
-    """By how much it is slower than earlier runs that were laid out alike; "" where it is not, or is not known."""
+    """Return how much slower the run is than earlier runs with the same layout; "" if it is not, or if unknown."""
     speed, layout = _speed(run), _layout(run)
     alike = [other for other in (_speed(one) for one in earlier if _layout(one) == layout) if other][:COMPARED]
     if not speed or not alike or speed >= DROP * median(alike):

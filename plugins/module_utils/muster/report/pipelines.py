@@ -1,7 +1,7 @@
-"""A run as the test suite that other people's pipelines understand (JUnit): a case for each check of each node.
+"""A run as a JUnit test suite for CI pipelines: one case per check and node.
 
-JUnit has no warnings: what is slower, or will break later, passes and says so in its output. What could not be found
-out is an error there, what is wrong a failure.
+JUnit has no warnings: a warning passes and is mentioned in the output. A check that could not be completed is an error,
+a failed check is a failure.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from .artifacts import Artifacts
 
-# The worst first; a case of several findings has the worst of their results.
+# Worst first; a case with several findings has the worst of their results.
 RESULTS = ("failure", "error", "skipped", "pass")
 OF_FINDINGS = {"fail": "failure", "unknown": "error", "skipped": "skipped", "warn": "pass", "pass": "pass"}
 OF_STAGES = {"ok": "pass", "wrong": "failure", "failed": "failure", "timeout": "failure", "skipped": "skipped"}
@@ -29,7 +29,7 @@ EVERYWHERE = "cluster"
 
 @dataclass
 class JUnitCase:
-    """of: what it is about, a node or a rank of it. message: the first line of why. text: all that is known of it."""
+    """of: a node, or a rank of a node. message: first line of the reason. text: full details."""
 
     of: str
     name: str
@@ -41,7 +41,7 @@ class JUnitCase:
 
 @dataclass(frozen=True)
 class Suite:
-    """What a <testsuite> says of itself, and its cases."""
+    """Attributes of a <testsuite>, and its cases."""
 
     name: str
     began: str
@@ -71,7 +71,7 @@ def suite(kept: Artifacts) -> Suite:
 
 
 def _add(case: JUnitCase, more: JUnitCase) -> None:
-    """Another finding of the same check on the same node."""
+    """Merge another finding of the same check and node into a case."""
     if RESULTS.index(more.result) < RESULTS.index(case.result):
         case.result, case.message = more.result, more.message
     case.text = "\n\n".join(text for text in (case.text, more.text) if text)
@@ -82,10 +82,10 @@ def _findings(verdict: Mapping[str, Any]) -> Iterator[JUnitCase]:
         summary, fix = str(finding.get("summary", "")), finding.get("fix") or {}
         peer = f" to {finding['peer']}" if finding.get("peer") else ""
         lines = [
-            ("seen", finding.get("observed")),
+            ("observed", finding.get("observed")),
             ("expected", finding.get("expected")),
             ("fix", fix.get("text")),
-            ("type", fix.get("command")),
+            ("run", fix.get("command")),
             *((proof.get("source", ""), proof.get("text", "")) for proof in finding.get("evidence") or []),
         ]
         status = mark(finding.get("status"))

@@ -1,7 +1,7 @@
-"""Plots with axes: lines over steps, sizes, seconds or runs, and bars of ranks. What is handed on is numbers and words.
+"""Plots with axes: lines over steps, sizes, seconds or runs, and bars of ranks. The result is numbers and words.
 
-A plot is WIDTH by HEIGHT in units of its own, which the page scales; letters are large enough for a phone. Colours are
-classes: c1 and so on for what is only to be told apart, bad for what is a finding.
+A plot is WIDTH by HEIGHT units, which the page scales; letters are large enough for a phone. Colours are CSS classes:
+c1, c2 and so on distinguish lines, bad marks findings.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 WIDTH, HEIGHT = 560, 240
-LEFT, RIGHT, TOP, BOTTOM = 62, 26, 26, 42  # around the plot: for the axes' numbers and titles
-POINTS = 400  # of a line; more cannot be seen
-EACH_UP_TO = 64  # bars that are elements with a text of their own; more are one path for each colour
+LEFT, RIGHT, TOP, BOTTOM = 62, 26, 26, 42  # margins for the axes' numbers and titles
+POINTS = 400  # of a line; more would not be visible
+EACH_UP_TO = 64  # bars that are elements with their own tooltips; more are one path per colour
 BAD_WIDTH = 3.0
-NAMES_UP_TO = 8  # nodes whose names stand below their ranks
+NAMES_UP_TO = 8  # nodes whose names are printed below their ranks
 LONGEST = 12  # characters of such a name
 KIB = 1024
 
@@ -32,7 +32,7 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True)
 class Axis:
-    """title: with the unit. ticks: by value, with what is written there."""
+    """title: with the unit. ticks: (value, label)."""
 
     title: str
     low: float
@@ -41,7 +41,7 @@ class Axis:
     log: bool = False
 
     def part(self, value: float) -> float:
-        """Where the value lies between low (0) and high (1)."""
+        """Return the position of a value between low (0) and high (1)."""
         if self.log:
             value, low, high = math.log(max(value, self.low)), math.log(self.low), math.log(self.high)
         else:
@@ -50,7 +50,7 @@ class Axis:
 
 
 class PlotLine(NamedTuple):
-    """dashed: a second measure of the same thing."""
+    """dashed: for a second measure of the same subject."""
 
     name: str
     css: str
@@ -59,7 +59,7 @@ class PlotLine(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A point that stands out, and what a pointer shows there."""
+    """A highlighted point, with its tooltip."""
 
     x: float
     y: float
@@ -68,7 +68,7 @@ class Mark(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One rank's value. floor: what it is to reach, None where there is no such thing."""
+    """One rank's value. floor: the required value, None if there is none."""
 
     name: str
     node: str
@@ -78,7 +78,7 @@ class Bar(NamedTuple):
 
 
 def upward(title: str, values: Sequence[float]) -> Axis:
-    """From zero to a round number above all values."""
+    """Return a vertical axis from zero to a round number above all values."""
     top = max([value for value in values if math.isfinite(value)], default=0.0)
     step = _step(top or 1.0)
     count = max(1, math.ceil((top or 1.0) / step - 1e-9))
@@ -86,7 +86,7 @@ def upward(title: str, values: Sequence[float]) -> Axis:
 
 
 def along(title: str, low: float, high: float, told: Callable[[float], str] = number, whole: bool = True) -> Axis:
-    """From the first to the last value; whole: only whole numbers lie between them."""
+    """Return a horizontal axis from the first to the last value. whole: ticks are whole numbers."""
     high = max(high, low + 1) if whole else high if high > low else low + 1
     step = max(_step(high - low, 6), 1 if whole else 0)
     first = math.ceil(low / step - 1e-9)
@@ -95,7 +95,7 @@ def along(title: str, low: float, high: float, told: Callable[[float], str] = nu
 
 
 def sizes(title: str, low: float, high: float) -> Axis:
-    """Bytes, each step as many times the one before it."""
+    """Return a logarithmic axis in bytes."""
     low, high = max(low, 1.0), max(high, low * 2, 2.0)
     powers = range(math.floor(math.log2(low)), math.ceil(math.log2(high)) + 1)
     every = max(1, math.ceil(len(powers) / 6))
@@ -104,7 +104,7 @@ def sizes(title: str, low: float, high: float) -> Axis:
 
 
 def size(count: float) -> str:
-    """1024 bytes are a KiB, as sizes of messages are told."""
+    """Format a size in binary units (1 KiB is 1024 bytes), as usual for message sizes."""
     for unit, least in (("GiB", KIB**3), ("MiB", KIB**2), ("KiB", KIB)):
         if count >= least:
             return f"{number(count / least)} {unit}"
@@ -124,7 +124,7 @@ def plot(
 
 
 def bars(title: str, told: str, unit: str, values: Sequence[Bar], middle: float | None = None) -> dict[str, Any]:
-    """A bar for each rank in order, with the mark of what it is to reach. middle: a line over all of them."""
+    """Plot a bar for each rank in order, with its floor. middle: value of a line across all bars."""
     y = upward(unit, [top for bar in values for top in (bar.value, bar.floor or 0.0)])
     wide = (WIDTH - LEFT - RIGHT) / max(len(values), 1)
     x = Axis(*_names(values))
@@ -150,18 +150,18 @@ def _bars(values: Sequence[Bar], y: Axis, wide: float) -> tuple[list[dict[str, A
         high = round(HEIGHT - BOTTOM - top, 1)
         if len(values) <= EACH_UP_TO:
             said = f"{bar.name}: {number(bar.value)} {y.title}"
-            told = said if bar.floor is None else f"{said}, of at least {number(bar.floor)}"
+            told = said if bar.floor is None else f"{said}, required: {number(bar.floor)}"
             at = {"x": round(left, 1), "y": top, "width": round(wide - gap, 1), "height": high}
             rects.append({**at, "css": css, "title": told})
         else:
-            # What is a finding is drawn so wide that it is seen, and last.
+            # Bars of findings get a visible minimum width and are drawn last.
             broad = max(wide - gap, BAD_WIDTH if bar.bad else 0.0)
             parts.setdefault(css, []).append(f"M{left:.1f} {top}h{broad:.1f}v{high}h-{broad:.1f}z")
     return rects, [{"css": css, "d": "".join(parts[css])} for css in ("c1", "bad") if css in parts]
 
 
 def _names(values: Sequence[Bar]) -> tuple[str, float, float, list[tuple[float, str]]]:
-    """An axis below ranks: the names of their nodes, or numbers where there are many."""
+    """Return the axis below ranks: the names of their nodes, or rank numbers if there are many nodes."""
     nodes: dict[str, list[int]] = {}
     for place, bar in enumerate(values):
         nodes.setdefault(bar.node, []).append(place)
@@ -174,7 +174,7 @@ def _names(values: Sequence[Bar]) -> tuple[str, float, float, list[tuple[float, 
 
 
 def _frame(title: str, told: str, x: Axis, y: Axis) -> dict[str, Any]:
-    """What every plot has; the other parts are there, and empty."""
+    """Return the common parts of a plot, with its other parts empty."""
     return {
         "title": title,
         "told": told,
@@ -212,7 +212,7 @@ def _y(axis: Axis, value: float) -> float:
 
 
 def _step(span: float, count: int = 4) -> float:
-    """A round step that goes into the span about so many times."""
+    """Return a round step that divides the span into about `count` parts."""
     rough = span / count
     power = 10.0 ** math.floor(math.log10(rough))
     return next(nice * power for nice in (1, 2, 2.5, 5, 10) if nice * power >= rough * 0.999)

@@ -1,4 +1,4 @@
-"""Which runs of a cluster stay among the artifacts where only so many are to be kept."""
+"""Decides which runs of a cluster to keep when the number of kept runs is limited."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
 OPTION = "cluster_artifacts_keep"
-# What Muster writes into the folder of a run. Whatever else lies there is somebody's: fetched results, or notes.
+# Names that Muster writes into the folder of a run. Any other file belongs to the user, such as results or notes.
 OWN = frozenset(
     (
         *("run.json", "verdict.json", "inspect.json", "network.json", "rails.json", "plan.json", "attempts.json"),
@@ -19,17 +19,17 @@ OWN = frozenset(
         *("drift.log", "repair.log", "report.html", "junit.xml", "health", "logs", "evidence"),
     )
 )
-# Later runs go by the newest that has it: status, the acceptance test, diagnose.
+# Later runs (status, acceptance test, diagnose) read the newest run that has the file.
 NEWEST_WITH = ("plan.json", "smoke.json", "health", "drift.json", "rails.json", "comparison.json")
-NOT_OVER = "not known to be over"
-REFERRED = "referred to"
-FOREIGN = "with what is not Muster's"
+NOT_OVER = "possibly still running"
+REFERRED = "still referenced"
+FOREIGN = "with files not written by Muster"
 
 
 @dataclass(frozen=True)
 class KeptRun:
-    """over: it has ended, and so has all that it launched. names: what lies in its folder. mentions: runs that its
-    files speak of. own: whether the folder is the user's own, and no link.
+    """over: the run and everything it launched have finished. names: the content of its folder. mentions: runs that
+    its files name. own: whether the folder belongs to the user and is not a link.
     """
 
     id: str
@@ -41,7 +41,7 @@ class KeptRun:
 
 @dataclass(frozen=True)
 class PruningDecision:
-    """kept: beside the newest ones, each with the reason."""
+    """kept: older runs, each with the reason to keep it."""
 
     newest: Sequence[str]
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -49,8 +49,8 @@ class PruningDecision:
 
 
 def decide(runs: Sequence[KeptRun], most: int, named: Collection[str]) -> PruningDecision:
-    """runs: the newest first. most: so many of the newest stay, all where it is 0. named: runs that latest or the
-    accepted state speak of.
+    """runs: newest first. most: number of newest runs to keep, 0 for all. named: runs that `latest` or the accepted
+    state reference.
     """
     if most <= 0:
         return PruningDecision([run.id for run in runs])
@@ -65,7 +65,7 @@ def decide(runs: Sequence[KeptRun], most: int, named: Collection[str]) -> Prunin
             kept[run.id] = FOREIGN
         elif run.id in last or run.id in named:
             kept[run.id] = REFERRED
-    # What a run that stays speaks of stays with it.
+    # Runs that a kept run references are kept too.
     waiting = [mention for run in (*newest, *(by_id[name] for name in kept)) for mention in run.mentions]
     while waiting:
         name = waiting.pop()
@@ -76,16 +76,14 @@ def decide(runs: Sequence[KeptRun], most: int, named: Collection[str]) -> Prunin
 
 
 def sentence(decision: PruningDecision, failed: int, cluster: str) -> str:
-    """What was kept, and how many were removed; "" where none was to be. failed: how many are still there."""
+    """Return how many runs were removed and kept; "" if none was to be removed. failed: removals that failed."""
     if not decision.removed:
         return ""
     reasons = list(decision.kept.values())
     others = ", ".join(
         f"{reasons.count(reason)} {reason}" for reason in (REFERRED, NOT_OVER, FOREIGN) if reason in reasons
     )
-    more = f", and of the older ones {others}" if others else ""
+    more = f", and older runs: {others}" if others else ""
     left = f" ({failed} could not be removed)" if failed else ""
     removed = plural(len(decision.removed) - failed, "run")
-    return (
-        f"Artifacts of {cluster}: {removed} removed{left}; kept are the newest {len(decision.newest)}{more} ({OPTION})"
-    )
+    return f"Artifacts of {cluster}: {removed} removed{left}; kept: the newest {len(decision.newest)}{more} ({OPTION})"

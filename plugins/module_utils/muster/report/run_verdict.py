@@ -1,4 +1,4 @@
-"""The verdict of a run, to which each step adds its part, and how its launch ended, in one word for scripts."""
+"""The verdict of a run, merged from its steps, and the outcome of its launch in one word for scripts."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ REFUSED = "refused"
 STOPPED = "stopped"
 DETACHED = "detached"
 GIVEN_UP = "given_up"
-# Where a verdict has several, as one of a failure and of what is left of it: the first of these counts.
+# If a verdict has several, such as a failure and its consequences, the first of these counts.
 ORDER = (GIVEN_UP, FAILED, LOST, REFUSED, STOPPED, DETACHED, FINISHED)
 PLAYBOOK = "launch.yml"
 
 
 def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Sequence[str] = ()) -> Verdict:
-    """The findings of both added up; where both speak of the same node and peer, the later one is right.
+    """Merge the findings of two verdicts; for the same check, node and peer, the later finding wins.
 
-    instead_of: beginnings of ids of which nothing earlier is kept, because the later verdict speaks of all of them.
+    instead_of: id prefixes whose earlier findings are dropped, because the later verdict covers them completely.
     """
     newer = findings_in(later)
     replaced = {_subject(finding) for finding in newer}
@@ -49,7 +49,7 @@ def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Seq
         skipped=list({tuple(sorted(entry.items())): entry for entry in skipped}.values()),
         ran=[name for one in (earlier, later) for name in one.get("coverage", {}).get("ran", [])],
     )
-    # What a step says of itself says more than its worst finding.
+    # The summary of a step is more specific than its worst finding.
     for step in (later, earlier if kept else {}):
         if step.get("status") == both["status"] and step.get("summary"):
             both["summary"] = step["summary"]
@@ -58,8 +58,8 @@ def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Seq
 
 
 def ended_with(step: Verdict, whole: Verdict) -> Verdict:
-    """What a run says in the end, of its last step and of all of it: where the step went well, and an earlier one has
-    warned, the last line says what the page says, in the step's words."""
+    """Return the verdict of the last line: if the last step is healthy and an earlier one has warned, the whole run's
+    verdict with the step's summary, so that the line matches the report."""
     if (step["status"], whole["status"]) == ("healthy", "degraded"):
         return {**whole, "summary": step["summary"]}
     return step
@@ -70,7 +70,7 @@ def _subject(finding: Finding) -> tuple[str, str, str | None]:
 
 
 def word_of(ending: Ending) -> str:
-    """Return what an ending is to the user: a failure of the launch, a lost node or controller, or neither."""
+    """Classify an ending for scripts: finished, failed, lost, refused, stopped or detached."""
     match ending:
         case Ending.FINISHED:
             found = FINISHED
@@ -92,8 +92,8 @@ def word_of(ending: Ending) -> str:
 
 
 def word(kept: Artifacts) -> str:
-    """One of ORDER; "" where the run launched nothing and was not to."""
-    # That no other attempt is made comes with the failure itself.
+    """Return one of ORDER; "" if the run was not meant to launch anything."""
+    # GIVEN_UP (no further attempt) accompanies the failure itself.
     by_id = {ending.check.id: word_of(ending) for ending in Ending} | {attempts.GIVEN_UP.id: GIVEN_UP}
     found = {
         by_id[finding["id"]]
@@ -102,11 +102,11 @@ def word(kept: Artifacts) -> str:
     }
     if found:
         return next(said for said in ORDER if said in found)
-    # Of an acceptance test that computed something, the verdict speaks of that.
+    # If an acceptance test computed something, its verdict has the details.
     meant = PLAYBOOK in str(kept.run.get("playbook", "")).split(", ") or (kept.plan and not kept.smoke)
     return REFUSED if meant and not kept.run.get("check") and went_wrong(kept) else ""
 
 
 def went_wrong(kept: Artifacts) -> bool:
-    """Whether something stood against the launch before it had begun."""
+    """Return whether something blocked the launch before it began."""
     return bool(kept.run.get("failures")) or kept.verdict.get("status") in ("failed", "unknown")

@@ -1,4 +1,4 @@
-"""The launch: who had which ranks, how the training went, its restarts, and its speed beside fewer processes."""
+"""The launch: the ranks of each node, training progress, restarts, and the speed compared with fewer processes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from ..launch.planned import PlannedNode
     from .artifacts import Artifacts
 
-SLOW = 0.8  # of what the ranks have in the middle
-UNFOLDED = 16  # nodes; of more, those that are slow or silent
+SLOW = 0.8  # of the ranks' median
+UNFOLDED = 16  # nodes; with more, only those that are slow or silent
 ENDED = {True: "pass", False: "fail"}
 
 
 def launch(kept: Artifacts) -> dict[str, Any] | None:
-    """The plan's ranks, with what each node's reported where they did; None where nothing was launched."""
+    """Return the planned ranks with the values each node reported; None if nothing was launched."""
     plan, smoke = kept.plan, kept.smoke
     if plan is None:
         return None
@@ -61,11 +61,11 @@ def launch(kept: Artifacts) -> dict[str, Any] | None:
 
 
 def _reported(rank: Mapping[str, Any]) -> dict[str, Any]:
-    """What a rank said of its training, and where it ran; said: whether it reported anything at all."""
+    """Return a rank's training values and node. said: whether it reported anything."""
     stages = rank.get("stages")
     trained = stages.get("train") if isinstance(stages, dict) else None
     facts = trained.get("facts") if isinstance(trained, dict) else None
-    node = rank.get("node", rank.get("from_node"))  # the latter in runs of Muster before the acceptance test
+    node = rank.get("node", rank.get("from_node"))  # from_node: in runs of Muster releases before the acceptance test
     return {**rank, **(facts if isinstance(facts, dict) else {}), "node": str(node), "said": stages != {}}
 
 
@@ -91,12 +91,12 @@ def _node(
 
 
 def span(ranks: Sequence[int]) -> str:
-    """0-7: the ranks of a node follow each other."""
+    """Format the consecutive ranks of a node, such as 0-7."""
     return str(ranks[0]) if len(ranks) == 1 else f"{ranks[0]}-{ranks[-1]}"
 
 
 def curve(title: str, unit: str, steps: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any] | None:
-    """A line over the steps, from zero up; None where there are not two points."""
+    """Plot a value over the steps, from zero up; None with fewer than two points."""
     points = [(step["step"], step[key]) for step in steps if _is_number(step.get("step")) and _is_number(step.get(key))]
     if len(points) < 2:
         return None
@@ -112,7 +112,7 @@ def _is_number(value: Any) -> bool:
 
 
 def speed_table(kept: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Rows as text, by the headings; None where nothing was compared."""
+    """Return the comparison as text rows with headings; None if nothing was compared."""
     rows = kept.get("rows", [])
     if not rows:
         return None
@@ -134,7 +134,7 @@ def speed_table(kept: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def restart_table(kept: Mapping[str, Any], verdict: Mapping[str, Any], this: str) -> list[dict[str, Any]] | None:
-    """Rows, the oldest first; None where there was one attempt, or none. kept: attempts.json. this: the run's id."""
+    """Return a row per attempt, oldest first; None with fewer than two. kept: attempts.json. this: the run's id."""
     found = [one for one in kept.get("attempts", []) if isinstance(one, dict)]
     if len(found) < 2:
         return None

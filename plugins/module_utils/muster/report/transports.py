@@ -1,4 +1,4 @@
-"""What the ranks really talked through: a map of all pairs, and of many ranks one of their nodes."""
+"""The transports that the ranks actually used: a map of all rank pairs, or of node pairs if there are many ranks."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from . import links
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-RANKS_UP_TO = 12  # a map of more is one of their nodes
-UNFOLDED = 24  # nodes; a map of more is one click away
-# By the beginning of what NCCL calls it, the best first: colour, the sign in a small map, and what it is.
+RANKS_UP_TO = 12  # with more, the map shows node pairs
+UNFOLDED = 24  # nodes; a larger map is one click away
+# (prefix of NCCL's name, colour, sign in a small map, description), best first.
 KINDS = (
     ("NVLS", "good", "NL", "NVLink switch"),
     ("NVL", "good", "NV", "NVLink"),
-    ("P2P", "good", "P2P", "between GPUs directly"),
-    ("SHM", "bad1", "shm", "through the host's memory"),
+    ("P2P", "good", "P2P", "directly between GPUs"),
+    ("SHM", "bad1", "shm", "host memory"),
     ("NET/IB", "good", "IB", "InfiniBand or RoCE"),
-    ("NET/SOCKET", "bad2", "tcp", "sockets"),
-    ("TCP", "none", "tcp", "Gloo's connections"),
+    ("NET/SOCKET", "bad2", "tcp", "TCP sockets"),
+    ("TCP", "none", "tcp", "Gloo (TCP)"),
 )
-OTHER = ("", "bad1", "?", "another")
+OTHER = ("", "bad1", "?", "other")
 
 
 def transport(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -49,7 +49,7 @@ def transport(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
     for one, other, kind in pairs:
         way = (kind, nodes.get(one, one) == nodes.get(other, other))
         ways[way] = ways.get(way, 0) + 1
-    about = "the worst between ranks of two nodes" if folded else "from the rank in the row to that in the column"
+    about = "the worst between ranks of two nodes" if folded else "from row rank to column rank"
     drawn = {**links.draw("Transport", about, shown, cells, _read), "hint": ""}
     offered = told.get("offered")
     return {
@@ -64,7 +64,7 @@ def transport(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _offered(told: Any) -> str:
-    """What the nodes' hardware has, of equal nodes once."""
+    """Describe the available hardware links; equal nodes are grouped."""
     groups: dict[str, list[str]] = {}
     for node, said in told.items() if isinstance(told, dict) else ():
         if not isinstance(said, dict):
@@ -78,7 +78,7 @@ def _offered(told: Any) -> str:
 
 
 def pairs(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What pairs of ranks or nodes reached alone, where the whole was slow."""
+    """Map the bandwidth of pairs measured alone, after the whole cluster was slow."""
     measured = [
         (word(one.get("a")), word(one.get("b")), value)
         for one in rows(smoke.get("bandwidth"), "pairs")
@@ -95,7 +95,7 @@ def pairs(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
     usual, slow = positive(told.get("usual_pair")), positive(told.get("slow_pair"))
     shades = links.narrow([cell["gbps"] for cell in cells.values()], "GB/s", usual, slow)
     return links.draw(
-        "Pairs alone", "GB/s, in both directions the same", [_rank(name) for name in names], cells, shades
+        "Pairs measured alone", "GB/s, same in both directions", [_rank(name) for name in names], cells, shades
     )
 
 

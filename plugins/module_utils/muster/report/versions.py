@@ -1,4 +1,4 @@
-"""What must be the same on every node and is not, and what drifted: since when, and by whom."""
+"""Versions that must match on every node, and drift since the installation, with its time and author."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ if TYPE_CHECKING:
     from .artifacts import Artifacts
 
 NAMES = {
-    "os": "system",
+    "os": "operating system",
     "kernel": "kernel",
     "python": "Python of the environment",
     "driver": "NVIDIA driver",
     "cuda": "CUDA",
     "torch": "torch",
-    "nccl": "NCCL that is loaded",
+    "nccl": "loaded NCCL",
     "gpu_model": "GPUs",
-    "vbios": "firmware of the GPUs",
-    "hca_firmware": "firmware of the HCAs",
+    "vbios": "GPU firmware",
+    "hca_firmware": "HCA firmware",
     "mtu": "MTU",
     "link_speed": "link speed",
-    "environment": "variables that every job inherits",
+    "environment": "environment variables of every job",
     "nccl_conf": "nccl.conf",
     "code": "training code",
 }
-# Values that are a word of ours, in words of the reader's.
+# Display texts of internal values.
 MEANT = {
     ("environment", "empty"): "none that NCCL, Gloo, CUDA or PyTorch reads",
-    ("nccl_conf", "empty"): "sets nothing, or is not there",
+    ("nccl_conf", "empty"): "missing or empty",
 }
 MOST = 500  # rows
 UNFOLDED = 30
 
 
 def table(health: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]] | None:
-    """One row for each trait that is known of any node: what most have, and the odd ones with their names."""
+    """Return a row per known trait: the majority value, and the nodes with other values."""
     rows = []
     traits = {name: look.get("traits", {}) for name, look in health.items()}
     for trait in dict.fromkeys((*NAMES, *(trait for values in traits.values() for trait in values))):
@@ -70,7 +70,7 @@ def _text(trait: str, value: Any) -> str | None:
 
 
 def drift_section(kept: Artifacts) -> dict[str, Any] | None:
-    """None where it was not looked for."""
+    """Return the drift section; None if drift was not checked."""
     if not kept.drift.get("nodes"):
         return None
     differences = [one for one in kept.drift.get("differences", []) if one["status"] != "pass"]

@@ -1,4 +1,4 @@
-"""The sentences of the page: what came of the run, why, and what to type."""
+"""The sentences of the report: the outcome of the run, its causes, and the commands to run."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ WORDS = {
     "unknown": "Unknown",
     "stopped": "Stopped",
 }
-# Of a finding, the worst first; and the class of its colour.
+# Status of a finding, worst first -> CSS class of its colour.
 MARKS = {"fail": "fail", "unknown": "unknown", "warn": "warn", "skipped": "skipped", "pass": "pass"}
 WORST = tuple(MARKS)
-SHOWN = 30  # causes that are unfolded; the others are one click away
-ALIKE = 4  # of these, so many of one check
+SHOWN = 30  # unfolded causes; the others are one click away
+ALIKE = 4  # unfolded causes of one check
 NODES_SHOWN = 12
 
 
 def mark(status: Any) -> str:
-    """The class of a status. What is none of ours is not known."""
+    """Return the CSS class of a status; an unlisted status counts as unknown."""
     return MARKS.get(str(status), "unknown")
 
 
 def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """The verdict in one sentence, the nodes it is about, and what to type next."""
+    """Return the verdict in one sentence, the affected nodes, and the next command."""
     status = str(verdict.get("status", ""))
     failures = run.get("failures", [])
     if failures and status in ("", "healthy", "degraded"):
         first = failures[0]
         more = f" (and {plural(len(failures) - 1, 'other')})" if len(failures) > 1 else ""
         sentence = f"at “{first['task']}”{more}: {_first_line(first['why'])}"
-        # The others may have gone on without the nodes that failed, and come to a verdict.
+        # The other nodes may have continued without the failed ones and reached a verdict.
         went_on = all(failure.get("before_verdict") for failure in failures)
         status = "degraded" if went_on else "stopped"
         return {
             "status": status,
             "word": WORDS[status],
             "nodes": [first["node"]],
-            "sentence": f"{sentence.rstrip('.')}. The others went on: {verdict['summary']}" if went_on else sentence,
-            "advice": "When that is fixed, run it again: what is done already is not done twice",
+            "sentence": f"{sentence.rstrip('.')}. The others continued: {verdict['summary']}" if went_on else sentence,
+            "advice": "Fix this, then run the playbook again; completed steps are not repeated",
             "command": str(run.get("command", "")),
         }
     head = {"status": status, "word": WORDS.get(status, ""), "nodes": [], "advice": "", "command": ""}
     if status not in WORDS:
-        return {**head, "status": "unknown", "word": WORDS["unknown"], "sentence": "Nothing was looked at."}
+        return {**head, "status": "unknown", "word": WORDS["unknown"], "sentence": "Nothing was checked."}
     head["sentence"] = str(verdict.get("summary", ""))
     findings = _sorted(verdict.get("findings", []))
     if status == "healthy" or not findings:
         return head
-    # Of equally bad ones that which the verdict itself says, such as the cause of what a launch showed.
+    # Among equally bad findings, prefer the one in the verdict's summary, such as the cause of a failed launch.
     equal = [found for found in findings if found["status"] == findings[0]["status"]]
     worst = next((found for found in equal if found["summary"] in head["sentence"]), findings[0])
     same = [found["node"] for found in findings if (found["id"], found["summary"]) == (worst["id"], worst["summary"])]
@@ -73,7 +73,7 @@ def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, An
 
 
 def causes(verdict: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What was found that is not as it should be, worst first; the nodes that one sentence holds for stand together."""
+    """Return the findings that did not pass, worst first; nodes with the same finding are grouped."""
     groups: dict[tuple[str, ...], dict[str, Any]] = {}
     for finding in _sorted(verdict.get("findings", [])):
         fix = finding.get("fix") or {}
@@ -118,7 +118,7 @@ def causes(verdict: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def unfolded(shown: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What is shown at once, and what is folded: the same check on node after node does not hide the others."""
+    """Split causes into unfolded and folded ones, so that one check failing on many nodes does not hide the others."""
     first: list[dict[str, Any]] = []
     rest: list[dict[str, Any]] = []
     seen: Counter[tuple[str, str]] = Counter()
@@ -130,7 +130,7 @@ def unfolded(shown: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], lis
 
 
 def stops(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Where the run stopped: the same reason on many nodes once, and nothing that was found and is told already."""
+    """Return where the run stopped: nodes with the same reason grouped, without failures that findings cover."""
     known = {f"{line}." for line in as_lines([_finding(found) for found in _sorted(verdict.get("findings", []))])}
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for failure in run.get("failures", []):
@@ -151,12 +151,12 @@ def stops(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[dict[str, 
 
 
 def anchor(identity: str, node: str) -> str:
-    """The name that a place of the page is linked by."""
+    """Return the HTML anchor of a finding."""
     return "f-" + re.sub(r"[^A-Za-z0-9]+", "-", f"{identity} {node}")
 
 
 def moment(text: str) -> str:
-    """2026-11-21T21:48:58+00:00 for people."""
+    """Format an ISO time such as 2026-11-21T21:48:58+00:00 for display."""
     found = re.match(r"(\d{4}-\d\d-\d\d)T(\d\d:\d\d)(?::\d\d)?(?:\.\d+)?(Z|[+-]\d\d:\d\d)?$", text)
     if found is None:
         return text
@@ -177,7 +177,7 @@ def duration(seconds: Any) -> str:
 
 
 def number(value: Any) -> str:
-    """A measured value with three digits that matter, and no more."""
+    """Format a measured value with three significant digits."""
     if not isinstance(value, (int, float)):
         return ""
     if value == 0 or abs(value) >= 100:
@@ -197,6 +197,6 @@ def _finding(found: Mapping[str, Any]) -> Finding:
 
 
 def _first_line(text: str) -> str:
-    """The first line; with the first entry of the list that it may lead to."""
+    """Return the first line, with the first entry of a list that follows."""
     lines = [line.strip() for line in str(text).splitlines() if line.strip()] or ["failed"]
     return " ".join([lines[0], *(line.removeprefix("- ") for line in lines[1:2] if line.startswith("- "))])

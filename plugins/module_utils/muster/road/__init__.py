@@ -1,1 +1,1 @@
-"""The steps from bare machines to a verified launch, in their order."""
+"""The steps of site.yml, in order."""

@@ -1,4 +1,4 @@
-"""Which roles can be excused from a node by one look at it, and which looks a step takes for those that come."""
+"""Which roles a quick inspection can skip on a node, and which inspections a step runs for later steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoleLook:
-    """role: whose first look is taken. module: by which it looks. tasks: the file of its tasks in which that is."""
+    """role: whose first inspection is run. module: that inspects. tasks: file of the role with that task."""
 
     role: str
     module: str
@@ -32,9 +32,9 @@ LOOKS: Mapping[str, tuple[RoleLook, ...]] = {
         RoleLook("workbench", "workbench"),
     ),
 }
-# No role, but the last task of its step: where only this is to be done, a node stays for it and no role comes.
+# Not a role, but the last task of the step. If only this is due, no role runs on the node.
 RECORD = RoleLook("installed_record", "installed_record")
-# Roles of which all nodes take part, or none: each is told what the others brought.
+# Roles that run on all nodes or on none, because each node gets data of the others.
 OF_ALL = ("ssh_mesh",)
 
 
@@ -43,7 +43,7 @@ def looks_of(step: str) -> tuple[RoleLook, ...]:
 
 
 def to_come(step: str, tags: Collection[str], skipped: Collection[str], *, road: bool) -> tuple[str, ...]:
-    """Return the steps whose looks are taken together: this one, and what follows it on the road in the same run."""
+    """Return the steps whose inspections run together: this step, and the steps that follow it in the same run."""
     if not road:
         return (step,) if step in LOOKS else ()
     later = list(LOOKS)[list(LOOKS).index(step) + 1 :] if step in LOOKS else [*LOOKS]
@@ -52,19 +52,19 @@ def to_come(step: str, tags: Collection[str], skipped: Collection[str], *, road:
 
 
 def comes_anyhow(step: str, values: Mapping[str, object]) -> str:
-    """Return why no quick look excuses a node from a step; empty where one does. values: the node's options."""
+    """Return why no quick inspection can skip a step on a node; "" if one can. values: the node's options."""
     sources = ("cluster_http_proxy", "cluster_https_proxy", "cluster_extra_ca", "cluster_offline_dir")
     if step == "baseline" and (values["cluster_mirror"] != "upstream" or any(values[name] for name in sources)):
-        return "its package sources are looked at by the role itself"
+        return "the role itself checks the package sources"
     if step == "network" and int(str(values["mtu_training"] or 0)) > 0:
-        return "its MTU is looked at by the role itself"
+        return "the role itself checks the MTU"
     if step == "pytorch" and (values["cluster_environments"] or values["workbench_nodes"]):
-        return "environments beside the default one are looked at by the roles themselves"
+        return "the roles themselves check environments other than the default"
     return ""
 
 
 def waits(step: str, values: Mapping[str, object]) -> bool:
-    """Whether a step's look is taken by the step itself: which build goes with GPUs is known behind their stack."""
+    """Return whether the step runs its own inspection, because the GPU stack, which decides the build, comes first."""
     return step == "pytorch" and int(str(values["cluster_gpus"])) > 0
 
 

@@ -1,6 +1,6 @@
-"""The steps of site.yml, once.
+"""The steps of site.yml.
 
-README's table, the order of the options, and what all nodes must agree on come from these.
+The table in README, the order of the options, and the options that must agree on all nodes are derived from them.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RoadStep:
-    """One step, which runs alone by its tag.
+    """One step, which can run alone by its tag.
 
-    name: as site.yml has it. tag: also the name of its playbook. does: one line of README, in Markdown; without one the
-    step is not in its table. roles: those that it brings, in their order. agree: options that must be the same on all
-    nodes; all others of its roles are each node's own.
+    name: as in site.yml. tag: also the name of its playbook. does: a line of README in Markdown; a step without it is
+    not in the table. roles: in order. agree: options that must be equal on all nodes; all other options of its roles
+    are set per node.
     """
 
     name: str
@@ -32,7 +32,7 @@ STEPS = (
     RoadStep(
         "Validate",
         "validate",
-        "judges the inventory on the controller, before any node is contacted, and names all its problems at once",
+        "validates the inventory before contacting any node and reports all problems at once",
         ("cluster",),
         (
             *("cluster_name", "cluster_backend", "cluster_master_port", "cluster_torch_version", "cluster_user"),
@@ -52,7 +52,7 @@ STEPS = (
     RoadStep(
         "Inspect",
         "inspect",
-        "looks at every node, changes nothing, and stops the ones that cannot go on "
+        "inspects every node without changes, and stops nodes that cannot continue "
         "([docs/inspect.md](docs/inspect.md))",
     ),
     RoadStep(
@@ -64,8 +64,8 @@ STEPS = (
     RoadStep(
         "Network",
         "network",
-        "names that never mean loopback, ssh between the nodes with checked keys, a firewall that stays on "
-        "([docs/ports.md](docs/ports.md)); folders of a file server, where they are requested "
+        "host names that resolve to cluster addresses, verified SSH between nodes, a default-deny firewall "
+        "([docs/ports.md](docs/ports.md)); on request, shared folders of a file server "
         "([docs/shared_data.md](docs/shared_data.md))",
         ("cluster_hosts", "ssh_mesh", "firewall", "mtu", "shared_data"),
         ("mtu_training", "shared_data_mounts"),
@@ -73,8 +73,8 @@ STEPS = (
     RoadStep(
         "GPU stack",
         "gpu_stack",
-        "driver, fabric manager, what InfiniBand and RoCE need, and on request CUDA, NCCL, containers and DCGM: "
-        "[one set of versions that fit](#gpus)",
+        "driver, fabric manager, support for InfiniBand and RoCE, on request CUDA, NCCL, containers and DCGM: "
+        "[one set of compatible versions](#gpus)",
         ("gpu_stack", "rdma", "nvidia_driver", "cuda_toolkit", "nccl", "container_toolkit", "dcgm"),
         (
             *("gpu_stack_driver", "gpu_stack_source", "gpu_stack_modules", "gpu_stack_build"),
@@ -85,7 +85,7 @@ STEPS = (
     RoadStep(
         "PyTorch",
         "pytorch",
-        "one PyTorch environment, the same on every node to the last wheel, downloaded once "
+        "one PyTorch environment, identical on every node down to each wheel, downloaded once "
         "([docs/wheels.md](docs/wheels.md))",
         ("pytorch", "launch_users", "workbench"),
         ("workbench_nodes", "workbench_root", "workbench_jupyterlab", "workbench_packages", "workbench_lock"),
@@ -93,7 +93,7 @@ STEPS = (
     RoadStep(
         "Health",
         "health",
-        "every node and every link examined, the nodes compared; a launch that would fail is not begun "
+        "checks every node and link, compares the nodes, and blocks launches that would fail "
         "([docs/health.md](docs/health.md))",
         ("health",),
         ("health_gate", "health_quarantine", "health_throughput", "health_rails", "health_collective", "health_code"),
@@ -101,9 +101,9 @@ STEPS = (
     RoadStep(
         "DDP smoke",
         "ddp_smoke",
-        "`torchrun` on every node, supervised, and its results checked",
+        "`torchrun` on every node, supervised, with verified results",
         ("launch", "ddp_smoke"),
     ),
-    # Every run writes its page without being asked.
+    # Every run writes the report without a request.
     RoadStep("Report", "report", "", ("report",)),
 )

@@ -1,1 +1,1 @@
-"""The machines of the sandbox: what is to be made, changed or removed on this machine."""
+"""Containers of the sandbox: what to create, change or remove on this machine."""

@@ -1,4 +1,4 @@
-"""What a machine's file system is bootstrapped from: releases, their archives, and whose signature counts."""
+"""Base systems of sandbox nodes: releases, archives, and trusted signing keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class BaseRelease(NamedTuple):
-    """A release by the names that its archive uses."""
+    """A release, by the names in its archive."""
 
     distribution: str
     release: str
@@ -24,7 +24,7 @@ UBUNTU_ARCHIVE = "http://archive.ubuntu.com/ubuntu"
 
 
 class Keyring(NamedTuple):
-    """The package of an archive's keys, where no package of this machine's distribution has them."""
+    """The package with an archive's keys, for machines whose distribution has none."""
 
     package: str
     sha256: str
@@ -32,10 +32,10 @@ class Keyring(NamedTuple):
     keys: dict[str, str]
 
 
-# Debian 12 has no package of Ubuntu's keys. This one is of Ubuntu 24.04's release itself: the archive keeps it as long
-# as that. Its hash is that in noble's signed index (main/binary-amd64/Packages); the indexes of 22.04, 24.04 and
-# 26.04 bear a signature of its key of 2018. The fingerprints, from elsewhere: that of 2018 is what debootstrap prints
-# of these releases ("Valid Release signature"); the two of 2012 are in bug 1881278 of ubuntu-keyring on Launchpad.
+# Debian 12 has no package with Ubuntu's keys. This one is from the Ubuntu 24.04 release pocket, so the archive keeps it
+# as long as the release. Its hash is from noble's signed index (main/binary-amd64/Packages). The indexes of 22.04,
+# 24.04 and 26.04 are signed with its key of 2018. Other sources of the fingerprints: debootstrap prints that of 2018
+# for these releases ("Valid Release signature"); those of 2012 are in bug 1881278 of ubuntu-keyring on Launchpad.
 UBUNTU_KEYRING = Keyring(
     package="pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb",
     sha256="36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8",
@@ -49,22 +49,22 @@ UBUNTU_KEYRING = Keyring(
 
 
 def stanza(uris: str, suites: str, components: str, keyring: str) -> str:
-    """Return a source of packages, as apt reads it."""
+    """Return a package source in deb822 format."""
     return f"Types: deb\nURIs: {uris}\nSuites: {suites}\nComponents: {components}\nSigned-By: {keyring}\n"
 
 
 def ubuntu_sources(mirror: str, release: str) -> str:
-    """Return the sources of an Ubuntu release; its archive has the security updates as well."""
+    """Return the sources of an Ubuntu release; its archive also has the security updates."""
     suites = f"{release} {release}-updates {release}-security"
     return stanza(mirror.rstrip("/"), suites, "main universe", f"/{UBUNTU_KEYRING.file}")
 
 
 def apt_sources(listing: str, base: BaseRelease) -> str:
-    """Return the sources of a release where this machine takes its own from; empty where it has no such distribution.
+    """Return the sources of a release from this machine's mirrors; "" if this machine has none for the distribution.
 
-    The listing has a line C(origin|uri|suite|codename|component) per source. Another release of the same distribution
-    is served by the same mirror, under suites of its own name; an empty release means this machine's own, and an empty
-    distribution either. What does not come from the distribution is left out.
+    The listing has one line C(origin|uri|suite|codename|component) per source. Other releases of the distribution are
+    on the same mirror, in suites with their names. An empty release or distribution means this machine's own.
+    Third-party sources are ignored.
     """
     keyrings = {"Debian": "debian-archive-keyring.gpg", "Ubuntu": "ubuntu-archive-keyring.gpg"}
     stanzas: dict[tuple[str, str, str], set[str]] = {}
@@ -85,28 +85,28 @@ def apt_sources(listing: str, base: BaseRelease) -> str:
 
 
 def keyring_refusal(known: Keyring, mirror: str, sha256: str) -> str:
-    """Say why the package of keys is not opened; empty where it is the known one."""
+    """Return why the key package is rejected; "" if it is the known one."""
     if sha256 == known.sha256:
         return ""
     return (
-        f"The package of Ubuntu's keys that {mirror} serves is not the known one: its sha256 is {sha256}, and not "
-        f"{known.sha256}. It was not opened: name another mirror in MUSTER_UBUNTU_MIRROR."
+        f"{mirror} serves an unknown package of Ubuntu's keys: its sha256 is {sha256} instead of "
+        f"{known.sha256}. It was not unpacked. Set another mirror in MUSTER_UBUNTU_MIRROR."
     )
 
 
 def keys_refusal(known: Keyring, mirror: str, fingerprints: list[str]) -> str:
-    """Say why the keys of an archive are not trusted; empty where every one is known."""
+    """Return why the keys of an archive are rejected; "" if all are known."""
     strange = [fingerprint for fingerprint in fingerprints if fingerprint not in known.keys]
     if fingerprints and not strange:
         return ""
-    there = f"the key {', '.join(strange)}, which is not known as Ubuntu's" if strange else "no key"
-    return f"The package of Ubuntu's keys that {mirror} serves has {there}: nothing that it signs is installed."
+    there = f"the unknown key {', '.join(strange)}" if strange else "no key"
+    return f"The package of Ubuntu's keys on {mirror} contains {there}: packages signed with it are not installed."
 
 
 def failure(what: str, where: str, output: str) -> str:
-    """Say why something could not be had: what apt said of a signature counts more than what followed from it."""
+    """Return why a download failed; apt's signature errors take precedence over errors that follow from them."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     signature = [line for line in lines if "GPG error" in line or "is not signed" in line]
     errors = [line for line in lines if line.startswith("E: ")]
-    reason = [*signature, *errors, *lines[-1:], "nothing was said about it"][0]
-    return f"{what} could not be had from {where}: {reason[:300]}"
+    reason = [*signature, *errors, *lines[-1:], "no output"][0]
+    return f"{what} could not be downloaded from {where}: {reason[:300]}"

@@ -1,4 +1,4 @@
-"""What the sandbox on this machine lacks, judged from what a look at the machine has found."""
+"""Plan the changes to the sandbox from the state of this machine."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ LABEL = "muster.sandbox"
 LABEL_CHECKOUT = "muster.checkout"
 LABEL_SPEC = "muster.spec"
 
-# Room for the image, and for a node that has PyTorch installed while its next environment is built beside it.
+# Space for the image, and for a node with PyTorch while its next environment is built.
 IMAGE_MB = 1500
 NODE_MB = 1500
 
-# Settings of pip that say where packages come from, and the variables that hand them to the nodes.
+# pip settings for package sources, and the variables that pass them to the nodes.
 _PIP_LISTS = {"extra-index-url": "pytorch_extra_index_urls", "find-links": "pytorch_find_links"}
 
-# Settings of apt without which a node may not reach the packages that this machine reaches.
+# apt settings that a node may need to reach the package sources of this machine.
 _APT_SETTINGS = ("Acquire::http::", "Acquire::https::", "Acquire::Check-", "Acquire::Retries", "Acquire::ForceIPv")
 
 
-# More than this no step needs.
+# Enough for every step.
 _AMPLE = {"nofile": 20000, "nproc": 10000}
 
-# MKNOD is for podman in a machine: its containers get a /dev of their own, and its storage marks what was removed.
+# MKNOD is for podman in a node: its containers get their own /dev, and its storage uses whiteout devices.
 _CAPABILITIES = ("SYS_ADMIN", "NET_ADMIN", "NET_RAW", "SYS_PTRACE", "MKNOD")
 
 
 @dataclass(frozen=True)
 class SandboxRequest:
-    """The sandbox as the inventory describes it."""
+    """The requested sandbox."""
 
     name: str
     checkout: str
@@ -49,7 +49,7 @@ class SandboxRequest:
 
 @dataclass(frozen=True)
 class SandboxFacts:
-    """What is on this machine."""
+    """The state of this machine."""
 
     containers: list[dict[str, Any]]
     networks: list[dict[str, Any]]
@@ -60,7 +60,7 @@ class SandboxFacts:
 
 
 class Specification(TypedDict):
-    """Everything that, when it differs, means that a node has to be made anew."""
+    """The properties of a node that require a new container when changed."""
 
     image: str
     address: str
@@ -70,7 +70,7 @@ class Specification(TypedDict):
 
 @dataclass
 class SandboxPlan:
-    """The steps from what was found to what is wanted."""
+    """The changes."""
 
     refusal: str = ""
     build: bool = False
@@ -82,17 +82,16 @@ class SandboxPlan:
 
     @property
     def removal(self) -> str:
-        """The containers that have to go and why, for people."""
+        """Return the containers to remove and the reasons, for users."""
         return ", ".join(f"{name} ({why})" if why else name for name, why in self.remove.items())
 
     @property
     def machines(self) -> bool:
-        """Whether the network or a machine is not as wanted."""
+        """Return whether the network or a container must change."""
         return bool(self.network or self.remove or self.start or self.create)
 
 
 def container_name(sandbox: str, node: str) -> str:
-    """Name of a node's container."""
     return f"{sandbox}-{node}"
 
 
@@ -108,8 +107,8 @@ def specification(wanted: SandboxRequest, node: str) -> Specification:
 def run_command(
     sandbox: str, checkout: str, node: str, spec: Specification, limits: list[str], devices: list[str]
 ) -> list[str]:
-    """Return the words of the command that makes and starts a node. limits: as ulimits returns them."""
-    # Made from the address: a machine made anew is reached at once, before its neighbours forget the old one.
+    """Return the command that creates and starts a node. limits: output of ulimits."""
+    # Derived from the address, so that a new container is reachable before ARP caches expire.
     mac = ":".join(["02", "42", *(f"{int(part):02x}" for part in spec["address"].split("."))])
     several = {
         "cap-add": _CAPABILITIES,
@@ -123,11 +122,11 @@ def run_command(
         *("podman", "--runtime=runc", "run", "--detach", "--systemd=always"),
         *(f"--name={container_name(sandbox, node)}", f"--hostname={node}"),
         *(f"--network={sandbox}", f"--ip={spec['address']}", f"--mac-address={mac}"),
-        # Otherwise podman mounts its own /etc/hosts, which then cannot be replaced.
+        # Otherwise podman mounts its own /etc/hosts, which cannot be replaced.
         "--no-hosts",
-        # A reboot ends the container, and this starts it again.
+        # A reboot ends the container; this option starts it again.
         "--restart=always",
-        # An init mounts file systems, which podman's own profile forbids where the host has AppArmor.
+        # An init system mounts file systems, which podman's AppArmor profile forbids.
         "--security-opt=apparmor=unconfined",
         "--http-proxy=false",
         *(f"--{name}={value}" for name, values in several.items() for value in values),
@@ -136,7 +135,7 @@ def run_command(
 
 
 def labels(thing: dict[str, Any]) -> dict[str, str]:
-    """Labels of a container or network, as podman spells them for either."""
+    """Return the labels of a container or network; podman's key differs between them."""
     return thing.get("Labels") or thing.get("labels") or {}
 
 
@@ -146,19 +145,19 @@ def _name(container: dict[str, Any]) -> str:
 
 
 def _mine(name: str, checkout: str, found: SandboxFacts, thing: dict[str, Any]) -> bool:
-    """Whether a container or network is this checkout's to change: its own, or one whose checkout is gone."""
+    """Return whether this checkout may change a container or network: its own, or one of a deleted checkout."""
     has = labels(thing)
     owner = has.get(LABEL_CHECKOUT, "")
     return has.get(LABEL) == name and (owner == checkout or owner not in found.checkouts)
 
 
 def _belongs_to_another(name: str, checkout: str, found: SandboxFacts) -> str:
-    """Sentence that names the checkout to which a sandbox of this name belongs; empty when there is none."""
+    """Return a sentence on another checkout that has a sandbox of this name; "" if none has."""
     for thing in [*found.containers, *found.networks]:
         if labels(thing).get(LABEL) == name and not _mine(name, checkout, found, thing):
             return (
-                f"The sandbox '{name}' belongs to the checkout {labels(thing)[LABEL_CHECKOUT]}: end it there with "
-                "script/demo --down, or give this one another name and subnet, for example "
+                f"The sandbox '{name}' belongs to the checkout {labels(thing)[LABEL_CHECKOUT]}: remove it there with "
+                "script/demo --down, or use another name and subnet here, for example "
                 "MUSTER_SANDBOX=muster2 MUSTER_SANDBOX_PREFIX=10.203.78."
             )
     return ""
@@ -169,7 +168,7 @@ def _subnets(network: dict[str, Any]) -> list[str]:
 
 
 def _subnet_holder(wanted: SandboxRequest, found: SandboxFacts) -> str:
-    """Who else uses an address of the wanted subnet, in words; empty when nobody does."""
+    """Return who else uses addresses of the requested subnet; "" if the subnet is free."""
     subnet = ipaddress.IPv4Network(wanted.subnet)
     own_links = set()
     for network in found.networks:
@@ -191,24 +190,24 @@ def _why_not_kept(container: dict[str, Any], spec: Specification) -> str:
     try:
         had = json.loads(labels(container).get(LABEL_SPEC, ""))
     except ValueError:
-        return "it was made by another version"
+        return "created by another version"
     differing = [key for key, value in spec.items() if had.get(key) != value]
-    # A folder more than is needed does no harm: pip's settings may come from the environment of one shell only.
+    # An extra folder is harmless, because pip's settings may come from the environment of one shell only.
     if "volumes" in differing and set(spec["volumes"]) <= set(had.get("volumes", [])):
         differing.remove("volumes")
-    return f"its {' and '.join(differing)} changed" if differing else ""
+    return f"{' and '.join(differing)} changed" if differing else ""
 
 
 def _why_not_kept_in(wanted: SandboxRequest, node: str, container: dict[str, Any], new_network: bool) -> str:
     if not node:
-        return "it is no longer in the inventory"
+        return "no longer in the inventory"
     if new_network:
-        return "its network is made anew"
+        return "the network is created again"
     return _why_not_kept(container, specification(wanted, node))
 
 
 def _judge_machines(wanted: SandboxRequest, found: SandboxFacts, plan: SandboxPlan) -> None:
-    """Sort the machines into those that are kept, started, removed and made."""
+    """Decide which containers are kept, started, removed and created."""
     by_name = {container_name(wanted.name, node): node for node in wanted.nodes}
     kept = set()
     for container in found.containers:
@@ -229,14 +228,14 @@ def _judge_machines(wanted: SandboxRequest, found: SandboxFacts, plan: SandboxPl
 
 
 def make_plan(wanted: SandboxRequest, found: SandboxFacts) -> SandboxPlan:
-    """Compare, and say what is to be done; or why nothing can be."""
+    """Compare the states and return the changes, or a refusal."""
     refusal = _belongs_to_another(wanted.name, wanted.checkout, found)
     if refusal:
         return SandboxPlan(refusal=refusal)
     holder = _subnet_holder(wanted, found)
     if holder:
         return SandboxPlan(
-            refusal=f"The sandbox's subnet {wanted.subnet} is taken by {holder}: choose a free one, for example "
+            refusal=f"The sandbox's subnet {wanted.subnet} is used by {holder}: choose another one, for example "
             "MUSTER_SANDBOX_PREFIX=10.203.78."
         )
 
@@ -249,14 +248,14 @@ def make_plan(wanted: SandboxRequest, found: SandboxFacts) -> SandboxPlan:
     needed = IMAGE_MB * plan.build + NODE_MB * len(plan.create)
     if plan.create and found.free_mb < needed:
         plan.refusal = (
-            f"The sandbox needs {needed / 1000:.1f} GB of free space, and podman's storage has "
-            f"{found.free_mb / 1000:.1f} GB left: {len(plan.create)} machines are to be made."
+            f"The sandbox requires {needed / 1000:.1f} GB of free space, but podman's storage has only "
+            f"{found.free_mb / 1000:.1f} GB left ({len(plan.create)} new nodes)."
         )
     return plan
 
 
 def plan_end(name: str, checkout: str, found: SandboxFacts) -> SandboxPlan:
-    """Everything that a sandbox has on this machine, to be removed."""
+    """Return the removal of everything that a sandbox has on this machine."""
     return SandboxPlan(
         refusal=_belongs_to_another(name, checkout, found),
         remove={_name(thing): "" for thing in found.containers if _mine(name, checkout, found, thing)},
@@ -265,16 +264,16 @@ def plan_end(name: str, checkout: str, found: SandboxFacts) -> SandboxPlan:
 
 
 def outcome(name: str, nodes: int) -> str:
-    """What there is when the playbook has done its work; no nodes: it was to remove the sandbox."""
+    """Return the result of the playbook; nodes: 0 if it removed the sandbox."""
     if not nodes:
-        return f"nothing of the sandbox {name} is left on this machine but its image, where another one uses it"
-    return f"the sandbox {name} has {plural(nodes, 'machine')}; next: {playbook('site.yml')}"
+        return f"the sandbox {name} was removed from this machine; an image that another sandbox uses stays"
+    return f"the sandbox {name} has {plural(nodes, 'node')}; next: {playbook('site.yml')}"
 
 
 def ulimits(hard: dict[str, int]) -> list[str]:
-    """Limits that podman may set for a node without more rights than its caller has, whose hard limits these are.
+    """Return the limits that podman can set for a node within the hard limits of its caller.
 
-    podman lowers its own number of processes to pid_max. A negative limit is none.
+    podman itself lowers the number of processes to pid_max. A negative limit means unlimited.
     """
     return [
         f"{name}={limit}:{limit}"
@@ -284,7 +283,7 @@ def ulimits(hard: dict[str, int]) -> list[str]:
 
 
 def pip_settings(listing: str) -> dict[str, str]:
-    """Settings as pip uses them, from C(pip config list): the environment outranks files, a later file others."""
+    """Parse C(pip config list) like pip: environment variables override files, later files override earlier ones."""
     settings: dict[str, str] = {}
     from_environment: dict[str, str] = {}
     for line in listing.splitlines():
@@ -301,9 +300,9 @@ def pip_settings(listing: str) -> dict[str, str]:
 
 
 def node_pip_variables(settings: dict[str, str], ca_on_node: str) -> tuple[dict[str, Any], list[str]]:
-    """Variables that hand pip's settings to the nodes, and the local folders that the nodes then need.
+    """Return the variables that pass pip's settings to nodes, and the local folders that nodes need.
 
-    Indexes in local folders are left out: their pages may point anywhere on this machine.
+    Indexes in local folders are ignored, because their pages may link to any path of this machine.
     """
     variables: dict[str, Any] = {}
     folders: list[str] = []
@@ -327,6 +326,6 @@ def node_pip_variables(settings: dict[str, str], ca_on_node: str) -> tuple[dict[
 
 
 def apt_settings(dump: str) -> str:
-    """Lines of C(apt-config dump) that say how this machine reaches its package sources."""
+    """Return the lines of C(apt-config dump) on access to package sources."""
     lines = (line for line in dump.splitlines() if line.startswith(_APT_SETTINGS))
     return "".join(f"{line}\n" for line in lines if not line.endswith('"";'))

@@ -1,4 +1,4 @@
-"""What of an inventory is handed to people who launch as themselves: the least that a launch needs, and no secret."""
+"""Write the folder that launch users get: the minimum of the inventory that a launch needs, without secrets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..verdict.commands import Terminal, on_node, playbook
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-# Everything else of an inventory stays with the administrator: what is not named here is in no folder that is shared.
+# Variables of the inventory that are shared. All others stay with the administrator.
 VALUES = (
     *("cluster_name", "cluster_address", "cluster_interface", "cluster_gpus", "cluster_gpu_model"),
     *("cluster_nproc_per_node", "cluster_quarantined", "cluster_launch_nodes", "cluster_backend"),
@@ -21,21 +21,22 @@ VALUES = (
     *("cluster_environments", "cluster_environments_root"),
     "workbench_nodes",
 )
-# Of others of these, people have their own (ansible_user, keys, passwords), or need none (ansible_become).
+# Launch users set the other connection variables themselves (ansible_user, keys, passwords) or do not need them
+# (ansible_become).
 OF_ANSIBLE = ("ansible_python_interpreter",)
-HEAD = "# Written by playbooks/share.yml, which overwrites changes in here.\n"
-# As inventory/lab has it: the keys that are pinned here count, and then one's own.
+HEAD = "# Written by playbooks/share.yml, which overwrites changes in this folder.\n"
+# As in inventory/lab: pinned keys take precedence over the user's own.
 TRUSTED = (
     "-o StrictHostKeyChecking=yes"
     """ -o 'UserKnownHostsFile="{{ inventory_dir }}/known_hosts" ~/.ssh/known_hosts'"""
 )
 NAMES = ("hosts.yml", "known_hosts", "README.md")
-TEXTS = (".md", ".rst", ".txt")  # endings of what Ansible does not read as an inventory
+TEXTS = (".md", ".rst", ".txt")  # suffixes that Ansible ignores in an inventory folder
 
 
 @dataclass(frozen=True)
 class Hop:
-    """A machine that the way to a node leads through. keys: its host keys that the administrator's ssh knows."""
+    """A jump host. keys: its host keys that the administrator's ssh knows."""
 
     host: str
     port: int = 22
@@ -49,10 +50,10 @@ class Hop:
 
 @dataclass(frozen=True)
 class SharedNode:
-    """A node as others shall reach it.
+    """A node, with the data that launch users need to connect.
 
-    keys: lines of known_hosts without the names of hosts. hops: on the way to it, in their order. command: the
-    administrator's ProxyCommand, if there is one. error: why nobody knows how it is reached.
+    keys: lines of known_hosts without host names. hops: jump hosts, in order. command: the administrator's
+    ProxyCommand, if any. error: why the connection settings are unknown.
     """
 
     name: str
@@ -66,14 +67,14 @@ class SharedNode:
 
 
 def problems(nodes: Sequence[SharedNode]) -> list[str]:
-    """Why the folder cannot be written, a sentence for each node."""
+    """Return why the folder cannot be written, one sentence for each node."""
     found = []
     for node in nodes:
         if node.error:
             found.append(f"{node.name}: {node.error}.")
         elif not node.keys:
             found.append(
-                f"{node.name}: its host key is not pinned, and others would have to trust whoever answers. Run"
+                f"{node.name}: the host key is not pinned, so users could not verify the node. Run"
                 f" {playbook('playbooks/trust.yml')} first."
             )
     return found
@@ -83,20 +84,20 @@ def warnings(nodes: Sequence[SharedNode]) -> list[str]:
     commands = [node.name for node in nodes if node.command]
     if not commands:
         return []
-    what = f"{', '.join(commands)}: reached through a ProxyCommand, which may name what only you have: it is not in the"
-    return [f"{what} folder. Set ProxyJump instead, or have each person set a way of their own in ~/.ssh/config."]
+    what = f"{', '.join(commands)}: the ProxyCommand may use files that only you have, so it is not part of the"
+    return [f"{what} folder. Set ProxyJump instead, or have each user configure the connection in ~/.ssh/config."]
 
 
 def unknown(names: Iterable[str]) -> list[str]:
-    """Return the names in a folder that are not of this playbook, and that Ansible may read with an inventory there.
+    """Return the names in a folder that this playbook did not write and that Ansible may read with the inventory.
 
-    Such are other inventories, group_vars, host_vars, ansible.cfg and plugins. It passes over hidden files and texts.
+    These are other inventories, group_vars, host_vars, ansible.cfg and plugins. Ansible ignores hidden and text files.
     """
     return sorted(name for name in names if name not in NAMES and not name.startswith(".") and not name.endswith(TEXTS))
 
 
 def inventory(nodes: Sequence[SharedNode]) -> dict[str, Any]:
-    """hosts.yml: what all nodes have is written once."""
+    """Return the content of hosts.yml; variables with equal values on all nodes are written once."""
     hosts = {node.name: _variables(node) for node in nodes}
     first = next(iter(hosts.values()))
     common = {
@@ -114,7 +115,7 @@ def _variables(node: SharedNode) -> dict[str, Any]:
         found["ansible_port"] = node.port
     if node.hops:
         found["ansible_ssh_common_args"] = f"-J {','.join(hop.shown for hop in node.hops)}"
-    # People launch in the environments, and do not build them.
+    # Users launch in the environments but do not build them.
     declared: Mapping[str, Any] = node.values.get("cluster_environments", {})
     named = {name: entry if existing(entry) else {PROVIDED: True} for name, entry in declared.items()}
     values = {**node.values, "cluster_environments": named}
@@ -125,7 +126,7 @@ def _variables(node: SharedNode) -> dict[str, Any]:
 
 
 def known_hosts_text(nodes: Sequence[SharedNode]) -> str:
-    """Each node under the address at which the folder reaches it, whatever the administrator's ssh calls it."""
+    """Return each node's keys under the address in hosts.yml, not under the administrator's ssh alias."""
     return HEAD + "".join(
         f"{known_hosts.host_name(node.host, node.port)} {key.type} {key.text} muster:{node.name}\n"
         for node in nodes
@@ -134,7 +135,7 @@ def known_hosts_text(nodes: Sequence[SharedNode]) -> str:
 
 
 def readme(nodes: Sequence[SharedNode], folder: str) -> str:
-    """folder: the name of the folder itself; where it lies is up to whoever gets it."""
+    """folder: its name only; users decide where to put it."""
     name = nodes[0].values["cluster_name"]
     terminal = Terminal(prefix=".venv/bin/", inventories=(f"../{folder}",))
     look = terminal.text(on_node("gpu_nodes", "id -un"))
@@ -144,25 +145,25 @@ def readme(nodes: Sequence[SharedNode], folder: str) -> str:
 
 Nodes: {", ".join(node.name for node in nodes)}.
 
-You log in on them with your own name and key, and launch as yourself, without sudo. The administrator has put you into
-`launch_users`. There is no secret in this folder.
+You log in to the nodes with your own user name and SSH key, and start launches as yourself, without sudo. The
+administrator has added you to `launch_users`. This folder contains no secrets.
 
-Put it beside a checkout of Muster in which `script/setup` was run, and type these in the checkout. Add `-u NAME` where
-your name on the nodes is not the one that you have on this machine.
+Copy this folder next to a checkout of Muster in which `script/setup` was run. Run the commands below in the checkout.
+Add `-u NAME` if your user name on the nodes differs from the one on this machine.
 {_bastions(nodes)}
-Can you log in?
+Check that you can log in:
 
     {look}
 
-Train, here the example that comes with Muster; `-e launch_script=PATH` takes a script that is on every node:
+Start a training. This runs the bundled example; `-e launch_script=PATH` runs a script that is present on every node:
 
     {example}
 
-What runs, where, and since when:
+Show running launches:
 
     {jobs}
 {_notebooks(nodes, terminal)}
-docs/launch.md says the rest.
+See docs/launch.md for details.
 """
 
 
@@ -171,7 +172,7 @@ def _notebooks(nodes: Sequence[SharedNode], terminal: Terminal) -> str:
     if not there:
         return ""
     start = terminal.text(playbook("playbooks/notebook.yml", notebook_state="started"))
-    return f"\nA notebook of your own, on {', '.join(there)} (docs/notebooks.md):\n\n    {start}\n"
+    return f"\nStart a notebook on {', '.join(there)} (docs/notebooks.md):\n\n    {start}\n"
 
 
 def _bastions(nodes: Sequence[SharedNode]) -> str:
@@ -179,7 +180,7 @@ def _bastions(nodes: Sequence[SharedNode]) -> str:
     if not hops:
         return ""
     lines = [
-        "\nThe way leads through these; log in on each once by `ssh`, and compare the key that it shows:\n",
+        "\nNodes are reached through jump hosts. Log in to each once with `ssh`, and compare the host key:\n",
         *(f"- {name}: {', '.join(key.fingerprint for key in hop.keys) or 'ask'}" for name, hop in hops.items()),
     ]
     return "\n".join(lines) + "\n"

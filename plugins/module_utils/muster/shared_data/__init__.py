@@ -1,1 +1,1 @@
-"""Folders of a file server on every node: what may be requested, and what is to be done for it."""
+"""Shared folders of a file server on every node: validation of the request, and the plan."""

@@ -1,4 +1,4 @@
-"""The copying of a folder of data to all nodes: what is requested, what each node lacks, and in which parts it goes."""
+"""Copying a data folder to all nodes: the request, the missing files of each node, and the parts of a transfer."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 ON_NODE = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*):(/.*)", re.DOTALL)
-# What a rerun may have to do again, and what has to fit besides: what comes lies in a file without a name first.
+# One part is what an interrupted run repeats, and the extra space needed: a part first goes into an unnamed file.
 PART_BYTES, PART_FILES = 1_000_000_000, 5_000
-LOOK_BYTES = 50_000_000_000  # that a node reads for one answer
+LOOK_BYTES = 50_000_000_000  # that a node reads for one request
 MOST_SHOWN = 5
 MOST_NAMED = 20
 MOST_TEXT = 500
@@ -23,30 +23,30 @@ MOST_TEXT = 500
 
 @dataclass(frozen=True)
 class CopyRequest:
-    """node: on which the source lies; nothing where that is the controller."""
+    """node: the node with the source; "" if the source is on the controller."""
 
     node: str
     source: str
     target: str
 
     def gives_only(self, name: str) -> bool:
-        """Whether this node has it under the same path, where nothing is written then."""
+        """Return whether the node has the source at the target path, so that nothing is written there."""
         return name == self.node and self.source == self.target
 
 
 def asked(source: str, target: str, nodes: Collection[str]) -> tuple[CopyRequest, list[str]]:
-    """What is requested, and what is wrong with it."""
+    """Return the request and the errors in it."""
     problems = []
     on_node = ON_NODE.fullmatch(source)
     node, path = on_node.groups() if on_node else ("", source)
     path = path.rstrip("/") or path[:1]
     if not source:
-        problems.append("Say from where: -e data_copy_src=/data/cifar10, or -e data_copy_src=NODE:/data/cifar10.")
+        problems.append("Set the source: -e data_copy_src=/data/cifar10, or -e data_copy_src=NODE:/data/cifar10.")
     if node and node not in nodes:
-        problems.append(f"data_copy_src: there is no node {node}; the nodes are {few(sorted(nodes))}.")
+        problems.append(f"data_copy_src: {node} is not a node of the inventory, which has {few(sorted(nodes))}.")
     target = target.rstrip("/") or target
     if not target:
-        problems.append("Say where to: -e data_copy_dest=/data/cifar10.")
+        problems.append("Set the destination: -e data_copy_dest=/data/cifar10.")
     problems += [f"data_copy_dest: {what}. {fix}." for what, fix in path_faults(target) if target]
     if node:
         problems += [f"data_copy_src: {what}. {fix}." for what, fix in path_faults(path)]
@@ -55,8 +55,8 @@ def asked(source: str, target: str, nodes: Collection[str]) -> tuple[CopyRequest
 
 @dataclass
 class Lack:
-    """What a node lacks: places in the list. links: the same of the links. left: whether something is
-    there that an earlier run was cut off over."""
+    """The missing or changed files of a node, as positions in the list. links: likewise for links. left: whether an
+    interrupted run left files behind."""
 
     missing: set[int] = field(default_factory=set)
     changed: set[int] = field(default_factory=set)
@@ -75,7 +75,7 @@ class Lack:
         return bool(self.files or self.links or self.left)
 
     def add(self, data: Mapping[str, Any], begin: int, count: int, links: int) -> bool:
-        """Take a node's answer for some of the list; return whether it is one."""
+        """Add a node's answer for a section of the list; return whether the answer is valid."""
         missing, changed = (_places(data, name, count) for name in ("missing", "changed"))
         wrong = _places(data, "links", links)
         blocked, room, inodes = data.get("blocked"), data.get("room"), data.get("inodes")
@@ -98,7 +98,7 @@ def _places(data: Mapping[str, Any], name: str, most: int) -> set[int] | None:
 
 
 def parts(sizes: Sequence[int], wanted: Iterable[int], most: int | None = None) -> Iterator[list[int]]:
-    """Cut a list, of which some places are wanted, into parts of so many bytes; a larger file is one of its own."""
+    """Split the wanted positions of a list into parts of at most so many bytes; a larger file is a separate part."""
     most = most or PART_BYTES
     part: list[int] = []
     size = 0
@@ -113,7 +113,7 @@ def parts(sizes: Sequence[int], wanted: Iterable[int], most: int | None = None) 
 
 
 def against(target: str, lack: Lack, sizes: Sequence[int], union: Iterable[int]) -> list[str]:
-    """What stands against copying to this node: sentences. union: what goes to any node."""
+    """Return the sentences on what prevents copying to this node. union: the files that any node needs."""
     found = [*lack.blocked]
     comes = sum(sizes[place] for place in lack.files)
     largest = max(
@@ -122,16 +122,19 @@ def against(target: str, lack: Lack, sizes: Sequence[int], union: Iterable[int])
     if comes + largest > lack.room:
         needed = gigabytes(comes + largest)
         found.append(
-            f"{target} has no room: {gigabytes(comes)} are to come, which takes {needed} while they do, and "
-            f"{gigabytes(lack.room)} may be written there; make room, or choose another folder"
+            f"{target} has too little free space: {gigabytes(comes)} will be copied, which requires {needed}, but only "
+            f"{gigabytes(lack.room)} are free; free some space, or choose another folder"
         )
     if lack.inodes is not None and len(lack.files) * 2 > lack.inodes:
-        found.append(f"{target} has room for {plural(lack.inodes, 'file')} more, and {len(lack.files)} are to come")
+        found.append(
+            f"{target} has {lack.inodes} free inodes, but copying {plural(len(lack.files), 'file')} requires"
+            f" {len(lack.files) * 2}"
+        )
     return found
 
 
 def lacks_text(lack: Lack, sizes: Sequence[int], paths: Sequence[str]) -> str:
-    """What a node lacks, in a sentence without its end."""
+    """Describe what a node lacks, without a full stop."""
     said = []
     for what, places in (("missing", lack.missing), ("changed", lack.changed)):
         if places:
@@ -141,22 +144,22 @@ def lacks_text(lack: Lack, sizes: Sequence[int], paths: Sequence[str]) -> str:
     if lack.links:
         said.append(f"{plural(len(lack.links), 'link')} missing or changed")
     if lack.left:
-        said.append("what an earlier run has left behind")
+        said.append("leftovers of an interrupted run")
     size = gigabytes(sum(sizes[place] for place in lack.files))
-    return f"{', '.join(said)}: {size} to copy" if said else "lacks nothing"
+    return f"{', '.join(said)}: {size} to copy" if said else "complete"
 
 
 def wrong_lines(
     name: str, target: str, lack: Lack, paths: Sequence[str], links: Sequence[str], more: Mapping[str, Any]
 ) -> list[str]:
-    """Each file of a node that is not what it was at the source, by its path."""
+    """List each file of a node that differs from the source, by its path."""
     listed = [
         *(f"{target}/{paths[place]} was changed" for place in sorted(lack.changed)),
         *(f"{target}/{paths[place]} is missing" for place in sorted(lack.missing)),
-        *(f"{target}/{links[place]} is not the link that it was" for place in sorted(lack.links)),
+        *(f"{target}/{links[place]} is missing or a different link" for place in sorted(lack.links)),
     ]
     names, count = more.get("names", []), more.get("more", 0)
-    besides = [f"{target}/{str(one)[:MOST_TEXT]} is additional, and stays" for one in names[:MOST_NAMED]]
+    besides = [f"{target}/{str(one)[:MOST_TEXT]} is additional (kept)" for one in names[:MOST_NAMED]]
     lines = [*listed[:MOST_NAMED], *besides]
     left = max(0, len(listed) - MOST_NAMED) + (count if isinstance(count, int) else 0)
     return [f"{name}: {line}" for line in (*lines, *([f"and {left} more"] if left else []))]

@@ -1,4 +1,4 @@
-"""What is to be done on a node so that the requested folders are there, and what stands against it."""
+"""Plan the mounts of the requested shared folders on a node, and report what prevents them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
     from .request import Mount
 
-# What a folder is that nothing is mounted on.
+# States of a folder without a mount.
 MISSING, EMPTY, FULL, OTHER = "missing", "empty", "full", "other"
 
 
 @dataclass(frozen=True)
 class On:
-    """What is mounted on a path, the topmost first of all: source and type, as the kernel says them."""
+    """A mount, with source and type as reported by the kernel. In lists, the topmost is last."""
 
     source: str
     type: str
@@ -27,10 +27,10 @@ class On:
 
 @dataclass(frozen=True)
 class MountsState:
-    """ours: units of Muster's by their paths, with their text. mounted: by path, what lies there, the last on top.
-    folders: by path, where nothing is mounted. fstab: by path, the source that a line of it names. active, enabled:
-    automount units. helpers: types of file systems that can be mounted. scratch_bytes: of the file system on which the
-    folder is, or will be. scratch_open: whether everybody may write into it, each their own."""
+    """ours: texts of Muster's units, by path. mounted: mounts by path, the topmost last. folders: states of unmounted
+    paths. fstab: sources in fstab, by path. active, enabled: automount units. helpers: types of file systems that can
+    be mounted. scratch_bytes: size of the file system for the scratch folder. scratch_open: whether every user may
+    create files in it, with the sticky bit."""
 
     ours: Mapping[str, str] = field(default_factory=dict)
     mounted: Mapping[str, Sequence[On]] = field(default_factory=dict)
@@ -45,8 +45,8 @@ class MountsState:
 
 @dataclass
 class MountPlan:
-    """files: to write, by path. stop: folders whose mount is ended; remove: files. start: automount units
-    to be enabled and started. make: folders. packages: to install first. differences: one sentence each."""
+    """files: contents to write, by path. stop: folders to unmount. remove: files. start: automount units to enable and
+    start. make: folders. packages: to install first. differences: one sentence each."""
 
     problems: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class MountPlan:
 def make_plan(
     mounts: Sequence[Mount], seen: MountsState, packages: Mapping[str, str], scratch: str = "", scratch_bytes: int = 0
 ) -> MountPlan:
-    """packages: by the type of a file system, which package mounts it."""
+    """packages: the package that provides the mount helper, by type of file system."""
     plan = MountPlan()
     wanted: set[str] = set()
     for mount in mounts:
@@ -79,18 +79,18 @@ def make_plan(
         plan.remove.append(path)
         if path.endswith(".automount") and (where := where_of(seen.ours[path])):
             plan.stop.append(where)
-        plan.differences.append(f"{path} is there, and nobody asks for it any more")
+        plan.differences.append(f"{path} is no longer requested")
     if scratch:
         _scratch(plan, scratch, scratch_bytes, seen)
     return plan
 
 
 def _of_site(mount: Mount, seen: MountsState) -> Iterator[str]:
-    """A folder that a line of fstab mounts stays the site's; it only has to be the same one."""
+    """Check that a folder in fstab, which the site manages, has the requested source."""
     if seen.fstab[mount.path] != mount.source:
         yield (
-            f"its /etc/fstab mounts {seen.fstab[mount.path]} on {mount.path}, and not {mount.source}: take that line"
-            " away, or correct shared_data_mounts"
+            f"/etc/fstab mounts {seen.fstab[mount.path]} on {mount.path} instead of {mount.source}: remove that line"
+            ", or correct shared_data_mounts"
         )
 
 
@@ -100,28 +100,28 @@ def _mount(plan: MountPlan, mount: Mount, seen: MountsState, packages: Mapping[s
     ours = f"{FOLDER}/{automount}" in seen.ours
     if on and not ours:
         plan.problems.append(
-            f"{on[-1].source} is mounted on {mount.path} already, by somebody else:"
-            f" {shell('sudo umount {path}', path=mount.path)}, or take it out of shared_data_mounts"
+            f"{on[-1].source} is already mounted on {mount.path}, but not by Muster: run"
+            f" {shell('sudo umount {path}', path=mount.path)}, or remove it from shared_data_mounts"
         )
         return
     there = seen.folders.get(mount.path, EMPTY)
     if there == FULL and not ours:
         plan.problems.append(
-            f"{mount.path} has files in it, which would be hidden: move them elsewhere, or choose another path"
+            f"{mount.path} contains files, which a mount would hide: move them, or choose another path"
         )
         return
     if there == OTHER:
-        plan.problems.append(f"{mount.path} is no folder: move it away, or choose another path")
+        plan.problems.append(f"{mount.path} is not a folder: move it, or choose another path")
         return
     if mount.type not in seen.helpers:
         package = packages.get(mount.type)
         if package is None:
             plan.problems.append(
-                f"it cannot mount {mount.type} (there is no mount.{mount.type}): install what does, or correct the type"
+                f"{mount.type} has no mount helper (mount.{mount.type}): install one, or correct the type"
             )
             return
         plan.packages.append(package)
-        plan.differences.append(f"the package {package} is missing, for {mount.path}")
+        plan.differences.append(f"package {package} is missing (required for {mount.path})")
     if there == MISSING:
         plan.make.append(mount.path)
         plan.differences.append(f"{mount.path} is missing")
@@ -131,7 +131,7 @@ def _mount(plan: MountPlan, mount: Mount, seen: MountsState, packages: Mapping[s
     if changed and ours:
         plan.stop.append(mount.path)
     if automount not in seen.enabled:
-        plan.differences.append(f"{automount} is off at boot")
+        plan.differences.append(f"{automount} is not enabled")
     elif automount not in seen.active:
         plan.differences.append(f"{automount} is not active")
     if changed or automount not in seen.enabled or automount not in seen.active:
@@ -140,13 +140,13 @@ def _mount(plan: MountPlan, mount: Mount, seen: MountsState, packages: Mapping[s
 
 def _scratch(plan: MountPlan, path: str, least: int, seen: MountsState) -> None:
     if seen.folders.get(path) == OTHER:
-        plan.problems.append(f"{path} is no folder: move it away, or set shared_data_scratch elsewhere")
+        plan.problems.append(f"{path} is not a folder: move it, or set shared_data_scratch elsewhere")
     elif not seen.scratch_open:
         plan.scratch = True
-        what = "is missing" if seen.folders.get(path) == MISSING else "is not open to everybody (mode 1777)"
+        what = "is missing" if seen.folders.get(path) == MISSING else "is not writable for all users (mode 1777)"
         plan.differences.append(f"{path} {what}")
     if seen.scratch_bytes < least:
         plan.problems.append(
-            f"{path} lies on a file system of {seen.scratch_bytes // 10**9} GB, and {least // 10**9} GB are requested:"
-            " mount a larger disk there, or correct shared_data_scratch_gb"
+            f"{path} is on a file system of {seen.scratch_bytes // 10**9} GB, but {least // 10**9} GB are requested:"
+            " mount a larger disk at that path, or correct shared_data_scratch_gb"
         )

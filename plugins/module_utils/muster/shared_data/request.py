@@ -1,4 +1,4 @@
-"""What is requested of shared data, and what is wrong with it: judged before any node is touched, and there again."""
+"""Validate the requested shared folders, first on the controller and again on each node."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 KEYS = ("source", "path", "type", "options")
-# hard: a program waits for a server that is away, instead of reading or writing half a file. What a look at it needs to
-# be told apart from a quick answer is the kernel's own word after timeo (tenths of a second) times retrans, in nfs(5).
+# hard: a program waits for an unavailable server instead of reading or writing partial files. A probe can tell a slow
+# server from a fast one by the kernel's message after timeo (tenths of a second) times retrans, see nfs(5).
 NFS = "hard,timeo=150,retrans=2"
 DEFAULT_OPTIONS = {"nfs": NFS, "nfs4": NFS}
-# Of fstab alone: a unit of systemd's says such things in other lines.
+# Valid in fstab only: systemd units express these in other directives.
 FSTAB = ("auto", "noauto", "nofail", "_netdev", "user", "users", "nouser", "owner", "defaults")
 SYSTEM = (
     *(f"/{name}" for name in ("bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "root", "run")),
@@ -36,7 +36,7 @@ class Mount:
 
 
 def mounts_of(entries: Iterable[Mapping[str, Any]]) -> list[Mount]:
-    """Those that are as they may be; without options, or a type, the usual ones."""
+    """Return the mounts of validated entries, with the defaults for options and type."""
     found = []
     for entry in entries:
         kind = str(entry.get("type") or "nfs")
@@ -46,16 +46,16 @@ def mounts_of(entries: Iterable[Mapping[str, Any]]) -> list[Mount]:
 
 
 def faults(entries: Any, scratch: str = "") -> list[tuple[str, str]]:
-    """What is wrong, each with its fix."""
+    """Return the errors, each with its fix."""
     if not isinstance(entries, (list, tuple)):
-        return [("it is no list", "Give each folder as a mapping of source and path")]
+        return [("the value is not a list", "Write each folder as a mapping with source and path")]
     found: list[tuple[str, str]] = []
     paths: list[str] = []
     for entry in entries:
         if not isinstance(entry, dict) or not {"source", "path"} <= entry.keys() <= {*KEYS}:
             keys = ", ".join(KEYS)
             found.append(
-                (f"{entry!r:.80} is no mapping of {keys}", "Give source and path, and type and options where needed")
+                (f"{entry!r:.80} is not a mapping of {keys}", "Set source and path, optionally type and options")
             )
             continue
         found += _of_entry({name: str(value) for name, value in entry.items()})
@@ -78,12 +78,12 @@ def _of_entry(entry: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield f"the options of {path} are not one word", "Write them as in fstab, with commas and without spaces"
     given = options.split(",")
     if "soft" in given:
-        what = f"{path} is to be mounted soft, with which a write can fail unnoticed (nfs(5))"
-        yield what, "Take soft away"
+        what = f"{path} has the option soft, with which writes can fail unnoticed (nfs(5))"
+        yield what, "Remove soft"
     fstab = [one for one in given if one in FSTAB or one.startswith("x-systemd.")]
     if fstab:
-        what = f"the options of {path} say {', '.join(fstab)}, which only a line of fstab can say"
-        yield what, "Take it away: every folder here is mounted when it is used, and no boot waits for it"
+        what = f"the options of {path} contain {', '.join(fstab)}, which only fstab supports"
+        yield what, "Remove them: folders are mounted on first use, so they never delay the boot"
 
 
 def path_faults(path: str) -> Iterator[tuple[str, str]]:
@@ -91,17 +91,17 @@ def path_faults(path: str) -> Iterator[tuple[str, str]]:
     whole = path == "/" or not {"", ".", ".."} & {*parts}
     if not WORD.match(path) or not path.startswith("/") or not whole or len(path) > MOST_PATH:
         yield (
-            f"the path {path!r:.80} is none from / on",
-            "Write it in full, without spaces, . and .. and a / at its end",
+            f"the path {path!r:.80} is not a normalized absolute path",
+            "Write the absolute path without spaces, . or .., and without a trailing /",
         )
     elif path == "/" or any(path == one or path.startswith(f"{one}/") for one in SYSTEM):
-        yield f"{path} belongs to the system", "Choose a folder of your own, such as /data or /srv/data"
+        yield f"{path} is a system folder", "Choose another folder, such as /data or /srv/data"
 
 
 def _together(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
     for path in dict.fromkeys(paths):
         if paths.count(path) > 1:
-            yield f"{path} is there twice", "Keep one of them"
+            yield f"{path} is listed twice", "Keep one of them"
         for other in dict.fromkeys(paths):
             if other.startswith(f"{path}/"):
-                yield f"{other} lies within {path}", "Mount it beside, because neither would be there before the other"
+                yield f"{other} is inside {path}", "Choose separate paths: the order of nested mounts is not guaranteed"

@@ -1,6 +1,6 @@
-"""What came of a trial of a shared folder: every node wrote a file, looked for the others', and read one of them.
+"""Evaluate the trial of a shared folder: every node wrote a file, waited for the others' files, and read one of them.
 
-Answers of nodes are foreign input: what has another shape counts as no answer.
+Answers of nodes are untrusted input: an answer of another shape counts as no answer.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ if TYPE_CHECKING:
 
     from ..verdict.check import Said
 
-# A file that another node has written and has on the server is there for a look that begins afterwards: nfs(5), close
-# to open. A second is what an answer takes where the server is busy.
+# nfs(5), close-to-open consistency: a file that was closed on one node is visible to an open that starts later on
+# another. One second allows for a busy server.
 SOON = 1.0
-WAIT = 5.0  # seconds that a node waits for the files of others
+WAIT = 5.0  # seconds that a node waits for the other nodes' files
 CLOSED = ("EACCES", "EPERM", "EROFS")
 
 UNWRITABLE = Check(
     "data.trial.unwritable",
     seen="sandbox",
     reads="a file that each node writes into the folder as the training user (playbooks/data.yml)",
-    fires="fail: it cannot be written on one node while it can on others, or the folder is full or does not answer",
+    fires="fail: one node cannot write the file while others can, or the folder is full or does not respond",
     fix="Compare the export's options and the folder's owner and mode",
 )
 UNSEEN = Check(
     "data.trial.unseen",
     seen="sandbox",
-    reads="whether each node sees what every other one has written (playbooks/data.yml)",
-    fires=f"fail: it is not there within {WAIT:.0f} s, or says something else: it is not the same folder. warn: that "
-    f"took more than {SOON:.0f} s",
-    fix="Compare what is mounted on both nodes",
+    reads="the files of all other nodes, as each node sees them (playbooks/data.yml)",
+    fires=f"fail: a file is not visible within {WAIT:.0f} s or has other content (other folder). warn: visible only "
+    f"after {SOON:.0f} s",
+    fix="Compare the mounts on both nodes",
 )
 OWNER = Check(
     "data.trial.owner",
     seen="sandbox",
-    reads="whose the files are on other nodes than the one that wrote them (playbooks/data.yml)",
-    fires="fail: another user's: accounts have other numbers there, or the server gives files to somebody else",
-    fix="Give the account the same uid on every node, or look at the export's squash options and idmapd",
+    reads="the owner of each file, as the other nodes see it (playbooks/data.yml)",
+    fires="fail: another user owns the file: uids differ between nodes, or the server maps users",
+    fix="Give the account the same uid on every node, or check the export's squash options and idmapd",
 )
 CHECKS = (UNWRITABLE, UNSEEN, OWNER)
 
 
 @dataclass
 class FolderTrial:
-    """Of one folder. wrote, saw, read: what each node answered. names: of the file that each node wrote. megabytes: of
-    each. silent: why a node took no part."""
+    """The trial of one folder. wrote, saw, read: each node's answers. names: of the file that each node wrote.
+    megabytes: size of each file. silent: why a node took no part."""
 
     path: str
     names: Mapping[str, str]
@@ -66,26 +66,26 @@ class FolderTrial:
         return [node for node, one in self.wrote.items() if not said(one)]
 
     def training_user(self, node: str, writer: str) -> Any:
-        """Its uid on the node that looks, which may differ from the writer's where the server goes by names (NFS 4);
-        the writer's where the node that looks has not told its own."""
+        """Return the training user's uid on the reading node, which may differ from the writer's if the server maps
+        uids by name (NFS 4). If the reading node did not report it, return the writer's."""
         told = self.wrote.get(node, {}).get("uid")
         return self.wrote[writer].get("uid") if told is None else told
 
 
 def said(answer: Mapping[str, Any]) -> str:
     error = answer.get("error")
-    return error if isinstance(error, str) else "its answer is of no use"
+    return error if isinstance(error, str) else "invalid answer"
 
 
 def judge(trial: FolderTrial) -> Iterator[Said]:
     closed = [node for node, one in trial.wrote.items() if one.get("kind") in CLOSED]
     everywhere = len(closed) == len(trial.wrote) and bool(closed)
     for node, why in trial.silent.items():
-        yield UNWRITABLE.unknown(node, f"{trial.path} was not tried there: {why}", "Look at the node")
+        yield UNWRITABLE.unknown(node, f"{trial.path} was not tested: {why}", "Check the node")
     for node, one in trial.wrote.items():
         why = said(one)
         if everywhere:
-            yield UNWRITABLE.skip(f"{trial.path} is not the training user's to write ({why})", node)
+            yield UNWRITABLE.skip(f"{trial.path} is not writable for the training user ({why})", node)
         elif why:
             others = f", while {few(trial.writers)} can" if trial.writers else ""
             yield UNWRITABLE.fail(
@@ -123,25 +123,25 @@ def _seen(trial: FolderTrial, node: str, answer: Mapping[str, Any]) -> Iterator[
     if missing:
         yield UNSEEN.fail(
             node,
-            f"what {few(missing)} wrote to {trial.path} is not there within {WAIT:.0f} s: it is not the same folder",
+            f"files that {few(missing)} wrote to {trial.path} are not visible within {WAIT:.0f} s: the folders differ",
             command=shell("findmnt {path}", path=trial.path),
         )
     elif late:
         slowest = max(late, key=lambda writer: late[writer] or WAIT)
         yield UNSEEN.warn(
             node,
-            f"what {slowest} wrote to {trial.path} is there after {late[slowest] or WAIT:.1f} s only",
-            "Look at the server's load, and at the attribute cache of the mount (nfs(5))",
+            f"the file that {slowest} wrote to {trial.path} is visible only after {late[slowest] or WAIT:.1f} s",
+            "Check the load of the server and the attribute cache of the mount (nfs(5))",
             shell("findmnt {path}", path=trial.path),
         )
     if not missing and not late and not foreign and node in trial.wrote:
-        yield UNSEEN.passed(node, f"what the others wrote to {trial.path} is there, and theirs")
+        yield UNSEEN.passed(node, f"the other nodes' files in {trial.path} are visible, with the right owner")
     for writer, uid in foreign.items():
         own = trial.training_user(node, writer)
         yield OWNER.fail(
             node,
-            f"a file that the training user wrote to {trial.path} on {writer} belongs to uid {uid} here, and the"
-            f" training user is uid {own}",
+            f"a file that the training user wrote to {trial.path} on {writer} has uid {uid} here, but the"
+            f" training user has uid {own}",
             command=shell("id; ls -ln {path}", path=trial.path),
             observed=str(uid),
             expected=str(own),
@@ -155,8 +155,8 @@ def number(value: Any) -> float | None:
 
 
 def rates(trial: FolderTrial) -> list[dict[str, Any]]:
-    """Of each node: {node, write, read, seen}: MB/s while all nodes write, and read, at once; seconds until it saw
-    the last of the others' files. None is not known."""
+    """Return {node, write, read, seen} of each node. write, read: MB/s while all nodes write, and read, at once. seen:
+    seconds until the last of the other nodes' files was visible. None: unknown."""
     rows = []
     for node in trial.names:
         if node in trial.silent:
@@ -199,8 +199,8 @@ def table(trial: FolderTrial) -> list[str]:
 def summary(trials: Sequence[FolderTrial], status: str) -> str:
     folders = few([trial.path for trial in trials])
     if not trials:
-        return "there is no shared folder to try (shared_data_mounts)"
+        return "no shared folders to test (shared_data_mounts)"
     nodes = len({node for trial in trials for node in trial.wrote})
     if status == "healthy":
-        return f"{folders}: {nodes} nodes see within {SOON:.0f} s what each of them wrote, with the right owner"
-    return f"{folders}: tried from {nodes} nodes, with findings"
+        return f"{folders}: each of {nodes} nodes sees the other nodes' files within {SOON:.0f} s, with the right owner"
+    return f"{folders}: tested from {nodes} nodes, with findings"

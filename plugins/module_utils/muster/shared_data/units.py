@@ -1,7 +1,7 @@
-"""The units of systemd that mount a folder when it is used: their names and their text.
+"""systemd units that mount a folder on first use: their names and contents.
 
-Files of our own instead of lines in fstab: nothing that others have written is touched, and what is ours is known by
-its first line. systemd.mount(5), systemd.automount(5), systemd.unit(5).
+Muster writes separate files instead of fstab lines. So no file of others is changed, and Muster's files are recognized
+by their first line. systemd.mount(5), systemd.automount(5), systemd.unit(5).
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 FOLDER = "/etc/systemd/system"
 MARK = "# Written by Muster (shared_data_mounts). Changes here are lost.\n"
-# systemd gives up a mount that its server does not answer after this time; whoever waits for the folder gets an error.
+# After this time without a response from the server, systemd fails the mount, and waiting programs get an error.
 SECONDS = 30
 _PLAIN = re.compile(rb"[A-Za-z0-9:_.]\Z")
 
 
 def unit_name(path: str, kind: str) -> str:
-    """As systemd-escape --path does it. kind: mount or automount."""
+    """Return the name that systemd-escape --path gives. kind: mount or automount."""
     raw = path.strip("/").encode()
     said = []
     for place in range(len(raw)):
@@ -35,7 +35,7 @@ def unit_name(path: str, kind: str) -> str:
 
 
 def files_of(mount: Mount) -> dict[str, str]:
-    """Both units, by their paths."""
+    """Return the contents of both units, by path."""
     return {
         f"{FOLDER}/{unit_name(mount.path, 'mount')}": _mount(mount),
         f"{FOLDER}/{unit_name(mount.path, 'automount')}": _automount(mount),
@@ -68,14 +68,14 @@ def _automount(mount: Mount) -> str:
         f"Where={_own(mount.path)}",
         "",
         "[Install]",
-        # Wanted and not required: no boot waits for a server, and none fails without one.
+        # WantedBy instead of RequiredBy: the boot neither waits for the server nor fails without it.
         "WantedBy=remote-fs.target",
     ]
     return MARK + "\n".join(lines) + "\n"
 
 
 def _own(text: str) -> str:
-    """In a unit, % begins a specifier."""
+    """Escape %, which begins a specifier in units."""
     return text.replace("%", "%%")
 
 
@@ -84,6 +84,6 @@ def is_ours(text: str) -> bool:
 
 
 def where_of(text: str) -> str:
-    """The folder that a unit of ours is about."""
+    """Return the folder of one of Muster's units."""
     found = re.search(r"^Where=(.+)$", text, re.MULTILINE)
     return found[1].replace("%%", "%") if found else ""

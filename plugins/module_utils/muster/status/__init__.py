@@ -1,4 +1,4 @@
-"""What the one screen of a cluster says: its nodes, GPUs and launches now, and what was kept of earlier runs.
+"""The content of the status screen: nodes, GPUs and launches now, and the results of earlier runs.
 
-Case files hold whole screens: tests/unit/status/cases/screen.
+Test cases contain whole screens: tests/unit/status/cases/screen.
 """

@@ -1,6 +1,6 @@
-"""What is to be said of each node and of the cluster: which are ready, who holds what, what stands out.
+"""Evaluates the state of each node and of the cluster: readiness, users of the GPUs, problems.
 
-Why a node takes part in no launch, as the inventory has it: true alone, or a reason with who gave it and when.
+A quarantine is `true` in the inventory, or a mapping with reason, author and date.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 READY, NOT_READY, UNKNOWN, QUARANTINED, SILENT = "ready", "not ready", "unknown", "quarantined", "no answer"
 TITLES = {"driver": "driver", "cuda": "CUDA", "torch": "PyTorch", "kernel": "kernel"}
 LATE = "did not answer within"
-CLOCK_SECONDS = 5.0  # that a clock may be off without a word
+CLOCK_SECONDS = 5.0  # clock offset from which a note is shown
 MOST = 300  # characters of a reason
 
 
 @dataclass(frozen=True)
 class StatusNode:
-    """A node as the inventory has it. ranks: those of a launch on all; empty where it takes no part in one."""
+    """A node of the inventory. ranks: its ranks in a launch on all nodes; empty if it takes part in none."""
 
     name: str
     gpus: int = 0
     ranks: tuple[int, ...] = ()
     quarantine: Quarantine | None = None
-    torch: str = ""  # the release that is requested
+    torch: str = ""  # the requested release
     environment: str = ""
 
 
 @dataclass(frozen=True)
 class StatusFacts:
-    """answers: of each node that was looked at, with clock_off, seconds that its clock is ahead of the controller's.
-    silent: why there is none. not_root: why root could not be asked. now: on the controller's clock. time: for people.
+    """answers: by node, with clock_off, seconds that its clock is ahead of the controller's. silent: why a node did not
+    answer. not_root: why root-only facts are missing. now: on the controller's clock. time: for display.
     """
 
     cluster: str
@@ -60,9 +60,9 @@ class StatusFacts:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """What is said of one node. why: what keeps it from being ready. notes: what is worth a word beside it.
+    """The state of one node. why: reasons why it is not ready. notes: other remarks.
 
-    gpus: how many it has, or is to have. free: those that nobody holds; unknown: those of which that is not seen.
+    gpus: how many it has or should have. free: unused ones. unknown: those whose use cannot be seen.
     """
 
     node: StatusNode
@@ -80,7 +80,7 @@ class NodeStatus:
 
     @property
     def held(self) -> list[tuple[int | None, NodeHolder]]:
-        """(GPU or None for the processors, holder)."""
+        """Return (GPU number, or None for the CPUs; holder)."""
         if self.seen is None:
             return []
         gpus = [(number, one) for number, who in sorted(self.seen.holders.items()) for one in who]
@@ -89,7 +89,7 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """The whole of it, which the screen, the JSON and the last line are made of."""
+    """The state of the cluster, the source of the screen, the JSON and the last line."""
 
     cluster: str
     time: str
@@ -97,8 +97,8 @@ class ClusterStatus:
     smoke: PastVerdict
     health: PastVerdict
     drift: PastVerdict
-    differ: Sequence[str] = ()  # versions: who has which
-    common: Mapping[str, str] = field(default_factory=dict)  # those that most have
+    differ: Sequence[str] = ()  # a sentence for each version that differs
+    common: Mapping[str, str] = field(default_factory=dict)  # the versions of most nodes
     changed: str = ""  # since the accepted state
 
     @property
@@ -107,12 +107,12 @@ class ClusterStatus:
 
     @property
     def all_ready(self) -> bool:
-        """A quarantined node is out of launches by intention."""
+        """Return whether every node is ready, except quarantined ones."""
         return all(row.state == READY for row in self.of_launches)
 
 
 def ranks_of(nproc: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """The ranks of each node that takes part in launches. nproc: how many each has, in the inventory's order."""
+    """Return the ranks of each node that takes part in launches. nproc: processes by node, in inventory order."""
     found: dict[str, tuple[int, ...]] = {}
     first = 0
     for name, count in nproc.items():
@@ -143,7 +143,7 @@ def status(given: StatusFacts) -> ClusterStatus:
 def _row(node: StatusNode, given: StatusFacts, health: PastVerdict) -> NodeStatus:
     answer = given.answers.get(node.name)
     if answer is None:
-        why = given.silent.get(node.name, "it was not asked")
+        why = given.silent.get(node.name, "not asked")
         state = QUARANTINED if node.quarantine else SILENT
         reasons = [str(node.quarantine), f"no answer: {why}"] if node.quarantine else [why]
         return NodeStatus(node, state, why=tuple(reasons), gpus=node.gpus, unknown=node.gpus)
@@ -155,9 +155,9 @@ def _row(node: StatusNode, given: StatusFacts, health: PastVerdict) -> NodeStatu
     if node.quarantine:
         state, against = QUARANTINED, [str(node.quarantine), *against]
     elif state == UNKNOWN:
-        against = [f"its GPUs could not be looked at: {seen.why}"]
+        against = [f"the GPUs could not be checked: {seen.why}"]
     notes = tuple(_notes(node, seen, answer, given.not_root.get(node.name, "")))
-    # A GPU that is not listed is not free, nor is it held.
+    # A GPU that is not listed is neither free nor used.
     unknown = total if seen.why else len(seen.unknown)
     return NodeStatus(node, state, seen, tuple(against), notes, total, free, unknown)
 
@@ -168,11 +168,11 @@ def _late(seen: NodeFacts) -> bool:
 
 def _against(node: StatusNode, seen: NodeFacts) -> Iterator[str]:
     if seen.why and not _late(seen):
-        yield f"its GPUs cannot be used: {seen.why}"
+        yield f"the GPUs cannot be used: {seen.why}"
     elif not seen.why and len(seen.gpus) < node.gpus:
         listed = f"{plural(len(seen.gpus), 'GPU')} of {node.gpus} (cluster_gpus)"
-        driver = "" if seen.versions.get("driver") else ", and no NVIDIA driver is loaded"
-        yield f"it has {listed}{driver}"
+        driver = "" if seen.versions.get("driver") else "; no NVIDIA driver is loaded"
+        yield f"found {listed}{driver}"
     if seen.torch_why:
         yield seen.torch_why
     free = seen.disk.get("free")
@@ -183,7 +183,7 @@ def _against(node: StatusNode, seen: NodeFacts) -> Iterator[str]:
 
 
 def _place(seen: NodeFacts) -> str:
-    return text(seen.disk.get("path")) or "its disk"
+    return text(seen.disk.get("path")) or "the disk"
 
 
 def _of_health(node: StatusNode, health: PastVerdict) -> Iterator[str]:
@@ -196,17 +196,17 @@ def _notes(node: StatusNode, seen: NodeFacts, answer: Mapping[str, Any], not_roo
     if isinstance(free, int) and LEAST_FREE <= free < LITTLE_FREE:
         yield f"{gigabytes(free)} free on {_place(seen)}"
     if isinstance(off, (int, float)) and abs(off) > CLOCK_SECONDS:
-        yield f"its clock is {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} this machine's"
+        yield f"clock {abs(off):.0f} s {'ahead of' if off > 0 else 'behind'} this machine"
     if seen.restart:
-        yield "it wants a restart"
+        yield "requires a restart"
     torch = seen.versions.get("torch", "")
     if node.torch and torch and torch.partition("+")[0] != node.torch.partition("+")[0]:
-        yield f"PyTorch {torch}, and {node.torch} is requested"
+        yield f"PyTorch {torch} instead of the requested {node.torch}"
     if not seen.complete:
-        yield "it shows nobody the processes of others: who computes was not looked at"
+        yield "processes of other users are hidden, so the use of the GPUs is unknown"
     elif seen.unknown:
         why = f" ({not_root})" if not_root else ""
-        yield f"whether a launch has {_gpus(seen.unknown)} was not looked at: only root sees it{why}"
+        yield f"use of {_gpus(seen.unknown)} by launches not checked: requires root{why}"
 
 
 def _gpus(which: frozenset[int]) -> str:
@@ -214,7 +214,7 @@ def _gpus(which: frozenset[int]) -> str:
 
 
 def _versions(versions: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], list[str]]:
-    """What most nodes have, and a sentence for each layer in which some have another one."""
+    """Return the versions of most nodes, and a sentence for each layer in which nodes differ."""
     common, differ = {}, []
     for layer in LAYERS:
         votes = vote({name: said.get(layer) for name, said in versions.items()})
@@ -227,36 +227,36 @@ def _versions(versions: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str]
 
 
 def sentence(status: ClusterStatus) -> str:
-    """The last line, which says by itself how the cluster is."""
+    """Return the last line, which summarizes the cluster."""
     ready = sum(row.state == READY for row in status.rows)
     counted = f"{ready} of {plural(len(status.rows), 'node')} ready"
     others = [_counted(state, status) for state in (QUARANTINED, SILENT) if _counted(state, status)]
     if others:
         counted += f" ({', '.join(others)})"
-    smoke = f"last smoke {status.smoke.whole}" if status.smoke.run else "no smoke was run yet"
+    smoke = f"last smoke {status.smoke.whole}" if status.smoke.run else "no smoke run yet"
     return f"{counted}, {_free(status)}; {smoke}"
 
 
 def _counted(state: str, status: ClusterStatus) -> str:
     count = sum(row.state == state for row in status.rows)
-    words = {QUARANTINED: "quarantined", SILENT: "without an answer"}
+    words = {QUARANTINED: "quarantined", SILENT: "not responding"}
     return f"{count} {words[state]}" if count else ""
 
 
 def _free(status: ClusterStatus) -> str:
-    """Of nodes that take part in launches, as far as they can be used."""
+    """Count the free GPUs of ready nodes; without GPUs, the free nodes."""
     total = sum(row.gpus for row in status.rows)
     usable = [row for row in status.rows if row.state == READY]
     if total:
         unknown = sum(row.unknown for row in usable)
-        more = f" ({unknown} not known)" if unknown else ""
+        more = f" ({unknown} unknown)" if unknown else ""
         return f"{sum(row.free for row in usable)} of {plural(total, 'GPU')} free{more}"
     free = sum(not row.holders for row in usable)
-    return f"{free or 'none'} of them without a launch" if usable else "none can be used"
+    return f"{free or 'none'} of them without a launch" if usable else "none usable"
 
 
 def as_dict(status: ClusterStatus) -> dict[str, Any]:
-    """The same for programs; docs/living_with_it.md has the shape."""
+    """Return the status as JSON; docs/living_with_it.md describes the shape."""
     return {
         "schema": 1,
         "cluster": status.cluster,
@@ -302,7 +302,7 @@ def _node(row: NodeStatus) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Quarantine:
-    """Each part is empty where the inventory does not say it."""
+    """A part is empty if the inventory does not set it."""
 
     reason: str = ""
     since: str = ""
@@ -310,12 +310,12 @@ class Quarantine:
 
     def __str__(self) -> str:
         since = f"since {self.since}" if self.since else ""
-        parts = [self.reason or "no reason is given", since, f"by {self.by}" if self.by else ""]
+        parts = [self.reason or "no reason given", since, f"by {self.by}" if self.by else ""]
         return ", ".join(part for part in parts if part)
 
 
 def quarantine(value: bool | Mapping[str, Any]) -> Quarantine | None:
-    """The quarantine of a node; None where it is in none. value: as muster/members/quarantine.py reads it."""
+    """Return the quarantine of a node; None without one. value: as read by muster/members/quarantine.py."""
     if isinstance(value, Mapping):
         return Quarantine(**{name: text(value.get(name), MOST) for name in PARTS})
     return Quarantine() if value else None

@@ -1,4 +1,4 @@
-"""Many names and numbers in few letters, as Slurm writes them: node[1-3,7], 0-23."""
+"""Abbreviates lists of names and numbers in Slurm's notation: node[1-3,7], 0-23."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NUMBERED = re.compile(r"(.*?)(\d+)(\D*)")
 
 
 def numbers(given: Iterable[int], width: int = 0) -> str:
-    """0-3,7; width: digits that each has at least."""
+    """Format numbers as in 0-3,7. width: minimum number of digits."""
     spans: list[list[int]] = []
     for number in sorted(set(given)):
         if spans and number == spans[-1][1] + 1:
@@ -23,7 +23,7 @@ def numbers(given: Iterable[int], width: int = 0) -> str:
 
 
 def together(names: Sequence[str]) -> str:
-    """Those that differ in their last number alone stand together; the order is that of the first of each."""
+    """Group names that differ only in their last number, ordered by the first name of each group."""
     groups: dict[tuple[str, str, int], list[int]] = {}
     for name in names:
         found = NUMBERED.fullmatch(name)

@@ -1,4 +1,4 @@
-"""What was kept of earlier runs: the last smoke against the accepted state, the last health, the last drift."""
+"""Results of earlier runs: the last smoke compared with the accepted state, the last health, the last drift."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ LAYERS = ("driver", "cuda", "torch", "kernel")
 
 @dataclass(frozen=True)
 class PastRun:
-    """A run that looked at something. run: its run.json. verdict: its verdict.json. content: smoke.json or drift.json.
+    """A past run. run: its run.json. verdict: its verdict.json. content: smoke.json or drift.json.
 
-    Empty where there is no such run.
+    Empty if there is no such run.
     """
 
     run: Mapping[str, Any] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class PastRuns:
 
 @dataclass(frozen=True)
 class PastVerdict:
-    """Of one kind of run: which, how long ago, its verdict, and a sentence. Without a run there is none but that."""
+    """The newest run of one kind: id, age, verdict and a sentence; without a run only the sentence."""
 
     run: str = ""
     seconds: float | None = None
@@ -77,20 +77,20 @@ def smoke(kept: PastRun, book: Mapping[str, Any], now: float) -> PastVerdict:
     if status not in CALM:
         words = first_of(findings, ("fail", "unknown")) or str(kept.run.get("sentence") or "")
     elif beside.get("accepted") is True:
-        words = "accepted as the state to compare with"
+        words = "accepted as the reference state"
     elif drops:
         words = f"{plural(drops, 'value')} of {len(values)} worse than {accepted}"
     elif values:
-        words = f"as {accepted}"
+        words = f"matches {accepted}"
     else:
-        words = "not compared: no state like it is accepted" if book else "no state is accepted yet"
+        words = "not compared: no accepted state has this layout" if book else "no state accepted yet"
     return PastVerdict(str(kept.run.get("id")), seconds_since(kept.run, now), status, joined(status, words))
 
 
 def health(kept: PastRun, now: float) -> PastVerdict:
-    """failing: by node, the first thing that was found against it."""
+    """Return the verdict of the last health run; failing: the first failed finding of each node."""
     if not kept.run:
-        return PastVerdict(sentence="never looked at")
+        return PastVerdict(sentence="never checked")
     findings = findings_of(kept, lambda one: not one.id.startswith(NOT_OF_HEALTH))
     status = status_of(findings, kept)
     failing: dict[str, str] = {}
@@ -99,14 +99,14 @@ def health(kept: PastRun, now: float) -> PastVerdict:
             failing.setdefault(one.node, one.summary[:MOST_TEXT])
     warnings = sum(one.status == "warn" for one in findings)
     worst = first_of(findings, ("fail", "unknown", "warn"))
-    words = f"{plural(warnings, 'warning')}, the first about {worst}" if status == "degraded" else worst
+    words = f"{plural(warnings, 'warning')}, the first on {worst}" if status == "degraded" else worst
     return PastVerdict(str(kept.run.get("id")), seconds_since(kept.run, now), status, joined(status, words), failing)
 
 
 def drift(kept: PastRun, now: float) -> PastVerdict:
-    """Read as it comes: whoever wrote it may be newer or older than this."""
+    """Return the verdict of the last drift run. Its file may come from another version of Muster."""
     if not kept.run:
-        return PastVerdict(sentence="never looked for")
+        return PastVerdict(sentence="never checked")
     differing = [one for one in rows(kept.content, "differences") if one.get("status") in ("warn", "fail")]
     nodes = list(dict.fromkeys(str(one.get("node")) for one in differing))
     findings = findings_of(kept, lambda one: one.id.startswith("drift."))
@@ -119,13 +119,13 @@ def drift(kept: PastRun, now: float) -> PastVerdict:
 
 
 def changed_since_accepted(book: Mapping[str, Any], versions: Mapping[str, Mapping[str, str]]) -> str:
-    """What the nodes had when their newest state was accepted, and have no longer."""
+    """Describe the versions that changed since the newest accepted state."""
     states = sorted(rows(book, "states"), key=lambda state: str(state.get("date")))
     if not states:
         return ""
-    # A rank says what it has loaded, with the build behind a plus; health, what is installed.
+    # A rank reports the loaded version, with the build after a plus sign; health reports the installed one.
     now = {node: {name: said[name] for name in LAYERS if name in said} for node, said in versions.items()}
-    return since(states[-1], {"versions": now}).strip().removeprefix("Changed since then: ")
+    return since(states[-1], {"versions": now})
 
 
 def findings_of(kept: PastRun, wanted: Any) -> list[Finding]:
@@ -134,14 +134,14 @@ def findings_of(kept: PastRun, wanted: Any) -> list[Finding]:
         try:
             finding = Finding(**one)
         except (TypeError, ValueError, KeyError, AttributeError):
-            continue  # of another version of Muster
+            continue  # written by another version of Muster
         if wanted(finding):
             found.append(finding)
     return found
 
 
 def status_of(findings: list[Finding], kept: PastRun) -> str:
-    """Of the step's own findings; of a run that has none, how it ended."""
+    """Return the status of the step's findings; without findings, that of the run."""
     return add_up(findings)["status"] if findings else str(kept.run.get("status") or "unknown")
 
 

@@ -1,4 +1,4 @@
-"""The one screen: lines of text within a width, each with the status that colours it."""
+"""The status screen: lines of text within a width, each with the status that colours it."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ if TYPE_CHECKING:
     from .judge import ClusterStatus, NodeStatus
     from .seen import NodeHolder
 
-EACH_UP_TO = 8  # nodes that have a line of their own; of more, equal ones share one
-NARROW = 100  # below this, who holds a node's GPUs stands below the node
+EACH_UP_TO = 8  # nodes with separate lines; with more, equal nodes share a line
+NARROW = 100  # columns; on a narrower screen the last column moves below the node
 NAME_ROOM = 30  # letters of the first column
 LABEL = 11
-MOST_HOLDERS = 4  # of a node that are named
+MOST_HOLDERS = 4  # named per node
 MARKS = {READY: "ok", NOT_READY: "fail", UNKNOWN: "warn", QUARANTINED: "warn", SILENT: "fail"}
 WORST = ("fail", "warn", "ok")
 OF_VERDICTS = {"healthy": "ok", "degraded": "warn", "failed": "fail", "stopped": "fail", "unknown": "warn"}
 
 
 class StatusLine(NamedTuple):
-    """mark: ok, warn, fail, or "" for what is neither."""
+    """mark: ok, warn, fail, or "" for none."""
 
     text: str
     mark: str = ""
 
 
 class Cells(NamedTuple):
-    """What is said of a node, without its name and its ranks."""
+    """The cells of a node, without its name and ranks."""
 
     state: str
     gpus: str
@@ -44,7 +44,7 @@ class Cells(NamedTuple):
 
 
 def screen(status: ClusterStatus, width: int, height: int = 0) -> list[StatusLine]:
-    """height: lines that there is room for; 0 for any number."""
+    """height: available lines; 0 for no limit."""
     foot = [*_foot(status, width)]
     head = [StatusLine(_head(status)[:width]), StatusLine("")]
     room = max(3, height - len(head) - len(foot) - 1) if height else 0
@@ -58,7 +58,7 @@ def _head(status: ClusterStatus) -> str:
 
 
 def _table(status: ClusterStatus, width: int, room: int) -> Iterator[StatusLine]:
-    """room: lines; where there are more, those that are ready are counted instead of shown."""
+    """room: available lines; if there are more, ready nodes are counted instead of shown."""
     groups = _groups(status.rows)
     several = any(len(rows) > 1 for _, rows in groups)
     cells = [(together([row.node.name for row in rows]), _ranks(rows), one) for one, rows in groups]
@@ -67,12 +67,12 @@ def _table(status: ClusterStatus, width: int, room: int) -> Iterator[StatusLine]
     columns = [max(map(len, column)) for column in zip(*texts, strict=True)]
     wide = width >= NARROW
     titled = "  ".join(f"{title:{column}}" for title, column in zip(titles, columns, strict=True))
-    yield StatusLine((f"{titled}  HELD BY, OR WHY" if wide else titled.rstrip())[:width])
+    yield StatusLine((f"{titled}  USED BY, OR WHY" if wide else titled.rstrip())[:width])
     shown = [_lines(*one, columns, width) for one in cells]
     left = room - 2 if room and sum(map(len, shown)) >= room else 1 << 30
     out = 0
     fitting = set()
-    # What is not as it should be is never left out for what is.
+    # Nodes with problems take precedence over nodes without.
     for number in sorted(range(len(shown)), key=lambda number: WORST.index(shown[number][0].mark)):
         left -= len(shown[number])
         if left >= 0:
@@ -82,11 +82,11 @@ def _table(status: ClusterStatus, width: int, room: int) -> Iterator[StatusLine]
     for number in sorted(fitting):
         yield from shown[number]
     if out:
-        yield StatusLine(f"... and {plural(out, 'node')} more, for which there is no room here"[:width])
+        yield StatusLine(f"... and {plural(out, 'more node')} that do not fit on the screen"[:width])
 
 
 def _lines(name: str, ranks: str, cells: Cells, columns: Sequence[int], width: int) -> list[StatusLine]:
-    """What does not fit beside the node stands below it."""
+    """Return the lines of a node; text that does not fit beside it is wrapped below."""
     names = textwrap.wrap(name, columns[0]) or [""]
     one = "  ".join(
         f"{text:{column}}" for text, column in zip((names[0], ranks, cells.state, cells.gpus), columns, strict=True)
@@ -100,7 +100,7 @@ def _lines(name: str, ranks: str, cells: Cells, columns: Sequence[int], width: i
 
 
 def _groups(rows: Sequence[NodeStatus]) -> list[tuple[Cells, list[NodeStatus]]]:
-    """Nodes of which the same is said, where there are more than a few."""
+    """Group nodes with equal cells, if there are more than EACH_UP_TO."""
     if len(rows) <= EACH_UP_TO:
         return [(_cells(row), [row]) for row in rows]
     found: dict[Cells, list[NodeStatus]] = defaultdict(list)
@@ -128,7 +128,7 @@ def _gpus(row: NodeStatus) -> str:
 
 
 def _held(row: NodeStatus) -> Iterator[str]:
-    """Who holds what; which GPUs is said where it is not all of them."""
+    """Describe the users of a node; GPU numbers are named if a user does not hold all GPUs."""
     for one in row.holders[:MOST_HOLDERS]:
         gpus = [number for number, who in row.held if who == one and number is not None]
         where = f" on GPU{'s' if len(gpus) > 1 else ''} {numbers(gpus)}" if gpus and len(gpus) < row.gpus else ""
@@ -137,7 +137,7 @@ def _held(row: NodeStatus) -> Iterator[str]:
         yield f"and {len(row.holders) - MOST_HOLDERS} more"
     waiting = [one for one in (row.seen.launches if row.seen else ()) if one not in row.holders]
     for one in waiting[:MOST_HOLDERS]:
-        yield f"{describe(one)}, which has nothing of this node yet" if not _blind(row) else describe(one)
+        yield f"{describe(one)}, not yet using this node" if not _blind(row) else describe(one)
 
 
 def _blind(row: NodeStatus) -> bool:
@@ -147,17 +147,17 @@ def _blind(row: NodeStatus) -> bool:
 def describe(one: NodeHolder) -> str:
     since = f" for {age(one.seconds)}" if one.seconds is not None else ""
     if one.launch_id:
-        whose = f"{one.user}'s own" if one.own and one.user else one.user or "?"
+        whose = f"{one.user}, user launch" if one.own and one.user else one.user or "?"
         return f"launch {one.launch_id} ({whose}){since}"
     if one.pid is None:
-        return one.what if one.what not in ("", "process", "notebook") else "a process that cannot be seen from here"
+        return one.what if one.what not in ("", "process", "notebook") else "a process that is not visible"
     name = "" if one.what == "notebook" or not one.name else f" {one.name}"
     return f"{one.what}{name} of {one.user or '?'} (PID {one.pid}){since}"
 
 
 def _foot(status: ClusterStatus, width: int) -> Iterator[StatusLine]:
     common = ", ".join(f"{TITLES[layer]} {value}" for layer, value in status.common.items())
-    yield from _labelled("versions", common or "not known", "" if common else "warn", width)
+    yield from _labelled("versions", common or "unknown", "" if common else "warn", width)
     for one in status.differ:
         yield from _labelled("", one, "warn", width)
     for label, said in (("smoke", status.smoke), ("health", status.health), ("drift", status.drift)):

@@ -1,4 +1,4 @@
-"""What a node reports of itself (muster_node/programs/status.py), as foreign input: of a known shape, and bounded."""
+"""Parses a node's status report (muster_node/programs/status.py), which is untrusted input, into a bounded shape."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..verdict.printable import printable
 MOST = 128  # GPUs, launches, holders
 MOST_TEXT = 80
 A_NOTEBOOK = re.compile(r"ipykernel|jupyter", re.IGNORECASE)
-UNSEEN = "somebody that nvidia-smi does not name"
+UNSEEN = "a process that nvidia-smi does not list"
 
 
 @dataclass(frozen=True)
 class NodeHolder:
-    """Who has something of a node. launch_id: "" for a process outside of launches. what: notebook or process then."""
+    """A user of a node's resources. launch_id: "" for a process outside of launches; what: then notebook or process."""
 
     launch_id: str = ""
     user: str = ""
@@ -34,11 +34,11 @@ class NodeHolder:
 
 @dataclass(frozen=True)
 class NodeFacts:
-    """A node as it is now.
+    """The current state of a node.
 
-    gpus: the numbers of those that are listed. holders: by GPU, who has it; one in several hands is shared. why: no GPU
-    is listed although there are some. unknown: GPUs of which it is not seen whether a launch has them. processors: the
-    launches that compute where there are no GPUs. complete: whether processes of others are shown.
+    gpus: numbers of the listed GPUs. holders: the users of each GPU; several if it is shared. why: why no GPU is listed
+    although devices exist. unknown: GPUs whose use by a launch cannot be seen. processors: the running launches of a
+    node without GPUs. complete: whether processes of other users are visible.
     """
 
     gpus: tuple[int, ...] = ()
@@ -58,8 +58,8 @@ class NodeFacts:
 
 
 def needs_root(answer: Mapping[str, Any]) -> bool:
-    """Whether it takes root to see who has a GPU: a launch runs, whose seats whoever looks does not come to, and on
-    some GPU nobody computes, which it may have all the same. Who launches for themselves comes to the seats."""
+    """Return whether only root can tell which launch has a GPU: a launch is running, its GPU slots are not readable by
+    the asking user, and a GPU without processes may belong to it. Launch users can read the GPU slots."""
     seen = read(answer)
     who = answer.get("who")
     own = isinstance(who, Mapping) and who.get("launch_user") is True
@@ -67,7 +67,7 @@ def needs_root(answer: Mapping[str, Any]) -> bool:
 
 
 def read(answer: Mapping[str, Any]) -> NodeFacts:
-    """What is of no use in an answer is left out."""
+    """Parse an answer; unusable parts are left out."""
     launches = {key: one for one in _rows(answer, "launches") if (key := _key(one))}
     known = {key: _launch(key, one) for key, one in launches.items()}
     gpus = {number: one for one in _rows(answer, "gpus") if (number := _number(one.get("index"))) is not None}
@@ -77,7 +77,7 @@ def read(answer: Mapping[str, Any]) -> NodeFacts:
     holders = {number: found for number, found in of_gpus.items() if found}
     complete = answer.get("sees_all") is True
     blind = not complete or bool(known and answer.get("seats_seen") is not True)
-    # Where no launch runs, none has a GPU.
+    # Without a running launch, no launch has a GPU.
     unknown = frozenset(number for number in gpus if number not in holders) if blind else frozenset()
     began = {key for key, one in launches.items() if one.get("began") is True}
     taken = {(uid, launch_id) for uid, launch_id in map(_seat, _entries(seats, PROCESSORS))} | began
@@ -108,7 +108,7 @@ def _holders(
     seats: Mapping[str, Any],
     known: Mapping[tuple[int | None, str], NodeHolder],
 ) -> tuple[NodeHolder, ...]:
-    """Launches by their seats and processes, then others; each once."""
+    """Return the users of a GPU, each once: launches by GPU slots and processes, then other processes."""
     found: dict[Any, NodeHolder] = {}
     for seat in map(_seat, _entries(seats, GPU.format(number))):
         found[seat] = known.get(seat) or NodeHolder(launch_id=seat[1])
@@ -131,7 +131,7 @@ def _holders(
 
 
 def _process(one: Mapping[str, Any]) -> NodeHolder:
-    """Of its command line no more is shown than that it is a notebook: its owner may have written anything there."""
+    """Describe a process. Its command line only tells whether it is a notebook: the owner controls that text."""
     notebook = A_NOTEBOOK.search(str(one.get("command"))[: MOST_TEXT * 4])
     return NodeHolder(
         user=text(one.get("user")),
@@ -154,13 +154,13 @@ def _key(one: Mapping[str, Any]) -> tuple[int | None, str] | None:
 
 
 def _seat(entry: Any) -> tuple[int | None, str]:
-    """[uid or None, id], as an answer has the launch that holds a seat."""
+    """Parse [uid or None, id], the launch that holds a GPU slot."""
     uid, launch_id = entry if isinstance(entry, list) and len(entry) == 2 else (None, "")
     return (uid if isinstance(uid, int) else None, launch_id if LAUNCH_ID.match(str(launch_id)) else "?")
 
 
 def _versions(answer: Mapping[str, Any]) -> dict[str, str]:
-    """{driver, cuda, torch, kernel}, as far as they are there."""
+    """Return {driver, cuda, torch, kernel}, without missing ones."""
     torch = _torch(answer)
     said = {
         "driver": answer.get("driver"),
@@ -186,7 +186,7 @@ def _entries(holder: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def text(value: Any, most: int = MOST_TEXT) -> str:
-    """One short printable line; "" for what is no text."""
+    """Return a text as one short printable line; "" for any other type."""
     return " ".join(printable(value[: 4 * most]).split())[:most] if isinstance(value, str) else ""
 
 

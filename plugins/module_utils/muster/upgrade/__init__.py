@@ -1,1 +1,1 @@
-"""Another PyTorch for nodes that are in use: who changes, in which order, what is tried, and how to go back."""
+"""Plan upgrades of PyTorch, driver or kernel on nodes in use: changes, order, trial launches and rollback."""

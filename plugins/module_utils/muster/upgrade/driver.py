@@ -1,4 +1,4 @@
-"""Whether a node is to have another driver, what is kept of the one that it has, and how it goes back."""
+"""Plan the driver upgrade of a node: the change, the packages to keep, and the rollback."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
     from ..nvidia_driver.model import DriverState
 
-# Root's own, on each node: what it goes back with, until the upgrade is accepted or the next one begins.
+# Folder of root on each node with the packages for a rollback, until the upgrade is accepted or the next one starts
 KEPT = "/var/lib/muster/driver_before"
 INSTALL = "apt-get install --yes --allow-downgrades --allow-change-held-packages --no-install-recommends"
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What one node gets. keep: its packages now, as name=version. goes_back: whether it has a driver to go back to."""
+    """The upgrade of one node. keep: present packages, as name=version. goes_back: whether a rollback is possible."""
 
     changes: tuple[VersionChange, ...] = ()
     keep: tuple[str, ...] = ()
@@ -32,7 +32,7 @@ class Turn:
 
 
 def turn_of(node: str, stack: Mapping[str, Any], seen: DriverState, *, mode: str, reboots: bool) -> Turn:
-    """stack: what was resolved for all nodes. mode: nvidia_driver_mode of the node; reboots: whether it may be."""
+    """stack: resolved for all nodes. mode: nvidia_driver_mode of the node. reboots: whether it may be rebooted."""
     own = stack["nodes"].get(node)
     if not own or not seen.gpu_slots:
         return Turn()
@@ -41,14 +41,14 @@ def turn_of(node: str, stack: Mapping[str, Any], seen: DriverState, *, mode: str
         return Turn()
     refusals = tuple(f"{node}: {why}" for why in _unfit(seen, mode, reboots=reboots))
     after = f"{stack['driver'] or stack['branch']} from {own['source']}"
-    # Where an upgrade was cut off, what was kept before is what it goes back with.
+    # After an interrupted upgrade, the rollback uses the packages that were kept before.
     is_old = seen.installed and not wanted.fits(seen.installed) and not seen.broken
     keep = tuple(kept_packages(seen)) if is_old else ()
     return Turn((VersionChange("driver", seen.installed, after),), keep, bool(seen.installed), refusals)
 
 
 def turn_from(shape: Mapping[str, Any]) -> Turn:
-    """Back from what asdict made of it, which plugins hand on as JSON."""
+    """Create a Turn from the result of asdict, which plugins pass as JSON."""
     lists = {name: tuple(shape[name]) for name in ("keep", "refusals")}
     changes = tuple(VersionChange(**one) for one in shape["changes"])
     return Turn(changes, goes_back=shape["goes_back"], **lists)
@@ -56,30 +56,28 @@ def turn_from(shape: Mapping[str, Any]) -> Turn:
 
 def by_hand(release: str, node: str) -> str:
     how = playbook("playbooks/gpu_stack.yml", gpu_stack_driver=release)
-    return (
-        f"it is the machine on which this runs, which no run starts anew. {how} --limit {shlex.quote(node)} brings it"
-    )
+    return f"Muster does not reboot the controller. To install the driver: {how} --limit {shlex.quote(node)}"
 
 
 def _unfit(seen: DriverState, mode: str, *, reboots: bool) -> Iterator[str]:
     if mode != "manage":
-        yield f"its driver is not ours to change (nvidia_driver_mode is {mode})"
+        yield f"Muster must not change the driver (nvidia_driver_mode is {mode})"
     if not reboots:
-        yield "nvidia_driver_reboot is never, and no other driver runs without a restart"
+        yield "nvidia_driver_reboot is never, but a new driver requires a reboot"
     left = seen.stack["runfile"]
     if left["programs"] or left["libraries"]:
-        yield "its driver is of a runfile, of which no package can be kept to go back with (docs/gpu_driver.md)"
+        yield "the driver is from a runfile, so there are no packages to keep for a rollback (docs/gpu_driver.md)"
 
 
 def kept_packages(seen: DriverState) -> Iterator[str]:
-    """Every part of the driver, in the version that is there."""
+    """Yield every installed part of the driver as name=version."""
     for name, package in seen.packages.items():
         if is_part(name) and package["state"] == "installed":
             yield f"{name}={package['version']}"
 
 
 def going_back(node: str, turn: Turn, there: Collection[str] = ()) -> list[str]:
-    """The commands. there: the packages of the stack that it has now, of which those go that it did not have before."""
+    """Return the rollback commands. there: present packages of the stack; those that are new are removed."""
     if not turn.goes_back:
         return []
     before = {spec.partition("=")[0] for spec in turn.keep}

@@ -1,4 +1,4 @@
-"""Which security fixes of its kernel a node gets, whether it can be started with them, and how it goes back."""
+"""Plan the kernel security fixes of a node, check that the node can boot with them, and plan the rollback."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from ..nvidia_driver.apt import AptSimulation
     from .kernel_seen import Kernels
 
-# Those that lead to the newest of their kind carry no version of a kernel in their name.
+# Meta packages, which depend on the newest kernel, have no kernel version in their name.
 _VERSIONED = re.compile(r"-\d+\.\d+\.\d")
 _OF_A_KERNEL = re.compile(r"linux-[a-z].*?-(\d+\.\d+\.\d.*)")
 _PREBUILT = re.compile(r"linux-modules-nvidia-.+?-(?=\d+\.\d+\.\d)")
-MOST_SAID = 600  # characters of apt's
+MOST_SAID = 600  # characters of apt's messages
 DKMS = "/updates/dkms/"
-ROOM = 200_000_000  # bytes that a kernel and its initramfs take in /boot, and some
+ROOM = 200_000_000  # bytes in /boot for a kernel and its initramfs, with a margin
 
 
 @dataclass(frozen=True)
 class KernelFix:
-    """What one node gets. words: packages as apt takes them. start: the kernel it is to run; reboot: whether it has to
-    be started for that. before: the one that runs now. installs: what apt brings, name and version.
+    """The fixes of one node. words: packages for apt. start: the kernel to run. reboot: whether a reboot is required.
+    before: the running kernel. installs: packages that apt installs, versions by name.
 
-    stays: the kernels that are there afterwards beside that one, which it can be started with. back: the commands.
+    stays: the other bootable kernels afterwards. back: the rollback commands.
     """
 
     before: str = ""
@@ -46,25 +46,23 @@ class KernelFix:
 
     @property
     def changes(self) -> list[VersionChange]:
-        """What becomes another one; nothing where it has all fixes and runs them."""
+        """The changes; empty if the node already runs all fixes."""
         if self.reboot:
             new = self.start if self.start != self.before else f"{self.start}, with fixes"
             return [VersionChange("kernel", self.before, new)]
         if self.words:
-            return [
-                VersionChange("kernel", self.before, f"{self.before}, other packages of it alone, without a restart")
-            ]
+            return [VersionChange("kernel", self.before, f"{self.before}, only other packages of it, without a reboot")]
         return []
 
 
 def fix_of(shape: Mapping[str, Any]) -> KernelFix:
-    """Back from what asdict made of it, which plugins hand on as JSON."""
+    """Create a KernelFix from the result of asdict, which plugins pass as JSON."""
     lists = {name: tuple(shape[name]) for name in ("words", "stays", "back", "refusals")}
     return KernelFix(**{**shape, **lists})
 
 
 def leading(seen: Kernels) -> list[str]:
-    """The installed packages that lead to the newest kernel of the flavour that runs, and to what goes with it."""
+    """Return the installed meta packages of the running kernel flavour and of its modules and headers."""
     found: list[str] = []
     while True:
         more = [
@@ -79,13 +77,13 @@ def leading(seen: Kernels) -> list[str]:
 
 
 def _kernel_of(package: str) -> str:
-    """The flavour that a package is for which belongs to one kernel, as linux-headers-6.8.0-90-generic."""
+    """Return the flavour of a package that belongs to one kernel, such as linux-headers-6.8.0-90-generic."""
     found = _OF_A_KERNEL.fullmatch(package)
     return flavour(found[1]) if found else ""
 
 
 def wanted(seen: Kernels) -> list[str]:
-    """What apt is asked for: each of those packages in its newest version of a security pocket, where that is newer."""
+    """Return the request to apt: each meta package in the newest version of a security pocket, if it is newer."""
     words = []
     for name in leading(seen):
         order = list(seen.known.get(name, ()))
@@ -97,30 +95,31 @@ def wanted(seen: Kernels) -> list[str]:
 
 
 def unfit(seen: Kernels) -> Iterator[str]:
-    """Why nobody can bring this node fixes, before apt is asked."""
+    """Yield reasons why this node cannot get fixes, known before the simulation with apt."""
     if seen.running not in seen.bootable:
-        there = f": there are {few(seen.bootable)}" if seen.bootable else ", where there is none, as in a container"
-        yield f"the kernel that it runs, {seen.running}, is none of those in /boot{there}"
+        there = f" ({few(seen.bootable)})" if seen.bootable else ", which has no kernels (as in a container)"
+        yield f"the running kernel {seen.running} is not in /boot{there}"
         return
     if not any(image_of(need) for name in leading(seen) for need in seen.packages[name].depends):
         sample = f"linux-image-{seen.flavour}"
-        yield f"no package leads to its newest {seen.flavour or 'such'} kernel: on it, sudo apt-get install {sample}"
+        what = f"the newest {seen.flavour} kernel" if seen.flavour else "the newest kernel"
+        yield f"no meta package for {what} is installed. Run on the node: sudo apt-get install {sample}"
     if not seen.pocket:
-        yield "its apt has no security pocket (as noble-security or bookworm-security), so nobody knows of any fixes"
+        yield "apt has no security pocket (such as noble-security or bookworm-security), so fixes are unknown"
     held = [name for name in leading(seen) if seen.packages[name].held]
     if held:
         how = shell("sudo apt-mark unhold {held}", held=held)
-        yield f"{few(held)} on hold, for which somebody may have reasons. Where there are none, on it: {how}"
+        yield f"{few(held)} on hold, possibly on purpose. If not, run on the node: {how}"
 
 
 def started_with(seen: Kernels, answer: AptSimulation) -> str:
-    """The kernel that the next start takes, once apt has done that."""
+    """Return the kernel of the next boot after apt has installed the packages."""
     brought = [release for name in answer.installs if flavour(release := image_of(name)) == seen.flavour]
     return newest(seen.newest, *brought)
 
 
 def missing(seen: Kernels, answer: AptSimulation) -> list[str]:
-    """Packages that apt has to bring beside, so that the new kernel has the driver's module as this one has."""
+    """Return additional packages that the new kernel requires for the driver's module."""
     start = started_with(seen, answer)
     kernel = seen.of(start)
     there = {*seen.packages, *answer.installs}
@@ -140,13 +139,13 @@ def _prebuilt_for(name: str, release: str) -> bool:
 
 
 def _builds(seen: Kernels) -> bool:
-    """Whether modules of the kernel that runs were built here, which takes its headers."""
+    """Return whether modules of the running kernel were built on the node, which requires kernel headers."""
     now = seen.of(seen.running)
     return DKMS in now.module.path or ("dkms" in seen.packages and now.headers)
 
 
 def decide(node: str, seen: Kernels, words: Sequence[str], answer: AptSimulation) -> KernelFix:
-    """words: what apt was asked for in the end; answer: what it would do for that."""
+    """words: the final request to apt. answer: what apt would do."""
     start = started_with(seen, answer)
     brought = any(image_of(name) == start for name in answer.installs)
     reboot = start != seen.running or brought or seen.replaced
@@ -167,34 +166,36 @@ def _refusals(seen: Kernels, words: Sequence[str], answer: AptSimulation) -> Ite
     if answer.errors:
         lacks = [word for word in words if "=" not in word]
         what = (
-            f"its driver needs {few(lacks)} for the new kernel, which is not to be had" if lacks else "apt cannot do it"
+            f"the driver requires {few(lacks)} for the new kernel, which apt cannot install"
+            if lacks
+            else "apt cannot install the fixes"
         )
-        yield f"{what}. apt says: {'; '.join(answer.errors)[:MOST_SAID]}"
+        yield f"{what}. Output of apt: {'; '.join(answer.errors)[:MOST_SAID]}"
         return
     if answer.removes:
-        yield f"apt would remove {few(answer.removes)}: see with apt-get --simulate install {' '.join(words)}"
+        yield f"apt would remove {few(answer.removes)}. To see why: apt-get --simulate install {' '.join(words)}"
     parts = [name for name in answer.installs if is_part(name) and not name.startswith("linux-")]
     if parts:
         how = playbook("playbooks/gpu_stack.yml")
-        yield f"the new kernel needs other parts of its driver ({few(parts)}), which is brought first by: {how}"
+        yield f"the new kernel requires other parts of the driver ({few(parts)}). Install them first: {how}"
     if any(image_of(name) for name in answer.installs) and seen.free is not None and seen.free < ROOM:
-        free = f"{seen.free // 1_000_000} MB are free in /boot, and a kernel takes {ROOM // 1_000_000}"
-        yield f"{free}: on it, sudo apt-get autoremove takes kernels away that are no longer needed"
+        free = f"/boot has {seen.free // 1_000_000} MB free, but a kernel requires {ROOM // 1_000_000} MB"
+        yield f"{free}. To remove old kernels, run on the node: sudo apt-get autoremove"
     now, start = seen.of(seen.running).module, started_with(seen, answer)
     if now.path and not seen.of(start).module.version and not _builds(seen):
         prebuilt = any(_prebuilt_for(name, start) for name in (*seen.packages, *answer.installs))
         if not prebuilt:
             yield (
-                f"the module of its driver ({now.path}) is neither built by dkms nor of a package, so {start} "
-                "would have none: install the driver anew with dkms, or have Muster bring one (docs/gpu_driver.md)"
+                f"the driver's module ({now.path}) is neither built by dkms nor from a package, so {start} "
+                "would have none: reinstall the driver with dkms or with Muster (docs/gpu_driver.md)"
             )
 
 
 def going_back(node: str, seen: Kernels) -> Iterator[str]:
-    """What is typed to start it once more with the kernel that runs now."""
+    """Yield the commands to boot the node with the present kernel."""
     entry = seen.menu.get(seen.running)
     if not entry:
-        yield f"{node}: at its boot menu, choose {seen.running}"
+        yield f"{node}: choose {seen.running} in the boot menu"
         return
     yield on_node(node, "grub-reboot {entry}", entry=entry, become=True)
     yield on_node(node, "shutdown -r +1", become=True)
@@ -202,29 +203,29 @@ def going_back(node: str, seen: Kernels) -> Iterator[str]:
 
 def by_hand(fix: KernelFix) -> str:
     install = f"{shell('sudo apt-get install {words}', words=fix.words)}, then " if fix.words else ""
-    return f"it is the machine on which this runs, which no run starts anew. On it: {install}sudo systemctl reboot"
+    return f"Muster does not reboot the controller. Run on it: {install}sudo systemctl reboot"
 
 
 def unready(seen: Kernels, fix: KernelFix) -> str:
-    """Why it is not started now, after the packages have come; nothing where it can be."""
+    """Return why the node must not be rebooted after the installation; "" if it can be."""
     start = seen.newest
     if start != fix.start:
-        return f"its newest kernel is {start} and not {fix.start}"
+        return f"the newest kernel is {start} instead of {fix.start}"
     new, now = seen.of(start), seen.of(seen.running)
     if now.initramfs and not new.initramfs:
         how = shell("sudo update-initramfs -c -k {start}", start=start)
-        return f"its kernel {start} has no initramfs, without which it may not come up: on it, {how}"
+        return f"the kernel {start} has no initramfs and may not boot. Run on the node: {how}"
     if now.module.version and new.module.version != now.module.version:
         has = f"is {new.module.version}" if new.module.version else "is missing"
-        return f"of its kernel {start} the driver's module {has}, and that of {seen.running} is {now.module.version}"
+        return f"the driver's module for {start} {has}, but that for {seen.running} is {now.module.version}"
     return ""
 
 
 def wrong_after(seen: Kernels, fix: KernelFix, loaded: str) -> str:
-    """What is wrong with how it came back. loaded: the driver's version that ran before."""
+    """Return what is wrong after the reboot; "" if OK. loaded: version of the loaded driver before the reboot."""
     if seen.running != fix.start:
-        how = "what its boot loader takes says GRUB_DEFAULT in /etc/default/grub"
-        return f"it was started anew, and runs {seen.running} and not {fix.start}: {how}"
+        how = "check GRUB_DEFAULT in /etc/default/grub"
+        return f"the node was rebooted, but runs {seen.running} instead of {fix.start}: {how}"
     if loaded and seen.loaded != loaded:
-        return f"it runs {fix.start}, and its driver is {seen.loaded or 'not loaded'}, which was {loaded} before"
+        return f"the node runs {fix.start}, but the driver is {seen.loaded or 'not loaded'} (before: {loaded})"
     return ""

@@ -1,6 +1,6 @@
-"""What a node says of its kernels, of who brings them, and of what apt has; as far as it can be used.
+"""Read a node's report of its kernels, their packages and the versions known to apt.
 
-How a node is started once with an older kernel: what GRUB's menu calls it.
+The GRUB menu has the entry for one boot with an older kernel.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 MOST_TEXT = 2_000_000
 # 6.8.0-90-generic, 6.1.0-30-cloud-amd64, 6.12.48+deb13-amd64
 _RELEASE = re.compile(r"\d[\d.]*(?:[~+][\w.]+)*(?:-\d+(?:\.\w+)*)?-(.+)")
-_NAME = re.compile(r"[\w.+~-]{1,100}")  # what is printed as a part of commands
+_NAME = re.compile(r"[\w.+~-]{1,100}")  # printed as a part of commands
 _WORDS = re.compile(r"[a-z0-9][a-z0-9+.-]+")
 _IMAGE = re.compile(r"linux-image-(?:unsigned-)?(\d.*)")
-# What is printed as a part of a command is nothing but a name.
+# Names are printed as a part of commands, so other characters do not match.
 _ENTRY = re.compile(r"^(\s*)(submenu|menuentry) .*\$?menuentry_id_option '([\w.+~:-]+)'")
 
 
@@ -45,7 +45,7 @@ class Module:
 
 @dataclass(frozen=True)
 class InstalledKernel:
-    """What lies there of one kernel."""
+    """The installed files of one kernel."""
 
     headers: bool = False
     initramfs: bool = False
@@ -54,12 +54,12 @@ class InstalledKernel:
 
 @dataclass(frozen=True)
 class Kernels:
-    """Of one node. bootable: kernels, the newest last. loaded: the version of the driver that runs.
+    """The kernels of one node. bootable: kernels, the newest last. loaded: version of the loaded driver.
 
-    packages: those of kernels, of what is built for them, and of the driver. offered: the versions that a security
-    pocket has of them, newest first, and known: all that apt knows of, the same way. pocket: whether there is one.
-    runs: of the kernel that runs, which version of its package that is, or the end of it; empty where it does not say.
-    machine: its id. free: bytes in /boot; None where nobody knows. menu: by kernel, what starts it once.
+    packages: of kernels, their modules, and the driver. offered: versions in security pockets by package, newest first.
+    known: all versions known to apt, in the same form. pocket: whether a security pocket exists. runs: package version
+    of the running kernel, or its end; empty if unknown. machine: its machine ID. free: bytes in /boot; None if unknown.
+    menu: by kernel, the GRUB entry that boots it once.
     """
 
     running: str
@@ -84,13 +84,13 @@ class Kernels:
 
     @property
     def newest(self) -> str:
-        """The newest kernel of the flavour that runs, which is the one that a start takes."""
+        """The newest kernel of the running flavour, which is the default of a boot."""
         of_it = [release for release in self.bootable if flavour(release) == self.flavour]
         return of_it[-1] if of_it else ""
 
     @property
     def replaced(self) -> bool:
-        """Whether the kernel that runs is another version of its package than is installed."""
+        """Whether the package of the running kernel was replaced by another version."""
         names = (f"linux-image-{self.running}", f"linux-image-unsigned-{self.running}")
         image = next((self.packages[name].version for name in names if name in self.packages), "")
         same = image.endswith(self.runs) if self.runs.startswith(".") else image == self.runs
@@ -98,17 +98,17 @@ class Kernels:
 
 
 class UselessError(Exception):
-    """The answer is of no use."""
+    """A node's report is invalid."""
 
 
 def flavour(release: str) -> str:
-    """generic of 6.8.0-90-generic; nothing where a release says none."""
+    """Return the flavour of a kernel release: generic of 6.8.0-90-generic; "" for none."""
     found = _RELEASE.fullmatch(release)
     return found[1] if found else ""
 
 
 def image_of(package: str) -> str:
-    """The kernel that a package brings; nothing where it brings none."""
+    """Return the kernel release in a package; "" if it contains no kernel."""
     found = _IMAGE.fullmatch(package)
     return found[1] if found else ""
 
@@ -118,7 +118,7 @@ def newest(*names: str) -> str:
 
 
 def read(stack: DriverStackFacts, answer: Any) -> Kernels:
-    """stack: its facts. answer: of the program kernel. Raises UselessError."""
+    """stack: facts of the node. answer: of the program kernel. Raise UselessError if it is invalid."""
     try:
         texts = {
             name: printable(str(answer[name])[:MOST_TEXT])
@@ -147,7 +147,7 @@ def read(stack: DriverStackFacts, answer: Any) -> Kernels:
 
 
 def read_stack(stack: DriverStackFacts) -> Kernels:
-    """What of it is known by a look alone. Raises UselessError."""
+    """Return the kernels known from the inspection. Raise UselessError if it is invalid."""
     if not _NAME.fullmatch(stack["running"]):
         raise UselessError
     return Kernels(
@@ -164,7 +164,7 @@ def _kernel(seen: KernelFacts) -> InstalledKernel:
 
 
 def _packages(shown: str) -> dict[str, KernelPackage]:
-    """Name, version, what dpkg wants and has, and what it needs, apart by tabs: of what is installed."""
+    """Parse installed packages from lines of name, version, selection, state and dependencies, separated by tabs."""
     found = {}
     for line in shown.splitlines():
         name, version, want, state, depends = [*line.split("\t"), "", "", "", ""][:5]
@@ -175,7 +175,7 @@ def _packages(shown: str) -> dict[str, KernelPackage]:
 
 
 def _runs(text: str) -> str:
-    """What /proc/version says: Debian's version, as 6.1.140-1; of Ubuntu's what stands behind its last dot, as .91."""
+    """Return the version in /proc/version: on Debian, such as 6.1.140-1; on Ubuntu, the part from the last dot: .91."""
     if found := re.search(r" Debian (\d\S*)", text):
         return found[1]
     found = re.search(r" #(\d\S*)-Ubuntu ", text)
@@ -183,15 +183,15 @@ def _runs(text: str) -> str:
 
 
 def _is_security(fields: Mapping[str, str]) -> bool:
-    """Ubuntu's noble-security and noble-infra-security; Debian's stable-security, also by its code name."""
+    """Return whether a pocket is for security: noble-security, noble-infra-security; on Debian, stable-security."""
     suites = (fields.get("a", ""), fields.get("n", ""))
     return fields.get("l") == "Debian-Security" or any(suite.endswith("-security") for suite in suites)
 
 
 def entry(menu: str, release: str) -> str:
-    """What grub-reboot takes for this kernel, as submenu>entry; nothing where the menu has none.
+    """Return the argument of grub-reboot for a kernel, as submenu>entry; "" if the menu has none.
 
-    menu: the lines of grub.cfg that name an entry.
+    menu: lines of grub.cfg with an entry.
     """
     submenu = ""
     for line in menu.splitlines():

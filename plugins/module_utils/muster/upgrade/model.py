@@ -1,4 +1,4 @@
-"""What an upgrade is requested to do, what is known of the nodes, and the plan that follows."""
+"""Types of an upgrade's request, nodes and plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DRIVER = re.compile(r"\d{3}(\.\d+){0,2}")
 
 @dataclass(frozen=True)
 class UpgradeRequest:
-    """What was given with -e. batch: nodes at a time, 0 for a quarter of all. wait: seconds for a busy node."""
+    """The options given with -e. batch: nodes at a time, 0 for a quarter of all. wait: seconds for a busy node."""
 
     torch: str = ""
     driver: str = ""
@@ -27,13 +27,13 @@ class UpgradeRequest:
 
     @property
     def kind(self) -> str:
-        """What becomes another one: pytorch, driver or kernel."""
+        """The subject of the upgrade: pytorch, driver or kernel."""
         return "kernel" if self.kernel else "driver" if self.driver else "pytorch"
 
 
 @dataclass(frozen=True)
 class VersionChange:
-    """What becomes another one on a node. before: empty for none."""
+    """A change on a node. before: empty for none."""
 
     what: str
     before: str
@@ -45,7 +45,7 @@ class VersionChange:
 
 @dataclass(frozen=True)
 class UpgradeNode:
-    """A node of the inventory. silent: why nothing is known of it. busy: who is at work there, a text for each."""
+    """A node of the inventory. silent: why its state is unknown. busy: one text per process or launch in use."""
 
     name: str
     changes: tuple[VersionChange, ...] = ()
@@ -56,9 +56,9 @@ class UpgradeNode:
 
 @dataclass(frozen=True)
 class Order:
-    """In which order nodes change. A batch is begun only when the one before it was good; the first is the canary's.
+    """The order of the nodes. A batch starts only after the previous one succeeded; the first batch is the canary.
 
-    proved: the nodes that have what is asked for already. refusals: sentences; nothing is changed where there are some.
+    proved: nodes that already have the requested version. refusals: sentences; if there are any, nothing is changed.
     """
 
     batches: tuple[tuple[str, ...], ...] = ()
@@ -73,17 +73,17 @@ class Order:
 
 def problems(request: UpgradeRequest) -> Iterator[str]:
     if request.driver and not DRIVER.fullmatch(request.driver):
-        yield f"driver is {request.driver}. Give a branch or a version, such as -e driver=580 or -e driver=580.95.05."
+        yield f"driver is {request.driver}. Set a branch or a version, such as -e driver=580 or -e driver=580.95.05."
     if request.kernel not in ("", SECURITY):
-        yield f"kernel is {request.kernel}. What can be asked for is -e kernel={SECURITY}, the newest security fixes."
+        yield f"kernel is {request.kernel}. The only value is -e kernel={SECURITY} (the newest security fixes)."
     asked = {"torch_version": request.torch, "driver": request.driver, "kernel": request.kernel}
     several = [name for name, value in asked.items() if value]
     if len(several) > 1:
-        yield f"{' and '.join(several)} are several upgrades. Give each its own run: then it is known what failed."
+        yield f"{' and '.join(several)} are several upgrades. Use a separate run for each, to separate their failures."
     if request.rollback and (request.kernel or request.driver):
-        yield "rollback=true goes back to an earlier PyTorch. For drivers and kernels, an upgrade that fails shows how."
+        yield "rollback=true is only for PyTorch. A failed upgrade of driver or kernel prints its rollback commands."
     if not (several or request.rollback):
-        yield "Nothing is asked for. Give -e torch_version=RELEASE, driver=BRANCH, kernel=security or rollback=true."
+        yield "No upgrade is requested. Set -e torch_version=RELEASE, driver=BRANCH, kernel=security or rollback=true."
     for name, value in (("batch", request.batch), ("wait", request.wait)):
         if value < 0:
-            yield f"{name} is {value}, and cannot be below 0."
+            yield f"{name} is {value}, but must not be below 0."

@@ -1,4 +1,4 @@
-"""Which node is the first, which come behind it in batches, and what is tried on each batch."""
+"""Choose the canary, the order of the batches, and the trial launches of each batch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from .model import UpgradeNode, UpgradeRequest
 
-WAIT = "Wait for it with -e wait=SECONDS, or type this again later"
+WAIT = "Set -e wait=SECONDS to wait for the node, or run this again later"
 
 
 def put_in_order(nodes: Sequence[UpgradeNode], request: UpgradeRequest) -> Order:
-    """nodes: all of the inventory, in its order."""
+    """Return the order of the upgrade. nodes: all nodes of the inventory, in its order."""
     silent = {node.name: node.silent for node in nodes if node.silent}
     there = [node for node in nodes if not node.silent]
     due = [node for node in there if node.changes]
@@ -38,10 +38,10 @@ def put_in_order(nodes: Sequence[UpgradeNode], request: UpgradeRequest) -> Order
 def _canary(
     nodes: Sequence[UpgradeNode], there: Sequence[UpgradeNode], due: Sequence[UpgradeNode], request: UpgradeRequest
 ) -> tuple[UpgradeNode | None, str]:
-    """The first node, or why there is none.
+    """Return (canary, reason why there is none).
 
-    One that has it already, from a run that did not come to its end, is the one to be tried: what is new is wrong there
-    already, if it is wrong. Otherwise the last of the inventory that is idle.
+    A node that already has the new version, from an incomplete run, is preferred: a defect of the new version already
+    affects it. Otherwise the last idle node of the inventory.
     """
     if request.canary:
         return _named(nodes, request)
@@ -55,32 +55,32 @@ def _canary(
         return candidates[-1], ""
     if candidates:
         said = "; ".join(f"{node.name}: {node.busy[0]}" for node in candidates)
-        return None, f"No node is idle, and none is touched under somebody's work. {said}. {WAIT}"
-    return None, f"{few([node.name for node in due])}: quarantined, and no other node is there to be tried first"
+        return None, f"No node is idle, and busy nodes are not changed. {said}. {WAIT}"
+    return None, f"{few([node.name for node in due])}: quarantined, and no other node can be the canary"
 
 
 def _named(nodes: Sequence[UpgradeNode], request: UpgradeRequest) -> tuple[UpgradeNode | None, str]:
     node = next((node for node in nodes if node.name == request.canary), None)
     if node is None:
         names = ", ".join(one.name for one in nodes)
-        return None, f"canary is {request.canary}, which is no node of the inventory. Name one of {names}"
+        return None, f"canary is {request.canary}, which is not a node of the inventory. Set one of {names}"
     if node.silent:
-        return None, f"{node.name}, which is to be the canary, does not answer: {node.silent}"
+        return None, f"the canary {node.name} does not respond: {node.silent}"
     if node.quarantined:
-        return None, f"{node.name}, which is to be the canary, is quarantined, and no launch tries it. Name another one"
+        return None, f"the canary {node.name} is quarantined, so launches cannot test it. Choose another canary"
     if node.busy and not request.wait:
-        return None, f"{node.name}, which is to be the canary, is busy: {'; '.join(node.busy)}. {WAIT}"
+        return None, f"the canary {node.name} is busy: {'; '.join(node.busy)}. {WAIT}"
     return node, ""
 
 
 def trials(
     batch: Sequence[str], proved: Sequence[str], nodes: Sequence[UpgradeNode], *, first: bool
 ) -> list[list[str]]:
-    """The launches that try a batch: each is of nodes that have the same versions, and that nobody works on.
+    """Return the trial launches of a batch. Each has idle nodes with the same versions.
 
-    batch: those that have just changed. proved: those that had it, or were tried before, and are idle now. The first
-    node is tried alone, so that what fails is its own, and then with another one. A batch behind it is tried with one
-    that was good, so that a launch crosses from the new ones to the old.
+    batch: nodes that have just changed. proved: idle nodes that had the version before or succeeded. The first node is
+    tested alone, so that a failure is its own, and then with another node. Later batches are tested together with a
+    proved node, so that a launch spans new and proved nodes.
     """
     launched = {node.name for node in nodes if not node.quarantined}
     these = [name for name in batch if name in launched]

@@ -1,4 +1,4 @@
-"""Which release of PyTorch nodes go back to: one that lies there already, so that going back is a matter of seconds."""
+"""Choose the PyTorch release for a rollback: one that is still installed, so that a rollback takes seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINK = re.compile(r"envs/([^/]+)")
 
 @dataclass(frozen=True)
 class Environments:
-    """Of one node: the environment that its link leads to, and the others that lie there, newest first."""
+    """The environments of one node. current: target of the link. others: other environments, newest first."""
 
     current: str = ""
     others: tuple[str, ...] = ()
@@ -29,41 +29,41 @@ class Environments:
 
     @property
     def earlier(self) -> tuple[str, ...]:
-        """Releases that it could have in a moment, newest first."""
+        """Other installed releases, newest first."""
         return tuple(dict.fromkeys(one for name in self.others if (one := release_of(name)) != self.release))
 
 
 def environments(link: str, names: Sequence[str]) -> Environments:
-    """What a node says of its folder; names that no request makes are somebody else's."""
+    """Return the environments in a node's folder. Names that Muster does not create are ignored."""
     found = _LINK.fullmatch(link)
     current = found[1] if found and is_environment(found[1]) else ""
     return Environments(current, tuple(name for name in names if is_environment(name) and name != current))
 
 
 def release_of(environment: str) -> str:
-    """2.13.0 of 2.13.0-cpu-py3.12-1f0c2a7b."""
+    """Return the release of an environment: 2.13.0 of 2.13.0-cpu-py3.12-1f0c2a7b."""
     return environment.partition("-")[0]
 
 
 def going_back(nodes: Mapping[str, Environments], listed: str, asked: str = "") -> tuple[str, str]:
-    """The release to go back to, or why there is none.
+    """Return (release for the rollback, reason why there is none).
 
-    listed: what the inventory asks for. Where some node has another one, an upgrade did not come to its end, and that
-    is where all were before. Otherwise it is what lies beside what is in use, the same everywhere. asked: the release
-    that the user names.
+    listed: the release in the inventory. If a node has another release, an upgrade is incomplete, and all nodes had
+    the listed release before. Otherwise, the result is the earlier release that all nodes have. asked: the release
+    requested by the user.
     """
     if not nodes:
-        return "", "No node answers, so nothing is known of what could be gone back to"
+        return "", "No node responds, so the installed releases are unknown"
     if asked:
         return _there(nodes, asked)
     if any(one.release != listed for one in nodes.values()):
         return _there(nodes, listed)
     first = Counter(one.earlier[0] for one in nodes.values() if one.earlier)
     if not first:
-        return "", f"All nodes have {listed}, and none has kept an earlier environment. {_build(listed)}"
+        return "", f"All nodes have {listed}, and no node has an earlier environment. {_build(listed)}"
     if len(first) > 1:
         said = ", ".join(f"{release} on {count}" for release, count in first.most_common())
-        return "", f"Nodes have kept several earlier environments ({said}). Say which: -e torch_version=RELEASE"
+        return "", f"The nodes have different earlier environments ({said}). Choose one: -e torch_version=RELEASE"
     return _there(nodes, next(iter(first)))
 
 
@@ -72,8 +72,8 @@ def _there(nodes: Mapping[str, Environments], release: str) -> tuple[str, str]:
     if not lacking:
         return release, ""
     verb = "has" if len(lacking) == 1 else "have"
-    return "", f"{few(lacking)} {verb} not kept an environment with PyTorch {release}. {_build(release)}"
+    return "", f"{few(lacking)} {verb} no environment with PyTorch {release}. {_build(release)}"
 
 
 def _build(release: str) -> str:
-    return f"Without rollback=true, -e torch_version={release} or another one builds it, in some minutes"
+    return f"To build one in some minutes, set -e torch_version={release} (or another release) without rollback=true"

@@ -1,4 +1,4 @@
-"""What is shown before an upgrade and after it: who changes and who is left, what apt brings, and what to run."""
+"""Format the plan and the result of an upgrade: changes, postponed nodes, packages, and commands to run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ WIDTH = 8
 
 
 def planned(nodes: Sequence[UpgradeNode], order: Order, request: UpgradeRequest, *, launches: bool) -> str:
-    """Every node with what changes there, how long it is out, and in which order. launches: whether trials are made."""
+    """Return the changes of each node, the downtime and the order. launches: whether trial launches are run."""
     lines = [*_changes(nodes), *_out(nodes, request, launches=launches), *_in_order(order, request)]
-    waiting = f"it is waited for up to {request.wait} s" if request.wait else "it is left for later unless idle by then"
+    waiting = f"Muster waits up to {request.wait} s" if request.wait else "postponed unless idle by then"
     busy = [node for node in nodes if node.busy and node.changes]
     lines += [_line("busy", f"{node.name}: {few(node.busy, '; ')}: {waiting}") for node in busy]
-    lines += [_line("left", f"{name}: {why.rstrip('. ')}: it is left for later") for name, why in order.silent.items()]
+    lines += [_line("left", f"{name}: {why.rstrip('. ')}: postponed") for name, why in order.silent.items()]
     if order.proved and order.batches:
-        lines.append(_line("done", f"{few(order.proved)}: as requested already"))
+        lines.append(_line("done", f"{few(order.proved)}: already as requested"))
     return "\n".join(lines)
 
 
@@ -41,23 +41,23 @@ def _changes(nodes: Sequence[UpgradeNode]) -> Iterator[str]:
     for changes, names in alike.items():
         yield _line("changes", f"{', '.join(names)}: {'; '.join(changes)}")
     if not alike:
-        yield _line("changes", "none: every node that answers has it")
+        yield _line("changes", "none: every node that responds is up to date")
 
 
 def _out(nodes: Sequence[UpgradeNode], request: UpgradeRequest, *, launches: bool) -> Iterator[str]:
     if not any(node.changes for node in nodes):
         return
-    trial = ", then for its health and its trial launches, about a minute" if launches else ""
+    trial = ", then health check and trial launches (about a minute)" if launches else ""
     if request.kind == "kernel":
-        then = trial.replace(", about a minute", "") or ", then for its health"
-        yield _line("out", f"each node while it is started anew, some minutes{then}")
+        then = trial.replace(" (about a minute)", "") or ", then health check"
+        yield _line("out", f"each node during its reboot (some minutes){then}")
     elif request.kind == "driver":
-        then = trial.replace(", about a minute", "") or ", then for its health"
-        yield _line("out", f"each node while its driver is replaced and it is started anew, some minutes{then}")
+        then = trial.replace(" (about a minute)", "") or ", then health check"
+        yield _line("out", f"each node during driver replacement and reboot (some minutes){then}")
     elif request.rollback:
-        yield _line("out", "each node for a moment, in which its link is switched; nothing is rebooted")
+        yield _line("out", "each node for a moment while the link is switched; no reboot")
     else:
-        yield _line("out", f"each node for a moment, in which its link is switched{trial}; nothing is rebooted")
+        yield _line("out", f"each node for a moment while the link is switched{trial}; no reboot")
 
 
 def _in_order(order: Order, request: UpgradeRequest) -> Iterator[str]:
@@ -67,47 +67,47 @@ def _in_order(order: Order, request: UpgradeRequest) -> Iterator[str]:
         first, *behind = order.batches
         then = "".join(f", then {' and '.join(batch)}" for batch in behind[:6])
         more = f", then {sum(map(len, behind[6:]))} more" if behind[6:] else ""
-        yield _line("order", f"{first[0]} first, by itself{then}{more}; a batch that is not good ends it")
+        yield _line("order", f"{first[0]} first, alone{then}{more}; a failed batch stops the upgrade")
 
 
 def ended_red(
     request: UpgradeRequest, red: Mapping[str, str], untouched: Sequence[str], back: Sequence[str] = ()
 ) -> str:
-    """red: of each node of the batch that was not good, why. untouched: the nodes behind it. back: commands."""
+    """red: reasons by node of the failed batch. untouched: later nodes. back: rollback commands."""
     said: dict[str, list[str]] = defaultdict(list)
     for name, why in red.items():
         said[why].append(name)
     lines = [f"{few(names)}: {why.rstrip('. ')}." for why, names in said.items()]
-    inventory = "" if request.kind == "kernel" else ", and the inventory too"
-    if untouched:
-        verb = "is" if len(untouched) == 1 else "are"
-        lines.append(f"The upgrade ends here: {few(untouched)} {verb} as before{inventory}.")
+    unchanged = [*([few(untouched)] if untouched else []), *([] if request.kind == "kernel" else ["the inventory"])]
+    if unchanged:
+        verb = "is" if len(unchanged) == 1 and len(untouched) < 2 else "are"
+        lines.append(f"The upgrade stops: {' and '.join(unchanged)} {verb} unchanged.")
     else:
-        lines.append(f"The upgrade ends here{inventory.replace('too', 'is as before')}.")
+        lines.append("The upgrade stops.")
     if request.kind != "pytorch":
         lines += to_go_back(request, back)
     elif not request.rollback:
-        lines.append(f"To go back, in seconds: {playbook('playbooks/upgrade.yml', rollback='true')}.")
+        lines.append(f"To roll back in seconds: {playbook('playbooks/upgrade.yml', rollback='true')}.")
     return "\n".join([*lines, f"To try again: {repeated(request)}."])
 
 
 def to_go_back(request: UpgradeRequest, back: Sequence[str]) -> list[str]:
-    """back: commands, or sentences where there is none."""
+    """Return the lines about the rollback. back: commands, or sentences without a command."""
     if not back:
         return []
-    how = "To start the older kernel once more (a start after that takes the newest again):"
+    how = "To boot the older kernel once (the next boot uses the newest again):"
     if request.kind == "driver":
-        how = "To go back to the driver that was there, whose packages were kept:"
+        how = "To roll back to the previous driver from its kept packages:"
     return [how, *(f"  {one}" for one in back)]
 
 
 def left_for_later(request: UpgradeRequest, left: Mapping[str, str], done: Sequence[str]) -> str:
-    lines = [f"{name} is left for later: {why.rstrip('. ')}." for name, why in left.items()]
-    have = f"{few(done)} {'has' if len(done) == 1 else 'have'} it. " if done else ""
-    stays = "The inventory stays as it was until all have it. "
+    lines = [f"{name} is postponed: {why.rstrip('. ')}." for name, why in left.items()]
+    have = f"{few(done)} {'is' if len(done) == 1 else 'are'} upgraded. " if done else ""
+    stays = "The inventory remains unchanged until all nodes are upgraded. "
     if request.kind == "kernel":
-        stays = "Where its packages have come already, the next start takes the newer kernel. "
-    lines.append(f"{have}{stays}Type this again then: {repeated(request)}.")
+        stays = "Nodes on which the packages are already installed boot the newer kernel next time. "
+    lines.append(f"{have}{stays}To upgrade the postponed nodes later: {repeated(request)}.")
     return "\n".join(lines)
 
 
@@ -127,14 +127,14 @@ def complete(request: UpgradeRequest, done: Sequence[str], silent: Mapping[str, 
         what = f"the newest security fixes of {'its' if len(done) == 1 else 'their'} kernel"
     text = f"{plural(len(done), 'node')} {'has' if len(done) == 1 else 'have'} {what}."
     if silent and request.kind == "kernel":
-        return f"{text} {few(list(silent))}: left, as said before. For them, later: {repeated(request)}."
+        return f"{text} {few(list(silent))}: postponed (reasons above). To upgrade them later: {repeated(request)}."
     if silent:
-        text += f" {few(list(silent))} did not answer: once they do, site.yml brings it there too."
+        text += f" {few(list(silent))} did not respond. When they respond again, run site.yml to upgrade them."
     return text
 
 
 def kernel_packages(fixes: Mapping[str, KernelFix], order: Order) -> Iterator[str]:
-    """Of the nodes that change: every package that apt brings, and the kernels that stay beside the new one."""
+    """Yield the packages that apt installs on the changed nodes, and the kernels that remain installed."""
     changed = [name for batch in order.batches for name in batch]
     brought: dict[str, list[str]] = defaultdict(list)
     stays: dict[str, list[str]] = defaultdict(list)
@@ -147,4 +147,4 @@ def kernel_packages(fixes: Mapping[str, KernelFix], order: Order) -> Iterator[st
     for what, names in brought.items():
         yield f"packages {', '.join(names)}: {what}"
     for what, names in stays.items():
-        yield f"back     {', '.join(names)}: {what} stays installed"
+        yield f"back     {', '.join(names)}: {what} remains installed"

@@ -1,4 +1,4 @@
-"""What a node reports of who is at work there and of its environments, and the words for that."""
+"""Read a node's report of processes in use and environments, and describe the processes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 TEXTS = ("name", "owner", "cgroup", "launch", "command")
-MOST = 200  # processes and environments that are read
+MOST = 200  # processes and environments
 MOST_TEXT = 4000
 MOST_COMMAND = 60
 
 
 @dataclass(frozen=True)
 class UpgradeNodeFacts:
-    """Of one node. silent: why nothing is known."""
+    """The report of one node. silent: why its state is unknown."""
 
     busy: tuple[str, ...] = ()
     environments: Environments = field(default_factory=Environments)
@@ -29,13 +29,13 @@ class UpgradeNodeFacts:
 
 
 def read(answer: Any) -> UpgradeNodeFacts:
-    """What nobody could look at counts as somebody's work: nobody is disturbed for not being seen."""
+    """Read a node's report. Processes that could not be inspected count as busy, so that they are not disturbed."""
     if not isinstance(answer, dict):
-        return UpgradeNodeFacts(silent="its answer is of no use")
+        return UpgradeNodeFacts(silent="the node's response is invalid")
     why, link, names = (answer.get(name) for name in ("why", "link", "environments"))
     lists = isinstance(answer.get("processes"), list) and isinstance(names, list)
     if not lists or not isinstance(link, str) or not isinstance(why, str):
-        return UpgradeNodeFacts(silent="its answer is of no use")
+        return UpgradeNodeFacts(silent="the node's response is invalid")
     found = [_process(one) for one in answer["processes"][:MOST]]
     busy = at_work([one for one in found if one], str(answer.get("uptime", ""))[:MOST_TEXT])
     unseen = (why[:MOST_TEXT],) if why else ()
@@ -59,7 +59,7 @@ def _process(one: Any) -> Mapping[str, Any] | None:
 
 
 def at_work(processes: Iterable[Mapping[str, Any]], uptime: str) -> tuple[str, ...]:
-    """One text for each launch, and for each process that is of none. Daemons that keep GPUs ready do no work."""
+    """Return one text per launch and per other process, without daemons that keep GPUs ready."""
     now = _seconds(uptime)
     found: dict[str, None] = {}
     for process in processes:
@@ -75,7 +75,7 @@ def at_work(processes: Iterable[Mapping[str, Any]], uptime: str) -> tuple[str, .
 def _what(process: Mapping[str, Any]) -> str:
     if process["devices"]:
         return f"has {_word(process['devices'][0])} open"
-    return "runs from its environment" if process["runs_from"] else "would be ended by the restart"
+    return "runs from the environment" if process["runs_from"] else "would be stopped by the reboot"
 
 
 def _seconds(uptime: str) -> float:

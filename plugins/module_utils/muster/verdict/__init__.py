@@ -1,1 +1,1 @@
-"""What every room may use and nothing else is shared: checks, findings, verdicts, majorities and words."""
+"""Building blocks shared by all packages: checks, findings, verdicts, majorities and words."""

@@ -1,11 +1,11 @@
-"""A check: one thing that Muster can find, declared once beside the rule that finds it.
+"""A check: one problem that Muster can find, declared once next to the rule that finds it.
 
     LOST = Check(
         "gpu.lost",
         seen="recording",
-        reads="the GPUs on the bus, and those that nvidia-smi lists",
-        fires="fail: one on the bus does not answer",
-        fix="Drain the node and restart it; if it comes back, the GPU goes to its maker",
+        reads="GPUs on the PCI bus and in nvidia-smi",
+        fires="fail: a GPU on the bus does not respond",
+        fix="Drain and restart the node; if the fault returns, replace the GPU",
     )
     CHECKS = (LOST,)
 
@@ -13,11 +13,11 @@
         if not node.seen["bus"]:
             yield LOST.skip("the bus cannot be read")
         for slot in node.silent:
-            yield LOST.fail(node.name, f"GPU {slot} does not answer", command=f"nvidia-smi -q -i {slot}")
+            yield LOST.fail(node.name, f"GPU {slot} does not respond", command=f"nvidia-smi -q -i {slot}")
 
-A rule yields findings and skips as it comes to them; `collect` parts them. Each module of rules names in CHECKS what it
-answers for: whatever is there is found, passed or skipped. The catalogue (docs/findings.md), and what a verdict says it
-looked for, come from these objects.
+A rule yields findings and skips in any order; `collect` separates them. Each module of rules lists in CHECKS the checks
+that it always reports as found, passed or skipped. The catalogue (docs/findings.md) and the coverage of a verdict are
+generated from these objects.
 """
 
 from __future__ import annotations
@@ -34,21 +34,20 @@ if TYPE_CHECKING:
     Said = Finding | Skipped
 
 
-# The best that has made a check fire, best first; tests/unit/verdict/test_seen.py looks for it.
+# The most realistic input that made a check fire, most realistic first; tests/unit/verdict/test_seen.py verifies it.
 Seen = Literal["sandbox", "recording", "stand-in", "never"]
 SEEN: tuple[Seen, ...] = get_args(Seen)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One kind of finding, in words for the user.
+    """One kind of finding, described for the user.
 
-    id: stable, dotted, lower-case, written out whole. reads: what is looked at. fires: when it is not a `pass`, with
-    the threshold and what it is based on. fix, command: what fixes it, with {fields} that a finding fills by `named`; a
-    finding has both unless what was seen asks for a fix of its own. seen: what has made it fire: the fault itself,
-    brought about on a node of the sandbox by a test ("sandbox"); a case over the recorded output of a real program or
-    kernel ("recording"); a case over what a test made up ("stand-in"), which the real thing may print otherwise; or
-    nothing yet ("never").
+    id: stable, dotted, lower-case, written out in full. reads: sources. fires: when it does not pass, with the
+    threshold and its basis. fix, command: the default fix, with {fields} that a finding fills by `named`. seen: the
+    input that made it fire: the fault itself, injected into a sandbox node by a test ("sandbox"); a test case with
+    recorded output of a real program or kernel ("recording"); a test case with invented output ("stand-in"), from
+    which real output may differ; or none yet ("never").
     """
 
     id: str
@@ -59,7 +58,7 @@ class Check:
     seen: Seen = field(kw_only=True)
 
     def fail(self, node: str, summary: str, fix: str | None = None, command: str = "", **more: Any) -> Finding:
-        """more: named, for the fix that is declared; other fields of Finding (observed, expected, evidence, peer)."""
+        """more: `named`, for the fields of the declared fix; other fields of Finding (observed, expected, ...)."""
         return self._finding("fail", node, summary, fix, command, more)
 
     def warn(self, node: str, summary: str, fix: str | None = None, command: str = "", **more: Any) -> Finding:
@@ -72,11 +71,11 @@ class Check:
         return Finding(self.id, "pass", node, summary, **more)
 
     def not_looked(self, node: str, why: str) -> Finding:
-        """A skip where only findings are handed back."""
+        """Return a skip as a finding, for callers that accept only findings."""
         return Finding(self.id, "skipped", node, why)
 
     def skip(self, why: str, node: str = "") -> Skipped:
-        """One entry of a verdict's coverage: this was not looked for, and why. node: where several are judged."""
+        """Return a skip for a verdict's coverage. node: if the verdict is about several nodes."""
         return Skipped(id=self.id, why=why, node=node) if node else Skipped(id=self.id, why=why)
 
     def _finding(
@@ -90,14 +89,14 @@ class Check:
 
 
 class CheckResults(NamedTuple):
-    """What rules have said: findings, and what was not looked for, each in its order."""
+    """Findings and skips of rules, in order."""
 
     findings: list[Finding]
     skipped: list[Skipped]
 
     @property
     def clean(self) -> bool:
-        """Whether nothing stands against what was looked at."""
+        """Return whether every finding passed."""
         return all(finding.status == "pass" for finding in self.findings)
 
 

@@ -1,12 +1,12 @@
-"""Commands for people to type.
+"""Commands for users to copy and paste.
 
-What decides knows neither where the user is nor which inventory this run was given. It writes a command in a plain
-form, with the functions here; where text leaves for people, on the screen or in an artifact, `Terminal` makes of it
-what can be typed as it stands.
+Rules know neither the user's working folder nor the inventory of this run. They write a command in a plain form with
+the functions here. Before text is shown or written to an artifact, `Terminal` completes its commands so that they can
+be run unchanged.
 
-The text of a command is the author's own. A value in it (a name, a path, a PID) may come from a node, a user or a log:
-it has a placeholder in the text, which is filled once, with the value quoted as one word. A value that no quoting makes
-safe (see `usable`) gives no command at all: "".
+The text of a command is written by the developer. A value in it (a name, a path, a PID) may come from a node, a user or
+a log: the text has a placeholder for it, which is filled once, with the value quoted as one word. If quoting cannot
+make a value safe (see `usable`), the command is "".
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 CONTACT_NO_NODE = ("plan", "validate", "import", "report")
 WITHOUT_ROOT = tuple(f"playbooks/{name}.yml" for name in (*CONTACT_NO_NODE, "trust"))
-EVERYBODYS = ("playbooks/launch.yml", "playbooks/jobs.yml", "playbooks/notebook.yml")  # that people without root run
+EVERYBODYS = ("playbooks/launch.yml", "playbooks/jobs.yml", "playbooks/notebook.yml")  # for users without root
 _BOOK = r"(?:site|playbooks/[a-z_]+)\.yml"
-# Only what the functions below write, and never what has its inventory already.
+# Matches only commands in the form written below, not commands that already have an inventory.
 COMMAND = re.compile(
     rf"""(?<![\w./-])(?:
     ansible-playbook\ (?P<again>\.\.\.)(?=\ -e\ )
@@ -39,13 +39,13 @@ OPTIONS = re.compile(r"(?:\ -{1,2}[\w-]+(?:[ =](?:'[^']*'|(?!-)[^\s']+))?)*")
 
 
 PLACE = re.compile(r"\{([a-z_]+)\}")
-NODES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\[\]-]{0,252}")  # a name, a group, or several as node[1:2]; ASCII alone
+NODES = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:\[\]-]{0,252}")  # a node, group, or range such as node[1:2]; ASCII only
 LONGEST_VALUE = 1000
 
 
 def usable(value: str) -> bool:
-    """Whether a value may be in a command, quoted: it is no option, no template of Ansible (which runs what is in it,
-    on the command line too), and nothing that a terminal obeys."""
+    """Return whether a value is safe in a command when quoted: not an option, not an Ansible template (Ansible
+    evaluates templates on the command line too), and without terminal control characters."""
     return (
         0 < len(value) <= LONGEST_VALUE
         and value.isprintable()
@@ -55,8 +55,8 @@ def usable(value: str) -> bool:
 
 
 def shell(text: str, /, **values: object) -> str:
-    """A command for a shell. text: its placeholders, such as {path}, stand outside of quotes. values: each becomes one
-    word, or a part of one; a list becomes its words."""
+    """Return a shell command. text: with placeholders such as {path}, outside of quotes. values: each becomes one word
+    or a part of one; a list becomes several words."""
     words = {
         name: [*map(str, value)] if isinstance(value, (list, tuple)) else [str(value)] for name, value in values.items()
     }
@@ -67,12 +67,12 @@ def shell(text: str, /, **values: object) -> str:
 
 
 def playbook(path: str, tags: str = "", **variables: object) -> str:
-    """path: from the project's folder, such as site.yml or playbooks/health.yml. variables: as -e takes them."""
+    """path: relative to the project's folder, such as playbooks/health.yml. variables: passed with -e."""
     return _with_extra(["ansible-playbook", path, *(["--tags", tags] if tags else [])], variables)
 
 
 def again(**variables: object) -> str:
-    """The command of this very run, with more variables."""
+    """Return the command of this run, with more variables."""
     return _with_extra(["ansible-playbook", "..."], variables)
 
 
@@ -84,23 +84,23 @@ def _with_extra(words: list[str], variables: Mapping[str, object]) -> str:
 
 
 def _variable(name: str, value: str) -> str:
-    """Ansible splits name=value at spaces: what follows one could set another variable."""
+    """Return an argument for -e; as JSON if Ansible would split name=value at a space and set another variable."""
     return json.dumps({name: value}, ensure_ascii=False) if re.search(r"[\s'\"\\]", value) else f"{name}={value}"
 
 
 def on_node(node: str, command: str, /, *, become: bool = False, **values: object) -> str:
-    """Run a command on a node, or on each node of a group. values: for the placeholders in the command."""
+    """Return an ad-hoc command for a node or group. values: for the placeholders in the command."""
     inner = shell(command, **values)
     return _ad_hoc(node, become, "ansible.builtin.command", "-a", inner) if inner else ""
 
 
 def ping(node: str) -> str:
-    """Log in on a node, and show how."""
+    """Return a command that logs in to a node with verbose ssh output."""
     return _ad_hoc(node, False, "ansible.builtin.ping", "-vvv")
 
 
 def _ad_hoc(node: str, become: bool, *module: str) -> str:
-    """What is no name could be an option, a file of names, or a template."""
+    """Return "" for an invalid node name, which could be an option, a file of names, or a template."""
     if not NODES.fullmatch(node):
         return ""
     return shlex.join(["ansible", node, *(["--become"] if become else []), "-m", *module])
@@ -108,8 +108,8 @@ def _ad_hoc(node: str, become: bool, *module: str) -> str:
 
 @dataclass(frozen=True)
 class OnNode:
-    """A command for a node that is known later. command: with placeholders; "" to log in. at: the placeholder whose
-    value names the node."""
+    """A command for a node that is set later. command: with placeholders; "" to log in. at: the placeholder that names
+    the node."""
 
     command: str = ""
     at: str = "node"
@@ -117,7 +117,6 @@ class OnNode:
 
     @property
     def places(self) -> list[str]:
-        """The placeholders of the command."""
         return PLACE.findall(self.command)
 
     def filled(self, values: Mapping[str, object]) -> str:
@@ -126,17 +125,17 @@ class OnNode:
 
 
 def vault() -> str:
-    """Encrypt a value for the inventory; it asks for the variable's name and the value."""
+    """Return a command that encrypts an inventory value; it prompts for the variable's name and the value."""
     return shlex.join(["ansible-vault", "encrypt_string", "--prompt"])
 
 
 def tool(name: str) -> str:
-    """One of the Python programs in script/, which need the packages of the project's environment."""
+    """Return the command of a Python program in script/, which needs the packages of the project's environment."""
     return f"python script/{name}"
 
 
 def whole(command: re.Match[str]) -> str:
-    """A command that was found, with its options."""
+    """Return a matched command with its options."""
     options = OPTIONS.match(command.string, command.end())
     return f"{command[0]}{options[0] if options else ''}".rstrip(".,;:)")
 
@@ -159,14 +158,13 @@ NO_DOOR = Door("", "", {})
 
 @dataclass(frozen=True)
 class Terminal:
-    """Where commands are typed.
+    """The environment in which commands are run.
 
-    prefix: what stands before the programs of Ansible's environment, such as .venv/bin/; nothing where the PATH leads
-    to them. inventories: each -i of the run. folder: the project's, where it is typed elsewhere, such as /srv/muster/.
-    books, options: the playbooks of the run, and what was typed behind its inventories. is_somebodys: it belongs to
-    somebody who launches for themselves; what they cannot run is an administrator's, whose inventory is another.
-    asks_for_sudo: this run asked for sudo's password (-K), as the next one has to. foreign: commands that nodes wrote
-    in this run; they stay as they are.
+    prefix: path of Ansible's programs, such as .venv/bin/; empty if they are in the PATH. inventories: each -i of the
+    run. folder: the project's folder, such as /srv/muster/, if the working folder is another one. books, options:
+    playbooks of the run, and the arguments after its inventories. is_somebodys: the user runs user launches only;
+    other playbooks require an administrator, with another inventory. asks_for_sudo: this run asked for sudo's password
+    (-K), so the next one must too. foreign: commands written by nodes in this run, which stay unchanged.
     """
 
     prefix: str = ""
@@ -191,14 +189,14 @@ class Terminal:
 
     @property
     def command(self) -> str:
-        """What was typed to start this run."""
+        """Return the command line of this run."""
         options = self.as_root() + "".join(f" {shlex.quote(option)}" for option in self.options)
         if opened := self.door.opened(self.books[0].removeprefix(self.folder) if len(self.books) == 1 else ""):
             return f"{opened}{options}"
         return f"{self.program('ansible-playbook')} {shlex.join(self.books)}{self.inventory_arguments}{options}"
 
     def text(self, text: str, quoted: Iterable[str] = ()) -> str:
-        """The text with its commands as they are typed here. quoted: what in it a node said, which stays as it is."""
+        """Complete the commands in a text. quoted: parts of it that a node wrote, which stay unchanged."""
         said = [re.escape(part) for part in sorted(quoted, key=len, reverse=True) if COMMAND.search(part)]
         if not said:
             return COMMAND.sub(self._typed, text)
@@ -206,8 +204,7 @@ class Terminal:
         return "".join(part if number % 2 else COMMAND.sub(self._typed, part) for number, part in enumerate(parts))
 
     def shapes(self, value: Any) -> Any:
-        """The value with the commands of all findings, verdicts and causes in it as they are typed here, and nothing
-        else."""
+        """Complete the commands of all findings, verdicts and causes in a value."""
         if isinstance(value, (list, tuple)):
             return [self.shapes(one) for one in value]
         if not isinstance(value, dict):
@@ -220,7 +217,7 @@ class Terminal:
         return shape
 
     def _is_foreign(self, command: re.Match[str]) -> bool:
-        """Whether a node wrote it. A part of it counts as well where it has options: a text may have been cut."""
+        """Return whether a node wrote a command, or a longer command that was cut within its options."""
         found = whole(command)
         return found in self.foreign or (found != command[0] and any(one.startswith(found) for one in self.foreign))
 
@@ -246,7 +243,7 @@ class Terminal:
 
 
 def quotes(value: Any) -> Iterator[str]:
-    """The texts of nodes that findings in a value give as their evidence."""
+    """Yield the evidence texts of all findings in a value; they come from nodes."""
     if isinstance(value, dict):
         for proof in value.get("evidence") or ():
             if isinstance(proof, dict):

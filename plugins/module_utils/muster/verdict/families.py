@@ -1,4 +1,4 @@
-"""The first word of a finding's id, and what people call it; in this order they are shown."""
+"""Families of findings: the first word of an id, with its title, in display order."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ FAMILIES = {
     "launch": "Launches",
     "smoke": "The acceptance test",
     "net": "The network between the nodes",
-    "versions": "The same on every node",
+    "versions": "Version consistency across nodes",
     "gpu": "GPUs",
     "nvlink": "NVLink",
     "fabric_manager": "Fabric manager",
@@ -14,17 +14,17 @@ FAMILIES = {
     "sw": "Software on the node",
     "rdma": "InfiniBand and RoCE",
     "eth": "Ethernet",
-    "drift": "What changed since it was installed",
-    "env": "Environment of a job",
+    "drift": "Changes since the installation",
+    "env": "Job environment",
     "firewall": "Firewall",
     "inspect": "Inspection",
-    "job": "Jobs that run",
+    "job": "Running jobs",
     "node": "The node as a whole",
-    "packages": "Where packages come from",
+    "packages": "Package sources",
     "os": "Limits, memory, disk and kernel log",
     "data": "Shared data",
     "time": "Clocks",
-    "torch": "The environment of PyTorch",
+    "torch": "The PyTorch environment",
     "user": "The training user",
 }
 
@@ -34,7 +34,7 @@ def family(identity: str) -> str:
 
 
 def place(identity: str) -> tuple[int, str]:
-    """Sort by this: a family that is not named above follows by its name."""
+    """Return a sort key: families in the order above, then others by name."""
     own = family(identity)
     return (list(FAMILIES).index(own) if own in FAMILIES else len(FAMILIES), own)
 

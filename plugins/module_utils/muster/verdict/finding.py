@@ -1,6 +1,6 @@
-"""Findings, and what they add up to.
+"""Findings and verdicts.
 
-A finding is one conclusion about one node (or the link to a peer); a verdict is the findings of every node added up.
+A finding is one conclusion about one node (or its link to a peer); a verdict summarizes the findings of all nodes.
 Their shapes are the contract between modules, artifacts and reports: see `Finding` and `add_up`.
 """
 
@@ -18,41 +18,41 @@ STATUSES = ("pass", "warn", "fail", "unknown", "skipped")
 
 
 class FindingEvidence(TypedDict):
-    """Where something was read, and what it said there."""
+    """A source, and the text read from it."""
 
     source: str
     text: str
 
 
 class FindingFix(TypedDict, total=False):
-    """What fixes it, and what to type for that."""
+    """The fix of a finding, and a command for it."""
 
     text: str
     command: str
 
 
 class NotLooked(TypedDict):
-    """What was not looked for, as an id or as the beginning of several, and why."""
+    """A check that was not made, as an id or the prefix of several ids, and why."""
 
     id: str
     why: str
 
 
 class Skipped(NotLooked, total=False):
-    """node: where one verdict is about several."""
+    """node: if one verdict is about several nodes."""
 
     node: str
 
 
 class Coverage(TypedDict):
-    """ran: ids of what was looked for, found or not."""
+    """ran: ids of the checks that were made."""
 
     ran: list[str]
     skipped: list[Skipped]
 
 
 class FindingShape(TypedDict, total=False):
-    """A finding outside of the code; it has a peer only where it is about a link."""
+    """A finding as JSON; `peer` only if it is about a link."""
 
     id: str
     status: str
@@ -66,7 +66,7 @@ class FindingShape(TypedDict, total=False):
 
 
 class Verdict(TypedDict):
-    """status: healthy, degraded, failed or unknown. summary: one line for people."""
+    """status: healthy, degraded, failed or unknown. summary: one line for the user."""
 
     schema: int
     status: str
@@ -77,10 +77,10 @@ class Verdict(TypedDict):
 
 @dataclass(frozen=True)
 class Finding:
-    """One conclusion; whatever a node said in it is printable.
+    """One conclusion; text from nodes in it is made printable.
 
     id: stable, dotted, lower-case. status: one of STATUSES. node: inventory name, or "controller".
-    observed/expected: short values for people. fix: without what is not known of it.
+    observed/expected: short values for the user. fix: without empty parts.
     """
 
     id: str
@@ -95,7 +95,7 @@ class Finding:
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:
-            raise ValueError(f"finding {self.id}: status {self.status!r} is none of {', '.join(STATUSES)}")
+            raise ValueError(f"finding {self.id}: status {self.status!r} is not one of {', '.join(STATUSES)}")
         for name in ("summary", "observed", "expected"):
             object.__setattr__(self, name, printable(getattr(self, name)))
         proofs = [
@@ -126,7 +126,7 @@ def evidence(source: str, text: str) -> list[FindingEvidence]:
 
 
 def fix_with(text: str = "", command: str = "") -> FindingFix:
-    """A finding's fix, without what is not known of it."""
+    """Return a finding's fix without empty parts."""
     fix = FindingFix()
     if text:
         fix["text"] = text
@@ -138,9 +138,9 @@ def fix_with(text: str = "", command: str = "") -> FindingFix:
 def add_up(
     findings: Sequence[Finding], summary: str = "", skipped: Sequence[Skipped] = (), ran: Collection[str] = ()
 ) -> Verdict:
-    """The verdict: failed when anything failed, else unknown, degraded or healthy; never healthy without a look.
+    """Return the verdict: failed if any finding failed, else unknown, degraded or healthy; unknown without findings.
 
-    ran: ids that were looked for, where that is known, beside those that were found.
+    ran: ids of checks that were made, in addition to those of the findings.
     """
     statuses = {finding.status for finding in findings}
     if "fail" in statuses:
@@ -161,14 +161,14 @@ def add_up(
 
 
 def findings_in(verdict: Mapping[str, Any]) -> list[Finding]:
-    """The findings of a verdict, or of whatever else carries some, as it was written."""
+    """Return the findings of a verdict, or of another mapping with findings."""
     return [Finding(**one) for one in verdict.get("findings", ())]
 
 
 def extended(
     verdict: Verdict, before: Iterable[Finding] = (), after: Iterable[Finding] = (), summary: str = ""
 ) -> Verdict:
-    """The verdict added up again with more findings; summary: in the place of its own."""
+    """Return the verdict with more findings. summary: replaces the verdict's own."""
     found = [*before, *findings_in(verdict), *after]
     coverage = verdict["coverage"]
     return add_up(found, summary or verdict["summary"], coverage["skipped"], coverage["ran"])
@@ -179,11 +179,11 @@ def worst_summary(findings: Sequence[Finding]) -> str:
         for finding in findings:
             if finding.status == status:
                 return with_fix(finding)
-    return "nothing was looked at"
+    return "nothing was checked"
 
 
 def as_lines(findings: Iterable[Finding]) -> list[str]:
-    """One line for each conclusion, in order; the nodes that it holds for stand together before it."""
+    """Return one line per conclusion, in order, preceded by its nodes."""
     nodes: dict[tuple[str, str, str], list[str]] = {}
     first: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:
@@ -194,7 +194,7 @@ def as_lines(findings: Iterable[Finding]) -> list[str]:
 
 
 def with_fix(finding: Finding, nodes: str = "") -> str:
-    """The finding as one line for people: which node, why, and what to type."""
+    """Format a finding as one line: node, summary, fix and command."""
     line = f"{nodes or finding.node}: {finding.summary}"
     if finding.fix.get("text"):
         line += f". {finding.fix['text']}"

@@ -1,4 +1,4 @@
-"""What nodes wrote: it is quoted, and no command in it is completed with our own program and inventory."""
+"""Handling of text written by nodes: it is quoted, and commands in it are not completed with program and inventory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .printable import SEQUENCE, UNSEEN, printable
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-# What our own modules and programs advise from a node, word for word: all of them run a step again as it is.
+# Commands that Muster's own modules and programs print on nodes, verbatim: each only runs a step again.
 ADVICE = frozenset(
     (
         playbook("playbooks/baseline.yml"),
@@ -30,20 +30,20 @@ ADVICE = frozenset(
         playbook("site.yml", tags="workbench", workbench_mode="manage"),
     )
 )
-LONG = 100_000  # characters of a text that is searched as a whole
-MARKS = ("ansible", "script/")  # one of them is in every command
+LONG = 100_000  # characters; longer texts are searched only in lines with a mark
+MARKS = ("ansible", "script/")  # every command contains one of them
 
 
 def commands_in(value: Any) -> set[str]:
-    """The commands in all texts of a node's answer, with their options, in each form in which they may be shown later:
-    without control characters, and on one line. What is in ADVICE does not count."""
+    """Return the commands, with options, in all texts of a node's answer, except ADVICE. They are returned in each form
+    in which they may be shown later: without control characters, and on one line."""
     return {
         whole(found) for text in _texts(value) for form in _forms(text) for found in COMMAND.finditer(form)
     } - ADVICE
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts of a value, however deep, and those of a list also as one, such as the words of a command line."""
+    """Yield all texts of a nested value; texts of a list also joined, as they may be the words of a command line."""
     left = [value]
     while left:
         part = left.pop()
@@ -65,10 +65,10 @@ def _forms(text: str) -> set[str]:
 
 
 def _marked(text: str) -> str:
-    """The lines in which a command may be: the others of a long text, such as a log, are not worth the time."""
+    """Return the lines that may contain a command; searching all lines of a long log would take too long."""
     return "\n".join(line for line in text.splitlines() if any(mark in line for mark in MARKS))
 
 
 def quote(text: str) -> str:
-    """The text on one line, in quotation marks that end where it does."""
+    """Return the text on one line in double quotes, with inner double quotes replaced."""
     return '"{}"'.format(" ".join(text.split()).replace('"', "'"))

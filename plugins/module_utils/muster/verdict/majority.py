@@ -1,4 +1,4 @@
-"""What most nodes have, and who has something else."""
+"""Majority votes over the values of nodes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vote:
-    """holders: the nodes of each value, the most common value first. usual: the value of more than half, or None."""
+    """holders: the nodes of each value, most common value first. usual: the value of more than half, or None."""
 
     holders: dict[Any, list[str]]
     usual: Any
@@ -25,16 +25,16 @@ class Vote:
 
     @property
     def odd(self) -> list[tuple[str, Any]]:
-        """Each node that differs from most, with its value; every node where there is no majority."""
+        """Return the nodes that differ from the majority, with their values; all nodes if there is no majority."""
         return [(node, value) for value, nodes in self.holders.items() if value != self.usual for node in nodes]
 
     def spread(self) -> str:
-        """Say who has what: "1500 on node1, node2; 9000 on node3"."""
+        """List the values with their nodes: "1500 on node1, node2; 9000 on node3"."""
         return "; ".join(f"{value} on {few(nodes)}" for value, nodes in self.holders.items())
 
 
 def vote(values: Mapping[str, Any]) -> Vote:
-    """Count what the nodes have; None means that it is not known, or does not matter there."""
+    """Count the values of nodes; None means unknown or not applicable."""
     holders: dict[Any, list[str]] = defaultdict(list)
     for node, value in values.items():
         if value is not None:

@@ -1,6 +1,6 @@
-"""What must not be shown: secrets among the variables and arguments of programs, known by their name or their shape.
+"""Masks secrets in environment variables and arguments of programs, recognized by name or format.
 
-What somebody gave as a secret is covered by its value instead, wherever it turns up: see redaction.py.
+Secrets that the user declared are masked by value instead, wherever they appear: see redaction.py.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ SECRET_NAME = re.compile(
     r"|(^|[_-])(PASS|PAT|KEY|AUTH|SAS|DSN|CREDS?)$|[_-]PWD$|^-*AUTH(?!ORS?$)",
     re.IGNORECASE,
 )
-# A password in a URL, what a request carries in its header, and tokens that say by their first letters whose they are.
+# A password in a URL, a bearer token, and tokens with a known prefix.
 SECRET_TEXT = re.compile(
     r"(://[^/@\s:]*:(?=[^/@\s]+@)|\bbearer +)([^\s@'\"]+)"
     r"|\b(?:hf_|gh[opsu]_|github_pat_|glpat-|sk-|xox[abprs]-|AKIA|AIza)[\w-]{16,}",
     re.IGNORECASE,
 )
 MASK = "********"
-LONG_NUMBER = 8  # digits from which one behind a secret's name is no count (--max-tokens 512)
+LONG_NUMBER = 8  # digits from which a number after a secret's name is not a count (--max-tokens 512)
 
 
 def masked_env(env: dict[str, str]) -> dict[str, str]:
@@ -36,7 +36,7 @@ def secrets_of_env(env: dict[str, str]) -> list[str]:
 
 
 def masked_argv(argv: list[str]) -> list[str]:
-    """--api-key=X and --api-key X."""
+    """Mask secrets in forms such as --api-key=X and --api-key X."""
     return [word[:begin] + MASK if begin < len(word) else masked_text(word) for word, begin in _words(argv)]
 
 
@@ -49,7 +49,7 @@ def secrets_of_argv(argv: list[str]) -> list[str]:
 
 
 def secret_options(argv: list[str]) -> list[str]:
-    """The options whose values are secrets, as they were typed."""
+    """Return the options whose values are secrets."""
     shown = masked_argv(argv)
     return [
         before if word == MASK else word.partition("=")[0]
@@ -59,7 +59,7 @@ def secret_options(argv: list[str]) -> list[str]:
 
 
 def masked_command(text: str) -> str:
-    """A command line as ps shows it, whose words are no longer known."""
+    """Mask secrets in a command line as shown by ps, without its original word boundaries."""
     return " ".join(masked_argv(text.split()))
 
 
@@ -72,7 +72,7 @@ def secrets_of_text(text: str) -> list[str]:
 
 
 def _words(argv: list[str]) -> Iterator[tuple[str, int]]:
-    """Each word, and where in it a secret begins: at its end where there is none."""
+    """Yield each word with the index where its secret begins; the word's length if it has none."""
     announced = False
     for word in argv:
         begin = 0 if announced and not word.startswith("-") else _behind_a_secret_name(word)
@@ -84,7 +84,7 @@ def _words(argv: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def _behind_a_secret_name(word: str) -> int:
-    """Where the value of --api-key=VALUE or --env=HF_TOKEN=VALUE begins; the end of the word where it holds none."""
+    """Return the index of VALUE in --api-key=VALUE or --env=HF_TOKEN=VALUE; the word's length without a secret name."""
     begin = 0
     for sign in re.finditer("=", word):
         if SECRET_NAME.search(word[begin : sign.start()]):

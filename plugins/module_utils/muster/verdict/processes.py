@@ -1,7 +1,7 @@
-"""How a process of others is ended by hand: by its unit where it has one of its own, else once it is seen again.
+"""Advice on how to end another user's process: stop its unit if it has one, else check its PID again before killing it.
 
-The kernel gives a PID to another process later. Who reads a finding an hour after the look, and types a kill, may end
-somebody else's work: the command that is printed for a PID shows whose it is now.
+The kernel reuses PIDs: running kill an hour after the check may end another user's process. Therefore the command
+printed for a PID shows the process that has it now.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOOK = "ps -o pid,lstart,user,args -p {pids}"
 
 
 def may_be_stopped(unit: str) -> bool:
-    """Not what everybody logs in by: without logind, what was started in a session belongs to the unit of sshd."""
+    """Return whether a unit may be stopped. Without logind, processes of ssh sessions belong to the unit of sshd."""
     return unit.endswith(".service") and not unit.startswith(WAYS_IN)
 
 
@@ -31,6 +31,6 @@ def listed(pids: Sequence[int]) -> str:
 
 
 def advice(pids: Sequence[int], kill: str) -> str:
-    """What to do, before the command of `look`. kill: such as "sudo kill"."""
-    same = "it is still the same process" if len(pids) == 1 else "they are still the same processes"
-    return f"A PID can be reused: check that {same}, then {kill} {' '.join(map(str, pids))}. Check with"
+    """Return the advice that precedes the command of `look`. kill: such as "sudo kill"."""
+    same = "this is still the same process" if len(pids) == 1 else "these are still the same processes"
+    return f"PIDs can be reused: check that {same}, then run {kill} {' '.join(map(str, pids))}. Check with"

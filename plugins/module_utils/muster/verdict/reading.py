@@ -1,9 +1,9 @@
-"""The one reader of foreign input, such as what a node answers: only what has the declared shape is handed on.
+"""Parser for untrusted input such as answers of nodes: only parts with the declared shape are returned.
 
-A shape is a TypedDict or a dataclass; its annotations say what is read, and `Limit` what else must hold. Texts become
-printable, on one line, and are cut; lists and mappings are cut; numbers are finite. An entry of a list or mapping that
-does not fit is left out as a whole. Of what a shape must have, a part that does not fit is empty, and `unseen` says so:
-nobody may take it for "there is nothing".
+A shape is a TypedDict or a dataclass; its annotations declare the types, and `Limit` further conditions. Texts are made
+printable, put on one line and cut; lists and mappings are cut; numbers are finite. An invalid entry of a list or
+mapping is dropped completely. An invalid required part becomes empty, and `unseen` records it, so that it is not
+mistaken for "none".
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
 MOST_TEXT = 500  # characters
 MOST_NAME = 128  # of a key
 MOST_ENTRIES = 512  # of a list, or of a mapping
-MOST_PART = 150_000  # characters and entries of one part: none takes another one's room
+MOST_PART = 150_000  # characters and entries of each part
 MOST_NUMBER = 2**64
-MOST_SHOWN = 60  # characters of what an error quotes
-NO_USE = "what the node says of it is of no use"
+MOST_SHOWN = 60  # characters of a value quoted in an error
+NO_USE = "the node's answer is invalid"
 UNSEEN = "unseen"
-NOTHING = object()  # in the place of what does not fit
+NOTHING = object()  # stands for a missing or invalid value
 TEXTS = (str, ForeignText)
 CALLED: dict[Any, str] = {bool: "true or false", int: "a whole number", float: "a number", list: "a list"}
 
@@ -47,16 +47,16 @@ Shape = TypeVar("Shape")
 
 
 class UnusableError(ValueError):
-    """Says which field of an answer is wrong, what was expected and what was seen."""
+    """Names the invalid field of an answer, the expected type and the actual value."""
 
 
 class Limit(NamedTuple):
-    """What holds beside the type: Annotated[int, Limit(least=0)].
+    """Conditions beside the type: Annotated[int, Limit(least=0)].
 
-    least, below: of a number. most: characters of a text, entries of a list or mapping; what is beyond is cut.
-    pattern: that a whole text matches. raw: a text stays as it is, with its lines. instead: a value for one that does
-    not fit, which is no error then. whole: a list or mapping is of no use where anything of it would be left out.
-    needed: without this part the whole answer is of no use.
+    least, below: range of a number. most: characters of a text, entries of a list or mapping; the rest is cut. pattern:
+    must match the whole text. raw: a text stays unchanged, with its lines. instead: default for an invalid value, which
+    is then not an error. whole: a list or mapping is invalid if any entry would be dropped. needed: without this part
+    the whole answer is invalid.
     """
 
     least: float = -MOST_NUMBER
@@ -76,7 +76,7 @@ Word = Annotated[str, Limit(most=200, instead="")]
 
 
 def read(shape: type[Shape], given: Any) -> tuple[Shape, tuple[str, ...]]:
-    """Return what can be used of it, and the names of what was dropped. Raises UnusableError."""
+    """Parse an answer; return the valid parts, and the names of parts with dropped data. Raises UnusableError."""
     if not isinstance(given, dict):
         raise UnusableError(f"expected an object, got {shown(given)}")
     reading, kinds = AnswerReading(), cast("Any", shape)
@@ -97,14 +97,14 @@ def read(shape: type[Shape], given: Any) -> tuple[Shape, tuple[str, ...]]:
 
 
 def read_all(shape: type[Shape], given: Any) -> tuple[list[Shape], bool]:
-    """Those of a list that fit, and whether all did."""
+    """Return the valid entries of a list, and whether all were valid."""
     reading = AnswerReading()
     found = reading.entries(shape, given, "entries", NO_LIMIT)
     return ([], False) if found is NOTHING else (found, not reading.lost)
 
 
 def read_one(kind: Any, given: Any) -> Any:
-    """Return a value as this kind; None where it does not fit."""
+    """Return a value as this type; None if it is invalid."""
     found = AnswerReading().fit(kind, given, "")
     return None if found is NOTHING else found
 
@@ -116,7 +116,7 @@ def hints(shape: Any) -> dict[str, Any]:
 
 @cache
 def optional(shape: Any) -> frozenset[str]:
-    """Fields that may be missing: of a dataclass, those with a default."""
+    """Return the fields that may be missing; in a dataclass, those with a default."""
     if not dataclasses.is_dataclass(shape):
         return frozenset(vars(shape)["__optional_keys__"])
     defaults = {one.name: (one.default, one.default_factory) for one in dataclasses.fields(shape)}
@@ -124,7 +124,7 @@ def optional(shape: Any) -> frozenset[str]:
 
 
 def empty(kind: Any, problem: str) -> Any:
-    """What stands for a part that is not there. Raises UnusableError for a number, of which none is empty."""
+    """Return the empty value of a missing part. Raises UnusableError for a type without one, such as a number."""
     kinds, limit = options(kind), limit_of(kind)
     if type(None) in kinds:
         return None
@@ -164,7 +164,7 @@ def is_shape(kind: Any) -> bool:
 
 
 class AnswerReading:
-    """One answer. lost: of which parts something was left out. problem: the first field of a part that does not fit."""
+    """Parses one answer. lost: parts with dropped data. problem: the first invalid field of a part."""
 
     def __init__(self) -> None:
         self.left = MOST_PART
@@ -176,7 +176,7 @@ class AnswerReading:
             self.lost.append(part)
 
     def fit(self, kind: Any, given: Any, part: str, limit: Limit = NO_LIMIT) -> Any:
-        """What it is as this kind, or NOTHING. part: of which part of the answer it is."""
+        """Return a value as this type, or NOTHING. part: the part of the answer that contains it."""
         self.left -= 1
         if self.left < 0:
             return NOTHING

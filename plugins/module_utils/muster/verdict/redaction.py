@@ -1,7 +1,7 @@
-"""What somebody gave as a secret, covered by its value wherever it turns up: in logs, on the screen, in findings.
+"""Masks declared secrets by their value wherever they appear: in logs, on the screen, in findings.
 
-A value is looked for as it is, line by line, and in the forms in which programs print it: escaped as in JSON or Python,
-as part of a URL, and in base64 (also within a longer text, such as user:password).
+A value is searched verbatim, line by line, and in the forms in which programs print it: escaped as in JSON or Python,
+URL-encoded, and in base64 (also within a longer text, such as user:password).
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from .masking import MASK, SECRET_NAME, secrets_of_argv, secrets_of_env
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-SHORTEST = 4  # characters of a secret that is covered
-SHORTEST_UNNAMED = 8  # where its name does not say that it is one
+SHORTEST = 4  # characters of a masked secret
+SHORTEST_UNNAMED = 8  # characters, if its name is not that of a secret
 SHORTEST_NUMBER = 10
-LONGEST_WORD = 11  # letters of a word that logs may hold for another reason
-LONGEST_EDGE = 6  # characters of a secret that a cut may leave of it: at most a third
+LONGEST_WORD = 11  # letters of a word that logs may contain for other reasons
+LONGEST_EDGE = 6  # characters of a secret that may remain at a cut: at most a third
 WORD = re.compile(r"[a-z]+|[A-Z]+|[A-Z][a-z]+")
-HEAD = 3  # characters of a form by which places where it may begin are found quickly
+HEAD = 3  # first characters of a form, to find its possible positions quickly
 SWITCH = re.compile(r"\d?|true|false|yes|no|on|off|none|auto", re.IGNORECASE)
 PATH = re.compile(r"(~|\.{0,2}/)[\w./~-]*")
 
 
 def secrets_of(file_env: Mapping[str, str], env: Mapping[str, str], args: list[str]) -> list[str]:
-    """What is a secret of a launch's environment and arguments. file_env: what a file was kept for, all of it."""
+    """Return the secrets in a launch's environment and arguments. file_env: variables from a file of secrets."""
     named = [*secrets_of_env(dict(file_env)), *secrets_of_env(dict(env)), *secrets_of_argv(args)]
     given = dict.fromkeys([*file_env.values(), *named])
     return [value for value in given if is_covered(value, named=value in named)]
 
 
 def too_common(env: Mapping[str, str]) -> list[str]:
-    """The variables that are called as secrets are, and whose values are not covered; a switch is no secret."""
+    """Return variables with a secret's name whose values are too common to mask; switches such as "on" do not count."""
     return [
         name
         for name, value in env.items()
@@ -46,9 +46,9 @@ def too_common(env: Mapping[str, str]) -> list[str]:
 
 
 def is_covered(value: str, *, named: bool) -> bool:
-    """Whether a value is covered wherever it turns up: where numbers, words and paths are, logs are hard to read.
+    """Return whether a value is masked. Masking short numbers, words and paths would make logs unreadable.
 
-    named: its variable or option is called as a secret is.
+    named: its variable or option has a secret's name.
     """
     if len(value) < (SHORTEST if named else SHORTEST_UNNAMED) or (PATH.fullmatch(value) and not named):
         return False
@@ -58,7 +58,7 @@ def is_covered(value: str, *, named: bool) -> bool:
 
 
 def forms_of(value: str) -> Iterator[str]:
-    """How programs may print it."""
+    """Yield the forms in which programs may print a value."""
     data = value.encode("utf-8", "replace")
     yield value
     yield from (line for line in value.splitlines() if len(line) >= SHORTEST_UNNAMED)
@@ -66,7 +66,7 @@ def forms_of(value: str) -> Iterator[str]:
     yield from (quote(data, safe=""), quote(data), quote_plus(data))
     if len(value) >= SHORTEST_UNNAMED:
         for before, first in ((0, 0), (1, 2), (2, 3)):
-            # What stands before and behind it changes the first and the last characters.
+            # Neighbouring characters change the first and the last base64 digits.
             last = (len(data) + before) // 3 * 4 + (len(data) + before) % 3
             coded = base64.b64encode(b"\0" * before + data)[first:last].decode()
             yield from (coded, coded.translate({ord("+"): "-", ord("/"): "_"}))
@@ -83,7 +83,7 @@ class Redaction:
         self.heads = {form[:HEAD] for form in self.forms}
 
     def text(self, text: str) -> str:
-        """The text, covered: also what is left of a secret where a part of the text was cut, down to a third."""
+        """Mask the secrets in a text, including a third or more of a secret at a cut."""
         out, place = [], 0
         for begin, end in joined([*self.spans(text), *(span for form in self.forms for span in remains(form, text))]):
             out += [text[place:begin], MASK]
@@ -91,7 +91,7 @@ class Redaction:
         return "".join([*out, text[place:]])
 
     def shape(self, value: Any) -> Any:
-        """Lists and mappings with every text in them covered; keys as well, for they may come from nodes."""
+        """Mask every text in nested lists and mappings, including keys, which may come from nodes."""
         if isinstance(value, str):
             return self.text(value)
         if isinstance(value, dict):
@@ -102,12 +102,12 @@ class Redaction:
         return RedactedStream(self)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Where forms stand in the text: in order, and those that overlap are one."""
-        # A form at a time: an expression of all of them is ten times slower.
+        """Return the positions of forms in the text, in order, with overlapping ones merged."""
+        # One form at a time: one regular expression for all forms is ten times slower.
         return joined(span for form in self.forms for span in places(form, text))
 
     def beginning(self, text: str) -> int:
-        """Where the end of the text may be the beginning of a form: the length of the text where it cannot."""
+        """Return the index where the end of the text may begin a form; the length of the text if it cannot."""
         before = max(0, len(text) - self.longest + 1)
         end = text[before:]
         likely = {place for head in self.heads for place, _ in places(head, end)}
@@ -118,7 +118,7 @@ class Redaction:
         return any(form.startswith(text) for form in self.forms)
 
     def rest(self, text: str) -> int:
-        """How many characters of the text's beginning are the end of a form, whose beginning was left out."""
+        """Return how many characters at the text's beginning are the end of a form whose beginning is missing."""
         ends = (
             length
             for form in self.forms
@@ -129,16 +129,16 @@ class Redaction:
 
 
 class RedactedStream:
-    """Covers a text that comes in pieces. What may be the beginning of a secret is held back until it is known."""
+    """Masks a text that arrives in pieces. A possible beginning of a secret is held back until the next piece."""
 
     def __init__(self, redaction: Redaction) -> None:
         self.known = redaction
         self.held = ""
-        self.shown = 0  # characters at the beginning of what is held back for which the mask is out already
-        self.torn = False  # whether something is missing before what is held
+        self.shown = 0  # characters at the beginning of `held` whose mask has been output
+        self.torn = False  # whether text is missing before `held`
 
     def feed(self, piece: str) -> str:
-        """As much of the text as is known to be shown."""
+        """Return as much of the text as can be output now."""
         if not self.known.forms:
             return piece
         text = self.held + piece
@@ -151,7 +151,7 @@ class RedactedStream:
         return self.release(text, 0, self.known.beginning(text))
 
     def gap(self) -> str:
-        """The rest of the text; what comes next does not follow it."""
+        """Return the rest of the text before a gap; the next piece does not continue it."""
         text, self.held = self.held, ""
         hidden = min(self.shown, len(text))
         self.shown = 0
@@ -160,7 +160,7 @@ class RedactedStream:
         return "" if hidden == len(text) else (MASK if cut else text[hidden:])
 
     def release(self, text: str, rest: int, hold: int) -> str:
-        """Put out the text up to `hold`. rest: characters at its beginning that are covered in any case."""
+        """Return the masked text up to `hold`. rest: characters at its beginning that are always masked."""
         out = []
         place = self.shown
         spans = self.known.spans(text)
@@ -178,7 +178,7 @@ class RedactedStream:
 
 
 def places(form: str, text: str) -> Iterator[tuple[int, int]]:
-    """Where it stands in the text, also where it overlaps itself."""
+    """Yield the positions of a form in a text, including overlapping ones."""
     begin = text.find(form)
     while begin >= 0:
         yield begin, begin + len(form)
@@ -186,7 +186,7 @@ def places(form: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def remains(form: str, text: str) -> Iterator[tuple[int, int]]:
-    """Where the beginning or the end of a form stands in the text, of which the rest was cut."""
+    """Yield the positions of the beginning or end of a form whose rest was cut off."""
     least = max(LONGEST_EDGE, len(form) // 3)
     for begin, end in places(form[:least], text):
         more = zip(form[least:], text[end:], strict=False)
@@ -201,7 +201,7 @@ def alike(letters: tuple[str, str]) -> bool:
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """In order, and those that overlap are one."""
+    """Return spans in order, with overlapping ones merged."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if found and begin < found[-1][1]:

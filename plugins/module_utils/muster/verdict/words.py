@@ -1,4 +1,4 @@
-"""Numbers and names in sentences."""
+"""Formats numbers and names for sentences."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ def plural(count: int, noun: str) -> str:
 
 
 def few(names: Sequence[str], between: str = ", ") -> str:
-    """Return all names of a few, and of many the first three and how many more there are."""
+    """Join up to four names; with more, the first three and the number of the others."""
     return between.join(names) if len(names) <= 4 else f"{between.join(names[:3])} and {len(names) - 3} more"
 
 
 def gigabytes(size: float) -> str:
-    """A size as people say it."""
+    """Format a size, such as 1.5 GB."""
     for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if size >= least:
             return f"{size / least:.3g} {unit}" if size < least * 1000 else f"{size / least:.0f} {unit}"
@@ -27,7 +27,7 @@ def gigabytes(size: float) -> str:
 
 
 def age(seconds: float) -> str:
-    """How long ago, as people say it."""
+    """Format a duration in its largest unit, such as 3 hours."""
     for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60)):
         if seconds >= length:
             return plural(round(seconds / length), unit)

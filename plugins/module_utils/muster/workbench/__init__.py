@@ -1,1 +1,1 @@
-"""JupyterLab and TensorBoard on nodes of the user's choice: what a node has for them, and whose notebook runs."""
+"""JupyterLab and TensorBoard on selected nodes: the setup of a node, and notebooks of users."""

@@ -1,4 +1,4 @@
-"""The files that a node has for notebooks."""
+"""The files on a node for notebooks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ UNIT_NAME = "muster-notebook.service"
 UNIT = f"/etc/systemd/user/{UNIT_NAME}"
 WANTED = f"/etc/systemd/user/default.target.wants/{UNIT_NAME}"
 WANTED_LEADS_TO = f"../{UNIT_NAME}"
-HEAD = "# Written by Muster (role workbench), which overwrites changes in here.\n"
-# JupyterLab's own environment has a kernel of this name as well, which ours hides: it has no PyTorch.
+HEAD = "# Written by Muster (role workbench), which overwrites changes in this file.\n"
+# JupyterLab's own environment has a kernel with the same name but without PyTorch. This kernel hides it.
 DEFAULT_KERNEL = "python3"
 _KERNEL = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def unit_text(root: str, users_root: str) -> str:
-    """For all launch users. It starts with a user manager only where its owner wants that: at_boot stays over a reboot,
-    and wanted does not."""
+    """The unit for all launch users. It starts with a user manager only on request: the file at_boot persists across
+    reboots, the file wanted does not."""
     own = f"{users_root}/%u"
     return (
         HEAD
@@ -51,7 +51,7 @@ RestartSec=5
 
 
 def kernel_text(root: str, name: str, path: str) -> str:
-    """A kernel in the environment at this path. Without a debugger: that would listen on loopback, for everybody."""
+    """Return the kernel of an environment. It has no debugger, because that would listen on loopback for all users."""
     shown = "PyTorch" if name == DEFAULT else f"PyTorch, {name}"
     argv = ["/bin/sh", f"{root}/kernel.sh", path, "{connection_file}"]
     spec = {"argv": argv, "display_name": shown, "language": "python", "metadata": {"debugger": False}}
@@ -71,7 +71,7 @@ def is_kernel(name: str) -> bool:
 
 
 def texts(root: str, users_root: str, programs: Mapping[str, str], environments: Mapping[str, str]) -> dict[str, str]:
-    """Every file by its path. programs: by name in the root. environments: by name, those that can have a kernel."""
+    """Return all files by path. programs: by name in the root. environments: those that can have a kernel, by name."""
     found = {f"{root}/{name}": text for name, text in programs.items()}
     found[UNIT] = unit_text(root, users_root)
     for name, path in environments.items():

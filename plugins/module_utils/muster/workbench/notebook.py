@@ -1,4 +1,4 @@
-"""What is said about somebody's notebook, and the line of ssh that leads there: pure."""
+"""Messages about a user's notebook, and the ssh command that connects to it. Pure."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 WISHES = {"started": True, "stopped": False}
-# What a node answers stands in lines that people run on their own machine: each part has one form, and no other.
+# Parts of a node's answer become part of commands that users run on their own machine, so each part is validated.
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}", re.ASCII)
 SOCKET = re.compile(r"/run/user/[0-9]{1,10}/muster-notebook/socket", re.ASCII)
 MOST_SHOWN = 100  # characters
-DISTRUST = "The answer is not used: check the node, because Muster's own program does not write that."
+DISTRUST = "The answer was discarded. Check the node: Muster's program does not return such values."
 FLAGS = ("running", "answers", "at_boot")
 
 
 class AnswerError(Exception):
-    """Why a node's answer is not used, as a sentence."""
+    """The reason why a node's answer was discarded, as a sentence."""
 
 
 class Notebook(TypedDict):
-    """What a node answered, after it was checked; token_file is where the inventory has it."""
+    """A node's answer after validation. token_file: path according to the inventory."""
 
     user: str
     running: bool
@@ -39,42 +39,42 @@ class Notebook(TypedDict):
 
 @dataclass(frozen=True)
 class SshAccess:
-    """How somebody gets to a node. arguments: of ssh, with the bastions; without who logs in."""
+    """The connection to a node. arguments: of ssh, with jump hosts and without the user."""
 
     host: str
     arguments: tuple[str, ...] = ()
 
 
 def problem(nodes: Sequence[str], known: Sequence[str], wanted: str, port: int) -> str:
-    """Why there can be no notebook; nothing where there can."""
+    """Return why a notebook is impossible; "" if it is possible."""
     if not nodes:
         return (
-            "No node has JupyterLab. Name nodes in workbench_nodes, and run"
+            "No node has JupyterLab. Add nodes to workbench_nodes, and run"
             f" {playbook('site.yml', tags='launch_users,workbench')}."
         )
     if wanted and wanted not in nodes:
         return f"{wanted} is not in workbench_nodes, which has {', '.join(nodes)}."
     if (wanted or nodes[0]) not in known:
-        return f"{wanted or nodes[0]} is in workbench_nodes, and not in gpu_nodes."
+        return f"{wanted or nodes[0]} is in workbench_nodes but not in gpu_nodes."
     if not 1 <= port <= 65535:
-        return f"notebook_port is {port}, and a port is 1 to 65535."
+        return f"notebook_port is {port}, but must be 1 to 65535."
     return ""
 
 
 def read(node: str, answer: Mapping[str, Any], user: str, users_root: str) -> Notebook:
-    """Check a node's answer. user: who was asked for; empty for who logs in. Raises AnswerError."""
+    """Validate a node's answer. user: the requested user; empty for the login user. Raises AnswerError."""
     found = answer.get("user")
     if user and found != user:
-        raise AnswerError(f"{node} answered for the user {shown(found)}, and {user} was asked for. {DISTRUST}")
+        raise AnswerError(f"{node} returned the user {shown(found)} instead of {user}. {DISTRUST}")
     if not isinstance(found, str) or not USER.fullmatch(found):
-        raise AnswerError(f"{node} answered with the user {shown(found)}, which is no name of one. {DISTRUST}")
+        raise AnswerError(f"{node} returned the invalid user name {shown(found)}. {DISTRUST}")
     socket = answer.get("socket")
     if not isinstance(socket, str) or not SOCKET.fullmatch(socket):
-        raise AnswerError(f"{node} answered with the socket {shown(socket)}, which is no notebook's. {DISTRUST}")
+        raise AnswerError(f"{node} returned the invalid notebook socket {shown(socket)}. {DISTRUST}")
     flags = {name: answer.get(name) for name in FLAGS}
     for name, value in flags.items():
         if not isinstance(value, bool):
-            raise AnswerError(f"{node} answered {name} with {shown(value)}, which is neither yes nor no. {DISTRUST}")
+            raise AnswerError(f"{node} returned {shown(value)} for {name}, which must be a boolean. {DISTRUST}")
     return {
         "user": found,
         "running": flags["running"] is True,
@@ -90,7 +90,6 @@ def shown(value: Any) -> str:
 
 
 def changes(seen: Notebook, state: str, at_boot: bool) -> bool:
-    """Whether something would change."""
     if state not in WISHES:
         return False
     running = WISHES[state]
@@ -106,31 +105,31 @@ def token(way: SshAccess, user: str, file: str) -> str:
 
 
 def said_last(node: str, seen: Notebook, way: str, *, checked: bool) -> str:
-    """The last line of the run. way: the line of ssh that leads there. checked: seen before what is left undone."""
+    """Return the last line of the output. way: the ssh command for the connection. checked: in check mode."""
     begin = f"the notebook of {seen['user']} on {node}"
     if checked:
-        return f"{begin} is {'stopped' if seen['running'] else 'started'}"
+        return f"{begin} would be {'stopped' if seen['running'] else 'started'}"
     if not seen["running"]:
-        return f"{begin} does not run"
+        return f"{begin} is not running"
     if not seen["answers"]:
-        return f"{begin} runs, and does not answer"
-    return f"{begin} runs; to reach it: {way}" if way else f"{begin} runs"
+        return f"{begin} is running but does not respond"
+    return f"{begin} is running; to connect: {way}" if way else f"{begin} is running"
 
 
 def lines(node: str, seen: Notebook, way: SshAccess | None, port: int) -> list[str]:
     user, begin = seen["user"], f"The notebook of {seen['user']} on {node}"
     if not seen["running"]:
         start = playbook("playbooks/notebook.yml", notebook_user=user, notebook_state="started")
-        return [f"{begin} does not run. To start it: {start}"]
+        return [f"{begin} is not running. To start it: {start}"]
     if not seen["answers"]:
-        return [f"{begin} runs, and does not answer. See what it says there: journalctl --user --unit muster-notebook"]
-    often = "also after a restart of the node" if seen["at_boot"] else "until it is ended, or the node restarts"
-    found = [f"{begin} runs, {often}."]
+        return [f"{begin} is running but does not respond. Its log: journalctl --user --unit muster-notebook"]
+    often = "and starts again after a reboot" if seen["at_boot"] else "until it is stopped or the node reboots"
+    found = [f"{begin} is running {often}."]
     if way is None:
         return [*found, f"It listens on {seen['socket']}."]
     return [
         *found,
-        f"  The way to it, for {user}: {tunnel(way, user, seen['socket'], port)}",
-        f"  Then open:            http://localhost:{port}/lab  and, for TensorBoard, http://localhost:{port}/tensorboard/",
-        f"  Its token:            {token(way, user, seen['token_file'])}",
+        f"  Tunnel, as {user}: {tunnel(way, user, seen['socket'], port)}",
+        f"  Then open:    http://localhost:{port}/lab  and, for TensorBoard, http://localhost:{port}/tensorboard/",
+        f"  Token:        {token(way, user, seen['token_file'])}",
     ]

@@ -1,6 +1,6 @@
-"""What must change on a node for notebooks, or for none: pure.
+"""Plan the notebook setup of a node, or its removal. Pure.
 
-The environments of a node that get a kernel: the one place of the workbench that knows them.
+Other modules of the workbench take the environments that get a kernel from here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkbenchRequest:
-    """root: JupyterLab's folder. programs: texts that lie in it, by name. environments: paths by name."""
+    """root: JupyterLab's folder. programs: their texts, by name in the root. environments: paths by name."""
 
     root: str
     users_root: str
@@ -28,7 +28,7 @@ class WorkbenchRequest:
 
 @dataclass(frozen=True)
 class Python:
-    """The Python of an environment. version: as "3.12"; empty where it does not run. ipykernel: whether it is there."""
+    """The Python of an environment. version: as "3.12"; empty if it cannot run. ipykernel: whether it is installed."""
 
     version: str = ""
     ipykernel: bool = False
@@ -36,9 +36,9 @@ class Python:
 
 @dataclass(frozen=True)
 class WorkbenchState:
-    """texts: of our files and all kernels that lie there, by path. link: where the one that starts the unit leads.
-    pythons: of the environments by name. own: of JupyterLab's. built: names of Muster's in the root, for its removal.
-    running: accounts whose notebook runs."""
+    """texts: of Muster's files and all kernels, by path. link: target of the link that starts the unit. pythons: of the
+    environments, by name. own: Python version of JupyterLab. built: names of Muster's files in the root, for removal.
+    running: users with a running notebook."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     link: str = ""
@@ -50,7 +50,7 @@ class WorkbenchState:
 
 @dataclass
 class WorkbenchPlan:
-    """files: a text, or None for one that goes. stop: accounts whose notebook is ended first. remove: in the root."""
+    """files: contents, or None to remove a file. stop: users whose notebooks are stopped first. remove: in the root."""
 
     files: dict[str, str | None] = field(default_factory=dict)
     link: str | None = None
@@ -80,23 +80,23 @@ def _present(request: WorkbenchRequest, seen: WorkbenchState) -> WorkbenchPlan:
     for path in seen.texts:
         if path not in wanted:
             plan.files[path] = None
-            plan.differences.append(f"{path} is for no environment any more")
+            plan.differences.append(f"{path} is no longer needed")
     if seen.link != files.WANTED_LEADS_TO:
         plan.link = files.WANTED_LEADS_TO
-        plan.differences.append(f"{files.WANTED} leads to {seen.link or 'nothing'}")
+        plan.differences.append(f"{files.WANTED} points to {seen.link or 'nothing'}")
     return plan
 
 
 def _unusable(name: str, seen: WorkbenchState) -> str:
-    """Why an environment cannot have a kernel; nothing where it can, or where there is no JupyterLab yet."""
+    """Return why an environment cannot have a kernel; "" if it can, or if JupyterLab is not installed yet."""
     python = seen.pythons.get(name, Python())
     if not python.version:
-        return f"the environment {name} gets no kernel: its Python does not run"
+        return f"environment {name} gets no kernel: its Python cannot run"
     if python.ipykernel or python.version == seen.own or not seen.own:
         return ""
     return (
-        f"the environment {name} gets no kernel: it has Python {python.version} and no ipykernel, and JupyterLab's is"
-        f" {seen.own}; put ipykernel into it"
+        f"environment {name} gets no kernel: it has Python {python.version} without ipykernel, but JupyterLab uses"
+        f" {seen.own}; install ipykernel in it"
     )
 
 
@@ -104,12 +104,12 @@ def _absent(seen: WorkbenchState) -> WorkbenchPlan:
     plan = WorkbenchPlan(stop=seen.running, remove=seen.built)
     plan.files = dict.fromkeys(seen.texts)
     plan.link = "" if seen.link else None
-    plan.differences = [f"the notebook of {name} runs" for name in seen.running]
-    plan.differences += [f"{path} is there" for path in (*seen.texts, *([files.WANTED] if seen.link else []))]
-    plan.differences += [f"{name} of JupyterLab is there" for name in seen.built]
+    plan.differences = [f"the notebook of {name} is running" for name in seen.running]
+    plan.differences += [f"{path} exists" for path in (*seen.texts, *([files.WANTED] if seen.link else []))]
+    plan.differences += [f"{name} of JupyterLab exists" for name in seen.built]
     return plan
 
 
 def environments(cluster: Mapping[str, Any]) -> dict[str, str]:
-    """Paths by name, which stay when another environment is built. cluster: a node's variables of that role."""
+    """Return stable paths of environments, by name. cluster: a node's variables of the role cluster."""
     return {place.name: place.path for place in places(cluster)}

@@ -1,1 +1,1 @@
-"""What a node is beside what the role node_baseline asks of it, and who else is at work there."""
+"""Node side of the role node_baseline: read the node's state and compare it with the request."""

@@ -1,4 +1,4 @@
-"""A node compared with what it is to be; it is changed by the tasks that follow."""
+"""Compare a node with the request; later tasks apply the changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def compare(given: Mapping[str, Any], *, check: bool) -> dict[str, Any]:
-    """Say what must change on this node, after whoever is at work there. given: the options of library/node_plan.py."""
+    """Return the changes for this node, once other package work has ended. given: options of library/node_plan.py."""
     request = request_of(given)
     acts = given["mode"] == "manage" and not check
     if acts:
@@ -30,7 +30,7 @@ def compare(given: Mapping[str, Any], *, check: bool) -> dict[str, Any]:
     refuse(plan.problems, plan.differences if verifies else (), given["fix"], left_out=plan.left_out)
     if acts and plan.packages:
         wait_until_idle(given["wait"], packages=True)
-    # A link that leads nowhere is a trace as well.
+    # A dangling link is a trace, too.
     traces = [path for path in given["traces"] if os.path.lexists(path)]
     return {**result_of(plan, seen, changed=check and plan.needed), "traces": traces}
 
@@ -51,7 +51,7 @@ def request_of(given: Mapping[str, Any]) -> model.BaselineRequest:
 
 
 def shaped(shape: Any, given: Mapping[str, Any]) -> Any:
-    """Make one of the domain's dataclasses of an option with suboptions."""
+    """Convert an option with suboptions to a data class."""
     return shape(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 
@@ -80,7 +80,7 @@ def result_of(plan: model.BaselinePlan, seen: model.BaselineState, *, changed: b
                 for file in plan.files
             ),
         ]
-        # In a real run the tasks that follow show what they do.
+        # In a real run, the later tasks show their own diff.
         if changed
         else [],
     }

@@ -1,4 +1,4 @@
-"""Whoever else is at work on a node is waited for: cloud-init, and the tools of the packages."""
+"""Wait for cloud-init and for package tools that are running on the node."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..tools.result import RefusedError
 from .look import DPKG, look_at_units
 
 LOCKS = (DPKG / "lock-frontend", DPKG / "lock", Path("/var/lib/apt/lists/lock"))
-# The names of releases before and after cloud-init 24.3. Those that are not there are not-found, and never under way.
+# Unit names before and since cloud-init 24.3. Missing units are not-found and never active.
 CLOUD_INIT = ("cloud-init-local", "cloud-init-main", "cloud-init-network", "cloud-init", "cloud-config", "cloud-final")
 
 
@@ -22,7 +22,7 @@ def wait_until_idle(seconds: float, *, packages: bool) -> None:
     while at_work := cloud_init_at_work() or (package_tools_at_work() if packages else ""):
         waited = time.monotonic() - begun
         if waited >= seconds:
-            raise RefusedError(f"{at_work} is still at work after {waited:.0f} s", "Let it end, and run again")
+            raise RefusedError(f"{at_work} is still running after {waited:.0f} s", "Wait until it ends, then run again")
         time.sleep(min(2.0, seconds - waited))
 
 
@@ -37,7 +37,7 @@ def cloud_init_at_work() -> str:
 
 
 def package_tools_at_work() -> str:
-    """Who holds a lock of apt or dpkg. The kernel is asked, so a lock file that was left behind says nothing."""
+    """Return the process that holds a lock of apt or dpkg. The kernel knows locks, so a leftover file has no effect."""
     for lock in LOCKS:
         with contextlib.suppress(OSError), lock.open("rb") as stream:
             # struct flock: type, whence, start, length, pid.

@@ -1,4 +1,4 @@
-"""What a node is, as far as it is asked to be something: packages, files, kernel settings, units, the account."""
+"""Read the state of a node for a baseline request: packages, files, kernel settings, units, the account."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def observe(request: model.BaselineRequest) -> model.BaselineState:
 
 
 def show(*argv: str) -> list[dict[str, str]]:
-    """What `systemctl show` or the like prints: blocks of name=value with an empty line between them."""
+    """Parse the output of `systemctl show` or `loginctl show-user`: blocks of name=value, separated by empty lines."""
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=30)
     except (OSError, subprocess.TimeoutExpired):
@@ -69,13 +69,13 @@ def show(*argv: str) -> list[dict[str, str]]:
 
 
 def look_at_units(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Every unit in one call, with the time of its start on the wall clock (systemd's own has whole seconds only)."""
+    """Return all units in one call, with the start time on the wall clock (systemd's has only whole seconds)."""
     asked = list(dict.fromkeys(names))
     if not asked:
         return {}
     booted = time.time() - time.clock_gettime(time.CLOCK_MONOTONIC)
     units: dict[str, dict[str, Any]] = {}
-    # A name may be an alias, and the answer carries the real one; the order is that of the question.
+    # A name may be an alias, and the output has the real name; the order is that of the arguments.
     for name, block in zip(asked, show("systemctl", "show", f"--property={UNIT_PROPERTIES}", *asked), strict=False):
         micros = int(block.get("ExecMainStartTimestampMonotonic") or 0) or int(
             block.get("ActiveEnterTimestampMonotonic") or 0
@@ -105,7 +105,7 @@ def look_at_sysctl(keys: Iterable[model.SysctlKey]) -> tuple[dict[str, str | Non
         values[key.key] = None
         with contextlib.suppress(OSError):
             values[key.key] = Path(key.path).read_text().strip()
-            # Root passes for allowed where the file itself has no right to write; a read-only mount is seen by access.
+            # os.access always allows root to write a file without write permission; it does detect a read-only mount.
             if not (os.access(key.path, os.W_OK) and Path(key.path).stat().st_mode & 0o200):
                 read_only.add(key.key)
     return values, frozenset(read_only)
@@ -134,7 +134,7 @@ def look_at_owners(user: model.BaselineAccount) -> dict[str, str]:
 
 
 def capabilities() -> int:
-    """What anything on this machine may at most do: the bounding set of its first process."""
+    """Return the bounding set of PID 1: the maximum capabilities of any process on the node."""
     for line in Path("/proc/1/status").read_text().splitlines():
         if line.startswith("CapBnd:"):
             return int(line.split()[1], 16)
@@ -142,7 +142,7 @@ def capabilities() -> int:
 
 
 def dpkg_interrupted() -> bool:
-    """Whether dpkg left its journal behind, for which apt refuses all work."""
+    """Return whether dpkg left its journal behind, which blocks apt."""
     with contextlib.suppress(OSError):
         return any(entry.name.isdigit() for entry in (DPKG / "updates").iterdir())
     return False

@@ -1,1 +1,1 @@
-"""What a node looks at for the diagnosis of a launch; the shapes are those of muster/diagnosis/evidence.py."""
+"""Gathers evidence on a node for the diagnosis of a launch; for the shapes see muster/diagnosis/evidence.py."""

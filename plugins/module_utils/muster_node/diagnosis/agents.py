@@ -1,7 +1,7 @@
-"""Launchers of PyTorch's ranks that run on this node, whoever has started them, and their ranks.
+"""Finds running launchers of PyTorch ranks on this node, started by any user, and their ranks.
 
-A launcher is known by its command line; ranks that nobody known has started, as srun's, stand for themselves. Root sees
-those of all users, anybody else their own.
+A launcher is recognized by its command line. A rank without a known launcher, as under srun, counts as its own
+launcher. Root sees the processes of all users, other users only their own.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-SECONDS, SHOTS_SECONDS = 10.0, 3.0  # a node of a launch that hangs may be busy; it is asked by hand alone
-MOST_PROCESSES = 1 << 16  # that are looked at
+SECONDS, SHOTS_SECONDS = 10.0, 3.0  # a hanging launch may keep a node busy; used only on request
+MOST_PROCESSES = 1 << 16  # inspected processes
 MOST_AGENTS = 32
 MOST_USERS = 8
-MOST_DEPTH = 50  # parents of a process that are followed
+MOST_DEPTH = 50  # followed parents of a process
 PROGRAMS = ("torchrun", "accelerate", "accelerate-launch", "deepspeed")
 MODULES = (
     "torch.distributed.run",
@@ -49,21 +49,21 @@ class Seen(NamedTuple):
 
 
 def agents(request: Json) -> Json:
-    """{agents, unseen}. request: {key}; see Agent in muster/diagnosis/evidence.py."""
+    """Return {agents, unseen}. request: {key}; see Agent in muster/diagnosis/evidence.py."""
     unseen: dict[str, str] = {}
     if os.geteuid() != 0:
-        unseen["others"] = "of other users' processes root alone may see whether they are ranks"
+        unseen["others"] = "only root can see whether other users' processes are ranks"
     try:
         found: list[Json] = as_user(None, lambda: _agents(request["key"]), seconds=SECONDS)
     except SilentError as silent:
-        return {"agents": [], "unseen": {**unseen, "agents": f"processes could not be looked at: {silent.strerror}"}}
+        return {"agents": [], "unseen": {**unseen, "agents": f"the processes could not be checked: {silent.strerror}"}}
     by_user: defaultdict[int, list[Json]] = defaultdict(list)
     for agent in found:
         by_user[agent.pop("uid")].append(agent)
     for uid, theirs in list(by_user.items())[:MOST_USERS]:
         try:
             pictured = as_user(account(uid, theirs[0]["pid"]), partial(with_shots, theirs), seconds=SHOTS_SECONDS)
-        except OSError as why:  # it is gone, or does not answer
+        except OSError as why:  # the process is gone, or the check timed out
             unseen[f"ranks of {files.user_name(uid)}"] = str(why)
             pictured = [{**agent, "ranks": []} for agent in theirs]
         by_user[uid] = pictured
@@ -71,7 +71,7 @@ def agents(request: Json) -> Json:
 
 
 def account(uid: int, pid: int) -> pwd.struct_passwd:
-    """Whose a process is; in a container that may be nobody whom this node knows. Raises OSError."""
+    """Return the account of a process; in a container its uid may be unknown on this node. Raises OSError."""
     try:
         return pwd.getpwuid(uid)
     except KeyError:
@@ -83,7 +83,7 @@ def with_shots(theirs: list[Json]) -> list[Json]:
 
 
 def observe(agent: int, pids: list[int]) -> dict[int, Json]:
-    """In a launch by Muster its ranks answer by themselves; of others it is seen what py-spy sees."""
+    """Observe ranks: those of a Muster launch answer on their sockets; others are observed with py-spy."""
     launch = process.launch_at(agent)
     return observed.all_observed(pids, f"{state.dir_of(launch)}/{hook.SOCKETS}" if launch else "")
 
@@ -98,9 +98,9 @@ def _agents(key: str) -> list[Json]:
             continue
         above = list(ancestors(pid, seen))
         if any(rank_of(seen[one]) is not None and one not in launchers for one in above):
-            continue  # a rank's own process, which has its environment
+            continue  # a child process of a rank, with the same environment
         ranks[next((one for one in above if one in launchers), pid)].append(rank)
-    # Of launchers within each other, as accelerate has torch's, the innermost has the ranks.
+    # In nested launchers, such as torch's within accelerate, the innermost has the ranks.
     outer = {one for pid in launchers for one in ancestors(pid, seen) if one in launchers and pid in ranks}
     wanted = [pid for pid in seen if pid in ranks or (pid in launchers and pid not in outer)]
     return [agent(seen[pid], ranks[pid], key) for pid in wanted[:MOST_AGENTS]]
@@ -111,14 +111,14 @@ def processes() -> Iterator[Seen]:
         status = process.status(pid)
         argv = process.words(pid)
         if status is None or not argv or status.state in process.GONE:
-            continue  # gone meanwhile, or the kernel's own
+            continue  # gone meanwhile, or a kernel thread
         uid = process.user_id(pid)
         if uid is not None:
             yield Seen(pid, status.parent, status.started, uid, argv, process.environment(pid))
 
 
 def is_launcher(argv: list[str]) -> bool:
-    """Whether a command line is that of a launcher: by the program, or by the script or module that Python runs."""
+    """Return whether a command line is that of a launcher, by its program or by the script or module Python runs."""
     what, words = argv[0], iter(argv[1:])
     if os.path.basename(what).startswith("python"):
         what = next((word for word in words if word == "-m" or not word.startswith("-")), "")

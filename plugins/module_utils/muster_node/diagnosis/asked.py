@@ -1,5 +1,5 @@
-"""What the program of a launch does for the diagnosis, at the few moments at which that is asked for: the modules are
-loaded then alone, since a program that looks each second has no use for them."""
+"""Entry points of the diagnosis for the launch program, which runs every second: the modules are loaded only when a
+request needs them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..tools.pack import source_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    # Named for pack.py as well, which has to bring them.
+    # Listed also for pack.py, which must include them.
     from ..launch.running import SampleKeeper
     from . import hook, record, snapshot
     from . import sampling as samples
@@ -32,17 +32,17 @@ def sampling(state: str, seconds: float) -> SampleKeeper:
 
 
 def start(spec: Json) -> Json:
-    """See starting.start. The node is looked at while the unit comes to its seats."""
+    """See starting.start. The node is recorded while the unit waits for its GPU slots."""
     if spec.get("observe"):
         spec["hook"] = source_of(f"{__package__}.hook")
-    wanted = spec.pop("record", None)  # it holds a key, which is kept nowhere here
+    wanted = spec.pop("record", None)  # it contains a key, which must not be stored on the node
     if wanted is None:
         return starting.start(spec)
     return starting.start(spec, lambda: harmless(lambda: load("record").started(wanted, spec)))
 
 
 def stop(request: Json) -> Json:
-    """See stopping.stop. What is gone with the unit is looked at before it is stopped, the rest behind its end."""
+    """See stopping.stop. Facts that vanish with the unit are recorded before it is stopped, the others after."""
     wanted = request.get("record")
     return stopping.stop(request, AnswerEvidence(wanted) if wanted else None)
 
@@ -69,7 +69,7 @@ class AnswerEvidence:
 
 
 def harmless(look: Callable[[], Json]) -> Json:
-    """What a look says, or why it failed: the launch begins and ends as it would without it."""
+    """Return the result of a check, or why it failed: a failing check must not affect the launch."""
     try:
         return look()
     except Exception as problem:

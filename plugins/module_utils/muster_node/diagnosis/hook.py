@@ -1,23 +1,23 @@
-"""The `sitecustomize` of a launch's Pythons: a rank says on a unix socket where it is; everything else goes on as if
-this file were not there.
+"""The `sitecustomize` of a launch's Python processes: a rank reports its stack and flight recorder on a Unix socket.
+Otherwise the process behaves as without this file.
 
-Python imports only the first sitecustomize that it finds. So this one takes its folder out of the way, and then imports
-the one that Python would have found without it, or fails as Python would. It acts in ranks alone: not in the launcher,
-nor in what a rank starts, for a rank hands the folder on to nobody; and what a rank forks has neither the thread nor
-the socket.
+Python imports only the first sitecustomize that it finds. Therefore this module removes its folder from the path, then
+imports the one that Python would have found without it, or fails as Python would. It acts only in ranks, not in the
+launcher or in programs that a rank starts, because a rank removes the folder from its environment. Forked children of a
+rank have neither the thread nor the socket.
 
 What it must not change, and how:
-- Modules. A file of the user's may have the name of one of the standard library. So nothing is imported here but what
-  every Python has imported by then, or what no path can hide, and `_socket`; torch is used where the script has it.
-- Threads. The one that answers is none of `threading`'s, and takes no signal. It ends before each fork, since 3.12
-  Python warns of forks with threads; 3.13.0 still does when it is there again at once, so that the next collection of
-  garbage brings it back where it is the only one.
-- Files. The user may close any descriptor and get its number again, so that it is compared before it is used.
-- The end. There is no excepthook, which others look for. torch's flight recorder is written at exit, when all of the
-  user's own is done; what a signal ends leaves nothing, and was asked before.
+- Modules. A user's file may have the name of a standard library module. Therefore only modules are imported that every
+  Python has already imported, or that no path can hide, and `_socket`; torch is used only if the script has loaded it.
+- Threads. The answering thread is not one of `threading` and blocks all signals. It ends before each fork, because
+  Python warns about forks with threads since 3.12. 3.13.0 also warns if the thread restarts at once; if it would be the
+  only thread besides the main one, it restarts at the next garbage collection.
+- Files. The user may close any descriptor and get its number again, so it is compared before use.
+- Exit. No excepthook is installed, because other programs check for one. torch's flight recorder is written at exit,
+  after all user code; a process killed by a signal leaves none, but was asked before.
 
-The thread needs the interpreter: a rank that holds it in a call of C does not answer, and neither does a stopped one.
-torch's own server would answer the former, but brings a dozen threads into the rank.
+The thread needs the interpreter lock: a rank that holds it in a C call does not answer, and neither does a stopped one.
+torch's own server would answer in the former case, but adds a dozen threads to the rank.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ import os
 import sys
 import time
 
-TYPE_CHECKING = False  # that of typing costs its import
+TYPE_CHECKING = False  # avoids importing typing
 if TYPE_CHECKING:
     from typing import Any
 
 NAME = "sitecustomize"
 MARK = "MUSTER_LAUNCH_ID"
 SOCKETS = "observe"  # the folder of the sockets, beside that of this file
-ALL, NOW = b"a", b"n"  # what can be asked: the flight recorder with what is over, and without
-NONE, FLIGHT = "\0", "\1"  # what the last line of an answer begins with: why there is no recorder; what it holds
+ALL, NOW = b"a", b"n"  # requests: the flight recorder with finished collectives, or without
+NONE, FLIGHT = "\0", "\1"  # first byte of an answer's last line: why there is no recorder, or its content
 FRAMES = 32
-SECONDS = 0.5  # for whoever asks to go on
-FORKS_WARN = 0x030C0000  # the first Python that does
-FORK_SECONDS = 0.05  # in which Python has looked for threads
+SECONDS = 0.5  # for the client to continue
+FORKS_WARN = 0x030C0000  # first Python that warns about forks with threads
+FORK_SECONDS = 0.05  # in which Python checks for threads
 LONG = 1e6  # seconds
-END_SECONDS = 1.0  # for the thread to end; it waits for nothing but for who asks
+END_SECONDS = 1.0  # for the thread to end; it waits only for its client
 NUMBERS = range(200, 250)  # of descriptors
-LAST = 64_000  # bytes that are left behind
+LAST = 64_000  # bytes of the flight recorder written at exit
 
 
 def is_rank(launch: str) -> bool:
-    """Whether this process is a rank of that launch, and not what multiprocessing starts for one."""
+    """Return whether this process is a rank of the launch, and not a child started by multiprocessing."""
     known = os.environ.get(MARK) == launch and "RANK" in os.environ and "LOCAL_RANK" in os.environ
     return known and sys.version_info >= (3, 10) and "--multiprocessing-fork" not in sys.orig_argv
 
 
 def go_aside(here: str, *, rank: bool) -> None:
-    """Take a folder out of Python's path, and out of what a rank hands on."""
+    """Remove a folder from Python's path, and from the environment that a rank's children inherit."""
     sys.path[:] = [path for path in sys.path if path != here]
     sys.path_importer_cache.pop(here, None)
     if rank:
@@ -68,7 +68,7 @@ def go_aside(here: str, *, rank: bool) -> None:
 
 
 def stack(thread: int) -> str:
-    """Return where a thread is, the innermost first, as faulthandler has it. No frame is held for longer than this."""
+    """Return the stack of a thread, innermost frame first, in faulthandler's format. No frame is kept afterwards."""
     frame = sys._current_frames().get(thread)
     lines = ""
     for _ in range(FRAMES):
@@ -80,22 +80,22 @@ def stack(thread: int) -> str:
 
 
 def flight(*, finished: bool, entries: bool = True) -> tuple[bytes, str]:
-    """Return what torch has recorded, as the JSON that it makes, and why there is nothing. finished: also what is over.
+    """Return torch's flight recorder as JSON, and why there is none. finished: include finished collectives.
 
-    It is not asked before there is a process group: its first use reads its settings, which the script may still set.
+    It is not read before a process group exists: its first use reads its settings, which the script may still change.
     """
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
     if getattr(getattr(c10d, "GroupMember", None), "WORLD", None) is None:
-        return b"", "it has no process group of torch.distributed"
+        return b"", "the rank has no torch.distributed process group"
     binding = sys.modules.get("torch._C._distributed_c10d")
     dump = getattr(binding, "_dump_fr_trace_json", None) or getattr(binding, "_dump_nccl_trace_json", None)
     if dump is None:
-        return b"", "its torch has no flight recorder that can be read (2.5 and newer have)"
+        return b"", "the rank's torch has no readable flight recorder (requires 2.5 or newer)"
     return bytes(dump(includeCollectives=entries, onlyActive=not finished)), ""
 
 
 def out_of_the_way(found: _socket.socket) -> _socket.socket:
-    """Return a socket with a number that the script's own files do not get next."""
+    """Return a socket with a high descriptor number, so that the numbers of the script's files do not change."""
     number = found.fileno()
     for high in NUMBERS:
         try:
@@ -108,7 +108,7 @@ def out_of_the_way(found: _socket.socket) -> _socket.socket:
 
 
 class Answering:
-    """A rank's socket and the thread behind it, begun in the main thread."""
+    """A rank's socket and its thread, started in the main thread."""
 
     def __init__(self, folder: str) -> None:
         self.pid = os.getpid()
@@ -121,12 +121,12 @@ class Answering:
         self.over = False
 
     def begin(self) -> None:
-        """Answer from now on; where this cannot be done, nobody is answered."""
+        """Start answering, if possible."""
         if os.getpid() != self.pid or self.listener is not None:
             return
         listener = out_of_the_way(_socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM))
         try:
-            listener.settimeout(LONG)  # so that it polls: accept alone takes a number before anybody asks
+            listener.settimeout(LONG)  # makes accept poll; a blocking accept reserves a descriptor in advance
             if os.path.lexists(self.path):
                 os.unlink(self.path)
             listener.bind(self.path)
@@ -144,7 +144,7 @@ class Answering:
             listener.close()
 
     def pause(self) -> None:
-        """Answer no more, and have the thread gone."""
+        """Stop answering, and wait for the thread to end."""
         listener, self.listener = self.listener, None
         if listener is None or os.getpid() != self.pid:
             return
@@ -163,7 +163,7 @@ class Answering:
             listener.close()
 
     def resume(self) -> None:
-        """Answer again in what has forked: at once, or when garbage is collected."""
+        """Resume answering in the parent after a fork: at once, or at the next garbage collection."""
         if os.getpid() != self.pid:
             return
         if sys.hexversion < FORKS_WARN or len(os.listdir("/proc/self/task")) > 1:
@@ -188,12 +188,12 @@ class Answering:
                     return
                 self.answer(asking)
         except Exception:
-            return  # it was paused, or its descriptor is somebody else's now
+            return  # it was paused, or its descriptor was closed or reused
         finally:
             ended.release()
 
     def answer(self, asking: _socket.socket) -> None:
-        """Answer this user and root, and nobody else; not for longer than they listen."""
+        """Answer only this user and root, within the time limit."""
         try:
             asking.settimeout(SECONDS)
             who = asking.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
@@ -207,7 +207,7 @@ class Answering:
             asking.close()
 
     def end(self) -> None:
-        """Leave the flight recorder behind, in one piece, for whoever asks why this rank has ended."""
+        """Write the flight recorder at exit, atomically, for the diagnosis."""
         if os.getpid() != self.pid:
             return
         self.over = True
@@ -229,7 +229,7 @@ class Answering:
 
 
 def observe(folder: str) -> None:
-    """Have this rank answer in a folder of its user; in any other, or in none, it does not."""
+    """Let this rank answer in a folder, if the folder exists and belongs to the rank's user."""
     try:
         if os.stat(folder).st_uid != os.getuid():
             return

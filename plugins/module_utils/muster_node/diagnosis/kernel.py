@@ -1,4 +1,4 @@
-"""What the kernel logged since a moment, of what ends or slows down a launch. Root alone may read it."""
+"""Reads kernel log lines since a given time that explain failed or slow launches. Requires root."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_RECORD = 8192  # bytes: the kernel's own limit
 MOST_LINES = 200
 MOST_TEXT = 300  # characters of a line
 MOST_JOURNAL = 5000  # lines
-# Beside those of tools/kernel_lines.py: what ends one process, and what a firewall says that it refused.
+# In addition to tools/kernel_lines.py: errors that end one process, and packets blocked by a firewall.
 MORE = re.compile(
     r"oom-kill:|segfault at|general protection|traps: |trap invalid opcode|nf_conntrack|martian source|"
     r"SYN flooding|\[UFW (?:BLOCK|LIMIT)|Out of socket memory|No space left|task \S+ blocked",
@@ -30,19 +30,19 @@ MORE = re.compile(
 
 
 def since(began: float) -> list[Json]:
-    """The newest lines since then, which is on the monotonic clock, the oldest first. Raises UnseenError."""
+    """Return the newest lines since a time on the monotonic clock, oldest first. Raises UnseenError."""
     lines, reach = ring(time.monotonic() + SECONDS)
-    if reach is None or reach > began:  # no ring buffer here, or one that has lost lines of this time
+    if reach is None or reach > began:  # no ring buffer, or it has lost lines of this time
         lines = journal(began) or lines
         if not lines and reach is None:
-            raise UnseenError(f"neither {KMSG} nor the journal has the kernel's log")
+            raise UnseenError(f"neither {KMSG} nor the journal has the kernel log")
     beyond = time.time() - time.monotonic()
     worth = [(when, text) for when, text in lines if when >= began and (kind_of(text)[0] or MORE.search(text))]
     return [{"at": round(beyond + when, 3), "text": text[:MOST_TEXT]} for when, text in worth[-MOST_LINES:]]
 
 
 def ring(until: float) -> tuple[list[tuple[float, str]], float | None]:
-    """The lines of the kernel's own buffer, and when the oldest was written; None where it cannot be read."""
+    """Return the lines of the kernel's ring buffer, and the time of the oldest; None if it cannot be read."""
     try:
         handle = os.open(KMSG, os.O_RDONLY | files.SAFE)
     except OSError:
@@ -51,21 +51,21 @@ def ring(until: float) -> tuple[list[tuple[float, str]], float | None]:
     oldest: float | None = None
     try:
         while time.monotonic() < until:
-            with suppress(BrokenPipeError):  # the record was overwritten; the next read goes on behind it
+            with suppress(BrokenPipeError):  # the record was overwritten; the next read continues after it
                 record = os.read(handle, MOST_RECORD).decode("utf-8", "replace")
                 when, text = parsed(record)
                 oldest = when if oldest is None else oldest
                 if text:
                     found.append((when, text))
     except (BlockingIOError, ValueError):
-        pass  # that was the newest
+        pass  # no more records
     finally:
         os.close(handle)
     return found, oldest
 
 
 def parsed(record: str) -> tuple[float, str]:
-    """Of "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT"; a priority of 8 and more is no message of the kernel's."""
+    """Parse "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT"; messages with priority 8 or more are not from the kernel."""
     head, _, text = record.partition(";")
     words = head.split(",")
     own = int(words[0]) < 8

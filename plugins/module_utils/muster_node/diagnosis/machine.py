@@ -1,4 +1,4 @@
-"""A node as a whole: memory, pressure, what the kernel counted of TCP and conntrack, disks, fabric and GPUs."""
+"""Facts of a node: memory, pressure, kernel counters of TCP and conntrack, disks, fabric and GPUs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Json = dict[str, Any]
 PROC = "/proc"
 SHARED = {"tmp": "/tmp", "shm": "/dev/shm"}
 INFINIBAND = "/sys/class/infiniband"
-# The kernel's names in /proc/net/snmp and netstat, by the beginning of ours.
+# Prefix of our counter names -> row and names in /proc/net/snmp and /proc/net/netstat.
 COUNTED = {
     "tcp": ("Tcp", ("RetransSegs", "OutRsts", "InErrs", "AttemptFails")),
     "ext": ("TcpExt", ("TCPTimeouts", "ListenDrops", "IPReversePathFilter")),
@@ -31,7 +31,7 @@ MOST_MOUNTS = 1000
 MOST_FULL = 8
 LITTLE = 64 * 1024  # bytes
 LOCAL = ("ext4", "ext3", "xfs", "btrfs", "zfs", "f2fs", "tmpfs", "overlay")
-KERNELS = ("/proc/", "/sys/", "/dev/", "/run/")  # and what systemd mounts read-only for its units
+KERNELS = ("/proc/", "/sys/", "/dev/", "/run/")  # kernel file systems, and systemd's read-only mounts for units
 MOST_PORTS = 16
 PORT_COUNTERS = (
     *("link_downed", "link_error_recovery", "symbol_error", "port_rcv_errors", "port_xmit_discards"),
@@ -54,14 +54,14 @@ def memory() -> dict[str, int]:
 
 
 def pressure() -> dict[str, float]:
-    """Raises UnseenError where the kernel keeps none."""
+    """Return PSI values (some avg10, in percent). Raises UnseenError if the kernel has none."""
     found = {}
     for name in ("cpu", "memory", "io"):
         some = re.search(r"^some avg10=([\d.]+)", files.text(f"{PROC}/pressure/{name}") or "", re.MULTILINE)
         if some:
             found[name] = float(some[1])
     if not found:
-        raise UnseenError("the kernel keeps no pressure")
+        raise UnseenError("the kernel has no pressure stall information (PSI)")
     return found
 
 
@@ -82,7 +82,7 @@ def counters() -> dict[str, int]:
 
 
 def table(path: str) -> dict[str, dict[str, int]]:
-    """Pairs of lines, names and numbers, each with the name of the row before them."""
+    """Parse pairs of lines (names, then numbers), each line with the name of its row first."""
     lines = (files.text(path) or "").splitlines()
     found = {}
     for names_, numbers in zip(lines[::2], lines[1::2], strict=False):
@@ -93,7 +93,7 @@ def table(path: str) -> dict[str, dict[str, int]]:
 
 
 def dropped(text: str) -> dict[str, int]:
-    """A line of hexadecimal numbers for each processor, below the names of their columns."""
+    """Sum the columns of DROPPED: below a line of names, each CPU has a line of hexadecimal numbers."""
     title, *rows = text.splitlines() or [""]
     columns = title.split()
     found = {}
@@ -105,7 +105,7 @@ def dropped(text: str) -> dict[str, int]:
 
 
 def disks(logs: str, work: str) -> list[Json]:
-    """Of the file systems that a launch writes to, and of other local ones that take nothing more; see Disk in
+    """Return the file systems that a launch writes to, and other local ones that are full or read-only; see Disk in
     evidence.py."""
     mounts = files.text(f"{PROC}/self/mounts") or ""
     found = []
@@ -120,7 +120,7 @@ def disks(logs: str, work: str) -> list[Json]:
 
 
 def full_ones(mounts: str, known: set[str]) -> list[Json]:
-    """A script may write anywhere. Of a file system that is not local nothing is asked: its server may be away."""
+    """Return full or read-only local file systems. Remote ones are skipped: their servers may not respond."""
     found: list[Json] = []
     for line in mounts.splitlines()[:MOST_MOUNTS]:
         _, path, kind, *_ = line.split()
@@ -161,7 +161,7 @@ def port_facts(folder: str) -> dict[str, str]:
 
 
 def gpus(seconds: float) -> list[Json]:
-    """Those that nvidia-smi lists. Raises UnseenError; nothing is asked where no driver has made a device."""
+    """Return the GPUs that nvidia-smi lists; [] without running it if there is no device file. Raises UnseenError."""
     if not any(name.startswith("nvidia") and name[6:].isdecimal() for name in names("/dev")):
         return []
     listed = run("nvidia-smi", f"--query-gpu={','.join(GPU)}", FORM, seconds=seconds)

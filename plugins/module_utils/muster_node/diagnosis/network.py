@@ -1,4 +1,4 @@
-"""A node in its network: interfaces and what they counted, the way to each peer, and what the resolver answers."""
+"""Network facts of a node: interfaces with counters, the route to each peer, and name resolution."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ FAILED = re.compile(r"Command failed -:(\d+)")
 
 
 def ask_ip(peers: dict[str, str]) -> tuple[dict[str, list[str]], dict[str, Json]]:
-    """The addresses of each interface, and the route to each peer, in one call. Raises UnseenError."""
+    """Return the addresses of each interface and the route to each peer, with one call of ip. Raises UnseenError."""
     batch = "".join(["address show\n", *(f"route get {address}\n" for address in peers.values())])
-    # With -force one without a route does not end it; its answer is missing from the rest.
+    # With -force, ip continues after a peer without a route, whose answer is missing.
     answer = run("ip", "-json", "-force", "-batch", "-", stdin=batch, seconds=SECONDS)
     said = documents(answer.text)
     if not said:
-        raise UnseenError(answer.why or "ip says nothing")
+        raise UnseenError(answer.why or "ip printed nothing")
     addresses = {
         str(link.get("ifname")): [str(entry["local"]) for entry in link.get("addr_info", ()) if "local" in entry]
         for link in said[0]
@@ -45,7 +45,7 @@ def ask_ip(peers: dict[str, str]) -> tuple[dict[str, list[str]], dict[str, Json]
 
 
 def documents(text: str) -> list[list[Json]]:
-    """JSON behind JSON."""
+    """Parse concatenated JSON documents."""
     decoder = json.JSONDecoder()
     found = []
     place = 0
@@ -59,7 +59,7 @@ def documents(text: str) -> list[list[Json]]:
 
 
 def routes(peers: dict[str, str], said: list[list[Json]], aside: str) -> dict[str, Json]:
-    """What ip says goes to those of which it does not say in its errors, by their line, that it failed."""
+    """Assign ip's answers, in order, to the peers for whose batch lines ip reports no error."""
     errors: dict[int, str] = {}
     before = ""
     for line in aside.splitlines():
@@ -74,13 +74,13 @@ def routes(peers: dict[str, str], said: list[list[Json]], aside: str) -> dict[st
             "interface": str(way.get("dev", "")),
             "source": str(way.get("prefsrc", "")),
             "gateway": str(way.get("gateway", "")),
-            "error": "" if way else errors.get(number, "ip does not say").removeprefix("RTNETLINK answers: ")[:100],
+            "error": "" if way else errors.get(number, "ip printed no route").removeprefix("RTNETLINK answers: ")[:100],
         }
     return found
 
 
 def interfaces(addresses: dict[str, list[str]]) -> dict[str, Json]:
-    """Those with an address of their own first: a node of containers may have hundreds of others."""
+    """Return the interfaces, those with an address first: a container host may have hundreds of others."""
     there = sorted(names(NET), key=lambda name: (not any(map(is_own, addresses.get(name, ()))), name))
     return {name: interface(name, addresses.get(name, [])) for name in there[:MOST_INTERFACES]}
 
@@ -112,7 +112,7 @@ def kind(folder: str) -> str:
 
 
 class Resolving:
-    """Asks for several names at once. A server that does not answer would hold one up for many seconds."""
+    """Resolves several names in parallel, because a silent name server would block for many seconds."""
 
     def __init__(self, wanted: list[str]) -> None:
         self.found: dict[str, list[str]] = {}
@@ -131,7 +131,7 @@ class Resolving:
         self.found[name] = list(dict.fromkeys(str(each[4][0]) for each in said))[:MOST_ADDRESSES]
 
     def answers(self, until: float) -> tuple[dict[str, list[str]], list[str]]:
-        """What was answered until then, on the monotonic clock, and the names of which nothing was."""
+        """Return the answers until a time on the monotonic clock, and the names without an answer."""
         for thread in self.threads.values():
             thread.join(max(0.0, until - time.monotonic()))
         found = dict(self.found)

@@ -1,8 +1,8 @@
-"""Where a rank is, and what torch has recorded of its collectives: asked on the socket that hook.py opens in it, else
-by py-spy where the environment has it, else no more than what the kernel says.
+"""Reads the stack and torch's flight recorder of a rank: from the socket that hook.py opens in it, else with py-spy if
+the environment has it, else only the state that the kernel reports.
 
-It is asked as the training user, whose every word is foreign: the rank's own code may answer in the hook's place. So
-an answer counts only when it comes from the very process, within limits of time and size, and it is text.
+This runs as the training user. Answers are untrusted: the rank's own code may answer in place of the hook. Therefore an
+answer must come from the rank's process, within limits of time and size, and is treated as text.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-SECONDS = 0.5  # for all ranks of a node to answer
-SPY_SECONDS = 1.0  # for py-spy, of all ranks together
+SECONDS = 0.5  # for the answers of all ranks of a node
+SPY_SECONDS = 1.0  # for py-spy, for all ranks together
 SPIED = 4  # ranks at most
 MOST = 4_000_000  # bytes: torch keeps 2000 entries of some 500
 CHUNK = 1 << 16
 MOST_LINE = 200
 MOST_LEFT = 64  # ranks
 MOST_ENTRIES = 16
-MOST_READ = 64  # entries, of any group
+MOST_READ = 64  # entries of all groups
 MOST_WORD = 60
 ENTRIES, BEHIND = b'"entries":[', b'],"nccl_comm_state"'  # as torch writes them
-DEFAULT = "default_pg"  # how torch describes the group of all ranks
+DEFAULT = "default_pg"  # torch's description of the group of all ranks
 NUMBER = re.compile(r"\d{1,15}")
-# As py-spy dumps a stack: `    train (/srv/train.py:12)`, below `Thread 7 (idle): "MainThread"`.
+# py-spy's format of a stack: `    train (/srv/train.py:12)`, below `Thread 7 (idle): "MainThread"`.
 SPY_THREAD = re.compile(r"Thread \S+ \(.*\): \"(.*)\"")
 SPY_LINE = re.compile(r"^ {4}(\S.*) \((.+):(\d+)\)$")
 MOST_SPIED = 1 << 18  # bytes
-# What it says where the kernel refuses: EPERM and EACCES.
+# py-spy's errors for EPERM and EACCES.
 REFUSED = re.compile(r"[Pp]ermission [Dd]enied|Operation not permitted|os error (?:1|13)\b")
 YAMA = "/proc/sys/kernel/yama/ptrace_scope"
-NO_STACK = "its main thread runs no Python"
+NO_STACK = "the main thread runs no Python code"
 SILENT = {
-    "T": "it is stopped by a signal (state T)",
-    "t": "it is stopped by a debugger (state t)",
-    "D": "it is in uninterruptible wait (state D)",
-    "Z": "it is dead, and not yet reaped (state Z)",
+    "T": "the rank is stopped by a signal (state T)",
+    "t": "the rank is stopped by a debugger (state t)",
+    "D": "the rank is in uninterruptible sleep (state D)",
+    "Z": "the rank is a zombie (state Z)",
 }
 
 
@@ -61,8 +61,8 @@ def observed(pid: int, folder: str) -> Json:
 
 
 def all_observed(pids: Iterable[int], folder: str, *, finished: bool = True, spy: bool = True) -> dict[int, Json]:
-    """The same of all ranks of a node at once. finished: with the collectives that are over. spy: whether those that do
-    not answer are looked at by py-spy."""
+    """Observe several ranks at once, see `observed`. finished: include finished collectives. spy: use py-spy for ranks
+    that do not answer."""
     pids = list(pids)
     said = answers(pids, folder, hook.ALL if finished else hook.NOW) if folder else {}
     found = {pid: read(said[pid]) if pid in said else silent(pid, folder) for pid in pids}
@@ -77,19 +77,19 @@ def all_observed(pids: Iterable[int], folder: str, *, finished: bool = True, spy
 
 
 def silent(pid: int, folder: str) -> Json:
-    """What is known of a rank that does not answer: why, and what it left when it ended."""
+    """Return the facts of a rank that does not answer: why, and the flight recorder it wrote at exit."""
     seen = process.status(pid)
     if seen is None or seen.state in process.GONE:
-        why, left = "it has ended", last_word(pid, folder)
+        why, left = "the rank has ended", last_word(pid, folder)
     else:
-        never = f"state {seen.state}: it was not started with launch_observe, or its interpreter is held by a call"
-        why, left = SILENT.get(seen.state, f"it does not answer ({never})"), b""
+        never = f"state {seen.state}: started without launch_observe, or a C call holds the interpreter lock"
+        why, left = SILENT.get(seen.state, f"the rank does not answer ({never})"), b""
     flight, flight_why = recorded(left) if left else (None, why)
     return {"stack": [], "stack_why": why, "flight": flight, "flight_why": flight_why}
 
 
 def left(table: list[Json], folder: str) -> list[Json]:
-    """What the flight recorders of ranks that have ended held, of those that left it; see RankLeft in evidence.py."""
+    """Return the flight recorders that ended ranks wrote at exit; see RankLeft in evidence.py."""
     gone = [rank for rank in table if rank["gone_at"] is not None]
     words = ((rank["rank"], last_word(rank["pid"], folder)) for rank in gone[:MOST_LEFT])
     flights = ((rank, recorded(word)[0]) for rank, word in words if word)
@@ -108,7 +108,7 @@ def last_word(pid: int, folder: str) -> bytes:
 
 
 def answers(pids: Iterable[int], folder: str, asked: bytes) -> dict[int, bytes]:
-    """What those say that answer in time, and are who they should be."""
+    """Return the answers that arrive in time from the expected processes."""
     until = time.monotonic() + SECONDS
     called = {asking: pid for pid in pids if (asking := call(pid, folder, asked))}
     said = {asking: bytearray() for asking in called}
@@ -132,11 +132,11 @@ def answers(pids: Iterable[int], folder: str, asked: bytes) -> dict[int, bytes]:
 
 
 def call(pid: int, folder: str, asked: bytes) -> socket.socket | None:
-    """The socket of a rank, which has been asked; of one that a shell began, that of its child."""
+    """Connect to a rank, or to its child if a shell started it, send the request and return the socket."""
     for one in (pid, *process.children(pid)):
         asking = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            asking.setblocking(False)  # whoever does not take calls is not waited for
+            asking.setblocking(False)  # do not wait for a process that accepts no connections
             asking.connect(f"{folder}/{one}")
             who, uid, _ = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
             if who == one and uid == process.user_id(one):
@@ -156,11 +156,11 @@ def part(asking: socket.socket) -> bytes:
         return b""
 
 
-# ---------------------------------------------------------------- what they say
+# ---------------------------------------------------------------- answers
 
 
 def read(answer: bytes) -> Json:
-    """Return what an answer of hook.py says."""
+    """Parse an answer of hook.py."""
     stack, has_flight, flight = answer.partition(hook.FLIGHT.encode())
     if has_flight:
         found, flight_why = recorded(flight)
@@ -173,10 +173,10 @@ def read(answer: bytes) -> Json:
 
 
 def recorded(answer: bytes) -> tuple[Json | None, str]:
-    """Return {group, enqueued, last} of the group of all ranks; where that has nothing, of the newest entry's."""
+    """Return {group, enqueued, last} of the group of all ranks; if it has no entries, of the newest entry's group."""
     known = foreign.parsed(newest(answer))
     if not isinstance(known, dict):
-        return None, "what its flight recorder says is no JSON"
+        return None, "the flight recorder is not valid JSON"
     entries = [one for one in listed(known.get("entries")) if isinstance(one, dict)]
     of_all = [one for one in entries if DEFAULT in listed(one.get("process_group"))]
     mine = of_all or [one for one in entries[-1:] for one in entries if group_of(one) == group_of(entries[-1])]
@@ -186,12 +186,12 @@ def recorded(answer: bytes) -> tuple[Json | None, str]:
     last = [collective(one) for one in mine[-MOST_ENTRIES:]]
     enqueued = max([enqueued, *(one["sequence"] for one in last)])
     if not enqueued and not last:
-        return None, "its flight recorder is empty"
+        return None, "the flight recorder is empty"
     return {"group": group_of(mine[-1]) if mine else DEFAULT, "enqueued": enqueued, "last": last}, ""
 
 
 def newest(answer: bytes) -> bytes:
-    """Without the older entries: two thousand take a tenth of a second to read, and of Gloo none is ever over."""
+    """Drop the older entries: 2000 take 0.1 s to parse, and Gloo never marks entries as finished."""
     begin = answer.find(ENTRIES) + len(ENTRIES)
     cut = end = answer.find(BEHIND, begin)
     if begin < len(ENTRIES) or end < 0:
@@ -223,12 +223,12 @@ def listed(value: Any) -> list[Any]:
 
 
 def whole(value: Any) -> int:
-    """A count, which torch writes as a number or as text; -1 of "none so far" is 0."""
+    """Return a count, which torch writes as a number or a string; -1 (none so far) becomes 0."""
     return int(str(value)) if NUMBER.fullmatch(str(value)) else 0
 
 
 def text(value: Any, most: int) -> str:
-    """What can be printed of it, on one line."""
+    """Return the printable characters of a text, on one line."""
     return "".join(each for each in value if each.isprintable())[:most] if isinstance(value, str) else ""
 
 
@@ -236,8 +236,8 @@ def text(value: Any, most: int) -> str:
 
 
 def spied(pid: int, seconds: float) -> tuple[list[str], str]:
-    """The main thread's stack as py-spy reads it from outside; [] where it is not in the rank's PATH, or may not, which
-    is said. It does not stop the rank (--nonblocking), and so cannot bring down one that is stopped already."""
+    """Return the main thread's stack from py-spy, and why it was refused; [] if py-spy is not in the rank's PATH. With
+    --nonblocking it does not pause the rank, so it is safe for a rank that is already stopped."""
     spy = shutil.which("py-spy", path=process.environment(pid).get("PATH", ""))
     if not spy or seconds <= 0:
         return [], ""
@@ -255,5 +255,5 @@ def spied(pid: int, seconds: float) -> tuple[list[str], str]:
 def why_refused() -> str:
     scope = (files.text(YAMA, most=10) or "").strip()
     if scope in ("", "0"):
-        return "py-spy may not look into it"
-    return f"py-spy may not look into it: kernel.yama.ptrace_scope is {scope}, which leaves that to root or forbids it"
+        return "py-spy has no permission to read the process"
+    return f"py-spy has no permission to read the process (kernel.yama.ptrace_scope is {scope})"

@@ -1,4 +1,4 @@
-"""A look of many parts, each of which may fail by itself: what cannot be seen is missing, and why is said."""
+"""Runs checks that may fail independently: a failed part is missing, with the reason."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ MOST_WHY = 200  # characters
 
 
 class UnseenError(Exception):
-    """It says why a part could not be looked at."""
+    """The reason why a part could not be checked."""
 
 
 class Parts:
-    """found: what was seen, by part. unseen: why a part was not."""
+    """found: results by part. unseen: by part, why it could not be checked."""
 
     def __init__(self) -> None:
         self.found: Json = {}
         self.unseen: dict[str, str] = {}
 
     def look(self, name: str, work: Callable[[], Any], instead: Any) -> None:
-        """Have `work` look at a part. instead: what stands there where it could not."""
+        """Run `work` for a part. instead: its value if `work` fails."""
         self.found[name] = instead
         try:
             self.found[name] = work()
@@ -32,7 +32,7 @@ class Parts:
             self.leave(name, str(why))
         except OSError as problem:
             self.leave(name, f"{problem.filename or ''} {problem.strerror or problem}".strip())
-        except Exception as problem:  # no surprise in one file of a stranger's machine may hide all the others
+        except Exception as problem:  # an unexpected error in one part must not hide the others
             self.leave(name, f"{type(problem).__name__}: {problem}")
 
     def leave(self, name: str, why: str) -> None:

@@ -1,7 +1,7 @@
-"""What runs the ranks of a launch, as a training user sees it: argv, files behind it, versions, digests.
+"""Facts about the program of a launch's ranks, read as the training user: argv, executables, versions, digests.
 
-Nothing is imported or run for it. Of the environment there are names and keyed digests, never a value: nobody without
-the key can try values against them, and the key is of one launch.
+Nothing is imported or run. Environment variables are stored as names and keyed digests, never as values: without the
+key, which is different for each launch, values cannot be guessed from the digests.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-DIGEST = 16  # hexadecimal digits that are kept of one
+DIGEST = 16  # hexadecimal digits of a stored digest
 MOST_ARGV, MOST_WORD = 64, 300
 MOST_VARIABLES = 400
 MOST_NAME = 100  # characters of a variable's name
@@ -50,7 +50,7 @@ def shortened(argv: list[str]) -> list[str]:
 
 
 def behind(argv: list[str], env: Mapping[str, str]) -> tuple[str, str]:
-    """The executable and its interpreter, where no link leads on; "" for what is not there."""
+    """Return the executable and its interpreter, with links resolved; "" if not found."""
     found = located(argv[0], env.get("PATH", os.defpath)) if argv else ""
     if not found:
         return "", ""
@@ -69,9 +69,9 @@ def located(name: str, path: str) -> str:
 
 
 def digests(script: str, cwd: str) -> tuple[dict[str, str], str]:
-    """Those of the script and of the code beside it, and why one is missing."""
+    """Return the digests of the script and of the code beside it, and why one is missing."""
     if not script:
-        return {}, "it runs no script by its path"
+        return {}, "the launch runs no script path"
     path = os.path.join(cwd or "/", script)
     deadline = time.monotonic() + HASHING
     try:
@@ -89,16 +89,16 @@ def code_digest(folder: str, deadline: float) -> str:
     left = MOST_CODE
     for number, path in enumerate(python_files(folder, MOST_DEPTH)):
         if number >= MOST_FILES or time.monotonic() > deadline:
-            raise UnseenError("it is more than is read for this")
+            raise UnseenError("too many or too large files")
         content = files.read(path, most=left, links=True)
         left -= len(content)
-        # The length keeps what ends one file from being the beginning of the next.
+        # The length separates the end of one file from the beginning of the next.
         whole.update(f"{os.path.relpath(path, folder)}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
     return whole.hexdigest()
 
 
 def python_files(folder: str, depth: int) -> Iterator[str]:
-    """Those in a folder, and in the packages below it. Raises OSError."""
+    """Yield the Python files in a folder and in the packages below it. Raises OSError."""
     for name in files.names(folder, links=True, most=10 * MOST_FILES):
         path = f"{folder}/{name}"
         if name.endswith(".py"):
@@ -108,7 +108,7 @@ def python_files(folder: str, depth: int) -> Iterator[str]:
 
 
 def versions(folder: str, interpreter: str) -> dict[str, str]:
-    """Of the environment in this folder, by what lies in it."""
+    """Return the versions in the environment of this folder, read from its files."""
     folder = folder or os.path.dirname(os.path.dirname(interpreter))
     found: dict[str, str] = {}
     told = PYTHON.search(files.text(f"{folder}/pyvenv.cfg", most=10_000, links=True) or "")

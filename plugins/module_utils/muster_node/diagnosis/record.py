@@ -1,8 +1,7 @@
-"""A node at one moment of a launch, at its start and at its end; see Record in muster/diagnosis/evidence.py.
+"""Records the state of a node at the start and the end of a launch; see NodeRecord in muster/diagnosis/evidence.py.
 
-In an administrator's launch root looks at what is the machine's, and the training user at what is that user's: the
-script, the folders, the environment. In somebody's own launch that user looks at all of it, and what only root may see
-says so.
+In an administrator launch, root checks the machine, and the training user checks its own files: script, folders and
+environment. In a user launch, the user checks everything, and root-only parts are marked as unseen.
 """
 
 from __future__ import annotations
@@ -23,31 +22,31 @@ from .parts import Parts, UnseenError
 Json = dict[str, Any]
 
 STARTING, ENDED = "start", "end"
-# Seconds at each, of which only what hangs takes all: a dead file system, a name server, a driver.
+# Time limits in seconds, reached only if a file system, a name server or a driver hangs.
 USERS = {STARTING: 2.0, ENDED: 3.0}
 NAMES = {STARTING: 0.1, ENDED: 0.3}
 GPUS = {STARTING: 0.0, ENDED: 2.0}
 SYSTEMCTL = 2.0
 LIMIT = re.compile(r"^(Max [a-z ]+?) {2,}(\S+) +(\S+)", re.MULTILINE)
 MOST_SPEC = 4_000_000  # bytes
-NOT_AT_START = "it is looked at in the end"
-NOT_ROOT = "root did not look: it is somebody's own launch"
+NOT_AT_START = "checked only at the end"
+NOT_ROOT = "requires root; this is a user launch"
 
 
 def started(request: Json, spec: Json) -> Json:
-    """request: RecordRequest. spec: StartRequest, of a launch whose unit was just made."""
+    """request: RecordRequest. spec: StartRequest of a launch whose unit was just created."""
     return record(request, spec, STARTING, group_facts(main_process(spec["launch_id"]), {}))
 
 
 class Ended:
-    """Of a launch that is stopped. request: RecordRequest."""
+    """The record of a launch that is being stopped. request: RecordRequest."""
 
     def __init__(self, request: Json) -> None:
         self.request = request
         self.unit: tuple[Json | None, Json] = (None, {})
 
     def before_stop(self) -> None:
-        """The control group, as it is or as the unit's own program has left it, and that program's limits."""
+        """Record the control group, current or as written by the unit's program, and the limits of that program."""
         launch_id = self.request["launch_id"]
         self.unit = group_facts(main_process(launch_id), written.read_group(launch_id) or {})
 
@@ -61,7 +60,7 @@ def main_process(launch_id: str) -> int:
 
 
 def group_facts(pid: int, noted: Json) -> tuple[Json | None, Json]:
-    """The control group of the unit, and the limits of its main process. noted: what that process has written."""
+    """Return the control group of the unit, and the limits of its main process. noted: facts that it has written."""
     if not pid:
         return noted or None, {}
     try:
@@ -71,7 +70,7 @@ def group_facts(pid: int, noted: Json) -> tuple[Json | None, Json]:
 
 
 def limits(pid: int) -> dict[str, list[int | None]]:
-    """Soft and hard; None for no limit."""
+    """Return (soft, hard) by limit; None for no limit."""
     return {
         name.lower().replace(" ", "_"): [number(soft), number(hard)]
         for name, soft, hard in LIMIT.findall(process.read(pid, "limits"))
@@ -98,7 +97,7 @@ def record(request: Json, spec: Json, moment: str, unit: tuple[Json | None, Json
     parts.unseen.update(theirs.pop("unseen"))
     facts, limits_ = unit
     if facts is None:
-        parts.leave("unit", "its control group is gone, or not to be seen")
+        parts.leave("unit", "the control group is gone or not visible")
     if not limits_:
         parts.leave("limits", "the unit's main process is gone")
     return {
@@ -115,7 +114,7 @@ def record(request: Json, spec: Json, moment: str, unit: tuple[Json | None, Json
 
 def gpus(request: Json, moment: str) -> list[Json]:
     if not request["gpus"]:
-        raise UnseenError("the launch uses none")
+        raise UnseenError("the launch uses no GPUs")
     if not GPUS[moment]:
         raise UnseenError(NOT_AT_START)
     return machine.gpus(GPUS[moment])
@@ -126,11 +125,11 @@ def kernel_lines(request: Json, moment: str) -> list[Json]:
         raise UnseenError(NOT_AT_START)
     if os.geteuid() != 0:
         raise UnseenError(NOT_ROOT)
-    # The unit's program is root's, and was written when the launch began.
+    # The unit's program belongs to root, and was written when the launch began.
     try:
         age = time.time() - os.stat(f"{state.state_dir(request['launch_id'])}/node.py").st_mtime
     except OSError:
-        raise UnseenError("the launch's state is gone, so that nobody knows since when") from None
+        raise UnseenError("the launch's state is gone, so its start time is unknown") from None
     return kernel.since(time.monotonic() - age)
 
 
@@ -138,7 +137,7 @@ def kernel_lines(request: Json, moment: str) -> list[Json]:
 
 
 def of_the_user(request: Json, spec: Json, moment: str, hostname: str) -> Json:
-    """{program, disks, names, left, unseen}."""
+    """Return {program, disks, names, left, unseen}."""
     table = written.read_table(request["launch_id"])["ranks"] if moment == ENDED else []
     try:
         found: Json = written.in_its_name(
@@ -146,7 +145,7 @@ def of_the_user(request: Json, spec: Json, moment: str, hostname: str) -> Json:
         )
     except SilentError as silent:
         nothing: Json = {"program": None, "disks": [], "names": {}, "left": []}
-        return {**nothing, "unseen": dict.fromkeys(nothing, f"the training user's look: {silent.strerror}")}
+        return {**nothing, "unseen": dict.fromkeys(nothing, f"check as the training user: {silent.strerror}")}
     return found
 
 
@@ -168,7 +167,7 @@ def program_facts(request: Json, spec: Json, parts: Parts) -> Json:
     if not spec:
         raise UnseenError("the launch's state is gone")
     argv, env, cwd = spec["argv"], spec["env"], working_folder(spec)
-    # What an image has is not to be seen from here.
+    # Files within an image are not visible here.
     executable, interpreter = ("", "") if spec.get("image") else program.behind(argv, env)
     digests, why = program.digests(request["script"], cwd)
     if why:
@@ -187,13 +186,13 @@ def program_facts(request: Json, spec: Json, parts: Parts) -> Json:
 
 def working_folder(spec: Json) -> str:
     image = spec.get("image")
-    if isinstance(image, dict):  # what changes its folder within the container is podman
+    if isinstance(image, dict):  # podman changes the folder within the container
         return str(image.get("chdir") or spec.get("work_dir", ""))
     return str(spec.get("properties", {}).get("WorkingDirectory", ""))
 
 
 def read_spec(launch_id: str) -> Json:
-    """What the launch was started with, which its user could have changed meanwhile; nothing where it is gone."""
+    """Return the launch's spec, which its user may have changed meanwhile; {} if it is gone or invalid."""
     try:
         found: Any = written.in_its_name({"launch_id": launch_id}, lambda: _spec(launch_id))
     except SilentError:

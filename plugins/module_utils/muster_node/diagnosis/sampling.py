@@ -1,7 +1,7 @@
-"""What a launch's main process notes of its ranks every half minute, for whoever is to tell one that stands still from
-one that computes: processor time, how often it slept, where it is, and how many collectives it has begun.
+"""Samples a launch's ranks periodically to distinguish hanging ranks from computing ones: CPU time, context switches,
+stack, and number of collectives begun.
 
-It is asked in a thread: ranks that do not answer hold the launch up in nothing.
+Sampling runs in a thread, so that ranks that do not answer do not delay the launch.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 MOST_RANKS = 64
-MOST_BELOW = 256  # processes below a rank whose time is added
+MOST_BELOW = 256  # descendants of a rank whose CPU time is added
 FRAMES = 10
 SWITCHES = re.compile(r"^(?:non)?voluntary_ctxt_switches:\t(\d+)$", re.MULTILINE)
 
 
 class Sampling:
     def __init__(self, state: str, seconds: float) -> None:
-        """seconds: from one sample to the next; 0 for none."""
+        """seconds: between samples; 0 for none."""
         self.folder = f"{state}/{hook.SOCKETS}"
         self.path = f"{state}/unit/samples.json"
         self.seconds = seconds
@@ -38,7 +38,7 @@ class Sampling:
         self.thread: threading.Thread | None = None
 
     def keep(self, ranks: Iterable[Json]) -> None:
-        """Take a sample where one is due. Called again and again."""
+        """Take a sample if one is due. Called repeatedly."""
         if not self.seconds or time.monotonic() < self.due or (self.thread and self.thread.is_alive()):
             return
         self.due = time.monotonic() + self.seconds
@@ -57,7 +57,7 @@ class Sampling:
 
 
 def sample(rank: Json, within: Json) -> Json:
-    """See muster/launch/messages.py, Sample; nothing of one that has ended."""
+    """Return a Sample (muster/launch/messages.py); {} if the rank has ended."""
     seen = process.status(rank["pid"])
     if seen is None or seen.started != rank["started"]:
         return {}
@@ -76,7 +76,7 @@ def sample(rank: Json, within: Json) -> Json:
 
 
 def below(pid: int) -> float:
-    """Seconds of processor time of what a rank has started, such as those that load its data."""
+    """Return the CPU seconds of a rank's descendants, such as data loader workers."""
     seconds, known, new = 0.0, 0, process.children(pid)
     while new and known < MOST_BELOW:
         one = new.pop()

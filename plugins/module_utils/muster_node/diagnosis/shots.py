@@ -1,6 +1,6 @@
-"""Ranks as they are at this moment, by what the kernel says of each; see RankShot in muster/diagnosis/evidence.py.
+"""Takes snapshots of ranks from the kernel's data; see RankShot in muster/diagnosis/evidence.py.
 
-The training user looks at its own processes: what they have open, and where they wait, is not shown to others but root.
+This runs as the training user: open files and wait channels of a process are visible only to its user and root.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 MOST_RANKS = 64
 MOST_SOCKETS = 24
-MOST_FILES = 4096  # of which it is looked whether they are sockets
+MOST_FILES = 4096  # descriptors that are checked for sockets
 MOST_FRAMES, MOST_FRAME = 40, 200
 STREAMS = ("stdout.log", "stderr.log")
 NOT_OBSERVED: Json = {"stack": [], "stack_why": "not observed", "flight": None, "flight_why": "not observed"}
@@ -36,8 +36,8 @@ def not_observed(_pids: list[int]) -> dict[int, Json]:
 def shots(
     ranks: list[Json], said: dict[int, float], observe: Callable[[list[int]], dict[int, Json]] = not_observed
 ) -> list[Json]:
-    """ranks: {rank, local_rank, pid, started} of each; those that are gone are left out. said: when each local rank
-    wrote last. observe: what is seen within the processes, by PID."""
+    """Return the snapshots of running ranks. ranks: {rank, local_rank, pid, started} of each. said: last write time by
+    local rank. observe: returns facts from within the processes, by PID."""
     there = [rank for rank in ranks[:MOST_RANKS] if process.runs(rank["pid"], rank["started"])]
     try:
         known = {each.inode: each for each in sockets.connections() if each.inode and each.state != sockets.LISTEN}
@@ -49,7 +49,7 @@ def shots(
 
 
 def shot(rank: Json, said: dict[int, float], known: dict[int, Connection]) -> Json:
-    """Nothing of one that has just ended."""
+    """Return the snapshot of one rank; {} if it has just ended."""
     pid = rank["pid"]
     seen = process.status(pid)
     if seen is None or seen.started != rank["started"]:
@@ -90,14 +90,14 @@ def inodes(pid: int, opened: list[str]) -> list[int]:
         try:
             leads = os.readlink(f"/proc/{pid}/fd/{name}")
         except OSError:
-            continue  # closed between the listing and the look
+            continue  # closed since the listing
         if leads.startswith("socket:["):
             found.append(int(leads[8:-1]))
     return found
 
 
 def shown(of_it: Iterable[Connection]) -> list[Json]:
-    """Those that say most first: without an answer, then those that leave the node."""
+    """Return connections, the most informative first: retransmitting ones, then those that leave the node."""
     ordered = sorted(of_it, key=lambda each: (not each.retransmits, not each.queued, within(each), each.peer))
     return [
         {
@@ -121,7 +121,7 @@ def end(place: tuple[str, int]) -> str:
 
 
 def last_words(run_dir: str) -> dict[int, float]:
-    """When each local rank wrote last into its logs, on the wall clock."""
+    """Return when each local rank last wrote to its logs, on the wall clock."""
     found: dict[int, float] = {}
     try:
         with log_folder(run_dir) as (logs, _):

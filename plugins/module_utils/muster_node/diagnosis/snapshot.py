@@ -1,4 +1,4 @@
-"""A node's part of a launch that is about to be ended, before any of it is: its ranks, and who listens on its ports."""
+"""Takes a snapshot of a node's part of a launch before the launch is stopped: its ranks, and listeners on its ports."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ def snapshot(request: Json) -> Json:
     parts.look("half_open", lambda: half_open(request["ports"]), None)
     parts.look("frozen", lambda: frozen(request["launch_id"]), None)
     if os.geteuid() != 0:
-        parts.leave("others", "of other users' listeners root alone may see who they are")
+        parts.leave("others", "only root can see the processes of other users' listeners")
     return {"at": at, **parts.found, "unseen": parts.unseen}
 
 
 def ranks(request: Json) -> Json:
-    """{ranks, left}, as the training user: the list of them is that user's word, and so are the logs."""
+    """Return {ranks, left}. Runs as the training user, because the rank table and the logs come from that user."""
     table = written.read_table(request["launch_id"])["ranks"]
     try:
         found: Json = written.in_its_name(request, lambda: _ranks(request, table), RANKS_SECONDS)
     except SilentError as silent:
-        raise UnseenError(f"the training user's look: {silent.strerror}") from None
+        raise UnseenError(f"check as the training user: {silent.strerror}") from None
     return found
 
 
@@ -52,10 +52,10 @@ def _ranks(request: Json, table: list[Json]) -> Json:
 
 
 def frozen(launch_id: str) -> bool | None:
-    """Whether its control group is frozen: by the process that the launch itself says is its own."""
+    """Return whether the launch's control group is frozen, found through the main process in the rank table."""
     agent = written.read_table(launch_id)["agent"]
     if agent is None or not process.runs(agent["pid"], agent["started"]):
-        raise UnseenError("its main process is gone")
+        raise UnseenError("the main process is gone")
     try:
         found: bool | None = control_group.unit_facts(agent["pid"])["frozen"]
     except LookupError as why:
@@ -64,7 +64,7 @@ def frozen(launch_id: str) -> bool | None:
 
 
 def listeners(ports: list[int]) -> list[Json]:
-    """Who listens on these ports; see Listener. A process can have it that whoever reads its command line waits."""
+    """Return the listeners on these ports; see Listener. Reading the command line of a process may block."""
     there = {
         each.inode: each for each in sockets.connections() if each.state == sockets.LISTEN and each.local[1] in ports
     }
@@ -74,12 +74,12 @@ def listeners(ports: list[int]) -> list[Json]:
         for link in links.keys() & process.opened(pid):
             if seen := process.status(pid):
                 owners[links[link]].append((seen.started, pid))
-    # Of those that have it open, the oldest has it from itself, and the others from that one.
+    # Of the processes with the socket open, the oldest opened it, and the others inherited it.
     return [listener(there[inode], min(who, default=(0, 0))[1]) for inode, who in list(owners.items())[:MOST_LISTENERS]]
 
 
 def half_open(ports: list[int]) -> list[str]:
-    """Who has called one of these ports and has not confirmed the answer: it is lost, or on its way."""
+    """Return the peers of half-open connections to these ports: the SYN-ACK was not acknowledged, or not yet."""
     calls = (each for each in sockets.connections() if each.state in sockets.COMING and each.local[1] in ports)
     return list(dict.fromkeys(each.peer[0] for each in calls))[:MOST_HALF_OPEN]
 

@@ -1,4 +1,4 @@
-"""TCP connections and listeners of this node as the kernel has them, by netlink, as ss asks it, or from /proc."""
+"""Lists TCP connections and listeners of this node from netlink (like ss), or from /proc."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MOST = 16_000_000  # bytes of one of them
 
 
 class Connection(NamedTuple):
-    """local, peer: address and port. queued: bytes not yet acknowledged. retransmits: in a row. idle: seconds."""
+    """local, peer: address and port. queued: bytes not yet acknowledged. retransmits: consecutive. idle: seconds."""
 
     inode: int
     uid: int
@@ -47,7 +47,7 @@ class Connection(NamedTuple):
 
 
 def connections() -> list[Connection]:
-    """All that there are within the limit of time. Raises OSError."""
+    """Return all connections found within the time limit. Raises OSError."""
     until = time.monotonic() + SECONDS
     try:
         return [each for family in (socket.AF_INET, socket.AF_INET6) for each in asked(family, until)]
@@ -70,7 +70,7 @@ def asked(family: int, until: float) -> Iterator[Connection]:
                     return
                 if kind == NLMSG_ERROR:
                     raise OSError(
-                        -struct.unpack_from("=i", said, place + HEADER.size)[0], "the kernel lists no sockets"
+                        -struct.unpack_from("=i", said, place + HEADER.size)[0], "the kernel rejected the socket query"
                     )
                 yield one(said[place + HEADER.size : place + length])
                 place += (length + 3) & ~3
@@ -107,7 +107,7 @@ def address(family: int, where: bytes) -> str:
 
 
 def table(text: str, family: int) -> Iterator[Connection]:
-    """A table of /proc/net: there, an address is words of 32 bits in the machine's own order."""
+    """Parse a table of /proc/net, in which an address consists of 32-bit words in the machine's byte order."""
     for line in text.splitlines()[1:]:
         words = line.split()
         if len(words) < 10:

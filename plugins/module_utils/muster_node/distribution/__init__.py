@@ -1,1 +1,1 @@
-"""Content that nodes get from the controller and from each other: what it is, where it lies, who gives it out."""
+"""Content that nodes receive from the controller and from each other: format, storage and transfer."""

@@ -1,10 +1,10 @@
-"""Taking pieces from other nodes: what comes is foreign until its sha256 is what was announced.
+"""Receive pieces from other nodes. A piece is untrusted until its sha256 matches the announced one.
 
-Done by a process that is nobody (where this is root). A piece that is right is kept at once, and passed on by others
-of its processes. When a source dies, does not respond, is slow or sends what is wrong, the next one is asked.
+The process runs as nobody if its parent is root. A matching piece is stored at once, and other processes forward it. If
+a source dies, does not respond, is slow or sends wrong data, the next source is asked.
 
-A node skips a slow source. With each piece it is told how far its source is, how far the source above that is, and how
-often its source has changed to another one. What counts is whether the distance has grown since then.
+A node skips a slow source. Each piece carries three counts: the pieces of the source, the pieces of the node above the
+source, and how often the source has changed its own source. Since that change, the distance must not have grown.
 """
 
 from __future__ import annotations
@@ -28,48 +28,48 @@ Json = dict[str, Any]
 
 ONE_TRY = 3.0  # seconds for a connection
 BETWEEN = 0.1
-SILENT = 5.0  # seconds without a sign of life: a giver that waits itself gives one each second
-TRIES = 2  # of one giver
+SILENT = 5.0  # seconds without a message: a waiting source sends one each second
+TRIES = 2  # of one source
 ASKED_AT_ONCE = 8  # pieces
-LEAST = 24  # pieces: more than are asked for ahead
-SHARE = 16  # of the whole: by so much one may fall behind
+LEAST = 24  # pieces: more than are requested in advance
+SHARE = 16  # fraction of the content by which a node may fall behind
 
 
 class WrongError(Exception):
-    """What came is not what was announced."""
+    """The received data does not match the announcement."""
 
 
-class Giver(NamedTuple):
+class PieceSource(NamedTuple):
     address: str
     port: int
 
 
-class Taker:
-    """request: {givers: [[address, port], ...], the first first; address: ours; token; calls_for}. until: when it gives
-    up."""
+class PieceReceiver:
+    """request: {givers: [[address, port], ...] in order of preference; address: of this node; token; calls_for}. until:
+    deadline."""
 
     def __init__(self, request: Json, whole: PieceSet, until: float) -> None:
-        self.givers = [Giver(*each) for each in request["givers"]]
+        self.sources = [PieceSource(*each) for each in request["givers"]]
         self.address: str = request["address"]
         self.token: str = request["token"]
-        self.calls_for: float = request["calls_for"]  # seconds for a giver to begin to listen
+        self.calls_for: float = request["calls_for"]  # seconds for a source to begin to listen
         self.whole = whole
         self.until = until
         self.pace = TransferPace(whole.layout.count)
-        self.tries = dict.fromkeys(self.givers, 0)
+        self.tries = dict.fromkeys(self.sources, 0)
         self.came: dict[str, int] = {}
-        self.why = "there is nobody to ask"
+        self.why = "no source is left"
         self.peer: socket.socket | None = None
-        self.at = Giver("", 0)
-        self.asked = ""  # the address of the last one that was called
+        self.at = PieceSource("", 0)
+        self.asked = ""  # address of the last source that was connected to
 
     def run(self) -> None:
-        """Take until all of it is there, or nobody is left to ask; `why` says what was wrong last."""
-        if self.givers and not self.whole.missing():  # its giver waits for it all the same
+        """Receive until the content is complete or no source is left; `why` is the last error."""
+        if self.sources and not self.whole.missing():  # the source waits for it anyway
             with suppress(OSError):
-                self.change(self.givers[0], self.called(self.givers[0], self.calls_for))
+                self.change(self.sources[0], self.called(self.sources[0], self.calls_for))
         while self.whole.missing():
-            left = [each for each in self.givers if self.tries[each] < TRIES]
+            left = [each for each in self.sources if self.tries[each] < TRIES]
             if not left or nobody_listens():
                 return
             least = min(left, key=lambda each: self.tries[each])
@@ -87,34 +87,34 @@ class Taker:
                 self.why = f"{self.asked}: {problem.strerror or problem}"
                 self.change(self.at, None)
 
-    def change(self, giver: Giver, peer: socket.socket | None) -> None:
-        """Go on with this one; the one before hears that no more is wanted."""
-        before, self.at, self.peer = self.peer, giver, peer
+    def change(self, source: PieceSource, peer: socket.socket | None) -> None:
+        """Continue with this source, and tell the previous one that no more is needed."""
+        before, self.at, self.peer = self.peer, source, peer
         if before is not None:
             with before, suppress(OSError):
                 before.sendall(NUMBER.pack(ENOUGH))
 
     def sign(self) -> None:
-        """Let the giver know that this node is still there, and may have others behind it."""
+        """Tell the source that this node is alive and may forward to others."""
         if self.peer is not None:
             try:
                 self.peer.sendall(NUMBER.pack(NOTHING))
             except OSError:
                 self.change(self.at, None)
 
-    # ------------------------------------------------------------ one giver
+    # ------------------------------------------------------------ one source
 
-    def called(self, giver: Giver, patience: float) -> socket.socket:
-        """Call until somebody listens: all begin at the same time."""
+    def called(self, source: PieceSource, patience: float) -> socket.socket:
+        """Connect to a source; retry until it listens, because all nodes start at the same time."""
         until = min(self.until, time.monotonic() + patience)
-        self.asked = giver.address
+        self.asked = source.address
         while True:
-            # By itself: create_connection looks addresses up as if they were names, in files that nobody may not read.
-            peer = socket.socket(socket.AF_INET6 if ":" in giver.address else socket.AF_INET)
+            # Not create_connection: it resolves addresses like names, from files that the user nobody may not read.
+            peer = socket.socket(socket.AF_INET6 if ":" in source.address else socket.AF_INET)
             try:
                 peer.settimeout(ONE_TRY)
                 peer.bind((self.address, 0))
-                peer.connect(giver)
+                peer.connect(source)
                 break
             except OSError:
                 peer.close()
@@ -130,8 +130,8 @@ class Taker:
         return peer
 
     def take(self, peer: socket.socket) -> bool:
-        """Take what is missing from the giver of now, in its order, some pieces asked for ahead. Return whether it
-        goes on with another giver."""
+        """Receive the missing pieces from the current source in order, with some requested ahead. Return whether to
+        continue with another source."""
         whole, count = self.whole, self.whole.layout.count
         queue = iter(whole.missing())
         asked: list[int] = []
@@ -142,16 +142,16 @@ class Taker:
         ask(peer, queue, asked, ASKED_AT_ONCE)
         while asked:
             if time.monotonic() > self.until or nobody_listens():
-                raise TimeoutError(0, "it did not come in time")
+                raise TimeoutError(0, "the transfer timed out")
             index, have, above, turn = HEAD.unpack(greeting.received(peer, HEAD.size))
             whole.above = min(have, count)
             if index != NOTHING:
                 if index != asked[0]:
-                    raise WrongError(f"{self.at.address} sends what nobody has asked for")
+                    raise WrongError(f"{self.at.address} sends a piece that was not requested")
                 content = buffer[: whole.layout.place(index)[1]]
                 receive(peer, content)
                 if hashlib.sha256(content).hexdigest() != whole.digests[index]:
-                    raise WrongError(f"what came from {self.at.address} is not what was asked for (sha256)")
+                    raise WrongError(f"a piece from {self.at.address} does not match its sha256")
                 whole.put(index, content)
                 own += 1
                 self.came[self.at.address] = self.came.get(self.at.address, 0) + 1
@@ -162,13 +162,13 @@ class Taker:
         return False
 
     def go_past(self) -> bool:
-        """Take from the one before this giver, if it lets: whoever is slow does not make all behind it slow."""
-        before = self.givers[self.givers.index(self.at) + 1 :]
-        for giver in before:
-            if self.tries[giver] < TRIES:
-                self.tries[giver] += 1
+        """Try to receive from a node above the source, so that a slow source does not delay all nodes behind it."""
+        before = self.sources[self.sources.index(self.at) + 1 :]
+        for source in before:
+            if self.tries[source] < TRIES:
+                self.tries[source] += 1
                 with suppress(OSError):
-                    self.change(giver, self.called(giver, 0.0))
+                    self.change(source, self.called(source, 0.0))
                     return True
         return False
 
@@ -184,34 +184,34 @@ def receive(peer: socket.socket, content: memoryview) -> None:
     while content:
         count = peer.recv_into(content)
         if not count:
-            raise greeting.StrangerError(0, "it hung up before all of it had come")
+            raise greeting.StrangerError(0, "the connection closed before the data was complete")
         content = content[count:]
     peer.settimeout(SILENT)
 
 
 class TransferPace:
-    """Of one node. count: pieces of the whole."""
+    """The pace of one node. count: pieces of the content."""
 
     def __init__(self, count: int) -> None:
         self.count = count
         self.bound = max(LEAST, count // SHARE)
-        self.went_past = False  # because this node fell behind: once, for that may be its own fault
+        self.went_past = False  # once for falling behind, because this node itself may be the slow one
         self.begin()
 
     def begin(self) -> None:
-        """It takes from another giver from now on."""
-        self.behind = self.giver_behind = 2**63
+        """Reset for a new source."""
+        self.behind = self.source_behind = 2**63
         self.turn = -1
 
-    def too_slow(self, own: int, giver: int, above: int, turn: int) -> bool:
-        """Whether to take from the one above. All but turn in pieces. Who is nearest to what is slow moves first."""
+    def too_slow(self, own: int, source: int, above: int, turn: int) -> bool:
+        """Return whether to skip the source. All but turn count pieces. The node next to the slow one moves first."""
         if turn != self.turn:
-            self.turn, self.giver_behind = turn, 2**63
-        self.behind = min(self.behind, giver - own)
-        self.giver_behind = min(self.giver_behind, above - giver)
-        # Nobody goes past the first of its line to the one that had all of it: a node that cannot receive faster would
-        # take half of what all others live on.
-        if above < self.count and not self.went_past and giver - own - self.behind > self.bound:
+            self.turn, self.source_behind = turn, 2**63
+        self.behind = min(self.behind, source - own)
+        self.source_behind = min(self.source_behind, above - source)
+        # Only nodes below the first of the line may skip their source: a first node with slow reception would otherwise
+        # take half of the bandwidth of the complete node, on which all others depend.
+        if above < self.count and not self.went_past and source - own - self.behind > self.bound:
             self.went_past = True
             return True
-        return above - giver - self.giver_behind > 2 * self.bound
+        return above - source - self.source_behind > 2 * self.bound

@@ -1,7 +1,7 @@
-"""How the two ends of a transfer know each other: each proves that it has the token, which never goes over the wire.
+"""Mutual authentication of both ends of a transfer. Each proves knowledge of the token without sending it.
 
-Whoever listens says 32 random bytes; whoever calls answers with 32 of its own and a proof over both; then the other
-side proves it, too. A proof is of use on this connection alone.
+The listener sends 32 random bytes. The caller answers with 32 random bytes of its own and a proof over both. Then the
+listener sends its proof. A proof is valid for this connection only.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ CALLER, LISTENER = b"muster caller", b"muster listener"
 
 
 class StrangerError(OSError):
-    """The other end does not know the token, or says nothing that a transfer begins with."""
+    """The other end does not know the token, or does not follow the protocol."""
 
 
 def greet(peer: socket.socket, token: str, admitted: Callable[[], bool] = lambda: True) -> None:
-    """As the one who listens. admitted: whether there is room for a caller that has proved itself. Raises OSError."""
+    """Authenticate as the listener. admitted: whether an authenticated caller can be served. Raises OSError."""
     ours = os.urandom(SIZE)
     peer.sendall(ours)
     theirs = received(peer, SIZE)
     _expect(received(peer, SIZE), _proof(token, CALLER, ours, theirs))
     if not admitted():
-        raise StrangerError(0, "there is no room for it")
+        raise StrangerError(0, "too many connections")
     peer.sendall(_proof(token, LISTENER, ours, theirs))
 
 
 def introduce(peer: socket.socket, token: str) -> None:
-    """As the one who calls. Raises OSError."""
+    """Authenticate as the caller. Raises OSError."""
     theirs = received(peer, SIZE)
     ours = os.urandom(SIZE)
     peer.sendall(ours + _proof(token, CALLER, theirs, ours))
@@ -43,12 +43,12 @@ def introduce(peer: socket.socket, token: str) -> None:
 
 
 def received(peer: socket.socket, size: int) -> bytes:
-    """Return so many bytes. Raises OSError where the other end has closed before."""
+    """Return this many bytes. Raises OSError if the other end closes earlier."""
     found = bytearray()
     while len(found) < size:
         chunk = peer.recv(min(1 << 20, size - len(found)))
         if not chunk:
-            raise StrangerError(0, "it hung up")
+            raise StrangerError(0, "the connection was closed")
         found += chunk
     return bytes(found)
 
@@ -59,4 +59,4 @@ def _proof(token: str, who: bytes, of_listener: bytes, of_caller: bytes) -> byte
 
 def _expect(given: bytes, expected: bytes) -> None:
     if not hmac.compare_digest(given, expected):
-        raise StrangerError(0, "it does not know the token")
+        raise StrangerError(0, "the token is wrong")

@@ -1,4 +1,4 @@
-"""A folder as a list of its files, each with its digest. The digest of that list is the name of the whole."""
+"""A folder as a list of its files with their digests. The digest of the list identifies the folder's content."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MOST_FILES = 20_000
-MOST_TEXT = 8_000_000  # bytes of a manifest: with that many files, 400 each
+MOST_TEXT = 8_000_000  # bytes of a manifest, which is 400 for each file
 MOST_PATH = 1024  # bytes
 MOST_NAME = 255
 DIGEST = re.compile(r"[0-9a-f]{64}\Z")
@@ -19,7 +19,7 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 
 class ManifestFile(NamedTuple):
-    """path: within the folder. executable: whether it may be run. size: bytes."""
+    """path: relative to the folder. executable: of the mode bits. size: bytes."""
 
     path: str
     executable: bool
@@ -28,7 +28,7 @@ class ManifestFile(NamedTuple):
 
 
 def render(files: Iterable[ManifestFile]) -> bytes:
-    """Return the list as a text that is the same wherever the same files are listed."""
+    """Return the list as a text, identical wherever the same files are listed."""
     entries = [[each.path, each.executable, each.size, each.sha256] for each in sorted(files)]
     return json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
@@ -38,22 +38,22 @@ def digest_of(text: bytes) -> str:
 
 
 def parse(text: bytes) -> list[ManifestFile]:
-    """Return the files. Raises ValueError for anything that `render` did not make of files of one folder."""
+    """Return the files. Raises ValueError for a text that `render` did not produce from one folder."""
     if len(text) > MOST_TEXT:
-        raise ValueError(f"a manifest has more than {MOST_TEXT} bytes")
+        raise ValueError(f"the manifest has more than {MOST_TEXT} bytes")
     try:
         entries = json.loads(text)
     except RecursionError:
-        raise ValueError("it is no manifest") from None
+        raise ValueError("not a manifest") from None
     if not isinstance(entries, list) or len(entries) > MOST_FILES:
-        raise ValueError(f"a manifest lists {MOST_FILES} files at most")
+        raise ValueError(f"the manifest is not a list of at most {MOST_FILES} files")
     files = [_file(each) for each in entries]
     if text != render(files):
-        raise ValueError("it is no manifest as it is written")
+        raise ValueError("not a manifest in canonical form")
     taken = {each.path for each in files}
     folders = {folder for path in taken for folder in above(path)}
     if len(taken) != len(files) or taken & folders:
-        raise ValueError("a manifest has two entries for one path")
+        raise ValueError("the manifest has two entries for one path")
     return files
 
 
@@ -64,22 +64,22 @@ def above(path: str) -> list[str]:
 
 
 def unusable(path: str) -> str:
-    """Return why a path cannot be in a manifest, or nothing."""
+    """Return why a path cannot be in a manifest; "" if it can."""
     if CONTROL.search(path):
-        return "its name holds characters that cannot be shown"
+        return "its name contains non-printable characters"
     parts = path.split("/")
     if any(part in {"", ".", ".."} for part in parts):
-        return "it is no path within a folder"
+        return "not a normalized relative path"
     encoded = [len(part.encode()) for part in parts]
     if max(encoded) > MOST_NAME or sum(encoded) + len(parts) > MOST_PATH:
-        return "its path is too long"
+        return "path too long"
     return ""
 
 
 def _file(entry: Any) -> ManifestFile:
     if not isinstance(entry, list) or [type(part) for part in entry] != [str, bool, int, str]:
-        raise ValueError("an entry of a manifest is [path, executable, size, sha256]")
+        raise ValueError("a manifest entry must be [path, executable, size, sha256]")
     found = ManifestFile(*entry)
     if unusable(found.path) or found.size < 0 or not DIGEST.match(found.sha256):
-        raise ValueError(f"an entry of a manifest cannot be used: {found.path[:100]!r}")
+        raise ValueError(f"invalid manifest entry: {found.path[:100]!r}")
     return found

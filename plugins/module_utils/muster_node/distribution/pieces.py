@@ -1,7 +1,7 @@
-"""What goes from node to node: all that is wanted, one content behind the other, cut into pieces of one size.
+"""The content of a distribution: all requested files, concatenated and cut into pieces of equal size.
 
-A node gives a piece on as soon as it has it and has compared it, while others still come. What it has of the whole is
-in memory that its processes share; the bytes are in the files that were there before, or in one without a name.
+A node forwards each piece once it is verified, while others still arrive. Its processes share the list of present
+pieces in memory. The bytes are in existing files, or in an unnamed file.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from .manifest import ManifestFile
 
 LEAST_PIECE, MOST_PIECE = 1 << 18, 1 << 23  # bytes
-MOST_PIECES = 4096  # of one whole, unless it has more than 32 GB
-AS_THEY_ARE = 1 << 20  # bytes of a file that is given from where it lies; smaller ones are copied together
+MOST_PIECES = 4096  # unless the content exceeds 32 GB
+AS_THEY_ARE = 1 << 20  # bytes; larger files are read in place, smaller ones are copied into one file
 MOST_OPEN = 100
 TAKING, ENDED = 0, 1
 COUNT = struct.Struct("!Q")
-FIRST = 24  # where in the shared memory the pieces begin; before them: the state, `above` and `turn`
+FIRST = 24  # offset of the pieces in shared memory, after the state, `above` and `turn`
 
 
 class PieceLayout:
-    """Where in the whole each content lies, and each piece."""
+    """Positions of files and pieces in the content."""
 
     def __init__(self, listed: Iterable[ManifestFile], wanted: Iterable[str]) -> None:
         left = set(wanted)
@@ -51,24 +51,24 @@ class PieceLayout:
         self.count = -(-self.size // self.piece)
 
     def place(self, index: int) -> tuple[int, int]:
-        """Return where a piece begins, and its size."""
+        """Return the offset of a piece, and its size."""
         begin = index * self.piece
         return begin, min(self.piece, self.size - begin)
 
     def of_file(self, at: int) -> range:
-        """Return the pieces in which a file has any part."""
+        """Return the pieces that contain a part of a file."""
         begin, size = self.begins[at], self.files[at].size
         return range(begin // self.piece, -(-(begin + size) // self.piece) if size else begin // self.piece)
 
 
 class PieceSet:
-    """What this node has of it. digests: of each piece. scratch: the file without a name."""
+    """The pieces that this node has. digests: of each piece. scratch: the unnamed file."""
 
     def __init__(self, layout: PieceLayout, digests: Sequence[str], scratch: int) -> None:
         self.layout = layout
         self.digests = digests
         self.scratch = scratch
-        self.lacking: list[int] = []  # files that are not here, by their place in the layout
+        self.lacking: list[int] = []  # missing files, by index in the layout
         self.open: dict[int, int] = {}
         self.shared = mmap.mmap(-1, FIRST + layout.count)
 
@@ -81,7 +81,7 @@ class PieceSet:
 
     @property
     def above(self) -> int:
-        """How far the one is from which this node takes."""
+        """Number of pieces of this node's source."""
         return int(COUNT.unpack(self.shared[8:16])[0])
 
     @above.setter
@@ -90,7 +90,7 @@ class PieceSet:
 
     @property
     def turn(self) -> int:
-        """How often this node has begun to take from another one."""
+        """How often this node has changed its source."""
         return int(COUNT.unpack(self.shared[16:FIRST])[0])
 
     @turn.setter
@@ -109,7 +109,7 @@ class PieceSet:
         return [index for index in range(self.layout.count) if not self.has(index)]
 
     def put(self, index: int, content: bytes | memoryview) -> None:
-        """Keep a piece that was compared."""
+        """Store a verified piece."""
         at = self.layout.place(index)[0]
         rest = memoryview(content)
         while rest:
@@ -118,7 +118,7 @@ class PieceSet:
         self.shared[FIRST + index] = 1
 
     def read(self, index: int) -> bytes:
-        """Return a piece that is here. Raises OSError where a file has become shorter."""
+        """Return a present piece. Raises OSError if a file was truncated."""
         at, left = self.layout.place(index)
         found = bytearray()
         file = bisect_right(self.layout.begins, at) - 1
@@ -129,7 +129,7 @@ class PieceSet:
                 handle = self.open.get(file)
                 content = os.pread(self.scratch, part, at) if handle is None else os.pread(handle, part, at - begin)
                 if not content:
-                    raise files.UnsafePathError(0, "has become shorter")
+                    raise files.UnsafePathError(0, "was truncated")
                 found += content
                 at, left = at + len(content), left - len(content)
             if at == begin + size:
@@ -141,8 +141,8 @@ class PieceSet:
 def gathered(
     there: store.Shelf, layout: PieceLayout, digests: Sequence[str], *, compared: bool = False
 ) -> Iterator[PieceSet]:
-    """Yield the whole with what of it is here, each file compared with its sha256; compared: large ones were already,
-    and whoever takes compares each piece."""
+    """Yield the content with its present files, whose sha256 was verified. compared: large files were verified before,
+    and receivers verify each piece."""
     with ExitStack() as stack:
         whole = PieceSet(layout, digests, stack.enter_context(store.scratch(there)))
         for at in range(len(layout.files)):

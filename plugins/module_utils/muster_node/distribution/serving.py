@@ -1,7 +1,7 @@
-"""Giving pieces to other nodes, for as long as it takes, over the training network.
+"""Send pieces to other nodes over the training network.
 
-All of this is done by processes that are nobody (where this is root). They listen, and give out nothing but the whole
-that they were handed, to no address but those of the nodes that they are told, and to nobody without the token.
+The processes run as nobody if their parent is root. They serve only the content that they were given, only to the
+listed addresses of nodes, and only to callers with the token.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-COMES_BACK = 10.0  # seconds that it waits for others where one was lost: those behind it need another giver
+COMES_BACK = 10.0  # seconds to wait after a lost receiver: nodes behind it need another source
 PATIENCE = 20.0  # seconds for a step of a transfer
-GREETING = 5.0  # seconds for a stranger to prove that it is none
-FRESH = 1.0  # seconds in which a caller is expected to prove itself, although this node has no other work left
-MOST_AT_ONCE = 8  # nodes that one node gives to
-MOST_STRANGERS = 16  # callers that have not proved yet that they are nodes; they take no place of those that have
-LOOKS = 0.005  # seconds between two looks whether a piece has come
-SIGN = 1.0  # seconds between two signs of life
+GREETING = 5.0  # seconds for a caller to authenticate
+FRESH = 1.0  # seconds to wait for a caller's authentication before this node exits
+MOST_AT_ONCE = 8  # receivers of one node
+MOST_STRANGERS = 16  # unauthenticated callers; they are counted separately
+LOOKS = 0.005  # seconds between polls for a piece
+SIGN = 1.0  # seconds between keep-alive messages
 NUMBER = struct.Struct("!Q")
-HEAD = struct.Struct("!QQQQ")  # before each piece: which it is; how many this node has, and how many the one above it;
-# how often this node has changed to another giver
-SERVED, STRANGER, LOST = range(3)  # how a process ends that speaks with one caller
-ROOM = b"+"  # how such a process asks for a place, and is given one
-NOTHING, ENOUGH = 2**64 - 1, 2**64 - 2  # in the place of a piece: only a sign of life, and that no more is wanted
+HEAD = struct.Struct("!QQQQ")  # before each piece: its index; the pieces of this node, and of its own source;
+# how often this node has changed its source
+SERVED, STRANGER, LOST = range(3)  # exit codes of the process for one caller
+ROOM = b"+"  # request for a slot, and the grant
+NOTHING, ENOUGH = 2**64 - 1, 2**64 - 2  # instead of a piece index: keep-alive; no more pieces needed
 
 
 class Stranger(NamedTuple):
-    """A caller that has not proved itself. admission: on which its process asks for a place."""
+    """An unauthenticated caller. admission: socket on which its process requests a slot."""
 
     address: str
     since: float
@@ -51,26 +51,26 @@ class Stranger(NamedTuple):
 
 
 class PieceServer:
-    """request: {peers: [address], token, followed: whether another node was told to take from this one first,
+    """request: {peers: [address], token, followed: whether this node is another node's preferred source,
     calls_for: seconds for all to begin}."""
 
     def __init__(self, request: Json, whole: PieceSet, listener: socket.socket, until: float) -> None:
         self.peers = {ipaddress.ip_address(each) for each in request["peers"]}
         self.token: str = request["token"]
         self.followed: bool = request["followed"]
-        self.first_call: float = 1.5 * request["calls_for"]  # seconds that it waits for the node behind it
+        self.first_call: float = 1.5 * request["calls_for"]  # seconds to wait for the node behind it
         self.whole = whole
         self.listener = listener
         self.until = until
         self.parent = os.getppid()
         self.receivers = set[int]()
-        self.strangers = dict[int, Stranger]()  # the oldest comes first
-        self.content = 0  # callers that have said that they want no more
+        self.strangers = dict[int, Stranger]()  # oldest first
+        self.content = 0  # receivers that reported that they need no more
         self.lost = self.quiet = time.monotonic()
         self.lost -= COMES_BACK
 
     def run(self) -> None:
-        """Serve until this node has all of it, or none of it comes any more, and nobody wants it from here."""
+        """Serve until this node is complete (or receives nothing more) and no receiver needs it."""
         while time.monotonic() < self.until and os.getppid() == self.parent and not nobody_listens():
             if self.receivers or self.whole.state == pieces.TAKING:
                 self.quiet = time.monotonic()
@@ -80,7 +80,7 @@ class PieceServer:
             for ready in select.select([self.listener, *asking], [], [], 0.02)[0]:
                 if ready is self.listener:
                     self.accept()
-                elif asking[ready] in self.strangers:  # and was not turned out for another one meanwhile
+                elif asking[ready] in self.strangers:  # not dropped in the meantime for another caller
                     self.admit(asking[ready])
             self.reap()
         for pid in [*self.receivers, *self.strangers]:
@@ -102,7 +102,7 @@ class PieceServer:
         try:
             peer, whence = self.listener.accept()
         except OSError:
-            return  # gone again
+            return  # already disconnected
         with peer:
             address = ipaddress.ip_address(whence[0].partition("%")[0])
             if address not in self.peers or len(self.receivers) >= MOST_AT_ONCE:
@@ -117,7 +117,7 @@ class PieceServer:
                 try:
                     self.listener.close()
                     admission.close()
-                    # Whatever hangs, this process does not outlive the one that listens.
+                    # A hanging process must not outlive the listener.
                     signal.setitimer(signal.ITIMER_REAL, max(0.1, self.until - time.monotonic()))
                     peer.settimeout(GREETING)
                     greeting.greet(peer, self.token, lambda: has_room(asks))
@@ -130,7 +130,7 @@ class PieceServer:
             self.strangers[pid] = Stranger(str(address), time.monotonic(), admission)
 
     def admit(self, pid: int) -> None:
-        """Give a caller that has proved itself a place, if there is one; its process may also have ended instead."""
+        """Give an authenticated caller a slot if one is free. Its process may have ended instead."""
         admission = self.strangers[pid].admission
         with suppress(OSError):
             if admission.recv(1) and len(self.receivers) < MOST_AT_ONCE:
@@ -141,7 +141,7 @@ class PieceServer:
         self.turn_out(pid)
 
     def turn_out(self, pid: int) -> None:
-        """End the process of a stranger."""
+        """Kill the process of an unauthenticated caller."""
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
         self.forget(pid)
@@ -150,7 +150,7 @@ class PieceServer:
         self.strangers.pop(pid).admission.close()
 
     def reap(self) -> None:
-        """Forget the processes that have ended."""
+        """Reap finished processes."""
         for pid in list(self.strangers):
             if os.waitpid(pid, os.WNOHANG)[0]:
                 self.forget(pid)
@@ -165,15 +165,15 @@ class PieceServer:
 
 
 def has_room(asks: socket.socket) -> bool:
-    """Ask the process that listens for a place; in the process of a caller that has proved itself."""
+    """Request a slot from the listening process; called in the process of an authenticated caller."""
     asks.sendall(ROOM)
     return asks.recv(1) == ROOM
 
 
 def one_too_many(strangers: Mapping[int, Stranger]) -> int:
-    """Return which stranger has to go for another one: the oldest of the address that has most of them.
+    """Return which unauthenticated caller to drop: the oldest of the address with the most.
 
-    So calls from one address turn out nobody from another.
+    So calls from one address cannot displace callers from another one.
     """
     of = Counter(stranger.address for stranger in strangers.values())
     return max(strangers, key=lambda pid: of[strangers[pid].address])
@@ -185,25 +185,25 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 def nobody_listens() -> bool:
-    """Whether whoever asked for this is gone: then its answer has nowhere to go."""
+    """Return whether the reader of standard output is gone, so that no result is needed."""
     poll = select.poll()
     poll.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def give(peer: socket.socket, whole: PieceSet, parent: int) -> None:
-    """Give one node what it asks for, until it wants no more. Raises OSError."""
+    """Send the pieces that a node requests, until it needs no more. Raises OSError."""
     peer.settimeout(PATIENCE)
     while (index := NUMBER.unpack(greeting.received(peer, NUMBER.size))[0]) != ENOUGH:
         if index == NOTHING:
             continue
         if index >= whole.layout.count:
-            raise greeting.StrangerError(0, "it asks for what there is not")
+            raise greeting.StrangerError(0, "the requested piece does not exist")
         sign = time.monotonic() + SIGN
         while not whole.has(index):
             ended = whole.state != pieces.TAKING
             if (ended and not whole.has(index)) or os.getppid() != parent:
-                raise greeting.StrangerError(0, "it does not come here either")
+                raise greeting.StrangerError(0, "the piece will not arrive on this node")
             if time.monotonic() > sign:
                 peer.sendall(HEAD.pack(NOTHING, whole.have, whole.above, whole.turn))
                 sign = time.monotonic() + SIGN

@@ -1,13 +1,13 @@
-"""Where a node keeps content. A store has it under the sha256 of each file, and is this user's alone:
+"""Content storage of a node. A store keeps each file under its sha256, and is accessible for this user only:
 
-    STORE/manifests/DIGEST   the list of files that somebody brought; read again by whoever needs one of them
+    STORE/manifests/DIGEST   a received list of files; read again by programs that need one of the files
     STORE/objects/SHA256     a file's content
-    STORE/parts              what is still coming
+    STORE/parts              files that are still incomplete
 
-A plain folder has files under their own names, for programs that want them so, such as wheels for pip; only this user
-may write there, and everybody may read it.
+A plain folder has files under their own names, for example wheels for pip. Only this user can write to it; everyone
+can read it.
 
-Nothing in it is believed: whatever is used is read, and compared with its name, each time.
+Stored content is not trusted: it is read and verified against its name at each use.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from .manifest import ManifestFile
 
 FOLDERS = ("objects", "manifests", "parts")
-LEFT_FREE = 200_000_000  # bytes of the disk that are left to others
-KEPT = 10  # manifests; what only older ones list is removed
-UNUSED = 86400.0  # seconds for which whatever may still be on its way stays
+LEFT_FREE = 200_000_000  # bytes of the disk that stay free
+KEPT = 10  # manifests; files that only older ones list are removed
+UNUSED = 86400.0  # seconds for which files of a possibly running transfer are kept
 TIDY_SECONDS = 2.0
 
 
 class Shelf(NamedTuple):
-    """An open store, or an open plain folder. folder: the whole. content: where files lie. parts: where they come."""
+    """An open store or plain folder. folder: the whole. content: for complete files. parts: for incomplete files."""
 
     folder: int
     content: int
@@ -49,7 +49,7 @@ class Shelf(NamedTuple):
 
 @contextmanager
 def opened(path: str) -> Iterator[Shelf]:
-    """Yield the store, made where it is missing. Raises ForeignError where others may change it."""
+    """Yield the store, and create it if missing. Raises ForeignError if others can change it."""
     trust.make_folder(path.rpartition("/")[0])
     with suppress(FileExistsError):
         files.make_folder(path, mode=0o700)
@@ -65,7 +65,7 @@ def opened(path: str) -> Iterator[Shelf]:
 
 @contextmanager
 def opened_plain(path: str) -> Iterator[Shelf]:
-    """Yield a plain folder, made where it is missing. Raises ForeignError where others may change it."""
+    """Yield a plain folder, and create it if missing. Raises ForeignError if others can change it."""
     trust.make_folder(path)
     with files.folder(path, owner=os.geteuid()) as folder:
         old = time.time() - UNUSED
@@ -76,18 +76,18 @@ def opened_plain(path: str) -> Iterator[Shelf]:
 
 
 def keep_manifest(there: Shelf, text: bytes) -> list[ManifestFile]:
-    """Keep a manifest under its digest; it is the newest from now on. Raises ValueError."""
+    """Store a manifest under its digest, as the newest. Raises ValueError."""
     found = manifest.parse(text)
     files.replace(f"manifests/{manifest.digest_of(text)}", text, mode=0o600, within=there.folder)
     return found
 
 
 def read_manifest(there: Shelf, digest: str) -> list[ManifestFile]:
-    """Return the files of a manifest that was kept. Raises OSError."""
+    """Return the files of a stored manifest. Raises OSError."""
     path = f"manifests/{_name(digest)}"
     text = files.read(path, most=manifest.MOST_TEXT, within=there.folder, owner=os.geteuid())
     if manifest.digest_of(text) != digest:
-        raise files.UnsafePathError(errno.EBADMSG, "is not what was sent", path)
+        raise files.UnsafePathError(errno.EBADMSG, "does not match its digest", path)
     try:
         return manifest.parse(text)
     except ValueError as problem:
@@ -95,7 +95,7 @@ def read_manifest(there: Shelf, digest: str) -> list[ManifestFile]:
 
 
 def missing(there: Shelf, wanted: Iterable[ManifestFile]) -> list[ManifestFile]:
-    """Return the files whose content is not there, or is another, each content once."""
+    """Return the files whose content is missing or different, each content once."""
     once = {each.sha256: each for each in wanted}
     return [each for each in once.values() if not is_there(there, each)]
 
@@ -109,7 +109,7 @@ def is_there(there: Shelf, file: ManifestFile) -> bool:
 
 
 def copy(there: Shelf, file: ManifestFile, write: Callable[[bytes], object]) -> None:
-    """Hand on the content, piece by piece. Raises UnsafePathError behind it where it is not what its name says."""
+    """Pass on the content in chunks. Raises UnsafePathError at the end if it does not match its sha256."""
     with open_content(there, file) as handle:
         compare(file, handle, write)
 
@@ -128,13 +128,11 @@ def compare(file: ManifestFile, handle: int, write: Callable[[bytes], object]) -
         left -= len(chunk)
     longer = os.read(handle, 1)
     if left or longer or digest.hexdigest() != file.sha256:
-        raise files.UnsafePathError(
-            errno.EBADMSG, "is not what was sent: its content was changed on this node", file.path
-        )
+        raise files.UnsafePathError(errno.EBADMSG, "was changed on this node (sha256 mismatch)", file.path)
 
 
 def take(there: Shelf, file: ManifestFile, source: int, begin: int) -> bool:
-    """Keep the content that an open file has from `begin` on; return whether it is what it should be."""
+    """Store the content of an open file from `begin` on; return whether its sha256 matches."""
     name = f".{file.sha256}.{os.urandom(6).hex()}{files.NEW}"
     digest, at, end = hashlib.sha256(), begin, begin + file.size
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | files.SAFE
@@ -159,12 +157,12 @@ def take(there: Shelf, file: ManifestFile, source: int, begin: int) -> bool:
 
 
 def add_part(there: Shelf, name: str, file: ManifestFile, begin: int, data: bytes) -> str:
-    """Keep a part of a file that comes in several; once all of it is there, as its content. Return what is wrong."""
+    """Append a part of a file; store the file when it is complete. Return the error, or ""."""
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | files.SAFE
     handle = os.open(f"{_name(name)}-{file.sha256}", flags, 0o600, dir_fd=there.parts)
     try:
         if os.fstat(handle).st_size != begin or begin + len(data) > file.size:
-            return f"{file.path} came in parts that do not fit together"
+            return f"{file.path} arrived in inconsistent parts"
         write_all(handle, data)
         if begin + len(data) < file.size:
             return ""
@@ -177,7 +175,7 @@ def add_part(there: Shelf, name: str, file: ManifestFile, begin: int, data: byte
 
 @contextmanager
 def scratch(there: Shelf) -> Iterator[int]:
-    """Yield a file without a name, which is gone with whoever has it open."""
+    """Yield an unnamed file, which disappears when closed."""
     name = f".{os.urandom(16).hex()}{files.NEW}"
     flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | files.SAFE
     handle = os.open(name, flags, 0o600, dir_fd=there.parts)
@@ -189,12 +187,12 @@ def scratch(there: Shelf) -> Iterator[int]:
 
 
 def room(there: Shelf) -> int:
-    """Return the bytes that may still be written."""
+    """Return the bytes that can be written."""
     return _room(os.fstatvfs(there.folder))
 
 
 def room_at(path: str) -> int:
-    """The same for a folder that may still have to be made."""
+    """Return the same for a folder that may not exist yet."""
     while True:
         try:
             return _room(os.statvfs(path or "/"))
@@ -203,7 +201,7 @@ def room_at(path: str) -> int:
 
 
 def tidy(there: Shelf) -> None:
-    """Remove what none of the newest manifests lists, unless it was used within a day."""
+    """Remove content that none of the newest manifests lists, unless it was used within a day."""
     store = there.folder
     deadline, old = time.monotonic() + TIDY_SECONDS, time.time() - UNUSED
     ages = {name: _changed(store, f"manifests/{name}") for name in files.names("manifests", within=store)}
@@ -249,7 +247,7 @@ def _changed(store: int, path: str) -> float:
 
 
 def _name(text: str) -> str:
-    """Return a digest as it was given, where it can be nothing else."""
+    """Return the digest after validation."""
     if not manifest.DIGEST.match(text):
-        raise files.UnsafePathError(errno.EINVAL, "is no sha256", text[:100])
+        raise files.UnsafePathError(errno.EINVAL, "is not a sha256", text[:100])
     return text

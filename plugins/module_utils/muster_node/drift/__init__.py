@@ -1,1 +1,1 @@
-"""What a node has now, what was last installed on it, and what its logs say of who changed it."""
+"""The present state of a node, the record of its last installation, and the authors of changes in its logs."""

@@ -1,7 +1,6 @@
-"""The files of environments of PyTorch: a digest for each part of their site-packages, from sizes and times alone.
+"""Digests of PyTorch environments: one for each entry in site-packages, from file sizes and times only.
 
-A file whose content was changed has another time or size, unless somebody set the time back. Reading gigabytes takes
-minutes.
+A changed file has a different time or size, unless someone reset the time. Reading gigabytes would take minutes.
 """
 
 from __future__ import annotations
@@ -23,17 +22,17 @@ SECONDS = 30.0
 MOST_FILES = 500_000
 MOST_PARTS = 2000
 DEPTH = 40
-# Python writes these by itself, for whoever imports first.
+# Python writes these when modules are imported.
 CACHE = "__pycache__"
 DIGITS = 12
 
 
 class UnreadableEnvironmentError(Exception):
-    """Something could not be looked at; the message says why."""
+    """A part could not be inspected; the message gives the reason."""
 
 
 def parts(link: str) -> Json:
-    """{name, parts}: what the link leads to, and a digest of each part of its site-packages; no name for none."""
+    """Return {name, parts}: the link's target, and a digest for each entry in site-packages. No target: name is ""."""
     folder = site_packages(link)
     if not folder:
         return {"name": "", "parts": {}}
@@ -54,7 +53,7 @@ def parts(link: str) -> Json:
 
 
 def changed_last(link: str, wanted: list[str]) -> dict[str, Json]:
-    """Of each of these parts the file that was changed last: {at, path, owner}; of one that is gone, nothing."""
+    """Return the last changed file of each of these parts: {at, path, owner}; missing parts are left out."""
     folder = site_packages(link)
     deadline = time.monotonic() + SECONDS
     found: dict[str, Json] = {}
@@ -72,8 +71,8 @@ def changed_last(link: str, wanted: list[str]) -> dict[str, Json]:
 
 
 def condemn(link: str, changed: list[str]) -> list[str]:
-    """Have the step pytorch see that the environment is not as it was built: take away what was written down of one
-    package, of those that were changed where it is known. Return its path; what runs from the environment goes on."""
+    """Make the step pytorch detect that the environment was changed: remove pip's or conda's record of one package, a
+    changed one if known. Return the removed path. Processes that use the environment are not affected."""
     conda = f"{os.path.realpath(link)}/conda-meta"
     folder = conda if os.path.isdir(conda) else site_packages(link)
     ending, record = (".json", "") if folder == conda else (".dist-info", "/RECORD")
@@ -87,7 +86,7 @@ def condemn(link: str, changed: list[str]) -> list[str]:
 
 
 def by_environment(request: Json, wanted: list[str]) -> Iterator[tuple[str, str, list[str]]]:
-    """(beginning, link, parts): what is asked about each environment. A part of one with a name begins with it."""
+    """Yield (prefix, link, parts) for each environment. Parts of named environments have the name as prefix."""
     links = {"": request["environment"], **{f"{name}/": link for name, link in request["named"].items()}}
     for begin, link in links.items():
         own = [part[len(begin) :] for part in wanted if part.rpartition("/")[0] == begin.rstrip("/")]
@@ -96,7 +95,7 @@ def by_environment(request: Json, wanted: list[str]) -> Iterator[tuple[str, str,
 
 
 def site_packages(link: str) -> str:
-    """Its folder; empty where there is no environment."""
+    """Return the site-packages folder; "" without an environment."""
     library = f"{os.path.realpath(link)}/lib"
     try:
         versions = [name for name in files.names(library) if name.startswith("python3")]
@@ -116,9 +115,9 @@ def names(folder: str) -> list[str]:
 
 
 def walked(path: str, deadline: float, depth: int = 0) -> Iterator[tuple[str, os.stat_result]]:
-    """Every file below, or the one that it is, in the order of names; no link is followed."""
+    """Yield every file below the path, or the file itself, in name order, without following links."""
     if time.monotonic() > deadline:
-        raise UnreadableEnvironmentError(f"the files of the environment were not all looked at within {SECONDS:.0f} s")
+        raise UnreadableEnvironmentError(f"the environment has too many files to inspect within {SECONDS:.0f} s")
     try:
         seen = os.lstat(path)
         if not stat.S_ISDIR(seen.st_mode):
@@ -126,6 +125,6 @@ def walked(path: str, deadline: float, depth: int = 0) -> Iterator[tuple[str, os
             return
         below = sorted(entry.name for entry in os.scandir(path) if entry.name != CACHE)
     except OSError:
-        return  # it went away just now
+        return  # removed in the meantime
     for name in below if depth < DEPTH else ():
         yield from walked(f"{path}/{name}", deadline, depth + 1)

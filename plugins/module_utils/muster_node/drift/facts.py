@@ -1,4 +1,4 @@
-"""What a node has now of what Muster installed, and what it was installed on: kernel, driver, GPUs and firmware."""
+"""The present state of a node: Muster's packages and environments, kernel, driver, GPUs and firmware."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ MOST_PACKAGES = 500
 
 
 def facts(request: Json) -> Json:
-    """request: {packages, prefixes, environment, named}: names of packages, beginnings of names, the link of the
-    default environment, and those of the ones with a name.
+    """request: {packages, prefixes, environment, named}: package names, name prefixes, the link of the default
+    environment, and the links of named ones.
 
-    What could not be looked at is in `unseen` with the reason, and nowhere else.
+    Parts that could not be inspected are only in `unseen`, with the reason.
     """
     unseen: dict[str, str] = {}
     found: Json = {
@@ -62,7 +62,7 @@ def text(path: str) -> str:
 
 
 def booted() -> float:
-    """When this system's first process was started, in seconds of the wall clock: in a container that is its own."""
+    """Return the start time of this system's first process, in seconds of the wall clock (in a container: its own)."""
     stat = text("/proc/1/stat").rpartition(") ")[2].split()
     try:
         ago = time.clock_gettime(time.CLOCK_BOOTTIME) - int(stat[19]) / os.sysconf("SC_CLK_TCK")
@@ -72,7 +72,7 @@ def booted() -> float:
 
 
 def bus() -> list[str]:
-    """NVIDIA's GPUs on the bus: address and kind, whatever driver there is."""
+    """Return NVIDIA GPUs on the PCI bus: address and device ID, independent of the driver."""
     found = []
     for address in names(BUS):
         vendor, kind = text(f"{BUS}/{address}/vendor"), text(f"{BUS}/{address}/class")
@@ -82,7 +82,7 @@ def bus() -> list[str]:
 
 
 def gpus() -> dict[str, str]:
-    """By their UUID: name and VBIOS."""
+    """Return name and VBIOS by UUID."""
     if not any(name.startswith("nvidia") and name[6:].isdecimal() for name in names("/dev")):
         return {}
     listed = run("nvidia-smi", *SMI, seconds=SMI_SECONDS)
@@ -93,7 +93,7 @@ def gpus() -> dict[str, str]:
 
 
 def firmware() -> dict[str, str]:
-    """The BIOS, and that of each adapter for InfiniBand and RoCE."""
+    """Return the BIOS version, and the firmware version of each InfiniBand and RoCE adapter."""
     found = {"BIOS": " ".join(filter(None, (text(f"{DMI}/bios_{part}") for part in ("vendor", "version", "date"))))}
     for adapter in names(ADAPTERS)[:64]:
         found[f"adapter {adapter}"] = text(f"{ADAPTERS}/{adapter}/fw_ver")
@@ -101,7 +101,7 @@ def firmware() -> dict[str, str]:
 
 
 def packages(wanted: list[str], prefixes: list[str]) -> dict[str, str]:
-    """The version of each installed package of these names and beginnings of names."""
+    """Return the versions of installed packages with these names and prefixes."""
     listed = run("dpkg-query", "-W", "-f=${db:Status-Abbrev} ${Package} ${Version}\n", seconds=DPKG_SECONDS)
     if listed.code != 0:
         raise UnreadableEnvironmentError(listed.why)
@@ -109,7 +109,7 @@ def packages(wanted: list[str], prefixes: list[str]) -> dict[str, str]:
     for line in listed.text.splitlines():
         with suppress(ValueError):
             state, name, version = line.split()
-            # The second letter is the state: installed, in the middle of it, or only its settings are left.
+            # The second letter is the state: installed or partly installed, not removed.
             if state[1:2] in ("i", "W", "t") and (name in wanted or name.startswith(tuple(prefixes))):
                 found[name] = version
     return dict(sorted(found.items())[:MOST_PACKAGES])

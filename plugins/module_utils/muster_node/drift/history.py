@@ -1,6 +1,6 @@
-"""What a node's own logs and files say of changes: when, and who. Texts are handed on as they are, within limits.
+"""Collect evidence of changes from a node's logs and files: times and users. Texts are passed on unchanged, truncated.
 
-Times in the logs of dpkg and apt are local ones: only the node knows its zone, so they become seconds here.
+dpkg and apt log local times. They are converted to seconds here, because only the node knows its time zone.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ MOST_ASKED = 200  # paths, units
 SECONDS = 10.0  # for the journal
 ACTIONS = ("install", "upgrade", "remove", "purge")
 APT_ACTIONS = ("Install", "Reinstall", "Upgrade", "Downgrade", "Remove", "Purge")
-# Of "chrony:amd64 (4.3-2, 4.3-3), …" the name.
+# The package name in "chrony:amd64 (4.3-2, 4.3-3), …".
 NAMED = re.compile(r"(?:^|, )([a-z0-9][a-z0-9+.-]*)(?::\w+)? \(")
 STAMP = re.compile(r"(\d{4}-\d\d-\d\d) +(\d\d:\d\d:\d\d)")
 FIELD = re.compile(r"^([A-Z][A-Za-z-]+): (.*)$", re.MULTILINE)
-# What Ansible has sudo run says nothing of what its modules did, and there is much of it.
+# sudo commands of Ansible are numerous and do not show what the modules did.
 JOURNALS = {
     "sudo": ("_COMM=sudo", r"COMMAND=(?!.*BECOME-SUCCESS-)"),
     "muster": ("SYSLOG_IDENTIFIER=muster", r"\S+ (?:takes|frees) the claim"),
@@ -69,7 +69,7 @@ def history(request: Json) -> Json:
 
 
 def texts(paths: tuple[str, ...]) -> list[str]:
-    """The end of each log, the oldest first."""
+    """Return the end of each log, oldest first."""
     found = []
     for path in paths:
         with suppress(OSError, EOFError, zlib.error):
@@ -84,7 +84,7 @@ def texts(paths: tuple[str, ...]) -> list[str]:
 
 
 def seconds(stamp: re.Match[str] | None) -> float:
-    """Of a local time; 0 where it is none."""
+    """Convert a local time; 0 if invalid."""
     if stamp is None:
         return 0.0
     try:
@@ -94,7 +94,7 @@ def seconds(stamp: re.Match[str] | None) -> float:
 
 
 def dpkg(logs: list[str], since: float, packages: set[str]) -> Iterator[Json]:
-    """{at, action, package, before, after} of what dpkg did with these packages, and with any kernel."""
+    """Yield {at, action, package, before, after} for dpkg's actions on these packages and on kernels."""
     for line in "\n".join(logs).splitlines():
         words = line.split()
         if len(words) != 6 or words[2] not in ACTIONS:
@@ -110,8 +110,8 @@ def asked_for(name: str, packages: set[str]) -> bool:
 
 
 def apt(log: str, since: float, packages: set[str]) -> Iterator[Json]:
-    """{begin, end, command, by, packages}: what apt was asked for, by whom, and with which of these packages and of all
-    kernels it did something."""
+    """Yield {begin, end, command, by, packages} for apt's runs: the command, its user, and the packages of these (and
+    kernels) that it changed."""
     for stanza in re.split(r"\n\s*\n", log):
         fields = dict(FIELD.findall(stanza))
         begin = seconds(STAMP.match(fields.get("Start-Date", "")))
@@ -128,7 +128,7 @@ def apt(log: str, since: float, packages: set[str]) -> Iterator[Json]:
 
 
 def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
-    """[{at, text}] of one source, the oldest first, and why there is nothing."""
+    """Return [{at, text}] of one source, oldest first, and the error if there is none."""
     asked = run(
         "journalctl",
         field,
@@ -148,15 +148,15 @@ def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
             entry = json.loads(line)
             said = str(entry["MESSAGE"])
             if re.search(pattern, said):
-                # When it was said, where that is known: a busy machine's journal takes it in seconds later.
+                # The time of the message if recorded: a busy machine's journal stores it seconds later.
                 at = int(entry.get("_SOURCE_REALTIME_TIMESTAMP") or entry["__REALTIME_TIMESTAMP"]) / 1e6
                 found.append({"at": at, "text": " ".join(said.split())[:MOST_TEXT]})
-    # With a pattern, the newest comes first.
+    # With a pattern, journalctl prints the newest first.
     return sorted(found, key=lambda line: float(line["at"])), ""
 
 
 def file_facts(path: str) -> Json:
-    """{path, at, owner, mode}, or of what is gone {path, gone: true, at: when its folder was changed last}."""
+    """Return {path, at, owner, mode}; for a missing file {path, gone: true, at: last change of its folder}."""
     real = os.path.expanduser(path)
     try:
         seen = os.lstat(real)
@@ -176,7 +176,7 @@ def file_facts(path: str) -> Json:
 
 
 def unit_times(units: list[str]) -> dict[str, float]:
-    """When each was started or stopped last."""
+    """Return the time at which each unit was last started or stopped."""
     names = [name for name in units if re.fullmatch(r"[\w@.:-]+", name) and not name.startswith("-")]
     if not names:
         return {}

@@ -1,6 +1,6 @@
-"""What was last installed on a node, as a run that got that far has left it: for drift alone.
+"""The record of the last installation on a node. Only drift uses it.
 
-No step decides by it: it says what changed since, and not what is to be done.
+No step uses it for decisions: it shows what has changed since, not what to do.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ Json = dict[str, Any]
 PATH = "/var/lib/muster/installed.json"
 MOST = 2_000_000  # bytes
 SCHEMA = 1
-# What is another thing at each look, and no change.
+# Fields that differ at every inspection.
 PASSING = ("at", "by", "run", "booted", "unseen")
 
 
 def read() -> Json:
-    """{record, why}: an empty record where there is none, or none that can be used, and why."""
+    """Return {record, why}. Without a usable record, it is empty and why has the reason."""
     try:
         found = json.loads(files.read(PATH, most=MOST, owner=0))
     except FileNotFoundError:
-        return {"record": {}, "why": "nothing was written down yet"}
+        return {"record": {}, "why": "no installation has been recorded yet"}
     except (OSError, ValueError) as error:
         return {"record": {}, "why": f"{PATH} cannot be used: {error}"[:300]}
     if not isinstance(found, dict) or found.get("schema") != SCHEMA:
@@ -34,7 +34,7 @@ def read() -> Json:
 
 
 def keep(now: Json, by: str, run: str, parts: list[str]) -> bool:
-    """Write it where it says something else; whether it did."""
+    """Write the record if its content changes; return whether it was written."""
     whole = to_write(now, parts)
     if not whole:
         return False
@@ -44,8 +44,8 @@ def keep(now: Json, by: str, run: str, parts: list[str]) -> bool:
 
 
 def to_write(now: Json, parts: list[str]) -> Json:
-    """What the record is to say; nothing where it does. A part that could not be seen stays as it was, and so does
-    each that is not in `parts`, where that names some and there is a record."""
+    """Return the new record; empty if unchanged. A part that could not be inspected keeps its recorded value. So does
+    each part that is not in `parts`, if given and if a record exists."""
     there = read()["record"]
     whole = {**{name: there[name] for name in now["unseen"] if name in there}, **now}
     whole.pop("unseen")

@@ -1,1 +1,1 @@
-"""What a launch does on one node, verb by verb (programs/launch.py)."""
+"""The parts of a launch on a node, by verb (programs/launch.py)."""

@@ -1,7 +1,7 @@
-"""A limit for each log of a launch: when it is reached, the middle of the file is given back to the disk.
+"""Limit the size of each log of a launch: at the limit, the blocks in the middle of the file are freed.
 
-torchrun opens the logs, and its ranks write into them with offsets of their own, so a log can neither be cut short nor
-replaced. A hole in its middle costs nothing, keeps every offset, and leaves the head and the tail, which matter.
+torchrun opens the logs, and its ranks write to them at their own offsets, so a log can be neither truncated nor
+replaced. A hole in the middle needs no disk space, and keeps all offsets, the beginning and the end.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 from ..tools import files
 from .logs import log_files
 
-PAUSE = 0.1  # seconds between two looks at the sizes
-SHORTEST_PAUSE = 0.002  # where a log grows fast
+PAUSE = 0.1  # seconds between two checks of the sizes
+SHORTEST_PAUSE = 0.002  # if a log grows fast
 KEEP_SIZE, PUNCH_HOLE = 1, 2  # linux/falloc.h
-BLOCK = 512  # the unit of st_blocks, whatever the file system
+BLOCK = 512  # the unit of st_blocks on all file systems
 
 
 class Cap:
-    """most: bytes on the disk of each log; 0 for no limit. notes: what could not be done, once each."""
+    """most: maximum bytes on disk of each log; 0 for no limit. notes: errors, without repetitions."""
 
     def __init__(self, run_dir: str, most: int) -> None:
         self.folder = f"{run_dir}/logs"
@@ -34,7 +34,7 @@ class Cap:
         self.looked = time.monotonic()
 
     def keep(self, seconds: float) -> None:
-        """Look at the logs for so long: the faster one grows, the more often."""
+        """Limit the logs for this time. The sizes are checked more often if a log grows fast."""
         end = time.monotonic() + seconds
         while True:
             pause = self.look() if self.most else PAUSE
@@ -44,7 +44,7 @@ class Cap:
                 return
 
     def look(self) -> float:
-        """Cut what is too large; return the seconds until one may be so again."""
+        """Shorten logs above the limit. Return the seconds until a log may exceed it again."""
         pause = PAUSE
         now = time.monotonic()
         passed, self.looked = max(now - self.looked, 0.001), now
@@ -61,14 +61,14 @@ class Cap:
         return max(pause, SHORTEST_PAUSE)
 
     def cut(self, logs: int, path: str) -> int:
-        """Give the middle back, and return the bytes that are held still."""
+        """Free the middle of a log, and return the bytes on disk that remain."""
         with files.opened(path, within=logs, owner=os.geteuid(), written=True) as handle:
             seen = os.fstat(handle)
             begin = _up(self.most // 4, seen.st_blksize)
             end = (seen.st_size - self.most // 2) // seen.st_blksize * seen.st_blksize
             failure = punch_hole(handle, begin, end - begin) if end > begin else 0
             if failure:
-                self.note(f"logs are not held at their limit (launch_log_max_mb): {os.strerror(failure)}")
+                self.note(f"log limit not enforced (launch_log_max_mb): {os.strerror(failure)}")
             return os.fstat(handle).st_blocks * BLOCK
 
     def note(self, sentence: str) -> None:
@@ -77,7 +77,7 @@ class Cap:
 
 
 def punch_hole(handle: int, begin: int, length: int) -> int:
-    """Return 0, or why not: a file system may not be able to (EOPNOTSUPP)."""
+    """Return 0, or the error number: some file systems do not support holes (EOPNOTSUPP)."""
     function = _fallocate()
     if function is None:
         return errno.ENOSYS
@@ -88,7 +88,7 @@ def punch_hole(handle: int, begin: int, length: int) -> int:
 
 @cache
 def _fallocate() -> Any:
-    # Imported where it is needed: a program on a node is started for every look, and pays for each import.
+    # Imported here, because the program on the node is started for every request, and imports take time.
     return getattr(import_module("ctypes").CDLL(None, use_errno=True), "fallocate64", None)
 
 

@@ -1,4 +1,4 @@
-"""Who computes on the GPUs, as nvidia-smi lists it: a screen's graphics are not among them."""
+"""Find the compute processes on the GPUs with nvidia-smi; graphics processes of a screen are not listed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-SECONDS = 12.0  # for each of two questions; a driver that sleeps takes long to answer the first
+SECONDS = 12.0  # for each of two queries; a driver that is not loaded yet answers the first one slowly
 GPU = "gpu-{}"
 
 
 def computing(*, gpus: bool) -> Json:
-    """Return {computing: {seat: [holder]}, uuids, why}. gpus: whether the launch uses any; else nothing is asked."""
+    """Return {computing: {seat: [holder]}, uuids, why}. gpus: whether the launch uses GPUs; if not, run no query."""
     if not gpus:
         return {"computing": {}, "uuids": [], "why": ""}
     asked = ask("index,uuid", SECONDS)
@@ -35,7 +35,7 @@ def computing(*, gpus: bool) -> Json:
 
 
 class Asked(NamedTuple):
-    """What nvidia-smi lists: the requested fields of each GPU, and (uuid, pid) of who computes. why: it does not."""
+    """Output of nvidia-smi: the requested fields of each GPU, and (uuid, pid) of compute processes. why: its error."""
 
     gpus: list[list[str]]
     apps: list[list[str]]
@@ -43,7 +43,7 @@ class Asked(NamedTuple):
 
 
 def ask(fields: str, seconds: float) -> Asked:
-    """Ask both at once: each of the two waits for the same driver. fields: of --query-gpu."""
+    """Run both queries in parallel, because each waits for the same driver. fields: of --query-gpu."""
     questions = (f"--query-gpu={fields}", "--query-compute-apps=gpu_uuid,pid")
     with ThreadPoolExecutor(max_workers=len(questions)) as pool:
         gpus, apps = pool.map(partial(_answer, seconds=seconds), questions)

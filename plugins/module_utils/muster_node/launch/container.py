@@ -1,8 +1,9 @@
-"""A launch in a container image: root's podman is the main process of its unit, and starts within the image what runs
-there without one, as the training user.
+"""Run a launch in a container image: root's podman is the main process of the unit, and starts the launch's program in
+the image as the training user.
 
-The container is for its files, and no wall: processes, network, shared memory and limits are the node's and the unit's,
-so that whoever looks at a launch, or ends it, does so as without an image. All of it stays in the unit's control group.
+The container only provides files and no isolation: it shares the processes, network, shared memory and limits of the
+node and the unit. So a launch is inspected and stopped as without an image. All processes stay in the unit's control
+group.
 """
 
 from __future__ import annotations
@@ -30,37 +31,37 @@ SECONDS = 60.0
 # - User and groups are set by number. podman resolves --group-add=44 in the image's /etc/group, by name first: a line
 #   "44:x:6:" there selects group 6.
 # - Annotations are removed. podman 4.3 adds those of the image, and crun acts on some as root (run.oci.* in crun(1)).
-#   null clears them even if podman decodes the answer into the configuration that it has, where {} would not.
-# - Namespaces in "shared" are removed. podman accepts --cgroups=disabled only with a process namespace; a launch does
-#   without one, since its ranks are known by the node's process ids.
+#   null clears them even if podman merges the answer into its configuration; {} would not.
+# - Namespaces in "shared" are removed. podman accepts --cgroups=disabled only with a process namespace; a launch needs
+#   none, since its ranks are identified by the node's process ids.
 EDIT = (
     "import json, sys; spec, wanted = json.load(sys.stdin), json.loads(sys.argv[1]); linux = spec['linux']; "
     "linux['namespaces'] = [each for each in linux['namespaces'] if each['type'] not in wanted['shared']]; "
     "spec['process']['user'].update(wanted['user']); spec['annotations'] = None; json.dump(spec, sys.stdout)"
 )
 PYTHON = "/usr/bin/python3"
-# The only runtime that makes a container without a control group of its own.
+# The only runtime that creates a container without a separate control group.
 RUNTIME = "--runtime=crun"
-# No container gains a privilege, writes into the image, or gets anything from a registry.
+# No container gains privileges, writes to the image, or downloads from a registry.
 CLOSED = (
     *("--rm", "--pull=never", "--cgroups=disabled", "--log-driver=none", "--read-only"),
     *("--cap-drop=all", "--security-opt=no-new-privileges", "--image-volume=ignore", "--http-proxy=false"),
-    "--no-healthcheck",  # a timer of root's would run the image's, outside the unit
-    "--stop-timeout=0",  # nothing of it is left to end where podman is asked to remove one
+    "--no-healthcheck",  # a timer of root would run the image's health check, outside the unit
+    "--stop-timeout=0",  # its processes have already ended when podman removes a container
 )
-# What it shares with the node.
+# Shared with the node.
 SHARED = ("--network=host", "--ipc=host", "--uts=host", "--userns=host", "--cgroupns=host", "--ulimit=host")
 RDMA = "/dev/infiniband"
 CGROUPS = "/sys/fs/cgroup"
 
 
 def command(spec: Json, user: pwd.struct_passwd, *words: str) -> list[str]:
-    """The main process of the launch's unit. words: for the image's Python. spec: see StartRequest."""
+    """Return the main process of the launch's unit. words: arguments for the image's Python. spec: see StartRequest."""
     folder = state.state_dir(spec["launch_id"])
     image = spec["image"]
     work = spec["work_dir"] or image["chdir"]
-    # Each of these was looked at, or made, where nobody but root could put something else in its place. A working
-    # directory within one of them is podman's to find inside, and never root's.
+    # Each of these folders was checked or created where only root can replace it. A working directory within one of
+    # them is resolved by podman in the container, never by root.
     places = dict.fromkeys(
         filter(None, [folder, spec["run_dir"], spec["work_dir"], spec["cache_root"], *image["folders"]])
     )
@@ -75,15 +76,15 @@ def command(spec: Json, user: pwd.struct_passwd, *words: str) -> list[str]:
 
 
 def engine(hooks: str, user: pwd.struct_passwd, shared: Sequence[str] = ()) -> list[str]:
-    """The beginning of every `podman run`. hooks: the folder that the hook is written to; hooks in other folders are
-    not used. shared: see write_hook."""
+    """Return the common arguments of `podman run`. hooks: the folder for the hook; hooks in other folders are not used.
+    shared: see write_hook."""
     write_hook(hooks, user, shared)
     podman = shutil.which("podman") or "podman"
     return [podman, RUNTIME, f"--hooks-dir={hooks}", "run", *CLOSED, f"--user={user.pw_uid}:{user.pw_gid}"]
 
 
 def write_hook(folder: str, user: pwd.struct_passwd, shared: Sequence[str]) -> None:
-    """Write the hook. shared: namespaces of the node that the container uses."""
+    """Write the hook. shared: namespaces of the node that the container shares."""
     groups = sorted(set(os.getgrouplist(user.pw_name, user.pw_gid)))
     identity = {"uid": user.pw_uid, "gid": user.pw_gid, "additionalGids": groups}
     wanted = json.dumps({"user": identity, "shared": list(shared)})
@@ -98,14 +99,15 @@ def write_hook(folder: str, user: pwd.struct_passwd, shared: Sequence[str]) -> N
 
 
 def removal(launch_id: str) -> list[str]:
-    """For systemd, behind the end of the unit: what podman could not remove by itself, since it was killed. The first
-    attempt may meet a process that ends at this moment, and fail over it; the second one finds it gone."""
+    """Return properties for systemd that remove the container after the unit's end, if podman itself was killed. The
+    first removal can fail on a process that is just ending; the second one then succeeds."""
     podman = shutil.which("podman") or "podman"
     return 2 * ["--property", f"ExecStopPost=-{podman} rm --force --ignore {NAME.format(launch_id)}"]
 
 
 def remove_old() -> list[str]:
-    """Remove what podman still lists of launches that are over, as behind a loss of power; return their names."""
+    """Remove containers of finished launches that podman still lists, for example after a power loss; return the
+    names."""
     said = run("podman", "ps", "--all", f"--filter=label={LABEL}", "--format={{.Names}}", seconds=SECONDS)
     begin = NAME.format("")
     ids = [name.removeprefix(begin) for name in said.text.split() if name.startswith(begin)]

@@ -1,7 +1,7 @@
-"""An end that leaves the ranks time: SIGTERM to each of them, and SIGKILL when that time is over.
+"""End a launch with time for the ranks: SIGTERM to each of them, and SIGKILL after the time.
 
-For stops that people ask for, and for time limits: a script may write a checkpoint then. torchrun itself is left alone
-as long as a rank runs: told to end, it ends them by limits of its own. What is in the unit beside them ends with it.
+Used for requested stops and time limits, when a script may write a checkpoint. torchrun gets no signal while a rank
+runs, because it would end the ranks by its own limits. Other processes in the unit end with the unit.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 END = "end"  # the word in the lease; the ranks have time until the lease's deadline
-ASKED, LIMIT = "asked", "limit"  # the reasons, as endings.NODE_WORDS has them
+ASKED, LIMIT = "asked", "limit"  # the reasons, as in endings.NODE_WORDS
 SECONDS = 30.0
-AGENT_SECONDS = 1.0  # for torchrun to end by itself behind its ranks
+AGENT_SECONDS = 1.0  # for torchrun to exit after its ranks
 PAUSE = 0.05
-SLACK = 2.0  # seconds behind the deadline after which the unit is stopped as a whole
+SLACK = 2.0  # seconds after the deadline until the whole unit is stopped
 
 
 class RanksEnding:
-    """In the unit's main process. reason: "" as long as nothing ends."""
+    """The end of the ranks, in the unit's main process. reason: "" before the end."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -38,16 +38,16 @@ class RanksEnding:
         self.idle_since = 0.0
 
     def begin(self, reason: str, until: float) -> None:
-        """until: on the monotonic clock; what is asked for once is not taken back."""
+        """Begin the end of the ranks, which cannot be cancelled. until: on the monotonic clock."""
         self.reason, self.until = reason, until
         self.seconds = max(0.0, until - time.monotonic())
 
     def facts(self) -> Json | None:
-        """For whoever looks: see foreign.ending."""
+        """Return the state for other processes; see foreign.ending."""
         return {"reason": self.reason, "until": self.until, "seconds": self.seconds} if self.reason else None
 
     def go_on(self, agent: Mapping[str, Any] | None, ranks: Iterable[Mapping[str, Any]]) -> bool:
-        """Tell whoever runs, once; whether the time is up, and all of them were killed."""
+        """Send SIGTERM to each running process once. Return whether the time is over and all of them were killed."""
         running = [rank for rank in ranks if rank["gone_at"] is None]
         alone = [agent] if agent else []
         if time.monotonic() > self.until:
@@ -66,9 +66,9 @@ class RanksEnding:
 
 
 def ask_to_end(launch_id: str, seconds: float) -> None:
-    """Have the ranks end by themselves; return when the launch's main process has ended, or the time is up.
+    """Request the end of the ranks; return when the launch's main process has ended or the time is over.
 
-    The word is said again and again: whoever watches the launch meanwhile overwrites it.
+    The request is repeated, because a supervisor that watches the launch overwrites it.
     """
     folder = state.state_dir(launch_id)
     deadline = time.monotonic() + seconds
@@ -80,7 +80,7 @@ def ask_to_end(launch_id: str, seconds: float) -> None:
 
 
 def tell(processes: Iterable[Mapping[str, Any]], number: signal.Signals) -> None:
-    """Send a signal to processes that the unit's main process has seen itself; never to later ones of their PIDs."""
+    """Send a signal to processes that the unit's main process has seen, never to later processes with the same PIDs."""
     for one in processes:
         with suppress(OSError), pinned(one["pid"]) as handle:
             if process.runs(one["pid"], one["started"]):
@@ -89,7 +89,7 @@ def tell(processes: Iterable[Mapping[str, Any]], number: signal.Signals) -> None
 
 @contextmanager
 def pinned(pid: int) -> Iterator[int]:
-    """Yield a descriptor of whatever has this PID now: what is sent through it reaches no later one."""
+    """Yield a descriptor of the process with this PID. Signals sent through it reach no later process."""
     handle = os.pidfd_open(pid)
     try:
         yield handle

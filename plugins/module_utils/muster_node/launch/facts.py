@@ -1,4 +1,4 @@
-"""What a start depends on: looks that change nothing."""
+"""Collect the facts that a start depends on, without changes to the node."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ Json = dict[str, Any]
 SECONDS = 12.0  # for all paths together
 SPARE = 4.0
 MOST_ENTRIES = 200_000  # of one path
-MOST_LISTED = 400  # entries that are handed over by name
-MOST_READ = 64_000_000  # bytes of a file that is read: a list of digests of ten million files has more
+MOST_LISTED = 400  # entries that are returned by name
+MOST_READ = 64_000_000  # maximum bytes of a file to read; a list of digests of ten million files is larger
 NOTHING: Json = {"kind": "", "count": 0, "bytes": 0, "digest": "", "names": [], "cut": False, "error": ""}
 
 
 # ---------------------------------------------------------------- data
 
-# Data that somebody names, on this node: whether it is there, and what makes it the same as elsewhere.
+# The data of launch_data on this node: whether it exists, and its digest for the comparison with other nodes.
 #
-# A folder is known by the names and sizes of all that is in it, a small file by its content, a large one by its size.
-# Looked at in the name of the launch's user, who must be able to read it, and for a limited time.
+# A folder is compared by the names and sizes of its whole content, a small file by its content, a large file by its
+# size. All is read as the launch's user, who needs access to it, and within a time limit.
 
 
 def data_facts(paths: list[str], user: pwd.struct_passwd | None) -> list[Json]:
     """Return {path, kind, count, bytes, digest, names, cut, error} of each; kind: folder, file, or "" with an error.
 
-    cut: there is more than what was counted, or there was no time for it. names: [[name, size], ...] of a small folder.
+    cut: the count is incomplete, or the time limit was reached. names: [[name, size], ...] of a small folder.
     """
     if user is None:
         return []
@@ -62,7 +62,7 @@ def _seen(path: str, user: pwd.struct_passwd, seconds: float) -> Json:
     try:
         seen: Json = as_user(user, lambda: _look(path, time.monotonic() + seconds), seconds=seconds + SPARE)
     except SilentError as silent:
-        return {**NOTHING, "cut": True, "error": f"could not be looked at: {silent.strerror}"}
+        return {**NOTHING, "cut": True, "error": f"could not be checked: {silent.strerror}"}
     return seen
 
 
@@ -97,7 +97,7 @@ def _file(path: str, until: float) -> Json:
 
 
 def _folder(top: str, until: float) -> Json:
-    """Count in an order that is the same everywhere, so that what is cut by number can be compared all the same."""
+    """Return the facts of a folder. The order is the same on all nodes, so that incomplete counts are comparable."""
     digest, names = hashlib.sha256(), list[list[Any]]()
     count = total = 0
     todo = [""]
@@ -106,7 +106,7 @@ def _folder(top: str, until: float) -> Json:
         with os.scandir(f"{top}/{inner}") as entries:
             listed = sorted(entries, key=lambda entry: entry.name)
         if not os.access(f"{top}/{inner}", os.X_OK):
-            raise PermissionError(13, "may not be entered", f"{top}/{inner}")
+            raise PermissionError(13, "no search permission", f"{top}/{inner}")
         folders = []
         for entry in listed:
             if count >= MOST_ENTRIES or time.monotonic() > until:
@@ -125,7 +125,7 @@ def _folder(top: str, until: float) -> Json:
                 continue
             size = entry.stat().st_size if entry.is_file() else 0
             if not count % 100 and entry.is_file() and not os.access(f"{top}/{path}", os.R_OK):
-                raise PermissionError(13, "may not be read", f"{top}/{path}")
+                raise PermissionError(13, "not readable", f"{top}/{path}")
             digest.update(os.fsencode(path) + b"\0%d\n" % size)
             count, total = count + 1, total + size
             if count <= MOST_LISTED:
@@ -143,24 +143,24 @@ def _folder(top: str, until: float) -> Json:
 
 def _said(problem: OSError, path: str) -> str:
     if isinstance(problem, FileNotFoundError) and problem.filename in {path, f"{path}/"}:
-        return "is not there"
+        return "does not exist"
     where = "" if problem.filename in {path, f"{path}/"} else f" ({problem.filename})"
-    words = {PermissionError: "may not be read", FileNotFoundError: "changes while it is looked at"}
+    words = {PermissionError: "is not readable", FileNotFoundError: "changes while it is read"}
     return f"{words.get(type(problem), problem.strerror or str(problem))}{where}"
 
 
 # ---------------------------------------------------------------- ports
 
-# Whether a port is free to listen on, and who holds it.
+# Whether a port is free to listen on, and the processes that hold it.
 
 
 def port_facts(port: int) -> Json:
-    """Is the port free to listen on, as the rendezvous store will (wildcard address)? If not, who holds it."""
+    """Return whether the port is free for the rendezvous store (wildcard address), and the processes that hold it."""
     return {"port": port, "free": can_listen(port), "holders": port_holders(port)}
 
 
 def port_holders(port: int) -> list[Json]:
-    """Processes that listen on the port, or else talk from it."""
+    """Return processes that listen on the port, or otherwise use it as their local port."""
     here = [one for one in sockets() if one.port == port and one.inode != "0"]
     here = [one for one in here if one.state == LISTENING] or here
     if not here:
@@ -172,7 +172,7 @@ def port_holders(port: int) -> list[Json]:
 
 
 def by_user(uids: set[int], deadline: float) -> list[Json]:
-    """Who it may be, where only root is told: the first process of each launch of these users, or else the users."""
+    """Return possible holders without root: the first process of each launch of these users, or else the users."""
     first: dict[process.LaunchUnit, int] = {}
     for pid in process.ids():
         launch = process.launch_at(pid)
@@ -186,11 +186,11 @@ SIOCGIFADDR = 0x8915
 
 # ---------------------------------------------------------------- addresses
 
-# Which interface of this node carries an address.
+# The interface of this node that has an address.
 
 
 def interface_of(address: str) -> str | None:
-    """Name of the interface that carries this address, or None."""
+    """Return the name of the interface that has this address, or None."""
     if ":" in address:
         return interface_of_ipv6(address)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -206,7 +206,7 @@ def interface_of(address: str) -> str | None:
 
 
 def secondary_interface_of(address: str) -> str | None:
-    """The ioctl above returns only an interface's first address; `ip` knows the others."""
+    """Return the interface by its other addresses from `ip`: the ioctl above returns only the first one."""
     try:
         links = json.loads(command("ip", "-json", "address", "show").text)
     except ValueError:
@@ -231,7 +231,7 @@ MOST_PLACES = 20  # of PATH
 
 
 def prepare(request: Json) -> Json:
-    """Facts that decide whether this node may start; reads only.
+    """Return the facts for the preflight checks of this node; only reads.
 
     request: see PrepareRequest in muster/launch/messages.py.
     """
@@ -262,7 +262,7 @@ def prepare(request: Json) -> Json:
 
 
 def foreign_folders(request: Json) -> list[str]:
-    """Sentences about folders of launches that others than root may change: root would write where they choose."""
+    """Return sentences on launch folders that other users than root can change, who could redirect root's writes."""
     roots = [path for path in (request["run_root"], request.get("work_root")) if path]
     return [f"{path}: {why}" for path in roots if (why := trust.foreign_writer(path))]
 
@@ -282,7 +282,7 @@ def user_facts(name: str) -> Json | None:
 
 
 def file_facts(path: str, user: str, mode: int) -> Json:
-    """Whether a path exists, and whether that user may use it: asked as that user. Neither waits for ever."""
+    """Return whether a path exists, and whether the user has access, checked as that user with a time limit."""
     usable = False
     with suppress(KeyError):
         usable = asked(pwd.getpwnam(user), lambda: os.access(path, mode))
@@ -290,8 +290,8 @@ def file_facts(path: str, user: str, mode: int) -> Json:
 
 
 def program_facts(name: str, user: str, path: str) -> Json:
-    """As file_facts, of a program by its path, or by its name in the folders of PATH: the first that the user may use,
-    as the launch will find it."""
+    """Return file_facts of a program by its path, or by its name in PATH: the first one that the user can execute, as
+    in the launch."""
     if "/" in name:
         return file_facts(name, user, os.X_OK)
     places = [f"{folder}/{name}" for folder in path.split(":")[:MOST_PLACES] if folder.startswith("/")]

@@ -1,8 +1,8 @@
-"""What a launch left in its working directory, for the controller that takes it home: names and sizes, then bytes.
+"""List and read the files in a launch's working directory that the controller fetches.
 
-All of it is done as the launch's user, who has written it: no link is followed, only regular files are read, and every
-step has a limit. Patterns are the shell's, one for each part of a path; `**` stands for any number of folders, and a
-folder that matches is taken with all that is in it.
+All of this runs as the launch's user, the owner of the files: no link is followed, only regular files are read, and
+every step has a limit. Patterns are those of the shell for each part of a path; `**` matches any number of folders, and
+a matching folder includes its whole content.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 SECONDS = 30.0
-MOST_SEEN = 200_000  # names that are looked at
+MOST_SEEN = 200_000  # names that are checked
 MOST_FILES = 5000
-MOST_LEFT = 100  # that are named
+MOST_LEFT = 100  # excluded files that are named
 MOST_PATH = 1000  # characters
 DEPTH = 32
 MOST_PART = 12 << 20  # bytes in one answer
 ANY = "**"
 
-# Where in each pattern a path has come to: (pattern, part of it).
+# The position of a path in each pattern: (pattern, part of it).
 Places = set[tuple[int, int]]
 
 
@@ -45,7 +45,7 @@ class Patterns:
         return self._with_any({(number, 0) for number in range(len(self.parts))})
 
     def step(self, places: Places, name: str) -> Places:
-        """Where a path comes to that goes on with this name; nothing where no pattern leads there."""
+        """Return the positions after this name; empty if no pattern matches."""
         found = set()
         for number, at in places:
             parts = self.parts[number]
@@ -59,7 +59,7 @@ class Patterns:
         return any(at == len(self.parts[number]) for number, at in places)
 
     def _with_any(self, places: Places) -> Places:
-        """Any number of folders may be none."""
+        """Add the positions after `**`, which also matches no folder."""
         more = {
             (number, at + 1) for number, at in places if at < len(self.parts[number]) and self.parts[number][at] == ANY
         }
@@ -67,13 +67,13 @@ class Patterns:
 
 
 def fetchable(request: Json) -> Json:
-    """{files: [{path, size, changed}], left: [{path, why}], why}: what matches, what of it cannot be taken, and why the
-    list ends early. request: {launch_id, run_dir, folder, patterns}"""
+    """Return {files: [{path, size, changed}], left: [{path, why}], why}: matching files, excluded files, and why the
+    list is incomplete. request: {launch_id, run_dir, folder, patterns}"""
     return asked(request, lambda: _listed(request["folder"], Patterns(request["patterns"])), {"files": [], "left": []})
 
 
 def fetched(request: Json) -> Json:
-    """{parts: [{path, offset, data (base64), size, changed}], why}: bytes of these files, until `limit` is reached.
+    """Return {parts: [{path, offset, data (base64), size, changed}], why}: bytes of these files, up to `limit`.
 
     request: {launch_id, run_dir, folder, wanted: [{path, offset}], limit}
     """
@@ -109,7 +109,7 @@ def _listed(folder: str, patterns: Patterns) -> Json:
 
 
 def _walk(folder: str, patterns: Patterns) -> Iterator[tuple[str, os.stat_result | None]]:
-    """Every path that matches and is no folder. Raises OSError where the folder is not to be had, or the limits are."""
+    """Yield every matching path that is not a folder. Raises OSError if the folder is not readable or at a limit."""
     deadline, seen = time.monotonic() + SECONDS, 0
     with files.folder(folder, links=True) as top:
         todo = [("", patterns.begin())]
@@ -125,12 +125,12 @@ def _walk(folder: str, patterns: Patterns) -> Iterator[tuple[str, os.stat_result
             for name in entries:
                 seen += 1
                 if seen > MOST_SEEN or time.monotonic() > deadline:
-                    raise files.UnsafePathError(0, f"only {seen - 1} names of the working directory were looked at")
+                    raise files.UnsafePathError(0, f"only {seen - 1} names of the working directory were checked")
                 path = f"{above}/{name}" if above else name
                 reached = patterns.step(places, name)
                 if not reached:
                     continue
-                with suppress(OSError):  # it is gone meanwhile
+                with suppress(OSError):  # removed in the meantime
                     status = os.stat(path, dir_fd=top, follow_symlinks=False)
                     if not stat.S_ISDIR(status.st_mode):
                         if patterns.has(reached):
@@ -141,17 +141,17 @@ def _walk(folder: str, patterns: Patterns) -> Iterator[tuple[str, os.stat_result
 
 def _refused(path: str, seen: os.stat_result | None) -> str:
     if seen is None:
-        return "cannot be looked into"
+        return "cannot be read"
     if stat.S_ISLNK(seen.st_mode):
         return "is a link"
     if not stat.S_ISREG(seen.st_mode):
         return "is not a regular file"
     if len(path) > MOST_PATH:
-        return "has too long a name"
+        return "has a name that is too long"
     try:
         path.encode()
     except UnicodeEncodeError:
-        return "has a name that is no text"
+        return "has a name that is not valid text"
     return "" if path.isprintable() else "has control characters in its name"
 
 

@@ -1,4 +1,4 @@
-"""Between two attempts of a launch: whether the node can take part in the next one, and its newest checkpoint."""
+"""Check a node between two attempts of a launch: its availability, and its newest checkpoint."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from . import state
 
 Json = dict[str, Any]
 
-MOST_FOUND = 10_000  # names that a glob gives
-MOST_TRIED = 50  # of the newest, until one is complete
+MOST_FOUND = 10_000  # names from a glob
+MOST_TRIED = 50  # newest checkpoints to check for a complete one
 MOST_PARTS = 2000  # files of a folder
-MOST_HEADER = 25_000_000  # bytes; of the largest models it has some hundred thousand
+MOST_HEADER = 25_000_000  # bytes; the largest models have some hundred thousand
 ZIP, ZIP_END, ZIP_TAIL = b"PK\x03\x04", b"PK\x05\x06", 66_000  # the longest comment, and the record before it
-# How writers call what they have not finished.
+# Extensions of unfinished files.
 UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete", ".lock")
 
 
 # ---------------------------------------------------------------- checkpoints
 
-# The newest complete checkpoint that a glob finds. Run in the name of whoever wrote them.
+# The newest complete checkpoint that a glob finds, searched as the owner of the files.
 #
-# What was cut off while it was written is no checkpoint: a file of torch.save has a zip's end (or, in its old format,
-# nothing that can be seen), one of safetensors says its own length, a folder of torch.distributed.checkpoint gets its
-# .metadata last.
+# Incomplete files are detected by format: a file of torch.save ends like a zip file (the old format has no mark), a
+# safetensors file contains its length, and .metadata is the last file written to a folder of
+# torch.distributed.checkpoint.
 
 
 def newest(pattern: str, work_dir: str) -> Json | None:
-    """{path, time} of the newest complete one, None where there is none. A relative glob begins in work_dir."""
+    """Return {path, time} of the newest complete checkpoint, or None. A relative glob starts in work_dir."""
     whole = os.path.join(glob.escape(work_dir), pattern)
     found = []
     for path in islice(glob.iglob(whole, recursive=True), MOST_FOUND):
         try:
             found.append((written(path), path))
         except OSError:
-            continue  # gone meanwhile, as older ones are
+            continue  # removed in the meantime, like older checkpoints
     for time, path in sorted(found, reverse=True)[:MOST_TRIED]:
         if complete(path):
             return {"path": os.path.normpath(path), "time": time}
@@ -51,7 +51,7 @@ def newest(pattern: str, work_dir: str) -> Json | None:
 
 
 def written(path: str) -> float:
-    """When it was written: a folder, when the newest file in it was."""
+    """Return the time of a file, or of the newest file in a folder."""
     seen = os.stat(path)
     if not stat.S_ISDIR(seen.st_mode):
         return seen.st_mtime
@@ -80,7 +80,7 @@ def complete_folder(path: str) -> bool:
 
 
 def complete_file(path: str, *, empty: bool = False) -> bool:
-    """Whether nothing of the file is missing, as far as its format says so. empty: whether it may be."""
+    """Return whether the file is complete, if its format shows that. empty: whether it may be empty."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         seen = os.fstat(file.fileno())
         if not stat.S_ISREG(seen.st_mode):
@@ -96,7 +96,7 @@ def complete_file(path: str, *, empty: bool = False) -> bool:
 
 
 def length_of(header: bytes) -> int:
-    """The bytes that the tensors of a file of safetensors have by its header. Raises ValueError where that is cut."""
+    """Return the size of the tensors in the header of a safetensors file. Raises ValueError if it is truncated."""
     ends = [one["data_offsets"][1] for name, one in json.loads(header).items() if name != "__metadata__"]
     return int(max(ends, default=0))
 
@@ -107,7 +107,7 @@ FIELDS = "index,memory.used,ecc.errors.uncorrected.volatile.total"
 
 
 def fit(request: Json) -> Json:
-    """Look, and change nothing; see FitRequest and Fit."""
+    """Return the state of the node without changing it; see FitRequest and Fit."""
     gpus, error = gpu_use() if request["gpus"] else ([], "")
     return {
         "running": [launch_id for launch_id in request["earlier"] if not state.is_over(launch_id)],
@@ -118,12 +118,12 @@ def fit(request: Json) -> Json:
 
 
 def gpu_use() -> tuple[list[Json], str]:
-    """({index, used_mib, uncorrected} of each GPU, why there is nothing to say of them)."""
+    """Return {index, used_mib, uncorrected} of each GPU, and the error of nvidia-smi."""
     said = run("nvidia-smi", f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits", seconds=SMI_SECONDS)
     if said.code != 0:
         return [], said.why
     rows = [[word.strip() for word in line.split(",")] for line in said.text.splitlines() if line.strip()]
-    # A GPU without such a memory, or without memory of its own, says [N/A] or [Not Supported].
+    # For a GPU without ECC or without separate memory, nvidia-smi prints [N/A] or [Not Supported].
     return [
         {"index": count(row[0]), "used_mib": count(row[1]), "uncorrected": count(row[2])}
         for row in rows
@@ -136,7 +136,7 @@ def count(text: str) -> int:
 
 
 def checkpoint_of(request: Json) -> Json | None:
-    """Looked for in the name of the launch's user: whoever has written them may have laid links."""
+    """Search as the launch's user, because the paths can contain links of that user."""
     try:
         user = pwd.getpwnam(request["user"])
         found: Json | None = as_user(

@@ -1,5 +1,5 @@
-"""What the training user wrote, or could have written: read within limits, and taken for what it is only where it has
-the shape that the launch itself would have given it."""
+"""Validate data that the training user wrote or could have written: limited in size, and only in the shapes that the
+launch itself writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Json = dict[str, Any]
 
 ENDINGS = ("asked", "limit")
 ENDING = ("reason", "until", "seconds")
-DEPTH = 20  # of lists and objects within each other
+DEPTH = 20  # of nested lists and objects
 MOST_TEXT = 2000  # characters of a reason or an error
 MOST_NOTES = 20
 MOST_RANKS = 1024  # of one node
@@ -24,12 +24,12 @@ NUMBER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 
 
 def number(text: str) -> int | None:
-    """Return a rank or a local rank as the launcher writes it, and nothing else that int() would take."""
+    """Return a rank or local rank in the launcher's notation; None for other text that int() accepts."""
     return int(text) if NUMBER.fullmatch(text) else None
 
 
 def parsed(text: bytes) -> Any:
-    """Return what a JSON text says; None where it is none, or too deep. Half characters are replaced."""
+    """Return the value of a JSON text; None if it is invalid or nested too deeply. Lone surrogates are replaced."""
     try:
         return _plain(json.loads(text, parse_constant=_refused), DEPTH)
     except (ValueError, RecursionError):
@@ -37,7 +37,7 @@ def parsed(text: bytes) -> Any:
 
 
 def result(value: Any) -> Json | None:
-    """Return how the main process ended, as running.write_result writes it."""
+    """Return the result of the main process in the shape of running.write_result, or None."""
     if not isinstance(value, dict) or not isinstance(value.get("reason"), str) or not _is_time(value.get("ended_at")):
         return None
     found = {"reason": value["reason"][:MOST_TEXT], "ended_at": value["ended_at"]}
@@ -49,7 +49,7 @@ def result(value: Any) -> Json | None:
 
 
 def table(value: Any) -> Json:
-    """Return {agent, ranks, notes, ending}, as running.run writes it. agent: {pid, started}, or None."""
+    """Return {agent, ranks, notes, ending} in the shape of running.run. agent: {pid, started}, or None."""
     value = value if isinstance(value, dict) else {}
     agent = value.get("agent")
     ranks = {one["pid"]: one for one in _objects(value.get("ranks"))[:MOST_RANKS] if _is_rank(one)}
@@ -63,8 +63,8 @@ def table(value: Any) -> Json:
 
 
 def ending(value: Any) -> Json | None:
-    """Return {reason, until, seconds}: why the ranks were told to end, until when on the node's monotonic clock, and
-    how long they had in all; see ending.py."""
+    """Return {reason, until, seconds}: why the ranks are being ended, the deadline on the node's monotonic clock, and
+    the total time; see ending.py."""
     if not isinstance(value, dict) or value.get("reason") not in ENDINGS:
         return None
     return _only(value, ENDING) if all(_is_time(value.get(name)) for name in ENDING[1:]) else None
@@ -110,7 +110,7 @@ def _plain(value: Any, depth: int) -> Any:
     if isinstance(value, dict):
         return {_plain(name, depth): _plain(each, depth - 1) for name, each in value.items()}
     if isinstance(value, float) and not math.isfinite(value):
-        raise ValueError("no number of JSON")
+        raise ValueError("not a JSON number")
     return value
 
 

@@ -1,4 +1,4 @@
-"""Container images on a node: what is there, what comes to be there, and what Python and PyTorch one has."""
+"""Inspect, load and pull container images on a node, and determine their Python and PyTorch versions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DESCRIPTOR = ("mediaType", "digest", "size")
 
 # Remove the image names from an archive before podman loads it.
 #
-# podman applies all names in an archive. One such as ubuntu:24.04 would then refer to this image for all users of
+# podman applies all names in an archive. A name such as ubuntu:24.04 would then refer to this image for all users of
 # root's podman on the node. Muster refers to an image by its id.
 #
 # The names are overwritten in place, with spaces: nothing is copied, and podman never has the names, even if Muster is
@@ -42,7 +42,7 @@ DESCRIPTOR = ("mediaType", "digest", "size")
 
 
 class Edit(NamedTuple):
-    """One place of the file. old and new have the same length."""
+    """A change at one position of the file. old and new have the same length."""
 
     begin: int
     old: bytes
@@ -78,7 +78,7 @@ def edits(path: str) -> list[Edit]:
             if tar.pax_headers:
                 raise _refused(path, "has a global header, which podman ignores")
     except tarfile.TarError as problem:
-        raise _refused(path, f"is no archive: {problem}") from None
+        raise _refused(path, f"is not an archive: {problem}") from None
     if not found:
         raise _refused(path, f"has neither {' nor '.join(PLAIN)}")
     return list(found.values())
@@ -131,7 +131,7 @@ HOOKS = "/run/muster/images/podman-{}"
 CDI = ("/etc/cdi", "/var/run/cdi")
 GPUS = "nvidia.com/gpu"
 MOST_SPEC = 4_000_000
-# In the image, whatever its Python is: the versions alone, since to import torch takes seconds.
+# Runs in the image with any Python. It only reads versions, because importing torch takes seconds.
 VERSIONS = """
 import importlib.metadata, importlib.util, json, sys
 def version(*names):
@@ -149,7 +149,7 @@ print(json.dumps({"python": sys.version_info[:3], "torch": torch, "nccl": nccl})
 
 
 def look(request: Json) -> Json:
-    """request: {image: its id or name, user, folders}. See ImageFacts; what is left of old launches is removed."""
+    """Return ImageFacts and remove containers of old launches. request: {image: its id or name, user, folders}."""
     podman = run("podman", "version", "--format={{.Client.Version}}", seconds=LOOK_SECONDS)
     there = podman.code == 0
     found = inspected(request["image"]) if there and request["image"] else ""
@@ -165,13 +165,13 @@ def look(request: Json) -> Json:
 
 
 def inspected(image: str) -> str:
-    """The id of an image, by its id or name; "" where it is not there."""
+    """Return the id of an image, by its id or name; "" if it does not exist."""
     said = run("podman", "image", "inspect", "--format={{.Id}}", image, seconds=LOOK_SECONDS)
     return said.text.strip().removeprefix("sha256:") if said.code == 0 else ""
 
 
 def describes_gpus() -> bool:
-    """Whether a specification of devices (CDI) tells podman of GPUs."""
+    """Return whether podman has a CDI specification of GPUs."""
     for folder in CDI:
         try:
             names = files.names(folder, links=True)
@@ -184,7 +184,7 @@ def describes_gpus() -> bool:
 
 
 def folder_facts(path: str, user: str) -> Json:
-    """As file_facts, and why root should not hand on what has this name: others may put something else there."""
+    """Return file_facts, and why the path is not safe to mount as root: other users can replace it."""
     why = trust.foreign_writer(os.path.dirname(path)) or ""
     if not why and os.path.islink(path):
         why = f"{path} is a link"
@@ -192,14 +192,15 @@ def folder_facts(path: str, user: str) -> Json:
 
 
 def load(request: Json) -> Json:
-    """request: {store, digest, id, seconds}: of the archive that was distributed, which is removed behind it. Return
-    {id, error}."""
+    """Load the distributed archive, and remove the archive afterwards. Return {id, error}.
+
+    request: {store, digest, id, seconds}"""
     try:
         with store.opened(request["store"]) as there:
             archive = store.read_manifest(there, request["digest"])[0]
             store.copy(there, archive, lambda _chunk: None)
             content, apart = f"objects/{archive.sha256}", f"parts/{archive.sha256}.{os.urandom(6).hex()}"
-            # While it is changed, and where this is killed, nothing else finds it under its digest.
+            # While it is changed, and if this process is killed, it cannot be found under its digest.
             os.rename(content, apart, src_dir_fd=there.folder, dst_dir_fd=there.folder)
             try:
                 error = load_nameless(f"{request['store']}/{apart}", request["seconds"])
@@ -209,13 +210,13 @@ def load(request: Json) -> Json:
             if found:
                 files.remove(content, within=there.folder)
                 files.remove(f"manifests/{request['digest']}", within=there.folder)
-            return {"id": found, "error": "" if found else error or "podman loaded another image from it"}
+            return {"id": found, "error": "" if found else error or "podman loaded a different image from the archive"}
     except (OSError, LookupError) as problem:
         return {"id": "", "error": str(problem)}
 
 
 def load_nameless(path: str, seconds: float) -> str:
-    """Load an archive without the names in it; return why that failed, or nothing."""
+    """Load an archive without its names. Return the error, "" for none."""
     names = edits(path)
     write(path, names)
     try:
@@ -226,8 +227,8 @@ def load_nameless(path: str, seconds: float) -> str:
 
 
 def named(image: str) -> str:
-    """Return an image's id, "" if there is no such image. It gets a name of Muster's own: `podman image prune` removes
-    images without a name."""
+    """Return an image's id, "" if it does not exist. The image gets a name, because `podman image prune` removes images
+    without a name."""
     found = inspected(image)
     if found:
         run("podman", "tag", found, NAME.format(found[:12]), seconds=LOOK_SECONDS)
@@ -235,50 +236,50 @@ def named(image: str) -> str:
 
 
 def pull(request: Json) -> Json:
-    """request: {image, seconds}; return {id, error}."""
+    """Pull an image. request: {image, seconds}. Return {id, error}."""
     argv = ("podman", "pull", "--quiet", request["image"])
     error = failure(argv, run(*argv, seconds=request["seconds"]))
     return {"id": named(request["image"]), "error": error}
 
 
 def versions(request: Json) -> Json:
-    """request: {id, user, name}; return {text, error, unsafe}: the last line that the image's Python prints, run as
-    that user; why it failed; why it was not run. The text is the image's own, and image.read_versions checks it."""
+    """Run the image's Python as the user and return {text, error, unsafe}: the last line of its output, why it failed,
+    why it was not run. The image controls the text; image.read_versions validates it. request: {id, user, name}"""
     why = unsafe(request["id"])
     if why:
         return {"text": "", "error": "", "unsafe": why}
     user = pwd.getpwnam(request["user"])
-    # In a process namespace of its own: all processes that the image starts end with the first one.
+    # With a separate process namespace: all processes of the image end with the first one.
     argv = container.engine(HOOKS.format(user.pw_uid), user)
     argv += ["--network=none", "--ulimit=host", f"--timeout={TRY_SECONDS}", f"--name={request['name']}", "--workdir=/"]
     said = run(*argv, "--entrypoint=python3", request["id"], "-c", VERSIONS, seconds=TRY_SECONDS + LOOK_SECONDS)
-    if said.late:  # podman's own limit has not helped: what it started is still there
+    if said.late:  # podman's own time limit failed, and the container still exists
         run("podman", "rm", "--force", "--ignore", request["name"], seconds=LOOK_SECONDS)
     if said.code is None:
         return {"text": "", "error": said.why, "unsafe": ""}
     if said.code:
-        return {"text": "", "error": f"it ended with {said.code} and said {said.said[:MOST_LINE]!r}", "unsafe": ""}
+        return {"text": "", "error": f"exited with code {said.code}, output: {said.said[:MOST_LINE]!r}", "unsafe": ""}
     return {"text": said.text.strip().rpartition("\n")[2][:MOST_LINE], "error": "", "unsafe": ""}
 
 
 def unsafe(image: str) -> str:
-    """Return why no program of an image may run: it contains a device file. A container without a control group of its
-    own may open such a file, since crun mounts the root file system without nodev. An image that passed is not checked
-    again until the next boot."""
+    """Return why no program of an image may run: it contains a device file. A container without a separate control
+    group can open device files, because crun mounts the root file system without nodev. An image that passed is not
+    checked again until the next boot."""
     seen = f"{SEEN}/{image}"
     if os.path.exists(seen):
         return ""
     said = run("podman", "image", "mount", image, seconds=LOOK_SECONDS)
     if said.code != 0:
-        return f"it could not be checked for device files: {said.why}"
+        return f"the check for device files failed: {said.why}"
     try:
         found = first_device(said.text.strip(), time.monotonic() + WALK_SECONDS)
     except OSError as problem:
-        return f"it could not be checked for device files: {problem.strerror}"
+        return f"the check for device files failed: {problem.strerror}"
     finally:
         run("podman", "image", "unmount", "--force", image, seconds=LOOK_SECONDS)
     if found:
-        return f"it contains the device file {found!r}, which would open the node's own device"
+        return f"device file {found!r} found, which would open the node's device"
     trust.make_folder(SEEN)
     files.replace(seen, b"", mode=0o644)
     return ""
@@ -290,7 +291,7 @@ def first_device(root: str, deadline: float) -> str:
     while folders:
         folder = folders.pop()
         if time.monotonic() > deadline:
-            raise OSError(errno.ETIMEDOUT, "it has too many files")
+            raise OSError(errno.ETIMEDOUT, "the image has too many files")
         with os.scandir(folder) as entries:
             for entry in entries:
                 if entry.is_dir(follow_symlinks=False):

@@ -1,7 +1,7 @@
-"""The launches of this node, whosever they are, as far as this process's user may see them; reads only.
+"""List the launches of all users on this node, as far as the current user can see them; only reads.
 
-Launches run in units of the system's manager, and in those of users' own managers. Which unit a process belongs to, the
-kernel says to everybody. What a launch wrote is read in the name of its user.
+Launches run in units of the system and of users' systemd instances. Every user can read the unit of a process from the
+kernel. Files of a launch are read as its user.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ RANK = 8192  # and of one rank's: a traceback of forty frames
 MOST_ERROR = 1 << 14  # characters of an error file
 
 
-# ---------------------------------------------------------------- last words
+# ---------------------------------------------------------------- last output
 
-# What a launch that failed left as its last words here: by them the controller names the rank that failed first.
+# The last output of a failed launch on this node, from which the controller finds the rank that failed first.
 #
-# Called as the launch's user, whose word all of it is. Bounded, as it is sent for every launch of a list.
+# Read as the launch's user, who controls all of it. Its size is limited, because a list has it for every launch.
 
 
 def last_words(run_dir: str, result: Json | None, ranks: list[Json]) -> Json | None:
-    """{agent, stderr, errors, ranks}, by local rank; None where it ended well here. ranks: as running.py notes them."""
+    """Return {agent, stderr, errors, ranks} by local rank; None if the launch succeeded here. ranks: see running.py."""
     if result and (result["reason"], result.get("code")) == ("exit", 0):
         return None
     found: Json = {"agent": "", "stderr": {}, "errors": {}, "ranks": ranks}
@@ -77,14 +77,14 @@ MOST = 100  # launches
 MOST_USERS = 500
 MOST_NODES = 1024
 MOST_NAME = 200
-MOST_WORDS = 1 << 20  # characters of what failed launches said last; of the rest, only their last lines are shown
-TAIL = 8192  # bytes of a log, of which the last lines are taken
+MOST_WORDS = 1 << 20  # characters of failed launches' output; of the others, only the last lines are shown
+TAIL = 8192  # bytes at the end of a log that are searched for the last lines
 SMI_SECONDS = 12.0
 SMI = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format=csv,noheader,nounits")
 
 
 class Root(NamedTuple):
-    """Where launches keep their folders and their state. user: whose own launches they are; None: administrators'."""
+    """The folder and the state of launches. user: of user launches; None for administrator launches."""
 
     folder: str
     state: str
@@ -92,7 +92,7 @@ class Root(NamedTuple):
 
 
 class KeptLaunch(NamedTuple):
-    """pids: of its unit, the first one began first."""
+    """A launch. pids: of its unit, in the order of their start."""
 
     root: Root
     launch_id: str
@@ -100,9 +100,9 @@ class KeptLaunch(NamedTuple):
 
 
 def jobs(request: Json) -> Json:
-    """{launches, gpus, left_out}; request: {node, run_root, users_root, ended, lines}.
+    """Return {launches, gpus, left_out}. request: {node, run_root, users_root, ended, lines}.
 
-    ended: how many of each owner's launches that are over are shown. lines: of each launch's newest log.
+    ended: number of finished launches to list for each owner. lines: number of last lines of each launch's newest log.
     """
     deadline = time.monotonic() + ALL_SECONDS
     found: list[Json] = []
@@ -120,10 +120,10 @@ def jobs(request: Json) -> Json:
 
 
 def plan(request: Json) -> Json:
-    """{plan (packed), run_dir, user, manager, reader}: what this node keeps of one launch; empty where it has none.
+    """Return {plan (packed), run_dir, user, manager, reader} of one launch on this node; empty values for none.
 
-    request: {launch_id, run_root, users_root}. reader: who may look without root. Whose launch runs comes before those
-    who have a folder of its name: anybody may make one of their own.
+    request: {launch_id, run_root, users_root}. reader: the uid that can inspect it without root. A running launch has
+    precedence over a folder of the same name, because any user can create one.
     """
     running = process.in_launches()
 
@@ -148,9 +148,9 @@ def plan(request: Json) -> Json:
 
 
 def follow(request: Json) -> Json:
-    """{logs, over}: what was logged behind the offsets, or from `tail` bytes before the ends on; waits for news.
+    """Return {logs, over}: output after the offsets, or the last `tail` bytes; waits for new output.
 
-    It renews nothing: whoever only reads keeps no launch alive.
+    Following a launch does not renew its lease.
     request: {launch_id, run_dir, offsets, tail, limit, wait}
     """
     if not request["offsets"]:
@@ -173,7 +173,7 @@ def _ends(request: Json) -> dict[str, int]:
     return {key: max(0, size - request["tail"]) for key, size in there.items()}
 
 
-# ---------------------------------------------------------------- which there are
+# ---------------------------------------------------------------- the list
 
 
 def roots(request: Json) -> list[Root]:
@@ -192,7 +192,7 @@ def roots(request: Json) -> list[Root]:
 
 
 def launches(request: Json) -> Iterator[KeptLaunch]:
-    """Those that run, those whose end nobody has seen, and the newest of those that are over, by owner."""
+    """Yield running launches, launches whose end was not recorded, and the newest finished ones, by owner."""
     running = process.in_launches()
     for root in roots(request):
         uid = root.user.pw_uid if root.user else None
@@ -230,15 +230,15 @@ def looked_at(launch: KeptLaunch, request: Json) -> Json:
     try:
         seen = as_user(owner, lambda: _facts(launch, run_dir, request), seconds=SECONDS)
     except SilentError as silent:
-        return {**nothing, **known, "hidden": True, "why": f"it could not be looked at: {silent.strerror}"}
+        return {**nothing, **known, "hidden": True, "why": f"could not be checked: {silent.strerror}"}
     hidden = os.geteuid() not in {0, owner.pw_uid}
     if hidden and launch.pids:
-        seen["state"] = "running"  # what its main process notes is its user's
+        seen["state"] = "running"  # the state in its main process's files is not readable
     return {**nothing, **known, **seen, "hidden": hidden}
 
 
 def _facts(launch: KeptLaunch, run_dir: str, request: Json) -> Json:
-    """As the launch's user."""
+    """Return the facts of a launch. Runs as its user."""
     unit = f"{launch.root.state}/{launch.launch_id}/unit"
     table = foreign.table(_json(unit, "ranks.json"))
     end = kept.read_end(run_dir)
@@ -270,7 +270,7 @@ def state_of(launch: KeptLaunch, table: Json, word: str, *, ended: bool) -> str:
 
 
 def of_plan(plan: Json, node: str) -> Json:
-    """What a list shows of a plan, which a user may have written."""
+    """Return the parts of a plan for the list. A user may have written the plan."""
     entries = [one for one in plan["nodes"] if isinstance(one, dict)] if isinstance(plan.get("nodes"), list) else []
     here = next((one for one in entries if one.get("node") == node), {})
     said = plan.get("begun")
@@ -292,7 +292,7 @@ def of_plan(plan: Json, node: str) -> Json:
 
 
 def last_lines(run_dir: str, most: int) -> tuple[str, list[str]]:
-    """(log, lines): of the log that was written last; its key is as in logs.py."""
+    """Return the key (see logs.py) and the last lines of the log that was written last."""
     try:
         with log_folder(run_dir) as (logs, uid):
             there = []
@@ -334,7 +334,7 @@ def _user(uid: int | None) -> pwd.struct_passwd | None:
 
 
 def _name(pids: list[int], folder: str) -> str:
-    """Whose launch of the system's manager it is: who its ranks run as."""
+    """Return the user that the ranks of an administrator launch run as."""
     owner = _user(_owner(folder))
     return owner.pw_name if owner else process.owner(pids[-1]) if pids else ""
 
@@ -343,7 +343,7 @@ def _name(pids: list[int], folder: str) -> str:
 
 
 def gpu_facts() -> Json:
-    """By number {busy (percent), used, total (MiB)}, or {why}."""
+    """Return {busy (percent), used, total (MiB)} by GPU number, or {why}."""
     answer = run("nvidia-smi", *SMI, seconds=SMI_SECONDS)
     if answer.code != 0:
         return {"why": answer.why}

@@ -1,10 +1,10 @@
-"""What a node keeps of a launch beside its logs, so that whoever may log in finds it, from any controller.
+"""Files that a node keeps for a launch besides its logs, for all controllers that can log in.
 
-RUN_ROOT/ID/plan.json    the plan as it may be shown: no values of the environment, no secret arguments
-RUN_ROOT/ID/ended.json   how it ended here: what the main process said, when its ranks ended, and what whoever ended it
-                         said
+RUN_ROOT/ID/plan.json    the plan without values of environment variables and without secret arguments
+RUN_ROOT/ID/ended.json   the outcome on this node: the result of the main process, when its ranks ended, and the reason
+                         given for a stop
 
-They belong to whoever starts the launch: root, or the user whose own launch it is.
+Their owner is root, or the user of a user launch.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ MODE = 0o644
 
 
 def keep_plan(spec: Json) -> None:
-    """Keep the plan of a launch that begins. Raises OSError."""
+    """Store the plan of a starting launch. Raises OSError."""
     packed = spec.pop("plan", "")
     if packed:
         files.replace(f"{spec['run_dir']}/{PLAN}", unpacked(packed), mode=MODE)
 
 
 def unpacked(packed: str) -> bytes:
-    """Raises OSError where it is nothing that the controller packs; see muster_controller/launch/elsewhere.py."""
+    """Unpack a plan from the controller (muster_controller/launch/elsewhere.py). Raises OSError if it is invalid."""
     try:
         opened = zlib.decompressobj()
         text = opened.decompress(base64.b64decode(packed, validate=True), MOST_PLAN)
     except (ValueError, binascii.Error, zlib.error) as problem:
-        raise files.UnsafePathError(errno.EINVAL, f"cannot be kept: {problem}", PLAN) from None
+        raise files.UnsafePathError(errno.EINVAL, f"cannot be stored: {problem}", PLAN) from None
     if not opened.eof:
-        raise files.UnsafePathError(errno.EFBIG, "cannot be kept: it is too long, or cut short", PLAN)
+        raise files.UnsafePathError(errno.EFBIG, "cannot be stored: too long or truncated", PLAN)
     return text
 
 
@@ -59,8 +59,8 @@ def packed(text: bytes) -> str:
 
 
 def keep_end(request: Json, last: Mapping[str, Any]) -> None:
-    """Note how the launch ended here, once; request: {launch_id, run_dir, why?}. last: as written.read_all has it. No
-    full disk ends anything."""
+    """Store the outcome of the launch on this node, once; a full disk is ignored. request: {launch_id, run_dir, why?}.
+    last: from written.read_all."""
     path = f"{request['run_dir']}/{ENDED}"
     if os.path.lexists(path) or not os.path.lexists(f"{request['run_dir']}/{PLAN}"):
         return
@@ -72,7 +72,7 @@ def keep_end(request: Json, last: Mapping[str, Any]) -> None:
 
 
 def keep_ends(run_root: str) -> None:
-    """Note the ends of launches that nobody has ended, before their state is cleared away."""
+    """Store the outcomes of launches that ended without a supervisor, before their state is removed."""
     for launch_id in launches(state.root()):
         request = {"launch_id": launch_id, "run_dir": f"{run_root}/{launch_id}"}
         if os.path.isdir(request["run_dir"]) and state.is_over(launch_id):
@@ -80,7 +80,7 @@ def keep_ends(run_root: str) -> None:
 
 
 def launches(folder: str) -> list[str]:
-    """The ids of the launches that have something in this folder, the newest first."""
+    """Return the ids of the launches in this folder, newest first."""
     try:
         return sorted(filter(process.LAUNCH_ID.match, os.listdir(folder)), reverse=True)
     except OSError:
@@ -88,13 +88,13 @@ def launches(folder: str) -> list[str]:
 
 
 def read_plan(run_dir: str) -> Json | None:
-    """The plan that a launch's folder keeps; None where there is none, or none that can be used."""
+    """Return the plan in a launch's folder; None if it is missing or unusable."""
     found = _read(run_dir, PLAN, MOST_PLAN)
     return found if isinstance(found, dict) and isinstance(found.get("nodes"), list) else None
 
 
 def read_end(run_dir: str) -> Json | None:
-    """{result, why, at, ranks}, or None."""
+    """Return {result, why, at, ranks}, or None."""
     found = _read(run_dir, ENDED, MOST_ENDED)
     if not isinstance(found, dict) or not isinstance(found.get("at"), (int, float)):
         return None
@@ -107,7 +107,7 @@ def read_end(run_dir: str) -> Json | None:
 
 
 def _read(run_dir: str, name: str, most: int) -> Any:
-    """What only the owner of the launch's folder can have written."""
+    """Return the JSON value of a file that only the owner of the launch's folder can have written."""
     try:
         with files.folder(run_dir) as folder:
             return foreign.parsed(files.read(name, most=most, within=folder, owner=os.fstat(folder).st_uid))

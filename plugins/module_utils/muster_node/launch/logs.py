@@ -1,10 +1,10 @@
-"""What the ranks and torchrun wrote into RUN_ROOT/ID/logs: the parts that are new, and the error files.
+"""Read new parts of the logs of ranks and torchrun in RUN_ROOT/ID/logs, and the error files.
 
-All of it is the training user's: only regular files of that user are opened, with no link on the way, and every step
-has a limit. A log that had grown beyond its own limit has a hole where its middle was (capping.py).
+The training user owns these files: only regular files of that user are opened, no links are followed, and every step
+has a limit. A log that exceeded its limit has a hole in the middle (capping.py).
 
-    agent.log                                     torchrun's own
-    torchrun/JOB/attempt_0/LOCAL_RANK/std*.log    its ranks'; error.json beside them
+    agent.log                                     torchrun's own log
+    torchrun/JOB/attempt_0/LOCAL_RANK/std*.log    the logs of its ranks, next to error.json
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ Json = dict[str, Any]
 
 MOST_PART = 4 << 20  # bytes of all logs in one answer
 MOST_ERROR = 1_000_000  # bytes of an error.json
-MOST_ERRORS = 4_000_000  # and of all that are sent
+MOST_ERRORS = 4_000_000  # bytes of all error.json files in one answer
 MOST_JOBS = 4  # torchrun makes one
 
 
 @contextmanager
 def log_folder(run_dir: str) -> Iterator[tuple[int, int]]:
-    """Yield the open folder, and the uid of the training user, whom root gave it to."""
+    """Yield the open folder and the uid of its owner, the training user."""
     with files.folder(f"{run_dir}/logs") as handle:
         yield handle, os.fstat(handle).st_uid
 
 
 def log_files(logs: int) -> list[tuple[str, str]]:
-    """[(key, path)] of every log there may be: 'agent', 'LOCAL_RANK/stderr' and 'LOCAL_RANK/stdout' of each rank."""
+    """Return (key, path) of all possible logs: 'agent', 'LOCAL_RANK/stderr' and 'LOCAL_RANK/stdout' of each rank."""
     folders = rank_folders(logs)
-    # stderr of all ranks comes first: a rank that floods its stdout must not keep the reason of another's end back.
+    # stderr of all ranks comes first: a flood on one rank's stdout must not delay the cause of another rank's failure.
     streams = [(stream, rank, path) for stream in ("stderr", "stdout") for rank, path in folders]
     return [("agent", "agent.log"), *((f"{rank}/{stream}", f"{path}/{stream}.log") for stream, rank, path in streams)]
 
 
 def rank_folders(logs: int) -> list[tuple[int, str]]:
-    """[(local rank, path)]; of several under one number, the first."""
+    """Return (local rank, path) of each rank; of several with one number, the first."""
     found: dict[int, str] = {}
     for job in names(logs, "torchrun")[:MOST_JOBS]:
         attempt = f"torchrun/{job}/attempt_0"
@@ -63,7 +63,7 @@ def names(logs: int, path: str) -> list[str]:
 
 
 def sizes(logs: int) -> dict[str, int]:
-    """{key: bytes} of the logs that are there."""
+    """Return {key: bytes} of the existing logs."""
     found = {}
     for key, path in log_files(logs):
         try:
@@ -74,7 +74,7 @@ def sizes(logs: int) -> dict[str, int]:
 
 
 def new_log_text(logs: int, uid: int, offsets: dict[str, int], limit: int) -> dict[str, Json]:
-    """{key: {begin, gap, offset, text, more}}: what is behind each offset, `limit` bytes of all logs at most."""
+    """Return {key: {begin, gap, offset, text, more}}: text after each offset, at most `limit` bytes of all logs."""
     limit = min(limit, MOST_PART)
     found = {}
     for key, path in log_files(logs):
@@ -90,10 +90,10 @@ def new_log_text(logs: int, uid: int, offsets: dict[str, int], limit: int) -> di
 
 
 def next_part(handle: int, begin: int, limit: int) -> tuple[Json | None, int]:
-    """Return the part of a log behind an offset, and its bytes.
+    """Return the part of a log after an offset, and its number of bytes.
 
-    It ends before the next hole. Where the limit ends it, that is behind a line (which `\\r` ends as well), if there is
-    any. It never ends within a character, unless the log does.
+    The part ends before the next hole. If the limit ends it, it ends after a complete line (also one ended by `\\r`),
+    if there is one. It never ends within a character, unless the log does.
     """
     size = os.fstat(handle).st_size
     if begin >= size:
@@ -113,7 +113,7 @@ def next_part(handle: int, begin: int, limit: int) -> tuple[Json | None, int]:
 
 
 def next_data(handle: int, begin: int, size: int) -> int:
-    """Return where the next bytes are that were kept; the end where there are none."""
+    """Return the offset of the next data; the end of the file if there is none."""
     try:
         return min(os.lseek(handle, begin, os.SEEK_DATA), size)
     except OSError:  # ENXIO
@@ -128,7 +128,7 @@ def next_hole(handle: int, start: int, size: int) -> int:
 
 
 def whole_characters(data: bytes) -> bytes:
-    """Without the beginning of a UTF-8 character at its end, whose rest is still to come."""
+    """Return the data without an incomplete UTF-8 character at its end."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decoder.decode(data)
     begun = len(decoder.getstate()[0])
@@ -136,7 +136,7 @@ def whole_characters(data: bytes) -> bytes:
 
 
 def error_files(logs: int, uid: int) -> Json:
-    """{LOCAL_RANK: error.json}: written by ranks whose main function is under torch's @record."""
+    """Return {LOCAL_RANK: error.json}, from ranks whose main function has torch's @record."""
     found = {}
     left = MOST_ERRORS
     for rank, path in rank_folders(logs):

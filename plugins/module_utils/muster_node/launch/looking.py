@@ -1,4 +1,4 @@
-"""What the supervisor asks again and again: how the launch is, and what is new."""
+"""Answer the supervisor's repeated requests: the state of the launch and new output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 
 def look(request: Json) -> Json:
-    """Renew the lease, wait up to `wait` seconds for news, and report. The first look begins the launch's work.
+    """Renew the lease, wait up to `wait` seconds for changes, and report. The first request starts the launch's work.
 
     request: {launch_id, run_dir, lease, wait, offsets: {log: bytes seen}, limit: bytes to send at most}
     """
@@ -26,18 +26,18 @@ def logs(request: Json) -> Json:
 
 
 def report(request: Json) -> Json:
-    """What is known of the launch here: {unit, result, ranks, errors, logs, notes, disk, clock}."""
-    # The unit before its result: one that is seen to be over has written it.
+    """Return the state of the launch on this node: {unit, result, ranks, errors, logs, notes, disk, clock}."""
+    # Read the unit before its result: a unit that has ended has already written it.
     name = state.unit_name(request["launch_id"])
     unit = state.unit_state(name)
     found = written.read_all(request)
     if state.is_own() and found["result"] is None and unit["ActiveState"] in state.OVER:
-        # A user's manager that ends takes the result with it; by now it shows that it is gone.
+        # If the user's systemd instance has ended, the result is gone with it, and the unit now shows that.
         unit = state.unit_state(name)
     return {
         "unit": unit,
         **found,
         "disk": disk_facts(request["run_dir"]),
-        # Taken last: the controller compares it with the time of receipt.
+        # Read last, because the controller compares it with the time of receipt.
         "clock": time.time(),
     }

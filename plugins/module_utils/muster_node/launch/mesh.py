@@ -1,6 +1,6 @@
-"""Logins from this node on others of its cluster, as this user: with keys that are there, and host keys that are known.
+"""Log in from this node to other nodes of the cluster as this user, with existing keys and known host keys.
 
-The role ssh_mesh makes both; where a site has its own way, as with homes on a file server, that does as well.
+The role ssh_mesh creates both. A site's own setup also works, such as home folders on a file server.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# sshd lets 10 connections wait for their login by default (MaxStartups), and all of them come from here.
+# By default sshd allows 10 unauthenticated connections (MaxStartups), and all of them come from this node.
 AT_ONCE = 6
 REACH_SECONDS = 20.0
 MOST_SAID = 2000  # characters
@@ -30,7 +30,7 @@ ALONE = ("ControlMaster=no", "ControlPath=none")
 
 
 def environment() -> dict[str, str]:
-    """What ssh needs to find this user's own files."""
+    """Return the environment that ssh needs to find this user's files."""
     user = pwd.getpwuid(os.getuid())
     return {"PATH": PATH, "LC_ALL": "C.UTF-8", "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
 
@@ -44,7 +44,7 @@ def log_in(
     seconds: float = REACH_SECONDS,
     most: int = MOST_REPLY,
 ) -> CommandResult:
-    """Run a shell command on another node as this user. options: beside those of every login."""
+    """Run a shell command on another node as this user. options: in addition to OPTIONS."""
     words = [f"-o{option}" for option in (*OPTIONS, *options)]
     user = pwd.getpwuid(os.getuid()).pw_name
     return run(
@@ -64,7 +64,7 @@ def log_in(
 
 
 def reach(request: Json) -> Json:
-    """{tried: {node: {code, said}}}; request: {nodes: {name: address}}."""
+    """Return {tried: {node: {code, said}}}. request: {nodes: {name: address}}."""
     nodes: dict[str, str] = request["nodes"]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = pool.map(lambda address: log_in(address, "true"), nodes.values())

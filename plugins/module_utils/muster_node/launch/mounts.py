@@ -1,4 +1,4 @@
-"""Which file system a folder is on: looked at in a process of its own, since one of a dead server answers nobody."""
+"""Determine the file system of a folder, in a separate process, since access to a dead file server blocks forever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def real_path(path: str) -> str:
-    """Return the path that no link leads to; as it is where that cannot be found out."""
+    """Return the path with links resolved; unchanged if that fails."""
     try:
         return str(as_user(None, lambda: os.path.realpath(path), seconds=SECONDS))
     except SilentError:
@@ -25,13 +25,13 @@ def real_path(path: str) -> str:
 
 
 def cache_facts(path: str) -> Json:
-    """Return {path, type}: of the file system that the folder is on, or will be."""
+    """Return {path, type}: the type of the file system of the folder, which may not exist yet."""
     return {"path": path, "type": type_of(real_path(path), files.text(MOUNTS) or "")}
 
 
 def type_of(path: str, mounts: str) -> str:
-    """Return the type of the innermost mount that a path without links is in; "" for none. Of several mounts in one
-    place the last one counts, which covers the others."""
+    """Return the type of the innermost mount of a path without links; "" for none. Of several mounts on one folder, the
+    last one counts, because it covers the others."""
     found, longest = "", -1
     for line in mounts.splitlines():
         words = line.split(" ")

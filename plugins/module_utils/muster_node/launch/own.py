@@ -1,4 +1,4 @@
-"""What somebody's own launch depends on: their own manager of units, what it may give, and the seats they come to."""
+"""Collect the facts that a user launch depends on: the user's systemd instance, its limits, and accessible slots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .seats import readable
 
 Json = dict[str, Any]
 
-GROUP = "muster-launch"  # whose members launch for themselves (role launch_users)
+GROUP = "muster-launch"  # the group of launch users (role launch_users)
 LINGER = "/var/lib/systemd/linger"
 CGROUPS = "/sys/fs/cgroup"
 # By its name in /proc/PID/limits, in the order of the answer.
@@ -24,7 +24,7 @@ LIMITS = {"memlock": "Max locked memory", "nofile": "Max open files"}
 
 
 def identity(_request: Json) -> Json:
-    """Who the controller logs in as: the one who will look, and must be able to read."""
+    """Return the account that the controller logs in as, which must be able to read the state of launches."""
     user = pwd.getpwuid(os.getuid())
     return {
         "uid": user.pw_uid,
@@ -35,7 +35,7 @@ def identity(_request: Json) -> Json:
 
 
 def is_launch_user(user: pwd.struct_passwd) -> bool:
-    """Whether an account is in the group, by the accounts' own files: a session begun earlier does not know it yet."""
+    """Return whether an account is in the group, by the user database: an older session does not have the group yet."""
     if user.pw_uid == 0:
         return False
     try:
@@ -46,7 +46,7 @@ def is_launch_user(user: pwd.struct_passwd) -> bool:
 
 
 def own_facts() -> Json | None:
-    """Return what this user's manager is like, see OwnFacts; None where the launch is none of theirs."""
+    """Return OwnFacts of this user's systemd instance; None in an administrator launch."""
     if not state.is_own():
         return None
     user = pwd.getpwuid(os.getuid())
@@ -63,24 +63,24 @@ def own_facts() -> Json | None:
 
 
 def manager_pid(uid: int) -> int:
-    """Return the main process of a user's manager; 0 where it is not known."""
+    """Return the main process of a user's systemd instance; 0 if unknown."""
     asked = run("systemctl", "show", f"user@{uid}.service", "--property=MainPID", "--value")
     return int(asked.text.strip() or 0) if asked.text.strip().isdecimal() else 0
 
 
 def knows_group(pid: int) -> bool:
-    """Whether units of this manager are in the group: those of one that began before the user was added are not."""
+    """Return whether units of this instance are in the group: not if it was started before the user was added."""
     found = re.search(r"^Groups:\t([\d ]*)", process.read(pid, "status"), re.MULTILINE)
     gid = re.search(r"^Gid:\t(\d+)", process.read(pid, "status"), re.MULTILINE)
     if found is None or gid is None:
-        return True  # the seats themselves say so
+        return True  # the access to the slots shows it
     with suppress(KeyError):
         return str(grp.getgrnam(GROUP).gr_gid) in [*found[1].split(), gid[1]]
     return False
 
 
 def limits(pid: int) -> Json:
-    """Return {name: the most that this process may have, None for no limit}."""
+    """Return {name: hard limit of this process, None for no limit}."""
     text = process.read(pid, "limits")
     found: Json = {}
     for name, title in LIMITS.items():
@@ -91,6 +91,7 @@ def limits(pid: int) -> Json:
 
 
 def controllers(uid: int) -> list[str]:
-    """Return what the kernel limits for units of a user's manager: that needs cgroup v2, and systemd to hand it on."""
+    """Return the controllers for units of a user's systemd instance: this requires cgroup v2 and systemd's
+    delegation."""
     path = f"{CGROUPS}/user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers"
     return (files.text(path, links=True) or "").split()

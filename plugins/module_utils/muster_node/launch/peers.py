@@ -1,9 +1,9 @@
-"""The mutual end of a detached launch: nobody watches it, so its nodes watch each other.
+"""End a detached launch on all nodes: without a supervisor, its nodes watch each other.
 
-The main process of each node's unit sends a beat to the head node's every two seconds, on the training network, and
-gets one back. Whose part ends badly says so, and the head node says it to all; a node that the head node has not heard
-of for SILENCE ends the launch everywhere, and a node that does not hear of the head node ends its own part. A break of
-the network that is shorter ends nothing: connections are made anew.
+The main process of each node's unit sends a heartbeat to the head node every two seconds, on the training network, and
+gets an answer. A node with a failure reports it, and the head node forwards it to all nodes. If a node sends no
+heartbeat for SILENCE, the head node ends the launch on all nodes. A node without answers from the head node ends its
+own part. A shorter network failure ends nothing: nodes reconnect.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 NONCE = 32  # characters of the first line
 MOST_LINE = 2048  # bytes
-MOST_WAITING = 64 * 1024  # bytes that the other end has not taken
+MOST_WAITING = 64 * 1024  # bytes that the peer has not received
 CHUNK = 16 * 1024
 
 
 # ---------------------------------------------------------------- channel
 
-# A connection between two nodes of a launch, on which each end proves with every line that it knows its secret.
+# A connection between two nodes of a launch. Each end proves with every line that it knows the launch's secret.
 #
-# Both begin with a line of random characters. Of both, and of the secret, which no other account can read, comes the
-# key of this one connection; each line behind it is a JSON object with its code (HMAC-SHA-256) over direction, number
-# and text, so that none can be forged, changed, left out or sent again. Nothing here waits.
+# Both ends send a line of random characters first. The key of the connection is derived from both lines and the secret,
+# which no other account can read. Each further line is a JSON object with its code (HMAC-SHA-256) over direction,
+# number and text, so that lines cannot be forged, changed, dropped or replayed. No call blocks.
 
 
 class Channel:
-    """head: whether this end is the head node's. known: whether the other end has proved that it knows the secret."""
+    """head: whether this end is the head node. known: whether the peer has proved that it knows the secret."""
 
     def __init__(self, sock: socket.socket, token: str, *, head: bool) -> None:
         sock.setblocking(False)
@@ -50,7 +50,7 @@ class Channel:
         self.key = b""
         self.inbox = bytearray()
         self.outbox = bytearray(self.nonce.encode() + b"\n")
-        self.waiting: list[Json] = []  # to be said as soon as there is a key
+        self.waiting: list[Json] = []  # messages until the key is known
         self.said = self.heard = 0
         self.known = self.closed = False
         self.error = ""
@@ -58,14 +58,14 @@ class Channel:
 
     def say(self, message: Json) -> None:
         if not self.key:
-            self.waiting = [message]  # the newest says all
+            self.waiting = [message]  # only the newest is needed
             return
         text = json.dumps(message).encode()
         self.said += 1
         self.outbox += self.code(self.said, text, head=self.head) + b" " + text + b"\n"
 
     def exchange(self) -> list[Json]:
-        """Send and take what there is: the messages of the other end, as far as they are proved to be its own."""
+        """Send and receive without blocking. Return the authenticated messages of the peer."""
         for act in (self.take, self.send):
             try:
                 act()
@@ -73,7 +73,7 @@ class Channel:
                 continue
             except OSError as problem:
                 self.closed, self.error = True, problem.strerror or str(problem)
-                break  # what follows from it says less
+                break  # later errors are only consequences
         found = [message for line in self.lines() if (message := self.read(line)) is not None]
         if len(self.outbox) > MOST_WAITING or len(self.inbox) > MOST_LINE:
             self.closed = True
@@ -97,7 +97,7 @@ class Channel:
         return whole
 
     def read(self, line: bytes) -> Json | None:
-        """What a line says; one that is not the other end's closes the connection."""
+        """Return the message in a line. A line that is not authentic closes the connection."""
         if self.closed and not self.key:
             return None
         if not self.key:
@@ -135,33 +135,33 @@ class Channel:
         self.sock.close()
 
 
-SILENCE = 20.0  # seconds; twice what an attached supervisor waits, and at most a third of what is promised
-FIRST = 60.0  # seconds until a node is heard of for the first time: it may be told later than others to begin
+SILENCE = 20.0  # seconds; twice the patience of an attached supervisor, and at most a third of the documented limit
+FIRST = 60.0  # seconds until the first heartbeat of a node, which may start later than others
 BEAT = 2.0
 RETRY = 1.0  # seconds between two attempts to connect, or to listen
-STALE = 6.0  # seconds without an answer after which a connection is made anew: the network may have dropped it
-STRANGER = 5.0  # seconds in which a caller proves that it knows the secret
-LAST_WORDS = 3.0  # seconds for others to hear how this part ended
-HURRY = 1.0  # those where the unit is being stopped
-ROOM = 16  # connections beside two of each node
+STALE = 6.0  # seconds without an answer until a node reconnects; the network may have dropped the connection
+STRANGER = 5.0  # seconds for a new peer to prove that it knows the secret
+LAST_WORDS = 3.0  # seconds for the other nodes to receive this node's outcome
+HURRY = 1.0  # the same while the unit is being stopped
+ROOM = 16  # connections in addition to two for each node
 MOST_WHY = 160  # characters
 RUNS, DONE, OVER = "runs", "done", "over"
 
 
 class Alone:
-    """A launch that a supervisor watches, or that has one node: nobody is asked and nobody is told."""
+    """A launch with a supervisor or a single node: no communication with other nodes."""
 
-    told = False  # whether the others have been told that this part ends
+    told = False  # whether the other nodes were told that this part ends
 
     def step(self) -> str:
-        """Do what there is to do, without waiting: why the launch is to end here, or nothing."""
+        """Communicate without blocking. Return why the launch must end here, or ""."""
         return ""
 
     def meet(self, _stopped: Callable[[], bool]) -> str:
         return ""
 
     def tell(self, _why: str) -> None:
-        """Say that this part ends badly; the others have it with the next step."""
+        """Report that this part failed; the next step sends it to the other nodes."""
         self.told = True
 
     def see_out(self, _stopped: Callable[[], bool], _until: float, _why: str = "") -> None:
@@ -169,7 +169,7 @@ class Alone:
 
 
 class PeerPart(Alone, ABC):
-    """This node's end of it. state, why: how its own part is. over: why the launch is over everywhere."""
+    """This node's part. state, why: its own outcome. over: why the launch has ended on all nodes."""
 
     def __init__(self, spec: Json) -> None:
         self.spec = spec
@@ -179,7 +179,7 @@ class PeerPart(Alone, ABC):
         self.trouble = ""
 
     def meet(self, stopped: Callable[[], bool]) -> str:
-        """Wait until it is known that the beats come through; why that failed, or nothing."""
+        """Wait for the first heartbeat. Return the error, "" for none."""
         while not (self.met() or stopped()):
             if why := self.step():
                 return why
@@ -191,7 +191,7 @@ class PeerPart(Alone, ABC):
         self.news()
 
     def see_out(self, stopped: Callable[[], bool], until: float, why: str = "") -> None:
-        """Say how this part ended, and stay until the others know, or need this node no more. why: "" for well."""
+        """Report the outcome of this part, and wait until the other nodes have it or end. why: "" for success."""
         if why:
             self.tell(why)
         elif not self.told:
@@ -207,7 +207,7 @@ class PeerPart(Alone, ABC):
 
     def silent(self, name: str, seconds: float) -> str:
         trouble = f" ({self.trouble})" if self.trouble else ""
-        return f"{name} has not been heard of for {seconds:.0f} s on port {self.place[1]}{trouble}"[:MOST_WHY]
+        return f"no heartbeat from {name} for {seconds:.0f} s on port {self.place[1]}{trouble}"[:MOST_WHY]
 
     @abstractmethod
     def met(self) -> bool: ...
@@ -221,7 +221,7 @@ class PeerPart(Alone, ABC):
 
 @dataclass
 class Other:
-    """A node as the head node knows it. ended: it has said how its part ended."""
+    """The head node's state of another node. ended: whether it has reported its outcome."""
 
     name: str
     heard: float
@@ -262,7 +262,7 @@ class Head(PeerPart):
                 self.listener = listen(self.place)
                 self.trouble = ""
             except OSError as problem:
-                self.trouble = f"it cannot be listened on: {problem.strerror}"
+                self.trouble = f"cannot listen: {problem.strerror}"
         while self.listener:
             try:
                 sock, _ = self.listener.accept()
@@ -270,7 +270,7 @@ class Head(PeerPart):
                 return
             self.channels.append(Channel(sock, self.spec["token"], head=True))
             if len(self.channels) > 2 * len(self.names) + ROOM:
-                # Whoever proved nothing makes room first.
+                # Unauthenticated connections are closed first.
                 one = min(self.channels, key=lambda channel: (channel.known, channel.since))
                 one.close()
                 self.channels.remove(one)
@@ -287,14 +287,14 @@ class Head(PeerPart):
         channel.say({"state": OVER if self.over else RUNS, "why": self.over, "got": state})
 
     def end(self, why: str) -> None:
-        """It is over for all; the first reason counts."""
+        """End the launch on all nodes; the first reason counts."""
         if not self.over:
             self.over = why
             for channel in self.channels:
                 channel.say({"state": OVER, "why": why, "got": ""})
 
     def met(self) -> bool:
-        """The others call the head node; it begins, so that each of them can when it is told to."""
+        """The head node does not wait for the others, so that each of them can connect when it starts."""
         return True
 
     def news(self) -> None:
@@ -332,7 +332,7 @@ class PeerNode(PeerPart):
             self.channel = Channel(sock, self.spec["token"], head=False)
             with suppress(OSError):
                 sock.bind((self.spec["own"], 0))
-            sock.connect_ex(self.place)  # it goes on by itself, and says later how it ended
+            sock.connect_ex(self.place)  # does not block; errors are reported later
             self.last, self.beat_at = now, 0.0
         except OSError as problem:
             self.trouble = problem.strerror or str(problem)
@@ -364,7 +364,7 @@ class PeerNode(PeerPart):
 
 
 def join(spec: Json | None) -> Alone:
-    """What this node has to do with the others of its launch. spec: see PeersRequest; None where nobody is needed."""
+    """Return this node's part in the communication of the launch. spec: see PeersRequest; None for none."""
     if spec is None or len(spec["nodes"]) < 2:
         return Alone()
     return Head(spec) if spec["rank"] == 0 else PeerNode(spec)
@@ -375,7 +375,7 @@ def family(address: str) -> socket.AddressFamily:
 
 
 def listen(place: tuple[str, int]) -> socket.socket:
-    """On the training address alone. Raises OSError."""
+    """Listen only on the training address. Raises OSError."""
     sock = socket.socket(family(place[0]), socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,7 +1,7 @@
-"""A launch's own copy of its project: made from the store before anything starts, and nobody's to change.
+"""Create a launch's read-only copy of its project from the store, before the launch starts.
 
-In a launch that root starts, all of it is root's, behind a folder that the training user alone can enter; where that
-user starts it, it is that user's, and read-only. Whatever is in it was compared with its sha256 on the way.
+In an administrator launch, root owns the copy, in a folder that only the training user can enter. In a user launch, the
+user owns the copy. The sha256 of each file is checked during the copy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..tools import files
 Json = dict[str, Any]
 
 FOLDER = "project"
-# POSIX access control lists as the kernel takes them: a version, then (tag, permissions, id) each.
+# POSIX access control lists in the kernel's format: a version, then (tag, permissions, id) for each entry.
 ACL = "system.posix_acl_access"
 ACL_VERSION, ACL_ENTRY = struct.Struct("<I"), struct.Struct("<HHI")
 OWNER, ONE_USER, GROUP, MASK, OTHERS, NO_ID = 0x01, 0x02, 0x04, 0x10, 0x20, 0xFFFFFFFF
@@ -31,7 +31,7 @@ CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | files.SAFE
 
 
 def place(spec: Json, user: pwd.struct_passwd) -> None:
-    """Make the copy in the launch's folder. Raises OSError, by the name of the file that is not what was sent."""
+    """Create the copy in the launch's folder. Raises OSError with the name of a file that differs from its sha256."""
     path = f"{spec['run_dir']}/{FOLDER}"
     own = os.geteuid() != 0
     files.make_folder(path, mode=0o700)
@@ -52,7 +52,7 @@ def place(spec: Json, user: pwd.struct_passwd) -> None:
 
 
 def digest_there(run_dir: str) -> str:
-    """Return the digest of what is in the copy now; of one that cannot be read, none that a manifest has."""
+    """Return the digest of the copy's current content; of an unreadable copy, a text that no manifest has."""
     try:
         with files.folder(f"{run_dir}/{FOLDER}", owner=os.geteuid()) as top:
             return manifest.digest_of(manifest.render(_listed(top, "")))
@@ -61,7 +61,7 @@ def digest_there(run_dir: str) -> str:
 
 
 def let_in(folder: int, path: str, user: pwd.struct_passwd) -> None:
-    """Let one user enter a folder of root's, and nobody else: by name, or by a group that is this user's alone."""
+    """Let only one user enter a folder of root, by an ACL, or by a group that has no other member."""
     entries = [(OWNER, 7, NO_ID), (ONE_USER, ENTER, user.pw_uid), (GROUP, 0, NO_ID), (MASK, ENTER, NO_ID)]
     packed = b"".join(ACL_ENTRY.pack(*each) for each in [*entries, (OTHERS, 0, NO_ID)])
     try:
@@ -70,14 +70,14 @@ def let_in(folder: int, path: str, user: pwd.struct_passwd) -> None:
         if problem.errno not in {errno.EOPNOTSUPP, errno.ENOSYS}:
             raise
         if not is_alone(user):
-            why = f"cannot be closed to others: give {user.pw_name} a group of its own, or use a file system with ACLs"
+            why = f"cannot be closed to others: give {user.pw_name} a separate group, or use a file system with ACLs"
             raise files.UnsafePathError(errno.EOPNOTSUPP, why, path) from None
         os.fchown(folder, 0, user.pw_gid)
         os.fchmod(folder, 0o750)
 
 
 def is_alone(user: pwd.struct_passwd) -> bool:
-    """Whether nobody else is in this user's group, as far as the node can list its users."""
+    """Return whether the user's group has no other member, among the users that the node can list."""
     with suppress(KeyError):
         if set(grp.getgrgid(user.pw_gid).gr_mem) - {user.pw_name}:
             return False

@@ -1,7 +1,7 @@
-"""The ranks of a launch: those of its control group that say which rank they are, and are not a rank's own children.
+"""Find the ranks of a launch: processes of its control group with RANK and LOCAL_RANK that are not a rank's children.
 
-Whatever began them: torchrun has them as its children, and so has accelerate; behind a shell script they are further
-down, and a launcher that goes into the background has left them to somebody else.
+This works with any launcher. Ranks are children of torchrun or accelerate, deeper descendants of a shell script, or
+have another parent if the launcher went into the background.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Json = dict[str, Any]
 
 CGROUPS = "/sys/fs/cgroup"
 MOST_PROCESSES = 1 << 20  # bytes of a list of processes
-MOST_DEPTH = 100  # parents of a process that are followed
-YOUNG = 3.0  # seconds since a process was first seen in which it is looked at each time: it may still become a rank
-PAUSE = 2.0  # seconds between two looks at an older one
+MOST_DEPTH = 100  # parents of a process to follow
+YOUNG = 3.0  # seconds in which a new process is checked every time, because it may still become a rank
+PAUSE = 2.0  # seconds between two checks of an older process
 
 
 class OtherProcess(NamedTuple):
-    """A process that is no rank. first, again: when it was first seen, and when it is to be looked at again. below:
-    whether it is a rank's own, and so never becomes one."""
+    """A process that is not a rank. first: when it was first seen. again: when to check it again. below: whether it
+    belongs to a rank, and so never becomes one."""
 
     started: int
     first: float
@@ -33,17 +33,17 @@ class OtherProcess(NamedTuple):
 
 
 class Ranks:
-    """table: {pid: {rank, local_rank, pid, started, gone_at}}, in the order of being seen."""
+    """table: {pid: {rank, local_rank, pid, started, gone_at}}, in the order of detection."""
 
     def __init__(self, agent: int) -> None:
-        """agent: what the launch runs; everything that it begins is in the control group of this process."""
+        """agent: the launcher's process; its descendants are in the control group of the current process."""
         self.agent = agent
         self.table: dict[int, Json] = {}
         self.others: dict[int, OtherProcess] = {}
         self.group = control_group()
 
     def look(self) -> bool:
-        """Bring the table up to date; return whether it changed."""
+        """Update the table. Return whether it changed."""
         changed = False
         members = self.members()
         now = time.monotonic()
@@ -58,8 +58,8 @@ class Ranks:
         return changed
 
     def members(self) -> set[int]:
-        """The processes of the control group; where its list cannot be read, all that the agent has begun and has still
-        below it, as far as the ranks."""
+        """Return the processes of the control group; if its list is not readable, the agent's descendants down to
+        ranks."""
         text = files.text(f"{self.group}/cgroup.procs", most=MOST_PROCESSES) if self.group else None
         found = {int(line) for line in text.split() if line.isdecimal()} if text else set()
         return found - {os.getpid()} if self.agent in found else self.descendants()
@@ -93,8 +93,8 @@ class Ranks:
         return False
 
     def is_below(self, pid: int, members: set[int], local_rank: int) -> bool:
-        """Whether it is a rank's own: one that is above it says that it is a rank, too. Whose parents are gone says
-        nothing of that any more: of this launch, the first one of a local rank is the rank."""
+        """Return whether the process belongs to a rank: one of its ancestors is a rank. Without the parents, the first
+        process of this launch with a local rank counts as that rank."""
         parent = pid
         for _ in range(MOST_DEPTH):
             seen = process.status(parent)
@@ -107,12 +107,12 @@ class Ranks:
                 return True
         if any(rank["local_rank"] == local_rank for rank in self.table.values()):
             return True
-        # Where this process sees no control group of its own, but a wider one, others' ranks are in it as well.
+        # If only a wider control group is visible, it also contains ranks of other launches.
         return process.environment(pid).get(process.LAUNCH_MARK) != os.environ.get(process.LAUNCH_MARK)
 
 
 def control_group() -> str:
-    """The folder of this process's control group, as this process sees it; "" where it does not."""
+    """Return the folder of the current process's control group; "" if it is not visible."""
     text = files.text("/proc/self/cgroup") or ""
     for line in text.splitlines():
         number_, _, rest = line.partition(":")
@@ -129,16 +129,16 @@ def control_group() -> str:
 
 
 def rank_facts(pid: int) -> Json | None:
-    """{rank, local_rank, pid, started, gone_at} when this process says that it is a rank, else None."""
+    """Return {rank, local_rank, pid, started, gone_at} of a process with RANK and LOCAL_RANK, else None."""
     environ = process.environment(pid)
     rank, local_rank = (number(environ.get(name, "")) for name in ("RANK", "LOCAL_RANK"))
     facts = process_facts(pid)
     if rank is None or local_rank is None or facts is None:
-        return None  # not yet exec'ed, or a helper process of the launcher
+        return None  # before exec, or a helper process of the launcher
     return {"rank": rank, "local_rank": local_rank, **facts, "gone_at": None}
 
 
 def process_facts(pid: int) -> Json | None:
-    """What names one process, and no later one of the same number."""
+    """Return the identity of a process, which no later process with the same PID has."""
     seen = process.status(pid)
     return {"pid": pid, "started": seen.started} if seen else None

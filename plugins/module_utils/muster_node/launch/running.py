@@ -1,5 +1,5 @@
-"""The main process of a launch's unit, as the training user: it runs torchrun, or the command that was brought, and
-watches lease, time and ranks."""
+"""The main process of a launch's unit, run as the training user: runs torchrun or launch_command, and watches the
+lease, the time limit and the ranks."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from .written import GROUP
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    # Loaded at the end alone, and named for pack.py, which has to bring it.
+    # Loaded only at the end; named here so that pack.py includes it.
     from ..tools import control_group
 
     LOADED = control_group
 
 Json = dict[str, Any]
 
-# How this part ended, as the other nodes hear it.
+# The outcome of this part for the other nodes.
 STOPPED_HERE = "the unit was stopped"
-HOW = {ASKED: "it was ended on request", LIMIT: "its time limit is over"}
-INNER_MODE = 0o755  # for whoever was let into the run directory above
+HOW = {ASKED: "stopped on request", LIMIT: "reached the time limit"}
+INNER_MODE = 0o755  # for users with access to the run directory above
 
 
 class SampleKeeper(Protocol):
@@ -45,12 +45,13 @@ class SampleKeeper(Protocol):
 
 
 def run(state: str, sampling: Callable[[str, float], SampleKeeper]) -> None:
-    """Run it until it ends, the lease is old, or the time is up. The unit's cgroup takes the rest with it.
+    """Run the launch until it ends, the lease expires or the time limit is reached. The rest ends with the unit's
+    cgroup.
 
-    sampling: what notes how the ranks are, made of the state's folder and the seconds between two samples.
+    sampling: creates the sampler of the ranks from the state's folder and the seconds between two samples.
 
-    How it ended is in the result, and the exit status is 0 whatever that was: a failed unit stays until somebody
-    collects it, and after a lost connection nobody might.
+    The outcome is in the result, and the exit status is always 0: a failed unit stays until it is collected, which
+    might not happen after a lost connection.
     """
     spec = json.loads(files.read(state + "/spec.json"))
     signalled: list[float] = []  # when its unit was stopped
@@ -72,7 +73,7 @@ def run(state: str, sampling: Callable[[str, float], SampleKeeper]) -> None:
     see_out = partial(peers.see_out, lambda: bool(signalled), last_moment)
     while True:
         code = agent.poll()
-        seats.take()  # a shared launch has those that became free
+        seats.take()  # a shared launch takes slots that became free
         open_log_folder(spec["run_dir"])
         if ranks.look() or len(cap.notes) > noted:
             noted = len(cap.notes)
@@ -99,7 +100,7 @@ def run(state: str, sampling: Callable[[str, float], SampleKeeper]) -> None:
             write_table(state, ranks, cap, ending)
         elif not signalled and time.monotonic() > held[0]:
             write_result(state, "lease")
-            see_out("its lease is over")
+            see_out("the lease expired")
             return
         elif not signalled and time.monotonic() > last_moment:
             ending.begin(LIMIT, time.monotonic() + spec.get("stop_timeout", SECONDS))
@@ -108,10 +109,10 @@ def run(state: str, sampling: Callable[[str, float], SampleKeeper]) -> None:
 
 
 def begin(state: str, spec: Json, signalled: list[float]) -> tuple[Seats, Alone] | None:
-    """Wait until the work may begin, with seats and the other nodes; None where it ended before."""
+    """Wait for the slots and the other nodes before the start. Return None if the launch ended before."""
     try:
         seats = Seats(state, shared=spec["shared"])
-    except OSError as problem:  # in somebody's own launch: they do not come to them
+    except OSError as problem:  # in a user launch: no access to the slots
         write_result(state, "exec", error=f"{problem.filename}: {problem.strerror}")
         return None
     over = wait_for_the_word(state, seats, signalled)
@@ -126,9 +127,9 @@ def begin(state: str, spec: Json, signalled: list[float]) -> tuple[Seats, Alone]
 
 
 def started(state: str, spec: Json) -> subprocess.Popen[bytes] | None:
-    """What the plan says, under way; None where it could not be started."""
+    """Start the command of the plan. Return its process, or None if the start failed."""
     log = open_agent_log(spec["run_dir"])
-    # An image says by its environment where its programs and libraries are.
+    # The image's environment has the paths of its programs and libraries.
     env = {**os.environ, **spec["env"]} if spec.get("image") else spec["env"]
     try:
         return subprocess.Popen(spec["argv"], env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
@@ -138,31 +139,31 @@ def started(state: str, spec: Json) -> subprocess.Popen[bytes] | None:
 
 
 def follow(state: str, peers: Alone, ending: RanksEnding, *, stopped: bool) -> str:
-    """What ends this part because of the others; they hear at once when its unit is stopped, which may take long."""
+    """Return why this part must end because of another node. A stop of this unit is reported to the others at once."""
     if stopped and not ending.reason and not peers.told:
         write_result(state, "stopped")
         peers.tell(STOPPED_HERE)
-    why = peers.step()  # while this part ends in its own time, the others hear that it is there
+    why = peers.step()  # heartbeats continue while this part is ending
     return "" if stopped or ending.reason else why
 
 
 def how_it_ended(code: int, reason: str, *, stopped: bool) -> str:
-    """In the words that the other nodes get of it; nothing where it ended well."""
+    """Return the outcome for the other nodes; "" for success."""
     if reason or stopped:
         return HOW.get(reason, STOPPED_HERE)
-    return f"torchrun ended with code {code}" if code else ""
+    return f"torchrun exited with code {code}" if code else ""
 
 
 def write_table(state: str, ranks: Ranks, cap: Cap, ending: RanksEnding) -> None:
-    """For whoever looks; see foreign.table."""
+    """Write the table of ranks for other processes; see foreign.table."""
     table = {"agent": process_facts(ranks.agent), "ranks": list(ranks.table.values()), "notes": cap.notes}
     write_json(state + "/unit/ranks.json", {**table, "ending": ending.facts()})
 
 
 def wait_for_the_word(folder: str, seats: Seats, signalled: list[float]) -> str:
-    """Take the seats, and begin nothing before the supervisor has seen that this succeeded on every node.
+    """Take the slots, and wait until the supervisor has seen that all nodes hold theirs.
 
-    Return why it ended, or nothing when it is to begin.
+    Return why the launch ended, or "" to start.
     """
     seen = lease(folder)
     while not signalled:
@@ -175,7 +176,7 @@ def wait_for_the_word(folder: str, seats: Seats, signalled: list[float]) -> str:
             seats.let_go()
         else:
             seats.take()
-        # Who attaches to a launch that still waits says so too: it does not begin on somebody else's seats.
+        # A supervisor that attaches also writes this word: without its slots, a waiting launch does not start.
         if word == BEGIN and (seats.shared or not seats.missing):
             return ""
         time.sleep(0.05)
@@ -183,7 +184,7 @@ def wait_for_the_word(folder: str, seats: Seats, signalled: list[float]) -> str:
 
 
 def open_agent_log(run_dir: str) -> int:
-    """The launcher's own output; nowhere, when the disk takes no new file (the ranks then fail and say so)."""
+    """Open the log of the launcher, or /dev/null if the disk is full (the ranks then fail and report it)."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | files.SAFE
         return os.open(run_dir + "/logs/agent.log", flags, 0o644)
@@ -192,7 +193,7 @@ def open_agent_log(run_dir: str) -> int:
 
 
 def open_log_folder(run_dir: str) -> None:
-    """torchrun makes its log folder with mkdtemp (0700): let in whoever the folder of the logs above it lets in."""
+    """Open torchrun's log folder, made with mkdtemp (0700), for users with access to the logs' folder above it."""
     for path in glob.glob(run_dir + "/logs/torchrun/*"):
         with suppress(OSError):
             if os.lstat(path).st_mode & 0o005 == 0:
@@ -200,13 +201,12 @@ def open_log_folder(run_dir: str) -> None:
 
 
 def write_result(state: str, reason: str, signalled: Sequence[float] = (), **more: Any) -> None:
-    """Leave the reason for the supervisor, and in the journal for whoever looks there. What its control group used and
-    was refused is gone with it.
+    """Write the outcome for the supervisor and to the journal, and the state of the control group before it is gone.
 
-    signalled: when its unit was stopped, which is when it ended: it may take longer than the supervisor takes to stop
-    the other nodes, and was nevertheless the first.
+    signalled: when its unit was stopped. This is the time of the end: the stop may take longer than the supervisor's
+    stop of the other nodes, although it was the first.
     """
-    with suppress(Exception):  # in a unit that is at its limit of memory: it ends as it would without this
+    with suppress(Exception):  # the unit may be at its memory limit; these facts are optional
         module = import_module("...tools.control_group", __name__)
         write_json(f"{state}/unit/{GROUP}", module.unit_facts(os.getpid()))
     result = {"reason": reason, **more, "ended_at": (*signalled, time.time())[0]}
@@ -215,6 +215,6 @@ def write_result(state: str, reason: str, signalled: Sequence[float] = (), **mor
 
 
 def write_json(path: str, value: Any) -> None:
-    """A note for the supervisor: that it cannot be written ends no launch."""
+    """Write a file for the supervisor. A failure does not end the launch."""
     with suppress(OSError):
         files.replace(path, json.dumps(value).encode())

@@ -1,12 +1,12 @@
-"""What a launch has for itself alone, its seats: a lock of the kernel for each GPU, or for the processors.
+"""The exclusive slots of a launch: a kernel lock for each GPU slot, or for the CPU slot.
 
-/run/muster/reservations/SEAT        root's, a file for each seat; nothing is ever written into it, or read from it
-/run/muster/launches/ID/seats/SEAT   the same file by a name that the launch's user comes to, and no other account
+/run/muster/reservations/SEAT        owned by root, a file for each slot, always empty
+/run/muster/launches/ID/seats/SEAT   the same file at a path that only the launch's user can access
 
-Launch users come to the files themselves (role launch_users); the state of their own launches has links to them.
+Launch users have access to the files (role launch_users); the state of user launches has links to the files.
 
-The unit's main process holds them (running.py), and the kernel lets them go when it ends, in whatever way. Who holds
-one is read from the kernel's own table.
+The unit's main process holds the locks (running.py), and the kernel releases them when the process ends. The holders
+are read from the kernel's table of locks.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 ROOT = "/run/muster/reservations"
-STARTS = "starts"  # a folder beside it, or beside the state of own launches
+STARTS = "starts"  # a folder next to ROOT, or in the state of user launches
 FOLDER = "seats"
 HOLDER_SECONDS = 2.0
-HOLDERS_SECONDS = 6.0  # for all that are looked at together
-MOST_HOLDERS = 20  # of one thing; a process hands what it has on to as many others as it likes
-MOST_LOCKS = 64_000_000  # bytes of the kernel's table, some sixty for each lock of anybody's
+HOLDERS_SECONDS = 6.0  # for all holders of one request
+MOST_HOLDERS = 20  # of one resource; a process can pass its lock to any number of others
+MOST_LOCKS = 64_000_000  # bytes of the kernel's table, about sixty for each lock on the node
 MODE = 0o750
 # A holder in another container or namespace.
 NOT_SEEN: Json = {
@@ -44,7 +44,7 @@ NOT_SEEN: Json = {
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One start after the other, by a lock that this user alone comes to."""
+    """Serialize starts with a lock that only this user can access."""
     above = state.root()
     if not state.is_own():
         above = os.path.dirname(ROOT)
@@ -58,7 +58,7 @@ def alone() -> Iterator[None]:
 
 
 def offer(launch: str, seats: Iterable[str], group: int) -> None:
-    """Lead the user of a launch to its seats. launch: the folder of its state."""
+    """Give the user of a launch access to its slots. launch: the folder of its state."""
     files.make_folder(f"{launch}/{FOLDER}", mode=MODE, owner=(os.geteuid(), group))
     if state.is_own():
         for seat in seats:
@@ -66,23 +66,23 @@ def offer(launch: str, seats: Iterable[str], group: int) -> None:
         return
     with files.folder(ROOT) as there, files.folder(f"{launch}/{FOLDER}") as here:
         for seat in seats:
-            # Whoever comes to it may open it: the folders above keep the others out.
+            # The file is readable for all; the folders above restrict the access.
             os.close(os.open(seat, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644, dir_fd=there))
             os.link(seat, seat, src_dir_fd=there, dst_dir_fd=here, follow_symlinks=False)
 
 
 class Seats:
-    """The seats of a launch in its own hands. A shared launch takes what is free, and minds nobody."""
+    """The locks of a launch, in its own process. A shared launch takes shared locks on all free slots."""
 
     def __init__(self, launch: str, *, shared: bool) -> None:
         self.shared = shared
         folder = f"{launch}/{FOLDER}"
-        # Not for its children: the ranks hold nothing.
+        # Not inherited: the ranks hold no locks.
         self.handles = [os.open(f"{folder}/{seat}", os.O_RDONLY | os.O_CLOEXEC) for seat in files.names(folder)]
         self.missing = list(self.handles)
 
     def take(self) -> None:
-        """Have all of them, or none."""
+        """Take all slots, or none."""
         for handle in list(self.missing):
             try:
                 fcntl.flock(handle, (fcntl.LOCK_SH if self.shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -98,13 +98,13 @@ class Seats:
         self.missing = list(self.handles)
 
 
-# ---------------------------------------------------------------- who holds them
+# ---------------------------------------------------------------- holders
 
 
 def held(seats: Iterable[str] | None = None, *, thorough: bool = False) -> dict[str, list[Json]]:
-    """By seat (all that there are) its holders.
+    """Return the holders by slot, by default of all slots.
 
-    thorough: where the table shows none, look who shares a lock whose own process is gone.
+    thorough: if the table shows no holder, search for processes that share a lock whose original holder has ended.
     """
     if seats is None:
         seats = readable()
@@ -121,12 +121,12 @@ def held(seats: Iterable[str] | None = None, *, thorough: bool = False) -> dict[
             pids = [pid for pid in process.ids() if shares(pid, name_of(seen))]
         found[seat] = holders(pids, deadline)
         if not pids and name_of(seen) in table and os.geteuid():
-            found[seat] = [NOT_SEEN]  # its own process has handed it on, and root alone sees to whom
+            found[seat] = [NOT_SEEN]  # the lock was passed on, and only root can see to which process
     return found
 
 
 def readable() -> list[str]:
-    """Return the seats that this user comes to: root to all, launch users to what was made for them."""
+    """Return the slots that this user can access: root all, launch users those made for them."""
     try:
         found = files.names(ROOT)
     except OSError:
@@ -135,12 +135,12 @@ def readable() -> list[str]:
 
 
 def name_of(seen: os.stat_result) -> str:
-    """How the kernel names a file in its table of locks."""
+    """Return the name of a file in the kernel's table of locks."""
     return f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
 
 
 def locks() -> dict[str, list[int]]:
-    """By file, the processes that hold a flock on it; not those that wait for one."""
+    """Return the processes that hold a flock by file, without those that wait for one."""
     found: dict[str, list[int]] = {}
     for line in (files.text("/proc/locks", most=MOST_LOCKS) or "").splitlines():
         words = line.split()
@@ -150,7 +150,7 @@ def locks() -> dict[str, list[int]]:
 
 
 def shares(pid: int, name: str) -> bool:
-    """Whether a process has a lock on this file through a descriptor that another one has handed to it."""
+    """Return whether a process shares a lock on this file through a descriptor from another process."""
     try:
         numbers = os.listdir(f"/proc/{pid}/fdinfo")
     except OSError:
@@ -159,14 +159,14 @@ def shares(pid: int, name: str) -> bool:
 
 
 def holders(pids: Iterable[int], deadline: float) -> list[Json]:
-    """Who these processes are, the first of them; behind the deadline little is said of one."""
+    """Return the first of these processes as holders; after the deadline, with few details."""
     return [holder(pid, deadline - time.monotonic()) for pid in sorted(set(pids))[:MOST_HOLDERS]]
 
 
 def holder(pid: int, seconds: float = HOLDER_SECONDS) -> Json:
-    """Who a process is; see Holder in muster/launch/reservation.py.
+    """Return a process as Holder (muster/launch/reservation.py).
 
-    Looked at in a process of its own: one can have it that whoever reads its command line waits for ever.
+    Read in a separate process, because a process can make readers of its command line block forever.
     """
     try:
         seen: Json = as_user(None, lambda: _holder(pid), seconds=max(0.0, min(seconds, HOLDER_SECONDS)))
@@ -187,17 +187,17 @@ def _holder(pid: int) -> Json:
 
 
 def launch_facts(pid: int) -> Json:
-    """Return {launch_id, manager_of, detached}; of others' own launches it is not known whether they are detached."""
+    """Return {launch_id, manager_of, detached}. For user launches of others, `detached` is unknown and False."""
     launch = process.launch_at(pid)
     if launch is None:
         return {"launch_id": "", "manager_of": None, "detached": False}
-    readable = launch.uid in {None, os.geteuid()}  # root reads nothing that a user may have put there
+    readable = launch.uid in {None, os.geteuid()}  # root does not read files that a user can replace
     detached = readable and state.lease(state.dir_of(launch))[0] == float("inf")
     return {"launch_id": launch.id, "manager_of": launch.uid, "detached": detached}
 
 
 def reserve(request: Json) -> Json:
-    """Have a launch take its seats or let them go, and wait until it has all; see ReserveRequest and Reserved."""
+    """Let a launch take or release its slots, and wait until it holds all; see ReserveRequest and Reserved."""
     launch_id = request["launch_id"]
     folder = state.state_dir(launch_id)
     state.renew_lease(folder, request["lease"], state.TAKE if request["take"] else state.LET_GO)
@@ -205,7 +205,7 @@ def reserve(request: Json) -> Json:
 
 
 def reserved(launch_id: str, wait: float) -> Json:
-    """Wait until a launch has all of its seats here; return who has them."""
+    """Wait until a launch holds all of its slots on this node. Return the holders."""
     seats = files.names(f"{state.state_dir(launch_id)}/{FOLDER}")
     launch = state.launch(launch_id)
 

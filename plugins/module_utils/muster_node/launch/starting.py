@@ -1,4 +1,4 @@
-"""How a launch begins on a node: its two folders and its unit, and what earlier launches left there."""
+"""Start a launch on a node: create its folders and its unit, and remove remains of earlier launches."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Json = dict[str, Any]
-SECONDS = 5.0  # what is not removed by then is so at the next start
-MEASURED = 2.0  # seconds, before that, for the sizes; what is not counted by then takes nothing away
+SECONDS = 5.0  # time limit for removals; the rest is removed at the next start
+MEASURED = 2.0  # seconds to measure the sizes before that; logs that are not measured count as empty
 OF_A_RUN = {
     "logs",
     "script",
     "project",
     PLAN,
     ENDED,
-}  # where there is anything else, an earlier version of Muster had the job write there
-HALF_GONE = ".pruned."  # how the name begins of a folder that is being removed
+}  # a folder with other content is from an earlier version of Muster, and the job may have written to it
+HALF_GONE = ".pruned."  # prefix of the names of folders that are being removed
 
 
 # ---------------------------------------------------------------- pruning
 
-# Logs of earlier launches: the newest are kept, up to a number and a size. What a job wrote is not touched.
+# Logs of earlier launches: the newest are kept, up to a number and a size. Other files of a job stay unchanged.
 
 
 class StoredLaunch(NamedTuple):
-    """The folder of an earlier launch. began: seconds on the node's clock. size: bytes on the disk."""
+    """The folder of an earlier launch. began: seconds on the node's clock. size: bytes on disk."""
 
     launch_id: str
     began: float
@@ -47,7 +47,7 @@ class StoredLaunch(NamedTuple):
 
 
 def prune(run_root: str, keep: int, keep_bytes: int) -> Json:
-    """Remove what is too much, beside the launch that is about to start; return {pruned: ids, bytes}."""
+    """Remove surplus launches, counting the one that is starting. Return {pruned: ids, bytes}."""
     pruned, size = [], 0
     with files.folder(run_root, links=True) as root:
         runs = _runs(root, time.monotonic() + MEASURED)
@@ -64,8 +64,8 @@ def prune(run_root: str, keep: int, keep_bytes: int) -> Json:
 
 
 def surplus(runs: list[StoredLaunch], keep: int, keep_bytes: int) -> list[StoredLaunch]:
-    """Return the runs behind the newest `keep`, and those that do not fit into `keep_bytes` (0: no such limit) with
-    all newer ones, the oldest first. Its size alone takes the newest of all from nobody."""
+    """Return the runs after the newest `keep`, and those that exceed `keep_bytes` (0: no limit) together with all newer
+    ones, oldest first. The newest run is never removed because of its size."""
     found, total = [], 0
     for place, run in enumerate(sorted(runs, key=lambda one: one.began, reverse=True)):
         total += run.size
@@ -75,7 +75,7 @@ def surplus(runs: list[StoredLaunch], keep: int, keep_bytes: int) -> list[Stored
 
 
 def _runs(root: int, deadline: float) -> list[StoredLaunch]:
-    """Return the launches that left no state behind, which one that runs always has."""
+    """Return the launches without a state; running launches always have one."""
     found = []
     for name in os.listdir(root):
         if not process.LAUNCH_ID.match(name) or os.path.lexists(state.state_dir(name)):
@@ -86,24 +86,24 @@ def _runs(root: int, deadline: float) -> list[StoredLaunch]:
                 if set(os.listdir(handle)) <= OF_A_RUN:
                     found.append(StoredLaunch(name, began, trees.size(root, name, deadline)))
         except OSError:
-            continue  # the training user's own, or no folder
+            continue  # owned by the training user, or not a folder
     return found
 
 
-# For the training user, and the group of the one who looks (without sudo: a look each second must not fill the
-# journal). What is inside is readable to whoever got that far. (A set-group-ID bit instead would be lost: the training
-# user is not in that group.)
+# For the training user, and the group of the account that reads the state (without sudo: a request each second must not
+# fill the journal). The content is readable for users with access to the folder. (A set-group-ID bit would be lost: the
+# training user is not in that group.)
 OUTER_MODE = 0o750
 
 
 # ---------------------------------------------------------------- folders
 
-# The folders of one launch. What root writes lies in folders that stay root's; what the training user writes, in
-# folders of its own within them. Nobody can exchange one for a link.
+# The folders of a launch. Root writes only to folders that root owns. The training user writes to separate folders
+# within them. No user can replace one of them by a link.
 
 
 def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
-    """Make all that the unit needs, and return the path of its program. Raises files.UnsafePathError."""
+    """Create all files of the unit, and return the path of its program. Raises files.UnsafePathError."""
     folder, run_dir = state.state_dir(spec["launch_id"]), spec["run_dir"]
     own, shared = (user.pw_uid, user.pw_gid), (user.pw_uid, spec["reader"]["gid"])
     for path in (folder, run_dir):
@@ -124,8 +124,8 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
     if hook := spec.pop("hook", ""):
         place_hook(folder, hook, spec["env"], own)
     files.replace(f"{folder}/node.py", own_text().encode(), mode=0o644)
-    # The environment may hold tokens: it travels in a file that only root and the training user read, never in argv.
-    # That user's group may be shared.
+    # The environment may contain tokens: it is passed in a file that only root and the training user can read, never in
+    # argv. The user's group may have other members.
     files.replace(f"{folder}/spec.json", json.dumps(spec).encode(), mode=0o400, owner=own)
     reader = (spec["reader"]["uid"], spec["reader"]["gid"])
     files.replace(f"{folder}/lease", state.new_lease(spec["lease"], state.TAKE), mode=0o644, owner=reader)
@@ -133,7 +133,7 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
 
 
 def place_hook(folder: str, hook: str, env: dict[str, str], owner: tuple[int, int]) -> None:
-    """Have Python find the hook (diagnosis/hook.py) before all else: it takes itself out of the way again."""
+    """Make Python import the hook (diagnosis/hook.py) first; the hook then removes itself from the path."""
     files.make_folder(f"{folder}/hook", mode=0o755)
     files.replace(f"{folder}/hook/sitecustomize.py", hook.encode(), mode=0o644)
     files.make_folder(f"{folder}/observe", mode=0o700, owner=owner)
@@ -141,7 +141,7 @@ def place_hook(folder: str, hook: str, env: dict[str, str], owner: tuple[int, in
 
 
 def make_kept(path: str, owner: tuple[int, int]) -> None:
-    """Make a folder that outlives the launch, unless an earlier one has made it: it goes on being used."""
+    """Create a folder that is kept after the launch, unless an earlier launch has created it."""
     try:
         files.make_folder(path, mode=0o700, owner=owner)
     except FileExistsError:
@@ -149,15 +149,15 @@ def make_kept(path: str, owner: tuple[int, int]) -> None:
             return
 
 
-RESERVE = 1 << 30  # bytes of memory that no launch gets, at least; or a twentieth of all
-RESERVE_SECONDS = 1.0  # then the supervisor is told who has the seats
-LIMIT_SLACK = 60  # seconds behind the time limit after which systemd ends a unit whose main process did not
+RESERVE = 1 << 30  # minimum bytes of memory that no launch gets; or a twentieth of all memory
+RESERVE_SECONDS = 1.0  # after that, the holders of the slots are reported to the supervisor
+LIMIT_SLACK = 60  # seconds after the time limit until systemd ends a unit that has not ended
 
 
 def start(spec: Json, meanwhile: Callable[[], Any] | None = None) -> Json:
-    """Make the folders and the unit, and wait a moment for its seats. spec: see StartRequest. meanwhile: what is done
-    before that wait, and answered as the record."""
-    os.umask(0o022)  # whatever the one says who logs in
+    """Create the folders and the unit, and wait briefly for its slots. spec: see StartRequest. meanwhile: called before
+    that wait; its result is the record in the answer."""
+    os.umask(0o022)  # independent of the umask of the account that logs in
     pruned: Json = {"pruned": [], "bytes": 0}
     with alone():
         try:
@@ -171,7 +171,7 @@ def start(spec: Json, meanwhile: Callable[[], Any] | None = None) -> Json:
             error = f"{problem.filename or spec['run_dir']}: {problem.strerror}"
     seen = meanwhile() if meanwhile and not error else None
     taken = None if error or spec["shared"] else reserved(spec["launch_id"], RESERVE_SECONDS)
-    # Read once more, behind all that could still have changed it: nothing begins before all nodes have said the same.
+    # Read again after all steps that could have changed it: the launch starts only if all nodes report the same digest.
     there = project.digest_there(spec["run_dir"]) if spec.get("project") and not error else ""
     return {
         "started": not error,
@@ -185,13 +185,13 @@ def start(spec: Json, meanwhile: Callable[[], Any] | None = None) -> Json:
 
 
 def still_there(*launches: str) -> str:
-    """Return what is in the way of a new launch: one of the same id, or an earlier attempt, that has not ended."""
+    """Return an error if a launch with the same id, or an earlier attempt, has not ended; else ""."""
     running = [launch_id for launch_id in launches if not state.is_over(launch_id)]
-    return f"{' and '.join(map(state.unit_name, running))} has not ended here" if running else ""
+    return f"not ended yet: {' and '.join(map(state.unit_name, running))}" if running else ""
 
 
 def make_room(spec: Json) -> Json:
-    """Make the folders above all launches, and clear away what is left of earlier ones."""
+    """Create the folders above all launches, and remove remains of earlier launches."""
     run_root = os.path.dirname(spec["run_dir"])
     above = [os.path.dirname(path) for path in (spec["work_dir"], spec.get("cache_root", ""))]
     for path in (state.root(), run_root, *above):
@@ -203,12 +203,12 @@ def make_room(spec: Json) -> Json:
 
 
 def make(spec: Json) -> str:
-    """Make the launch's folders and its unit; return why that failed, or nothing."""
+    """Create the launch's folders and its unit. Return the error, "" for none."""
     launch_id = spec["launch_id"]
     user = pwd.getpwnam(spec["user"])
     program = make_folders(spec, user)
     offer(state.state_dir(launch_id), spec["seats"], user.pw_gid)
-    # Every process of the launch carries the mark by which `stop` looks for what is left.
+    # Every process of the launch has the mark that `stop` uses to find leftover processes.
     properties = {**spec["properties"], "Environment": process.LAUNCH_MARK + "=" + launch_id}
     properties["MemoryMax"] = str(memory_limit())
     if spec["time_limit"] and not spec["waits"]:
@@ -226,14 +226,14 @@ def make(spec: Json) -> str:
 
 
 def memory_limit() -> int:
-    """Return the bytes that a launch may have: the rest keeps the system, sshd and the one who looks alive."""
+    """Return the memory limit of a launch in bytes: the rest is for the system, sshd and Muster's own requests."""
     found = re.search(r"^MemTotal: +(\d+) kB", files.text("/proc/meminfo") or "", re.MULTILINE)
     total = int(found[1]) * 1024 if found else 0
     return max(total - max(total // 20, RESERVE), total // 2)
 
 
 def forget_ended_launches() -> None:
-    """Clear away the state of launches that ended when no supervisor could reach this node."""
+    """Remove the state of launches that ended while no supervisor could reach this node."""
     for launch_id in os.listdir(state.root()):
         if process.LAUNCH_ID.match(launch_id) and state.is_over(launch_id):
             state.forget(launch_id)

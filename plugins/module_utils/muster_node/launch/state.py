@@ -1,11 +1,11 @@
-"""What a launch has on a node: its unit, and its state in memory, so that a full disk cannot hide what happened.
+"""The unit and the state of a launch on a node. The state is in memory, so that a full disk does not affect it.
 
-/run/muster/launches/ID            the state
-/run/user/UID/muster/launches/ID   that of somebody's own launch, whose unit is in that user's own manager
+/run/muster/launches/ID            the state of an administrator launch
+/run/user/UID/muster/launches/ID   the state of a user launch, whose unit is in the user's systemd instance
 RUN_ROOT/ID                        logs
 
-Which of both it is, is said once for a run of the program (use); nothing else decides where state lies, or which
-systemd is asked.
+The type of the launch is set once for a run of the program (`use`). It alone determines the folder of the state and the
+systemd instance.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 
 STATE_ROOT = "/run/muster/launches"
 OWN_ROOT = "/run/user/{}/muster/launches"
-# Until when, and what the launch does until then; of one width, so that it is overwritten in place by a single write.
+# The deadline, and the action until then; of fixed width, so that a single write overwrites it in place.
 LEASE_FORMAT = "{:>20.3f} {:<6}\n"
-TAKE, LET_GO, BEGIN = "take", "let-go", "begin"  # its seats; and: start the ranks, once for all
+TAKE, LET_GO, BEGIN = "take", "let-go", "begin"  # take or release its slots; start the ranks
 MOST_LEASE = 100  # bytes
 SYSTEMCTL_SECONDS = 30
 FORGET_SECONDS = 5.0
-TALKS = "systemd/private"  # the socket of a user's manager, in the runtime folder
+TALKS = "systemd/private"  # the socket of a user's systemd instance, in the runtime folder
 TALK_SECONDS = 5.0
-NO_MANAGER = "no-manager"  # beside the results that systemd itself knows
+NO_MANAGER = "no-manager"  # in addition to the results of systemd
 OVER = ("inactive", "failed")  # of ActiveState
 PROPERTIES = (
     *("LoadState", "ActiveState", "SubState", "Result", "ExecMainCode", "ExecMainStatus"),
-    # These tell a unit that has reached its limit from one that took too long to stop.
+    # These distinguish a unit that reached its time limit from one that took too long to stop.
     *("RuntimeMaxUSec", "ActiveEnterTimestampMonotonic", "ActiveExitTimestampMonotonic"),
 )
 
 
 @dataclass
 class Manager:
-    """uid: of the user whose own manager has the launches; None for the system's."""
+    """The systemd instance of the launches. uid: its user; None for the system instance."""
 
     uid: int | None = None
 
@@ -61,12 +61,12 @@ MANAGER = Manager()
 
 
 def use(*, own: bool) -> None:
-    """Deal with launches in this user's own manager, or in the system's."""
+    """Use this user's systemd instance for launches, or the system instance."""
     MANAGER.uid = os.getuid() if own else None
 
 
 def in_its_manager(work: Callable[[Json], Json]) -> Callable[[Json], Json]:
-    """Every request says whether it is about somebody's own launch. as: whose, where that is settled."""
+    """Wrap a verb to use the instance of its request. own: a user launch. as: its user, if known."""
 
     def done(request: Json) -> Json:
         own = request.get("own") is True
@@ -79,14 +79,14 @@ def in_its_manager(work: Callable[[Json], Json]) -> Callable[[Json], Json]:
 
 
 def be(name: str) -> None:
-    """Go on as this user alone: root becomes it once for all, so that it comes to nothing but what is that user's, and
-    opens no file as root."""
+    """Become this user: root permanently gives up its privileges, so that it only has the user's access and opens no
+    file as root."""
     user = pwd.getpwnam(name)
     if os.geteuid() == 0 and user.pw_uid:
         become(user)
         os.chdir("/")
     if os.getuid() != user.pw_uid or not user.pw_uid:
-        raise PermissionError(f"uid {os.getuid()} may not act as {name}")
+        raise PermissionError(f"uid {os.getuid()} cannot act as {name}")
 
 
 def is_own() -> bool:
@@ -94,7 +94,7 @@ def is_own() -> bool:
 
 
 def runtime_dir() -> str:
-    """Return where the user's manager is talked to; a login over ssh without PAM has it in no variable."""
+    """Return the runtime folder of the user's systemd instance; ssh without PAM does not set its variable."""
     return f"/run/user/{MANAGER.uid}"
 
 
@@ -107,7 +107,7 @@ def state_dir(launch_id: str) -> str:
 
 
 def dir_of(launch: process.LaunchUnit) -> str:
-    """Return where the state of anybody's launch lies."""
+    """Return the folder of the state of any launch."""
     return f"{STATE_ROOT if launch.uid is None else OWN_ROOT.format(launch.uid)}/{launch.id}"
 
 
@@ -120,7 +120,7 @@ def systemctl(*words: str, seconds: float = SYSTEMCTL_SECONDS) -> CommandResult:
 
 
 def ask_systemd(program: str, *words: str, seconds: float = SYSTEMCTL_SECONDS) -> CommandResult:
-    """Run one of systemd's programs on the manager that has the launches."""
+    """Run one of systemd's programs on the instance of the launches."""
     if not is_own():
         return command(program, *words, seconds=seconds)
     return command(program, "--user", *words, seconds=seconds, env={**CLEAN, "XDG_RUNTIME_DIR": runtime_dir()})
@@ -134,7 +134,7 @@ def unit_state(unit: str) -> dict[str, str]:
     done = systemctl("show", unit, "--property", ",".join(PROPERTIES))
     state = dict.fromkeys(PROPERTIES, "")
     if done.code != 0 and is_own() and not manager_listens():
-        # No manager, no units: the kernel has ended all that was in its control group.
+        # Without the instance there are no units: the kernel has ended all processes in its control group.
         state.update(LoadState="not-found", ActiveState="inactive", Result=NO_MANAGER)
     for line in done.text.splitlines():
         name, _, value = line.partition("=")
@@ -143,7 +143,7 @@ def unit_state(unit: str) -> dict[str, str]:
 
 
 def manager_listens() -> bool:
-    """Whether this user's manager is there; its socket's file may outlive it."""
+    """Return whether this user's systemd instance is running. The file of its socket may still exist after its end."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(TALK_SECONDS)
@@ -151,27 +151,27 @@ def manager_listens() -> bool:
     except (FileNotFoundError, ConnectionRefusedError):
         return False
     except OSError:
-        return True  # it does not answer, which proves nothing
+        return True  # no answer does not prove that it has ended
     return True
 
 
 def forget(launch_id: str) -> None:
-    """Clear away the unit and the state of a launch that is over."""
+    """Remove the unit and the state of a finished launch."""
     systemctl("reset-failed", unit_name(launch_id))
     with suppress(OSError), files.folder(root()) as there:
         trees.remove(there, launch_id, time.monotonic() + FORGET_SECONDS)
 
 
 def is_over(launch_id: str) -> bool:
-    """Whether its unit was seen to have ended, or not to be there; not so where systemd did not say."""
+    """Return whether its unit has ended or does not exist; False if systemd did not respond."""
     return unit_state(unit_name(launch_id))["ActiveState"] in OVER
 
 
 def lease(state: str, last: tuple[float, str] = (0.0, "")) -> tuple[float, str]:
-    """A deadline on the monotonic clock: a stepped wall clock neither ends nor prolongs a launch. And what to do.
+    """Return the deadline and the action of a lease. The monotonic clock makes it independent of wall clock changes.
 
-    last: what was read before. It holds while the file cannot be read, as in a unit that is at its limit of memory;
-    where there is none any more, the launch was cleared away.
+    last: the result of the previous call, used while the file cannot be read, for example in a unit at its memory
+    limit. A missing file means that the launch was removed.
     """
     try:
         text = files.part(state + "/lease", 0, MOST_LEASE).decode("ascii", "replace")
@@ -192,4 +192,4 @@ def renew_lease(state: str, seconds: float, word: str = BEGIN) -> None:
     try:
         files.overwrite(state + "/lease", new_lease(seconds, word))
     except OSError:
-        return  # ended and cleared away meanwhile: the report says so
+        return  # the launch has ended and was removed; the report shows that

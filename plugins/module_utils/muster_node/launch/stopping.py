@@ -1,4 +1,4 @@
-"""How a launch ends on a node, and what is left of it."""
+"""Stop a launch on a node, and find leftover processes."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 MADE_BY_MUSTER = "Runs the cluster's training"  # the account's comment (role node_baseline)
 NO_LOGIN = {"nologin", "false"}
-OWN_UNITS = "muster-look-"  # how the names of units begin in which Muster itself looks as the training user
-MANAGERS = {"systemd"}  # a user's own manager, which ends by itself some seconds after the last login
+OWN_UNITS = "muster-look-"  # prefix of the names of units in which Muster itself runs checks as the training user
+MANAGERS = {"systemd"}  # a user's systemd instance, which ends some seconds after the last logout
 SECONDS = 10.0
-PATIENCE = 1.0  # for what ends just behind the unit, such as a command over ssh from another node
+PATIENCE = 1.0  # for processes that end shortly after the unit, such as a command over ssh from another node
 MOST = 50
 
 
 # ---------------------------------------------------------------- leftovers
 
-# Processes that a launch left behind: in its unit, with its mark, or of a user that has nothing else to do here.
+# Leftover processes of a launch: in its unit, with its mark, or of an account that only launches use.
 
 
 def leftovers(launch_id: str, user: pwd.struct_passwd | None) -> tuple[list[Json], str]:
-    """Return who is left, and why that could not be seen, if so.
+    """Return the leftover processes, and the error of a failed check.
 
-    Looked at in a process of its own: a process can have it that whoever reads its command line waits for ever.
+    Read in a separate process, because a process can make readers of its command line block forever.
     """
     if user is None:
         return [], ""
@@ -44,12 +44,13 @@ def leftovers(launch_id: str, user: pwd.struct_passwd | None) -> tuple[list[Json
     try:
         found = as_user(None, lambda: _look(launch_id, user.pw_uid, all_of_it=all_of_it), seconds=SECONDS)
     except SilentError as silent:
-        return [], f"its processes could not be looked at: {silent.strerror}"
+        return [], f"its processes could not be checked: {silent.strerror}"
     return found, ""
 
 
 def belongs_to_launches(launch_id: str, user: pwd.struct_passwd) -> bool:
-    """Whether whatever this user runs here comes from this launch: nobody logs in as it, and no other launch runs."""
+    """Return whether all processes of this user belong to this launch: the account has no logins and no other
+    launch."""
     if user.pw_gecos.split(",")[0] != MADE_BY_MUSTER and os.path.basename(user.pw_shell) not in NO_LOGIN:
         return False
     if user.pw_uid in {0, _reader(launch_id)}:
@@ -66,7 +67,7 @@ def _launches() -> list[str]:
 
 
 def _reader(launch_id: str) -> int:
-    """Return who looks at the launch, and has its lease."""
+    """Return the uid of the account that reads the launch's state and renews its lease."""
     try:
         return os.stat(f"{state.state_dir(launch_id)}/lease").st_uid
     except OSError:
@@ -96,23 +97,23 @@ def _is_left(pid: int, launch_id: str, uid: int, *, all_of_it: bool) -> bool:
 
 
 class StopEvidence(Protocol):
-    """before_stop: look at what will be gone with the unit. record: all of it, behind the end."""
+    """before_stop: collect the data that is lost with the unit. record: return all data after the end."""
 
     def before_stop(self) -> None: ...
 
     def record(self) -> Json: ...
 
 
-STOP_SECONDS = 600  # systemd itself ends what takes longer to stop than launch_failure_timeout
-STACK_SECONDS = 1.5  # for the ranks to show their stacks
+STOP_SECONDS = 600  # systemd kills a unit that takes longer to stop than launch_failure_timeout
+STACK_SECONDS = 1.5  # for the ranks to print their stacks
 
 
 def stop(request: Json, evidence: StopEvidence | None = None) -> Json:
-    """End the unit, and report for the last time what happened and what is left of it: nothing, or by name.
+    """Stop the unit, and return the last report, with leftover processes.
 
-    request: as for look, with dump: first ask every rank, which `freeze` has stopped on all
-    nodes, for its Python stack, so that a standstill leaves evidence. seconds: that the ranks have to end by
-    themselves first, for stops that people ask for. evidence: what looks at the node for a diagnosis.
+    request: as for look. dump: first print the Python stacks of the ranks, which `freeze` has stopped on all nodes, as
+    evidence of a stall. seconds: time for the ranks to end, for requested stops. evidence: collects data of the node
+    for a diagnosis.
     """
     launch_id = request["launch_id"]
     unit = state.unit_name(launch_id)
@@ -139,7 +140,7 @@ def stop(request: Json, evidence: StopEvidence | None = None) -> Json:
 
 
 def freeze(request: Json) -> Json:
-    """Stop the agent and the ranks where they are, so that none sees another die before it has shown its own stack."""
+    """Stop the agent and the ranks with SIGSTOP, so that no rank sees the end of another before printing its stack."""
     table = written.read_table(request["launch_id"])
     agent = [table["agent"]] if table["agent"] else []
     stopped = send(request["launch_id"], [signal.SIGSTOP], [*agent, *table["ranks"]])
@@ -147,7 +148,7 @@ def freeze(request: Json) -> Json:
 
 
 def dump_stacks(launch_id: str) -> None:
-    """SIGABRT, which PYTHONFAULTHANDLER=1 answers on stderr before anything else is done."""
+    """Send SIGABRT, on which PYTHONFAULTHANDLER=1 prints the stack to stderr."""
     asked = send(launch_id, [signal.SIGABRT, signal.SIGCONT], written.read_table(launch_id)["ranks"])
     deadline = time.monotonic() + STACK_SECONDS
     while time.monotonic() < deadline and any(map(may_answer, asked)):
@@ -160,9 +161,9 @@ def may_answer(pid: int) -> bool:
 
 
 def send(launch_id: str, numbers: list[signal.Signals], processes: list[Json]) -> list[int]:
-    """Send signals to those of these processes that belong to the launch; return the PIDs of whom they reached.
+    """Send signals to the processes that belong to the launch. Return the PIDs that were signalled.
 
-    Their table is the training user's word, and so it is that user who sends: nobody else's process can be meant.
+    The training user controls the table, so the signals are sent as that user and cannot reach processes of others.
     """
     request = {"launch_id": launch_id}
     user = written.training_user(request)

@@ -1,13 +1,13 @@
-"""The watcher of a detached launch with restarts, on its head node: how it is begun, asked and ended.
+"""Start, query and stop the watcher of a detached launch with restarts on its head node.
 
-It is the controller's own supervisor, in a transient unit of the user whose own launch it is. What it holds:
+The watcher is the controller's supervisor in a transient unit of the user of the launch. Its files:
 
-/run/user/UID/muster/watchers/ID/watcher.pyz  the program, as the controller has sent it
-/run/user/UID/muster/watchers/ID/spec.json    what it is to do, with the values of the environment: for its user alone,
-                                              and gone as soon as it is read
-/run/user/UID/muster/watchers/ID/state.json   what it says: attempts, sentences, and in the end the verdict
+/run/user/UID/muster/watchers/ID/watcher.pyz  the program from the controller
+/run/user/UID/muster/watchers/ID/spec.json    its request, with the values of environment variables: readable only for
+                                              its user, and removed after reading
+/run/user/UID/muster/watchers/ID/state.json   its state: attempts, messages and finally the verdict
 
-All of it is in memory, and gone when the node starts anew; so is the launch.
+All files are in memory and lost when the node reboots, as is the launch.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 UNIT = "muster-watch-{}.service"
 PROGRAM, SPEC, STATE = "watcher.pyz", "spec.json", "state.json"
-KEPT = 10  # watchers that are over, whose word can still be asked for
+KEPT = 10  # finished watchers whose state is kept
 MOST_STATE = 16_000_000  # bytes
 FORGET_SECONDS = 5.0
 AT_WORK = ("activating", "active", "deactivating", "reloading")
@@ -38,7 +38,7 @@ def folder_of(launch_id: str) -> str:
 
 
 def begin(request: Json) -> Json:
-    """{error}; request: {launch_id, program (base64), spec, properties}."""
+    """Start the watcher. Return {error}. request: {launch_id, program (base64), spec, properties}."""
     folder = folder_of(request["launch_id"])
     try:
         trust.make_folder(os.path.dirname(folder))
@@ -59,8 +59,8 @@ def begin(request: Json) -> Json:
 
 
 def word(request: Json) -> Json:
-    """{alive, state}: what it has said, and whether it may say more. request: {launch_id}."""
-    # The unit before its word: one that is seen to be over has said all.
+    """Return {alive, state}: whether the watcher is running, and its state. request: {launch_id}."""
+    # Read the unit before the state: a unit that has ended has written its final state.
     alive = is_alive(request["launch_id"])
     try:
         said = json.loads(files.read(f"{folder_of(request['launch_id'])}/{STATE}", most=MOST_STATE))
@@ -70,13 +70,13 @@ def word(request: Json) -> Json:
 
 
 def end(request: Json) -> Json:
-    """Ask it to end what it watches, and itself: no further attempt begins. request: {launch_id}."""
+    """Stop the watcher and the launch it watches, so that no further attempt starts. request: {launch_id}."""
     done = state.systemctl("stop", "--no-block", UNIT.format(request["launch_id"]))
     return {"error": "" if done.code == 0 or not is_alive(request["launch_id"]) else done.aside.strip() or done.why}
 
 
 def is_alive(launch_id: str) -> bool:
-    """Not seen to be over: where systemd does not say, it counts as at work."""
+    """Return whether the watcher is running; True if systemd does not respond."""
     return state.unit_state(UNIT.format(launch_id))["ActiveState"] in ("", *AT_WORK)
 
 

@@ -1,5 +1,5 @@
-"""What the training user wrote, read in that user's name: by root, which must not be led elsewhere by a link, and by
-whoever looks, who has files of their own as well."""
+"""Read files that the training user wrote, as that user: root must not follow that user's links, and other accounts
+must not read their own files instead."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_SAMPLES = 256 * 1024
 
 
 def training_user(request: Json) -> pwd.struct_passwd | None:
-    """Return whom root gave the launch's folders to; None where there are none, or the account is gone."""
+    """Return the owner of the launch's folders; None without folders, or if the account does not exist."""
     for path in (f"{state_dir(request['launch_id'])}/unit", f"{request.get('run_dir')}/logs"):
         try:
             return pwd.getpwuid(os.stat(path, follow_symlinks=False).st_uid)
@@ -38,21 +38,21 @@ def training_user(request: Json) -> pwd.struct_passwd | None:
 
 
 def in_its_name(request: Json, work: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    """Do it as the training user where this is root. Raises SilentError."""
+    """Run the function as the training user if this is root. Raises SilentError."""
     user = training_user(request)
     if user is None:
-        raise SilentError(0, "the launch has no folders here")
+        raise SilentError(0, "the launch has no folders on this node")
     return as_user(user, work, seconds=seconds)
 
 
 def read_all(request: Json) -> Json:
-    """{result, ranks, errors, logs, notes, ending}; what cannot be read is missing, and a note says so."""
+    """Return {result, ranks, errors, logs, notes, ending}. Unreadable data is missing and reported in a note."""
     if training_user(request) is None:
         return NOTHING
     try:
         found: Json = in_its_name(request, lambda: _all(request))
     except SilentError as silent:
-        return {**NOTHING, "notes": [f"what the launch wrote there could not be read: {silent.strerror}"]}
+        return {**NOTHING, "notes": [f"the files of the launch could not be read: {silent.strerror}"]}
     return found
 
 
@@ -65,7 +65,7 @@ def read_logs(request: Json) -> Json:
 
 
 def read_table(launch_id: str) -> Json:
-    """{agent, ranks, notes}: what the main process noted of its processes."""
+    """Return {agent, ranks, notes} from the main process."""
     request = {"launch_id": launch_id}
     try:
         found: Json = in_its_name(request, lambda: _unit(launch_id)[1])
@@ -75,7 +75,7 @@ def read_table(launch_id: str) -> Json:
 
 
 def read_group(launch_id: str) -> Json | None:
-    """What the main process noted of its control group when it ended."""
+    """Return the main process's data on its control group at its end."""
     try:
         found = in_its_name({"launch_id": launch_id}, lambda: _json(launch_id, GROUP, MOST_RESULT))
     except SilentError:
@@ -84,11 +84,11 @@ def read_group(launch_id: str) -> Json | None:
 
 
 def wait_for_news(request: Json) -> None:
-    """Return when something was written, or after `wait` seconds."""
+    """Wait for new output, at most `wait` seconds."""
     try:
         in_its_name(request, lambda: _wait(request), request["wait"] + SECONDS)
     except SilentError:
-        return  # what is read next says why
+        return  # the next read reports the error
 
 
 # ---------------------------------------------------------------- as the training user
@@ -108,7 +108,7 @@ def _all(request: Json) -> Json:
 
 
 def _samples(request: Json) -> Json | None:
-    """What was noted of the ranks since it was told last, with its age."""
+    """Return new samples of the ranks with their age; None if there are none."""
     found = _json(request["launch_id"], "samples.json", MOST_SAMPLES)
     if not isinstance(found, dict) or found.get("number") == request.get("sampled"):
         return None
@@ -133,7 +133,7 @@ def _unit_owner(launch_id: str) -> int | None:
 
 
 def _unit(launch_id: str) -> tuple[Json | None, Json]:
-    """What the main process wrote: how it ended, and of its processes."""
+    """Return the result and the table of processes from the main process."""
     return (
         foreign.result(_json(launch_id, "result.json", MOST_RESULT)),
         foreign.table(_json(launch_id, "ranks.json", MOST_TABLE)),

@@ -1,1 +1,1 @@
-"""What a node has for people who launch as themselves, and changing it (library/launch_users.py)."""
+"""The setup of a node for launch users (library/launch_users.py)."""

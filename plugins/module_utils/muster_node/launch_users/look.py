@@ -1,4 +1,4 @@
-"""What there is on the node for people who launch as themselves: looks that change nothing."""
+"""Inspect the setup for launch users, without changes."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ LINGER = "/var/lib/systemd/linger"
 SYSTEMCTL_SECONDS = 30
 TORCHRUN_SECONDS = 5.0
 MOST_ANSWER = 1000  # bytes
-MOST_BUSY = 3  # processes of an account that are named
-# A file system that lies on another machine: a launch waits for it where it fails, and root may not write there.
+MOST_BUSY = 3  # processes of an account that are listed
+# Network file systems: a launch blocks when they fail, and root may not be allowed to write.
 REMOTE = ("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "9p", "afs", "glusterfs")
 LIMITS = {
     "memlock": re.compile(r"^Max locked memory +(\S+) +(\S+)", re.MULTILINE),
@@ -46,7 +46,7 @@ LIMITS = {
 
 
 def record() -> LaunchUsersRecord:
-    """What we have noted; ValueError where it cannot be read."""
+    """Return Muster's record. Raises ValueError if it cannot be read."""
     return domain.record_of(files.text(RECORD) or "")
 
 
@@ -101,12 +101,12 @@ def account(name: str, request: LaunchUsersRequest, group: grp.struct_group | No
 
 
 def owner_of(path: str) -> str:
-    """Whose a folder is; empty where there is none."""
+    """Return the owner of a folder; "" if it does not exist."""
     try:
         seen = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return ""
-    return files.user_name(seen.st_uid) if stat.S_ISDIR(seen.st_mode) else "nobody (it is no folder)"
+    return files.user_name(seen.st_uid) if stat.S_ISDIR(seen.st_mode) else "nobody (not a folder)"
 
 
 def manager_pid(uid: int) -> int:
@@ -115,7 +115,7 @@ def manager_pid(uid: int) -> int:
 
 
 def of_manager(pid: int, main: int) -> bool:
-    """Whether a process is a user manager, or the one that keeps its login open for PAM."""
+    """Return whether a process is the user manager, or its PAM helper."""
     if pid == main:
         return True
     seen = process.status(pid)
@@ -134,7 +134,7 @@ def manager(pid: int, user: pwd.struct_passwd, group: grp.struct_group | None) -
 
 
 def unit_nofile(user: pwd.struct_passwd) -> float:
-    """What the manager says that its units may have open; the manager is the account's own, and says what it likes."""
+    """Return the manager's limit of open files for its units. The manager is the user's, so this is not trusted."""
     env = {"PATH": os.defpath, "XDG_RUNTIME_DIR": f"/run/user/{user.pw_uid}"}
     argv = ("systemctl", "--user", "show", "--property=DefaultLimitNOFILESoft", "--value")
     said = run(*argv, env=env, user=user, most=MOST_ANSWER).text.strip()
@@ -148,13 +148,13 @@ def limit(pid: int, name: str) -> Limit:
 
 
 def launches(uid: int, running: Iterable[int]) -> list[str]:
-    """The launches of an account in its own manager; in no other does a unit of that name count."""
+    """Return the launches in the account's own manager; units with such names elsewhere do not count."""
     found = {launch.id for pid in running if (launch := process.launch_at(pid)) and launch.uid == uid}
     return sorted(found)
 
 
 def may_run(user: pwd.struct_passwd, torchrun: str) -> bool | None:
-    """Whether the account may run torchrun; None where there is none yet. Asked as that account."""
+    """Return whether the account can run torchrun, tested as that account; None if torchrun does not exist yet."""
     if not Path(torchrun).exists():
         return None
     try:
@@ -170,7 +170,7 @@ def link() -> str:
 
 
 def seats() -> dict[str, str]:
-    """How the seats are kept, and their folder."""
+    """Return owner and mode of the GPU and CPU slots, and of their folder."""
     found = {}
     with suppress(OSError), files.folder(SEATS) as handle:
         found[""] = kept(os.fstat(handle))
@@ -188,7 +188,7 @@ def kept(seen: os.stat_result) -> str:
 
 
 def unsafe(root: str) -> str:
-    """Why the folders of users cannot be made below a root; nothing where they can."""
+    """Return why users' folders cannot be created below a root; "" if they can."""
     foreign = trust.foreign_writer(root)
     if foreign:
         return foreign
@@ -199,9 +199,9 @@ def unsafe(root: str) -> str:
         for words in mounts
         if place == words[4] or place.startswith(words[4].rstrip("/") + "/")
     ]
-    # Of several on one mount point, the last is the one that is seen.
+    # Of several mounts on one path, the last is visible.
     _, kind, point = max(reversed(found), key=lambda one: one[0], default=(0, "", ""))
-    return f"{point} lies on another machine ({kind})" if kind in REMOTE else ""
+    return f"{point} is a network file system ({kind})" if kind in REMOTE else ""
 
 
 def capabilities() -> int:

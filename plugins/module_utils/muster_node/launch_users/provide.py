@@ -1,6 +1,6 @@
-"""What launch users have on a node: observed, made where it differs, and undone for those who no longer may.
+"""The setup of a node for launch users: inspect it, apply it, and revert it for former launch users.
 
-What is ours is noted before it is done: a run that was cut off is finished, or undone, by the next one.
+Changes are recorded before they are made, so that the next run can complete or revert an interrupted run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from ansible.module_utils.muster.launch_users.model import LaunchUsersPlan
 
 FIX = f"To change it, run {playbook('site.yml', tags='launch_users', launch_users_mode='manage')}"
-MANAGER_SECONDS = 30.0  # for a user manager to start; it takes less than one
+MANAGER_SECONDS = 30.0  # for the start of a user manager, which takes less than one second
 
 
 def request_of(params: dict[str, Any]) -> LaunchUsersRequest:
@@ -37,12 +37,12 @@ def request_of(params: dict[str, Any]) -> LaunchUsersRequest:
 
 
 def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
-    """Do what differs, unless this is a check. params: the options of library/launch_users.py."""
+    """Apply the changes, unless in check mode. params: options of library/launch_users.py."""
     request = request_of(params)
     try:
         noted = record()
     except ValueError as problem:
-        raise RefusedError(f"{RECORD}: {problem}", "Remove it, and take back by hand what it was about") from problem
+        raise RefusedError(f"{RECORD}: {problem}", "Remove it, and revert the setup of its users manually") from problem
     if not request.users and not noted.users and not noted.group:
         return {"changed": False, "differences": [], "notes": []}
     plan = make_plan(request, observe(request, noted))
@@ -86,7 +86,7 @@ def note(text: str) -> None:
 def must(*argv: str) -> None:
     done = run(*argv, seconds=SYSTEMCTL_SECONDS)
     if done.code != 0:
-        raise RefusedError(f"{' '.join(argv)} did not work: {done.said or done.why}")
+        raise RefusedError(f"{' '.join(argv)} failed: {done.said or done.why}")
 
 
 def write(plan: LaunchUsersPlan) -> None:
@@ -111,7 +111,7 @@ def remove_empty(path: str) -> bool:
     try:
         Path(path).rmdir()
     except OSError:
-        return False  # what else is in it is not ours
+        return False  # it contains files of others
     return True
 
 
@@ -127,7 +127,7 @@ def wait_for_manager(name: str) -> None:
     while not manager_runs(name):
         if time.monotonic() > deadline:
             raise RefusedError(
-                f"the user manager of {name} does not run", f"See what it says: sudo journalctl --unit {unit}"
+                f"the user manager of {name} is not running", f"Check its log: sudo journalctl --unit {unit}"
             )
         time.sleep(0.1)
 
@@ -139,7 +139,7 @@ def manager_runs(name: str) -> bool:
 
 def undo(plan: LaunchUsersPlan, request: LaunchUsersRequest) -> None:
     for name in plan.end_linger:
-        # loginctl does not know an account that was removed.
+        # loginctl rejects an account that no longer exists.
         if run("loginctl", "disable-linger", name, seconds=SYSTEMCTL_SECONDS).code != 0:
             files.remove(f"{LINGER}/{name}")
     for name in plan.leave:

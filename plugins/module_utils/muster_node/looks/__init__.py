@@ -1,1 +1,1 @@
-"""What is seen on a node, one file for each subject, under the name of the judge that reads it."""
+"""Data collection on a node: one module per subject, with the name of the check module that uses it."""

@@ -1,6 +1,6 @@
 """Network interfaces with their addresses and routes, and RDMA adapters with their kernel modules and user space.
 
-Read from sysfs and from dpkg. How well the ports do is probed for health (rdma.py), and nothing is counted here.
+Read from sysfs and dpkg. The state and the counters of RDMA ports are read in rdma.py.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ def look() -> dict[str, Any]:
     devices = names(DEVICES)
     slots = {slot: seen for slot in names(BUS) if (seen := _controller(f"{BUS}/{slot}"))}
     if not devices and not any(seen["class"] == INFINIBAND or seen["vendor"] == MELLANOX for seen in slots.values()):
-        # Most machines: nothing more is asked of them.
+        # Most machines: no further data is needed.
         return {"slots": {}, "devices": {}, "loaded": {}, "modinfo": "", "packages": "", "ofed_info": "", "kernel": ""}
     running = read("/proc/sys/kernel/osrelease").text.strip()
     return {
         "slots": slots,
         "devices": {name: _device(f"{DEVICES}/{name}") for name in devices},
-        # Those that are built into the kernel have a folder too, and only those of others say a version.
+        # Built-in modules have a folder, too, but only out-of-tree modules have a version.
         "loaded": {
             name: read(f"/sys/module/{name}/version").text.strip() for name in MODULES if _is_there("/sys/module", name)
         },
-        # It ends with 1 when one of the names is not there, and names the rest.
+        # Exits with 1 if a module does not exist, but prints the others.
         "modinfo": run("modinfo", "-k", running, *MODULES).text,
         "packages": run("dpkg-query", "--show", SHOW, *PACKAGES).text,
         "ofed_info": run(OFED_INFO, "-s").text if Path(OFED_INFO).exists() else "",
@@ -90,7 +90,7 @@ def _link(path: str) -> str:
 def interfaces(peers: list[str]) -> dict[str, Any]:
     addresses = run("ip", "-json", "addr")
     routes = run("ip", "-json", "route")
-    # One call for all peers; with -force one without a route does not end it. Its answer is missing from the rest.
+    # One call for all peers; with -force, a peer without a route does not end the call, and only its output is missing.
     batch = "".join(f"route get {peer}\n" for peer in peers)
     ways = run("ip", "-json", "-force", "-batch", "-", stdin=batch) if peers else None
     return {
@@ -101,7 +101,7 @@ def interfaces(peers: list[str]) -> dict[str, Any]:
         "interfaces": {
             name: {
                 "mtu": read(f"{NET}/{name}/mtu").text.strip(),
-                # A virtual interface has none, and one that is down does not say.
+                # Missing for virtual interfaces and for interfaces that are down.
                 "speed": read(f"{NET}/{name}/speed").text.strip(),
                 "state": read(f"{NET}/{name}/operstate").text.strip(),
             }

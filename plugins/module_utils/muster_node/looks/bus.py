@@ -1,4 +1,4 @@
-"""What NVIDIA made on the bus, and the GPUs of others, read from sysfs: that cannot hang, as nvidia-smi can."""
+"""NVIDIA devices and other vendors' GPUs on the PCI bus, from sysfs, which cannot hang as nvidia-smi can."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ..tools.run import names, read
 
 BUS = "/sys/bus/pci/devices"
 NVIDIA = "0x10de"
-# VGA, 3D and other display controllers, and processing accelerators, as AMD's MI300 is.
+# VGA, 3D and other display controllers, and processing accelerators such as AMD's MI300.
 GPU_CLASSES = ("0x0300", "0x0302", "0x0380", "0x1200")
-# Debian's pci.ids package, and others'.
+# The paths of Debian's pci.ids package and of others.
 PCI_IDS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids")
 
 

@@ -1,6 +1,6 @@
-"""Whether the kernel takes its clock for synchronised.
+"""Whether the kernel considers its clock synchronised.
 
-The kernel is asked, as timedatectl does in the end. But that one starts a service to ask it, and a look starts nothing.
+Read with adjtimex, as timedatectl does; but timedatectl would start a service, and data collection must not.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 from ..tools.run import read
 
-# struct timex on a 64-bit Linux, in 8 bytes each: modes, offset, freq, maxerror, and 22 more. Modes 0 only asks.
+# struct timex on a 64-bit Linux, in 8 bytes each: modes, offset, freq, maxerror, and 22 more. Modes 0 only reads.
 WORDS = 26
 MAXERROR = 3
 

@@ -1,4 +1,4 @@
-"""A fingerprint of the code that a job runs: two nodes with the same have the same files with the same content."""
+"""A fingerprint of the code that a job runs: equal fingerprints mean equal files with equal content."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from ..tools import files
 MOST_FILES = 5000
 MOST_BYTES = 64_000_000
 SECONDS = 3.0
-# What tools write beside the code, and differs without meaning anything.
+# Folders that tools create and whose differences do not matter.
 LEFT_OUT = (".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".ipynb_checkpoints", ".venv", "venv")
 
 
 def look(code: list[str]) -> dict[str, Any]:
-    """Return {path: {digest, files, why}}; no digest where there is nothing, or too much to be read for a look."""
+    """Return {path: {digest, files, why}}; no digest if the path does not exist or is too large."""
     deadline = time.monotonic() + SECONDS
     return {path: fingerprint(path, deadline) for path in code}
 
@@ -26,7 +26,7 @@ def look(code: list[str]) -> dict[str, Any]:
 def fingerprint(path: str, deadline: float) -> dict[str, Any]:
     top = Path(path)
     if not top.exists():
-        return {"digest": "", "files": 0, "why": "it is not there"}
+        return {"digest": "", "files": 0, "why": "not found"}
     total = hashlib.sha256()
     count = size = 0
     for file in files_below(top):
@@ -40,7 +40,7 @@ def fingerprint(path: str, deadline: float) -> dict[str, Any]:
             return {
                 "digest": "",
                 "files": count,
-                "why": f"it holds more than {MOST_FILES} files or {MOST_BYTES // 1_000_000} MB, or is slow to read",
+                "why": f"more than {MOST_FILES} files or {MOST_BYTES // 1_000_000} MB, or reading is too slow",
             }
         name = str(file.relative_to(top)) if file != top else file.name
         total.update(f"{name}\0{len(content)}\0".encode() + hashlib.sha256(content).digest())

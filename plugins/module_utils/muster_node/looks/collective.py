@@ -14,17 +14,17 @@ from .unit import unit, why_no_unit
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Importing torch for every rank, with CUDA from a cold disk, and NCCL's own start.
+# Time to import torch with CUDA from a cold disk for every rank, and to initialise NCCL.
 SECONDS = 120.0
 SLACK = 10.0
 
 
 def look(request: Mapping[str, Any], interface: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return {skipped, why, said, ...}; request: that of nccl_health."""
+    """Return {skipped, why, said, ...}. request: the options of nccl_health."""
     python = str(Path(request["torchrun"]).parent / "python")
     why = why_no_unit(request["user"])
     if not why and not Path(python).exists():
-        why = f"{python} is not there"
+        why = f"{python} does not exist"
     if why:
         return {"skipped": why, "why": "", "said": "", "wrong": []}
     given = {
@@ -38,4 +38,4 @@ def look(request: Mapping[str, Any], interface: str, properties: Mapping[str, st
     found = answer_in(done.text)
     if found is not None:
         return {"skipped": "", "wrong": [], **found}
-    return {"skipped": "", "why": done.why or "it gave no answer", "said": done.text[-1000:], "wrong": []}
+    return {"skipped": "", "why": done.why or "no response", "said": done.text[-1000:], "wrong": []}

@@ -1,4 +1,4 @@
-"""How much room there is where Muster writes."""
+"""Free space in the folders that Muster writes to."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def look(paths: list[str]) -> dict[str, Any]:
 
 
 def room(path: str) -> dict[str, Any]:
-    """Look at the file system that the path will be on: that of the nearest folder that there is."""
+    """Return the free space of the path's file system, from the nearest existing folder."""
     there = next(folder for folder in (Path(path), *Path(path).parents, Path("/")) if folder.is_dir())
     try:
         seen = os.statvfs(there)
@@ -22,7 +22,7 @@ def room(path: str) -> dict[str, Any]:
         "exists": os.path.lexists(path),
         "on": str(there),
         "free": seen.f_bavail * seen.f_frsize,
-        # Some file systems count none at all.
+        # Some file systems have no inode limit.
         "inodes_free": seen.f_favail if seen.f_files else None,
         "read_only": bool(seen.f_flag & os.ST_RDONLY),
     }

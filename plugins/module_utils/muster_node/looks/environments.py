@@ -1,6 +1,6 @@
-"""Environments that somebody has made by hand: those of conda, mamba and pixi in the places where they usually lie.
+"""Existing environments of conda, mamba and pixi in their usual locations.
 
-Nothing of them is run. What lies in a home is read as its owner, everything else as nobody.
+Nothing in the environments is run. Home directories are read as their owner, everything else as nobody.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 INSTALLED = re.compile(r"(ana|mini)conda\d*|miniforge\d*|mambaforge\d*|micromamba|mamba|conda")
 PLACES = ("/", "/opt", "/usr/local", "/srv")
 IN_A_HOME = ("", "/opt", "/.local", "/.local/share", "/.conda", "/.pixi")
-BELOW = ("envs", ".pixi/envs")  # where an installation and a project of pixi have theirs
-LISTED = ".conda/environments.txt"  # where conda and mamba write down what they have made anywhere
+BELOW = ("envs", ".pixi/envs")  # environments of an installation, and of a pixi project
+LISTED = ".conda/environments.txt"  # environments that conda and mamba have created anywhere
 MOST = 60  # environments of one account
 MOST_NAMES = 2000  # in a folder
 MOST_LISTED = 20_000  # bytes
@@ -35,15 +35,15 @@ MOST_PATH = 300
 
 
 def look(user: str, prefixes: list[str]) -> Json:
-    """{found, why}; found: [{path, marks, python, torch, usable}]. prefixes: what the inventory names. usable: whether
-    the training user may start its Python; nobody is asked until that user exists."""
+    """Return {found, why}. found: [{path, marks, python, torch, usable}]. prefixes: paths in the inventory. usable:
+    whether the training user (or nobody, if that user does not exist) can run the environment's Python."""
     found: dict[str, Json] = {}
     why = ""
     for entry, work in _whom(user, prefixes):
         try:
             found.update(as_user(entry, work))
         except SilentError as silent:
-            why = f"environments could not be looked for: {silent.strerror}"
+            why = f"environments could not be searched: {silent.strerror}"
     paths = sorted(found)
     try:
         usable = as_user(_account(user) or _account("nobody"), lambda: [*map(_starts, paths)])
@@ -53,14 +53,14 @@ def look(user: str, prefixes: list[str]) -> Json:
 
 
 def _whom(user: str, prefixes: list[str]) -> Iterator[tuple[pwd.struct_passwd | None, Callable[[], dict[str, Json]]]]:
-    """Who looks, and where: the one who has logged in, the training user, root."""
+    """Yield accounts and searches: nobody, the training user, the login user and root."""
     yield _account("nobody"), lambda: _all(_in_places())
-    # One that the inventory names may lie in a folder that is the training user's alone.
+    # A path in the inventory may be readable for the training user only.
     yield _account(user) or _account("nobody"), lambda: _all(prefixes)
     entries = {entry.pw_uid: entry for name in (os.environ.get("SUDO_USER", ""), user) if (entry := _account(name))}
     with suppress(KeyError):
         entries.setdefault(os.geteuid(), pwd.getpwuid(os.geteuid()))
-    # Without root, this process sees what is its own.
+    # Without root, only the process's own home can be read.
     for uid, entry in entries.items():
         if os.geteuid() in (0, uid):
             yield entry, partial(_in_the_home_of, entry.pw_dir)
@@ -103,7 +103,7 @@ def _inside(path: str) -> Json:
 def _in_places() -> Iterator[str]:
     for place in PLACES:
         for name in _names(place):
-            # At the top lies the system itself.
+            # The top folder contains the system's own folders.
             if place != "/" or INSTALLED.fullmatch(name):
                 yield from _of(f"{place.rstrip('/')}/{name}")
 

@@ -1,7 +1,7 @@
-"""What can be seen of a node's GPUs: nvidia-smi's four answers, the bus, the driver, and the fabric manager.
+"""Data of a node's GPUs: four queries of nvidia-smi, the PCI bus, the driver, and the fabric manager.
 
-nvidia-smi runs only while the module is loaded: it would load it, and a look starts nothing. Its four questions are
-asked side by side, since each of them waits for the same driver: a GPU that has fallen off the bus can hold them all.
+nvidia-smi runs only while the module is loaded, because it would load the module, and data collection starts nothing.
+The four queries run in parallel, because a GPU that has fallen off the bus can block each of them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ QUESTIONS = {
     "nvlink_status": ("nvlink", "-s"),
     "nvlink_errors": ("nvlink", "-e"),
 }
-# Eight GPUs without persistence take this long to answer for the first time.
+# Eight GPUs without persistence take this long for the first query.
 SECONDS = 30.0
-# Where Windows puts its driver's own under WSL, which has no module to load.
+# The path of Windows' nvidia-smi under WSL, which has no module to load.
 WSL_SMI = "/usr/lib/wsl/lib/nvidia-smi"
-# Of this machine's own kind: beside them may be those for programs of 32 bits.
+# Folders of the machine's architecture: other folders may have 32-bit libraries.
 FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib")
 FABRIC_UNIT = "nvidia-fabricmanager.service"
 IMEX_UNIT = "nvidia-imex.service"
@@ -40,10 +40,10 @@ DISPLAY = "0x03"
 
 
 def look(seconds: float = SECONDS) -> dict[str, Any]:
-    """seconds: after which nvidia-smi counts as hanging."""
+    """Collect the data. seconds: the timeout of nvidia-smi."""
     bus = look_at_bus()
     loaded = read("/sys/module/nvidia/version").text.strip()
-    # Before nvidia-smi is started, which holds the devices itself.
+    # Before nvidia-smi starts, which opens the devices, too.
     holders = driver_holders()
     with ThreadPoolExecutor(max_workers=8) as pool:
         program = WSL_SMI if Path(WSL_SMI).exists() else "nvidia-smi"
@@ -82,15 +82,15 @@ def _ask(program: str, argv: tuple[str, ...], seconds: float) -> dict[str, Any]:
 
 
 def _on_the_bus(slot: str, device: dict[str, str]) -> dict[str, str]:
-    """Look at a GPU's link, at its slot and at its errors; of other devices nothing more is wanted.
+    """Return the link, slot and errors of a GPU, and {} for other devices.
 
-    The slot is what the bridge above can: the device knows of itself only.
+    The slot is described by the bridge above: the device only describes itself.
     """
     if not device["class"].startswith(DISPLAY):
         return {}
     folder = f"{BUS}/{slot}"
     try:
-        # Everybody may read the first 64 bytes; a device that is gone reads as ones.
+        # Every user can read the first 64 bytes; a lost device reads as all ones.
         head = files.part(f"{folder}/config", 0, 4).hex()
     except OSError:
         head = ""
@@ -103,7 +103,7 @@ def _on_the_bus(slot: str, device: dict[str, str]) -> dict[str, str]:
 
 
 def _library() -> str:
-    """Return the name of the file that libnvidia-ml.so.1 leads to, which ends with its version."""
+    """Return the file name behind the link libnvidia-ml.so.1, which ends with the version."""
     there = (Path(folder, "libnvidia-ml.so.1") for folder in FOLDERS)
     return next((path.resolve().name for path in there if path.exists()), "")
 
@@ -131,7 +131,7 @@ def _fabric_manager() -> dict[str, Any]:
 
 
 def driver_holders() -> dict[str, Any]:
-    """Look at every process. Of others' processes, root alone may see what they have open."""
+    """Return all processes that have the devices open. Only root sees the open files of other users."""
     holders = []
     for pid in process.ids():
         devices = sorted(path for path in process.opened(pid) if path.startswith("/dev/nvidia"))

@@ -1,4 +1,4 @@
-"""Everything that a node's health is judged from, looked at side by side: most of it waits for programs."""
+"""Collect the data of a node's health in parallel, because most of the time is spent waiting for programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from concurrent.futures import Future
 
-# The options of nccl_health, which say what is looked at and how it is judged.
+# The options of nccl_health.
 OPTIONS: dict[str, dict[str, Any]] = {
     **{name: {"type": "str", "required": True} for name in ("node", "user", "address", "torchrun")},
     "interface": {"type": "str", "default": ""},
@@ -29,19 +29,19 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "allow": {"type": "list", "elements": "dict", "default": []},
     "shares": {"type": "list", "elements": "dict", "default": []},
 }
-# What grows is known from two readings of the same counters, so far apart at least.
+# Minimum seconds between the two readings of the same counters.
 BETWEEN = 0.3
 
 
-# These are not among those that are asked side by side: all others build on the first, the second begins a process of
-# its own by a fork, which a thread must not, and the last would disturb them.
+# Looks that do not run in parallel: all others need the first, the second forks a process, which is unsafe beside
+# threads, and the last would disturb the others.
 APART = ("system", "jobs", "collective")
 
 
 def look(request: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return what each file of LOOKS sees, by its name; request: the options of nccl_health.
+    """Return the data of each module in LOOKS by name. request: the options of nccl_health.
 
-    properties: those of a launch's unit. `later` holds what those files see again that count something.
+    properties: those of a launch's unit. `later` has the second reading of the counters.
     """
     began = time.monotonic()
     system = LOOKS["system"].look()
@@ -64,7 +64,7 @@ def look(request: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str,
 
 
 def side_by_side(looks: Mapping[str, Callable[..., Any]], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask all of them at once; one that takes what another saw waits for that one."""
+    """Run all looks at once; a look that uses the data of another waits for it."""
     builds = {name: [one for one in takes(each) if one in looks and one not in known] for name, each in looks.items()}
     started: dict[str, Future[Any]] = {}
     with ThreadPoolExecutor(max_workers=len(looks)) as pool:
@@ -75,7 +75,7 @@ def side_by_side(looks: Mapping[str, Callable[..., Any]], known: Mapping[str, An
 
 
 def asked(way: Callable[..., Any], known: Mapping[str, Any], upon: Mapping[str, Future[Any]]) -> Any:
-    """Call a look with what its parameters are named after: what is known, or another look."""
+    """Call a look with arguments by parameter name: known values, or the data of another look."""
     given = {name: known[name] for name in takes(way) if name in known}
     return way(**given, **{name: answer.result() for name, answer in upon.items()})
 
@@ -87,11 +87,11 @@ def takes(way: Callable[..., Any]) -> list[str]:
 def _collective(request: Mapping[str, Any], looks: Mapping[str, Any], properties: Mapping[str, str]) -> Any:
     why = ""
     if not request["collective"]:
-        why = "it was not asked for (health_collective)"
+        why = "not requested (health_collective)"
     elif looks["jobs"]["processes"]:
-        why = "a job runs on the node, and would be disturbed"
+        why = "a job is running on the node"
     elif looks["jobs"]["why"]:
-        why = "whether a job runs on the node, which it would disturb, could not be seen"
+        why = "could not check whether a job is running on the node"
     if why:
         return {"skipped": why, "why": "", "said": "", "wrong": []}
     return LOOKS["collective"].look(request, looks["ethernet"]["name"], properties)

@@ -1,4 +1,4 @@
-"""What holds for the whole machine and a launch depends on: its manager of logins, clock source, modules, files."""
+"""Machine-wide settings that affect launches: systemd-logind, clock source, kernel modules, configuration files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def look() -> dict[str, Any]:
     login = run("loginctl", "show-user", "--property=RemoveIPC") if Path("/run/systemd/system").is_dir() else None
     return {
         "login": login.text if login else "",
-        "login_why": login.why if login else "systemd does not run here",
+        "login_why": login.why if login else "systemd is not running",
         "login_files": login_files(),
         "login_defs": read("/etc/login.defs").text,
         "clock_source": read(f"{CLOCK}/current_clocksource").text.strip(),
@@ -36,7 +36,7 @@ def nccl_conf() -> str | None:
 
 
 def login_files() -> dict[str, str]:
-    """The settings of systemd-logind as they are on disk, which it reads when it starts: {path: text}."""
+    """Return the configuration files of systemd-logind, which it reads at its start: {path: text}."""
     paths = [
         path
         for place in SYSTEMD

@@ -1,4 +1,4 @@
-"""What a machine that may become a node is like: the looks that muster/inspect/facts.py reads."""
+"""Data of a machine before it becomes a node, for muster/inspect/facts.py."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUBJECTS = (
 
 
 def look_at(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return each look by its subject. wanted: the options of library/node_inspect.py."""
+    """Return the data by subject. wanted: the options of library/node_inspect.py."""
     subjects = wanted["only"] or SUBJECTS
     system = look_system.look()
     ways: dict[str, Callable[[], Any]] = {

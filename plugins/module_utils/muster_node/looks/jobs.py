@@ -1,4 +1,4 @@
-"""Ranks and agents of torchrun that live on this node, whosever they are, and who holds a port."""
+"""Ranks and torchrun agents of all users on this node, and the processes that listen on a port."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ AGENT = re.compile(r"(^|/)torchrun$|^torch\.distributed\.(run|launch)$")
 
 
 def look(listeners: Mapping[str, str], port: int) -> dict[str, Any]:
-    """listeners: the look at them. port: that of the rendezvous, of which is said who holds it. why: it could not look.
+    """Return the processes. listeners: the data of that look. port: the rendezvous port. why: the reason of a failure.
 
-    In a process of its own, so no thread may run beside it: one can have it that whoever reads its command line waits
-    for ever.
+    Runs in a separate process, because reading the command line of another process can block forever; so no thread
+    may run meanwhile.
     """
     try:
-        seen: dict[str, Any] = as_user(None, lambda: looked(listeners["ss"], port), seconds=SECONDS)
+        seen: dict[str, Any] = as_user(None, lambda: collected(listeners["ss"], port), seconds=SECONDS)
     except SilentError as silent:
-        why = f"they could not be looked at: {silent.strerror}"
+        why = f"the processes could not be read: {silent.strerror}"
         return {"processes": [], "saw_all": False, "port_holders": [], "why": why}
     return seen
 
 
-def looked(listeners: str, port: int) -> dict[str, Any]:
+def collected(listeners: str, port: int) -> dict[str, Any]:
     boot = time.time() - float((read("/proc/uptime").text.split() or ["0"])[0])
     found = [seen for pid in process.ids() if (seen := training(pid, boot))]
     return {"processes": found, "saw_all": os.geteuid() == 0, "port_holders": holders(listeners, port), "why": ""}
 
 
 def training(pid: int, boot: float) -> dict[str, Any] | None:
-    """Return what is known of a rank or an agent, and nothing of every other process."""
+    """Return the description of a rank or an agent, or None for any other process."""
     marks = process.environment(pid)
     words = process.words(pid)
     agent = any(AGENT.search(word) for word in words[:4])
@@ -66,7 +66,7 @@ def training(pid: int, boot: float) -> dict[str, Any] | None:
 
 
 def holders(listeners: str, port: int) -> list[dict[str, Any]]:
-    """Return who listens on a port, as far as ss may see it; listeners: what it printed."""
+    """Return the processes that listen on a port, as far as visible to ss. listeners: the output of ss."""
     pids = {
         int(pid)
         for line in listeners.splitlines()

@@ -1,7 +1,7 @@
-"""The kernel's own log since the start: lines that a cluster has to do with, each with its age.
+"""The kernel log since boot: relevant lines with their age.
 
-Noise must not hide a fault: lines are sorted by kind first, and each kind is bounded by itself. What did not fit is
-counted, and so is how far back the log goes, since neither counts as looked at.
+So that noise does not hide a fault, each kind of line has its own limit. Lines over the limit are counted, and the age
+of the oldest line is returned, because checks are skipped for what is missing.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 MOST_READ = 100_000
 MOST_BYTES = 24_000_000
-# A whole ring buffer of messages can be asked for in less; a journal on a slow disk takes a while.
+# Reading the ring buffer takes less; a journal on a slow disk takes longer.
 SECONDS = 8.0
-# The first line of a kernel is its version, at 0 s; a log that begins later has lost some.
+# The kernel's first line is its version, at 0 s; a log that begins later is incomplete.
 FROM_THE_START = 30.0
 
 
@@ -29,10 +29,10 @@ def look() -> dict[str, Any]:
     """Return {why, source, lines: [{age, text, kind, which}], read, reach, cut}.
 
     The journal goes further back than the ring buffer.
-    reach: the age of the oldest line that was there; None where that is the kernel's first. cut: {kind: how many lines
-    did not fit}, without repetitions of what is among those that did.
+    reach: the age of the oldest line; None if the log is complete. cut: {kind: number of lines over the limit}, without
+    repetitions of returned lines.
     """
-    # The newest first: what is too much is at the end then.
+    # The newest first: a limit cuts the oldest lines.
     newest = ("--reverse", f"--lines={MOST_READ}")
     journal = run(
         *("journalctl", "--dmesg", "--boot", "--no-pager", "--quiet", *newest, "--output=short-monotonic"),
@@ -44,7 +44,7 @@ def look() -> dict[str, Any]:
     if not lines:
         ring = run("dmesg", "--raw", most=MOST_BYTES)
         lines = from_ring(ring.text)
-        source, why = "dmesg", ring.why or journal.why or "the kernel's log is empty"
+        source, why = "dmesg", ring.why or journal.why or "the kernel log is empty"
     now = time.monotonic()
     worth, cut = sort(lines)
     return {
@@ -58,13 +58,13 @@ def look() -> dict[str, Any]:
 
 
 def line_of(text: str, age: float) -> dict[str, Any]:
-    """which: what tells it from others of its kind."""
+    """Return a line with its kind. which: the parts that distinguish it from other lines of its kind."""
     kind, which = kind_of(text)
     return {"age": round(age), "text": text[:400], "kind": kind, "which": list(which)}
 
 
 def sort(lines: Iterable[tuple[float, str]]) -> tuple[list[tuple[float, str]], dict[str, int]]:
-    """Return the lines that are worth it, the oldest first, and how many of each kind did not fit."""
+    """Return the relevant lines, the oldest first, and the number of lines over the limit by kind."""
     kept: list[tuple[float, str]] = []
     same: Counter[tuple[str | None, ...]] = Counter()
     of_kind: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The sockets that listen. Whose they are, ss says to root only."""
+"""Listening sockets. ss shows the processes to root only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""File systems of other machines: which are mounted, and whether each answers. None of them can hold the look up."""
+"""Network file systems: which are mounted, and whether each responds. A blocked mount does not block the check."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 SECONDS = 4.0
-MOST = 24  # a site whose automounter has every home apart shows hundreds
+MOST = 24  # an automounter with one mount per home directory can have hundreds
 
 
 def look(shares: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """shares: those that are requested (shared_data_mounts). Using one has it mounted, so they are asked first."""
+    """Test the mounts. shares: the requested ones (shared_data_mounts), tested first because access mounts them."""
     if not mounted():
-        return {"why": "what is mounted cannot be listed", "folders": {}}
+        return {"why": "the mounts cannot be listed", "folders": {}}
     requested = list(dict.fromkeys(str(one.get("path", "")) for one in shares))
     with ThreadPoolExecutor(MOST) as pool:
         first = dict(zip(requested, pool.map(ask, requested), strict=True))
         there = [one for one in mounted() if one.type in NETWORK or one.path in first]
         others = [path for path in dict.fromkeys(one.path for one in there) if path not in first][:MOST]
         found = {**first, **dict(zip(others, pool.map(ask, others), strict=True))}
-    # The last one on a path is on top; autofs only waits for somebody to come.
+    # The last mount on a path is the visible one; autofs only waits for the first access.
     top = {one.path: one for one in there if one.type != "autofs"}
     folders = {
         path: {

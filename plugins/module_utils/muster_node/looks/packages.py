@@ -1,4 +1,4 @@
-"""What the node is busy with, and what is installed that a cluster has to do with."""
+"""Relevant installed packages, files of Muster, cloud-init's state and package locks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STACK = (
 KERNELS = "linux-image-*"
 LOCKS = ("/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock", "/var/cache/apt/archives/lock")
 CLOUD = "/run/cloud-init"
-# What Muster puts on a node carries its name.
+# Files and folders of Muster have its name in the path.
 OURS = (
     *("/etc/*/*muster*", "/etc/*/*/*muster*", "/opt/muster", "/var/lib/muster", "/opt/muster/pytorch/current"),
     *("/usr/local/bin/*muster*", "/usr/local/sbin/*muster*", "/usr/local/lib/*muster*"),
@@ -27,7 +27,7 @@ def look() -> dict[str, Any]:
     ours = sorted({path for pattern in OURS for path in _found(pattern)})
     owners = run("dpkg-query", "--search", *ours) if ours else None
     return {
-        # It ends with 1 when nothing fits one of the patterns, and lists the rest.
+        # Exits with 1 if a pattern matches nothing, but lists the others.
         "stack": stack.text,
         "stack_why": stack.why if stack.why.endswith(("is not there", " s")) else "",
         "kernels": run(*query, KERNELS).text,
@@ -35,14 +35,14 @@ def look() -> dict[str, Any]:
         "owners": owners.text if owners else "",
         "cloud_init": {name: read(f"{CLOUD}/{name}.json").text for name in ("status", "result")},
         "cloud_init_there": Path("/var/lib/cloud").is_dir() or Path(CLOUD).is_dir(),
-        # The kernel's own list of locks: asking for a lock, even to give it back, could disturb whoever wants it.
+        # The kernel's list of locks: acquiring a lock, even briefly, could disturb another process.
         "locks": read("/proc/locks").text,
         "lock_inodes": {path: inode for path in LOCKS if (inode := _inode(path)) is not None},
     }
 
 
 def _found(pattern: str) -> list[str]:
-    """Return the paths that fit; where a folder may not be read, those of the others."""
+    """Return the matching paths, or [] if a folder cannot be read."""
     try:
         return [str(path) for path in Path("/").glob(pattern.lstrip("/"))]
     except OSError:
@@ -50,7 +50,7 @@ def _found(pattern: str) -> list[str]:
 
 
 def _sight(path: str) -> dict[str, Any]:
-    """Look where a link leads, and whether a file says that Muster wrote it; a folder says nothing."""
+    """Return the target of a link, and whether a file's text names Muster (None for a folder)."""
     place = Path(path)
     return {
         "to": str(place.resolve()) if place.is_symlink() else "",

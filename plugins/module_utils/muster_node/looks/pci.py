@@ -1,4 +1,4 @@
-"""How GPUs and RDMA adapters hang on the bus: the bridges above them, their links, and what the bridges redirect."""
+"""GPUs and RDMA adapters on the PCIe bus: the bridges above them, link speeds, errors and configuration space."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ GROUPS = "/sys/kernel/iommu_groups"
 NVIDIA = "0x10de"
 DISPLAY = ("0x0300", "0x0302")
 RDMA = "/sys/class/infiniband"
-# Root alone reads more than the first 64 bytes of a device's configuration.
+# Only root can read more than the first 64 bytes of a device's configuration.
 CONFIGURATION = 4096
 
 
@@ -44,7 +44,7 @@ def look() -> dict[str, Any]:
 
 
 def bridges(slot: str) -> list[str]:
-    """Return the bridges above a device, from the root on: sysfs nests its folders as the bus nests its devices."""
+    """Return the bridges above a device, starting at the root: sysfs folders are nested like the bus."""
     parts = Path(BUS, slot).resolve().parts
     return [part for part in parts[:-1] if part.count(":") == 2 and Path(BUS, part).exists()]
 
@@ -70,7 +70,7 @@ def device(slot: str) -> dict[str, Any]:
 
 
 def group(slot: str) -> str:
-    """Return how the IOMMU treats the device: identity, DMA, DMA-FQ, or nothing where it is not behind one."""
+    """Return the type of the device's IOMMU group: identity, DMA, DMA-FQ, or "" without an IOMMU."""
     try:
         number = Path(f"{BUS}/{slot}/iommu_group").resolve(strict=True).name
     except OSError:

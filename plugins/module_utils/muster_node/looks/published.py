@@ -1,4 +1,4 @@
-"""The rules with which container engines lead ports past the firewall."""
+"""The NAT rules with which container engines publish ports past the firewall."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..tools.run import read, run
 
 
 def look(root: bool) -> dict[str, Any]:
-    """Ask for the rules only where there can be some: asking loads the kernel's modules for them.
+    """Return the rules, reading them only if the kernel modules are loaded: reading would load them.
 
-    A kernel that can load none has them built in.
+    A kernel without loadable modules has them built in.
     """
     there = Path("/sys/module/nf_tables").is_dir() or bool(read("/proc/net/ip_tables_names").text)
     loaded = there or not read("/proc/modules").text
     if not root:
-        return {"why": "only root may list the rules", "rules": {}}
+        return {"why": "only root can list the rules", "rules": {}}
     answers = {4: run("iptables-save", "-t", "nat"), 6: run("ip6tables-save", "-t", "nat")} if loaded else {}
     return {
         "why": answers[4].why if answers else "",

@@ -1,4 +1,4 @@
-"""What a running job of NCCL says of itself: since 2.24 every rank answers questions on a port of the node's own."""
+"""Query NCCL RAS of a running job: since NCCL 2.24, ranks serve status on a local port."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HOST, PORT = "localhost", 28028
-# It gathers from every process of the job, and gives the ones that do not answer 5 s.
+# RAS collects from every process of the job, with a timeout of 5 s per silent process.
 SECONDS = 7.0
 MOST_CHARACTERS = 200_000
 
 
 def look(listeners: Mapping[str, str]) -> dict[str, Any]:
-    """Ask only where somebody listens there; listeners: the look at them. {asked, why, text}."""
+    """Return {asked, why, text}; query only if a process listens on the port. listeners: the data of that look."""
     if f":{PORT} " not in listeners["ss"]:
         return {"asked": False, "why": "", "text": ""}
     deadline = time.monotonic() + SECONDS
@@ -32,4 +32,4 @@ def look(listeners: Mapping[str, str]) -> dict[str, Any]:
                 text += part
     except OSError as error:
         return {"asked": True, "why": str(error), "text": text.decode("utf-8", "replace")}
-    return {"asked": True, "why": "" if text else "it said nothing", "text": text.decode("utf-8", "replace")}
+    return {"asked": True, "why": "" if text else "empty response", "text": text.decode("utf-8", "replace")}

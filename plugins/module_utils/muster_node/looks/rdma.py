@@ -1,4 +1,4 @@
-"""RDMA adapters as the kernel shows them: ports, their GIDs, firmware, and what they count."""
+"""RDMA adapters in sysfs: ports, GIDs, partitions, firmware and counters."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 DEVICES = "/sys/class/infiniband"
-# The first ones are what an address or two make; a port can have 256.
+# Enough for the GIDs of several addresses; a port can have 256.
 MOST_GIDS = 16
 EMPTY = "0000:0000:0000:0000:0000:0000:0000:0000"
-# A port's table of partitions has 128 entries at most adapters; those that are not used say 0x0000.
+# A port's partition table has 128 entries on most adapters; unused entries are 0x0000.
 MOST_PKEYS = 128
 NO_PKEY = "0x0000"
 PORT = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")
@@ -23,7 +23,7 @@ PORT = ("state", "phys_state", "rate", "link_layer", "lid", "sm_lid")
 def look() -> dict[str, Any]:
     return {
         "devices": {name: device(name) for name in names(DEVICES)},
-        # What a user without these files has, a rank has not.
+        # Ranks need these device files.
         "uverbs": [name for name in names("/dev/infiniband") if name.startswith("uverbs")],
     }
 
@@ -63,7 +63,7 @@ def port(folder: str) -> dict[str, Any]:
 
 
 def pkeys(folder: str) -> dict[str, str]:
-    """Return the partitions that the port is a member of, by their index; RoCE has one, which means nothing."""
+    """Return the port's partitions by index; a RoCE port has one, without meaning."""
     listed = sorted(filter(str.isdigit, names(f"{folder}/pkeys")), key=int)[:MOST_PKEYS]
     found = {index: read(f"{folder}/pkeys/{index}").text.strip() for index in listed}
     return {index: pkey for index, pkey in found.items() if pkey and pkey != NO_PKEY}
@@ -80,7 +80,7 @@ def counters(folder: str) -> dict[str, int]:
 
 
 def again(seen: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Read the counters once more, to be compared with the first look; by "device/port"."""
+    """Read the counters a second time, by "device/port"."""
     return {
         f"{name}/{number}": counters(f"{DEVICES}/{name}/ports/{number}")
         for name, device in seen["devices"].items()

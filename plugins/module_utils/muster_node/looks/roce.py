@@ -1,4 +1,4 @@
-"""How RoCE's Ethernet is set up against losses: flow control by priority or for the whole link, ECN, classes."""
+"""Settings of RoCE interfaces against packet loss: PFC, pause frames, ECN, traffic classes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ AT_ONCE = 8
 
 
 def look() -> dict[str, Any]:
-    """Look at the interface of each active Ethernet port, by "device:port"."""
+    """Return the settings of each active Ethernet port, by "device:port"."""
     found = {}
     for device in names(DEVICES):
         for number in names(f"{DEVICES}/{device}/ports"):
@@ -35,7 +35,7 @@ def look() -> dict[str, Any]:
 
 
 def netdev(folder: str) -> str:
-    """Return the interface that a port belongs to: the one of its first GID."""
+    """Return the interface of a port: that of its first GID."""
     for index in sorted(filter(str.isdigit, names(f"{folder}/gid_attrs/ndevs")), key=int):
         name = read(f"{folder}/gid_attrs/ndevs/{index}").text.strip()
         if name:
@@ -48,7 +48,7 @@ def interface(name: str) -> dict[str, Any]:
     return {
         "netdev": name,
         **{key: read(f"{folder}/{key}").text.strip() if name else "" for key in ("mtu", "speed")},
-        # Only the driver of DOCA or OFED has these.
+        # Only the drivers of DOCA and OFED have these files.
         "ecn": {
             end: "".join(read(f"{folder}/ecn/{end}/enable/{each}").text.strip() for each in range(PRIORITIES))
             for end in ("roce_np", "roce_rp")
@@ -58,7 +58,7 @@ def interface(name: str) -> dict[str, Any]:
 
 
 def asked(ports: dict[str, Any]) -> dict[str, Any]:
-    """Add what the tools that are there say, of all ports at once; `why` says of each without an answer why not."""
+    """Run the tools for all ports in parallel and add their output; `why`: the reason for each tool without output."""
     wanted = {
         (port, key): [*words, seen["netdev"]]
         for port, seen in ports.items()

@@ -1,4 +1,4 @@
-"""Which of the services run that a cluster has to do with: clocks, firewalls, container engines, upgrades."""
+"""Running services that affect a cluster: time services, firewalls, container engines, upgrades."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ UNITS = (
 
 
 def look(root: bool) -> dict[str, Any]:
-    # One line for each unit, in this order; it ends with 3 when one of them does not run.
+    # One line per unit, in this order; exits with 3 if a unit is not active.
     active = run("systemctl", "is-active", *UNITS)
     states = active.text.split("\n")[: len(UNITS)]
-    # Without the module there are no such rules, and asking for them would load it.
+    # Without the module no rules exist, and listing them would load it.
     asked = root and (Path("/sys/module/nf_tables").is_dir() or not read("/proc/modules").text)
     nft = run("nft", "list", "chains") if asked else None
     return {
         "active": dict(zip(UNITS, states, strict=False)),
         "ufw_conf": read("/etc/ufw/ufw.conf").text,
         "nft": nft.text if nft else "",
-        "nft_why": nft.why if nft else "" if root else "only root may list the rules",
-        # Tables of the older iptables, which nft does not show.
+        "nft_why": nft.why if nft else "" if root else "only root can list the rules",
+        # Tables of legacy iptables, which nft does not show.
         "legacy_tables": read("/proc/net/ip_tables_names").text.split(),
     }

@@ -1,7 +1,7 @@
-"""The GPU stack of a node: packages, modules on disk and in the kernel, what keeps them there, and who uses them.
+"""The GPU stack of a node: packages, modules on disk and loaded, configuration files, and processes that use GPUs.
 
-Kernel and modules are read from files, never asked for by a system call, and nvidia-smi runs only while the module is
-loaded: it would load it, and a look starts nothing.
+Kernel and modules are read from files, not with uname. nvidia-smi runs only while the module is loaded, because it
+would load the module, and data collection starts nothing.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from ..tools import files, process
 from ..tools.run import CommandResult, names, read, run
 from .gpu import driver_holders
 
-# dpkg itself is listed for its architecture, which is the machine's.
+# dpkg is listed for its architecture, which is the machine's.
 PATTERNS = (
     *("dpkg", "*nvidia*", "libcuda*", "cuda-*", "libcudnn*", "cudnn*", "libnccl*", "libnvsdm*", "nvlsm", "nvlink5*"),
     *("libnvoptix*", "libnvcuvid*", "datacenter-gpu-manager*", "dkms", "linux-headers-*"),
 )
 SHOW = "--showformat=${binary:Package} ${Version} ${db:Status-Want} ${db:Status-Status} ${Architecture}\\n"
-# Debian's own package renames the module's file, and has modprobe lead from the one name to the other.
+# Debian's package renames the module's file and adds an alias for modprobe.
 MODULES = ("nvidia", "nvidia-current", "nvidia-current-open")
 UNITS = ("nvidia-persistenced.service", "nvidia-fabricmanager.service", "nvidia-dcgm.service")
 PROPERTIES = (
@@ -30,7 +30,7 @@ PROPERTIES = (
     "ExecMainStartTimestampMonotonic"
 )
 LAUNCHES = process.LAUNCH_UNIT.format("*")
-# What says what apt, modprobe and systemd do with the stack. Everybody's, so that the right one can be named.
+# Configuration of apt, modprobe and systemd for the stack, also by others, so that messages can name the file.
 FILES = (
     *("/etc/modprobe.d/*.conf", "/etc/systemd/system/nvidia-persistenced.service.d/*.conf"),
     *("/etc/apt/sources.list.d/muster-*", "/etc/apt/keyrings/muster-*", "/etc/apt/preferences.d/*"),
@@ -43,7 +43,7 @@ INSTALLER = tuple(
 INSTALLER_LOG = "/var/log/nvidia-installer.log"
 LIBRARIES = ("/usr/lib/*-linux-gnu/libcuda.so.1", "/usr/lib/libcuda.so.1", "/usr/lib64/libcuda.so.1")
 NVIDIA_SMI = ("nvidia-smi", "--query-gpu=index,name,driver_version,persistence_mode", "--format=csv,noheader")
-# A GPU that has fallen off the bus lets nvidia-smi wait for ever; eight without persistence take a while.
+# nvidia-smi hangs with a GPU that has fallen off the bus; eight GPUs without persistence take seconds.
 NVIDIA_SMI_SECONDS = 30.0
 MOST_OF_A_FILE = 20_000
 MOST_LINES = 8
@@ -52,18 +52,18 @@ MOST_LINES = 8
 def look() -> dict[str, Any]:
     packages = show_packages()
     images = [path.name.removeprefix("vmlinuz-") for path in _found("/boot/vmlinuz-*")]
-    # A copy that somebody has put beside them, as vmlinuz-6.8.0-90-generic.bak, has no modules.
+    # A backup copy, such as vmlinuz-6.8.0-90-generic.bak, has no modules.
     kernels = [name for name in images if Path("/lib/modules", name).is_dir()]
     running = read("/proc/sys/kernel/osrelease").text.strip()
     loaded = read("/sys/module/nvidia/version").text.strip()
     loaded_text = read("/proc/driver/nvidia/version").text
-    # Before nvidia-smi is started, which holds the devices itself.
+    # Before nvidia-smi starts, which opens the devices, too.
     holders = driver_holders()
     asked = bool(loaded or loaded_text)
     missed = not asked and ("libnvidia-compute" in packages.text or "libcuda1" in packages.text)
     smi = run(*NVIDIA_SMI, seconds=NVIDIA_SMI_SECONDS) if asked else None
     return {
-        # It ends with 1 when nothing fits one of the patterns, and lists the rest.
+        # Exits with 1 if a pattern matches nothing, but lists the others.
         "packages": packages.text,
         "packages_why": packages.why if not packages.text else "",
         "interrupted": any(name.isdigit() for name in names("/var/lib/dpkg/updates")),
@@ -85,12 +85,12 @@ def look() -> dict[str, Any]:
 
 
 def show_packages() -> CommandResult:
-    """Show what dpkg knows of the stack's packages."""
+    """List the stack's packages in dpkg."""
     return run("dpkg-query", "--show", SHOW, *PATTERNS)
 
 
 def _found(pattern: str) -> list[Path]:
-    """Return the paths that fit, or nothing where a folder may not be read."""
+    """Return the matching paths, or [] if a folder cannot be read."""
     try:
         return sorted(Path("/").glob(pattern.lstrip("/")))
     except OSError:
@@ -102,15 +102,15 @@ def _all(patterns: tuple[str, ...]) -> list[Path]:
 
 
 def _kernel(kernel: str) -> dict[str, Any]:
-    """Look which module the kernel would load, and whether one could be built for it."""
+    """Return the module that the kernel would load, and whether headers to build one are installed."""
     module = run("modinfo", "-k", kernel, *MODULES)
     return {
-        # It ends with 1 when one of the names is not there, and names the rest.
+        # Exits with 1 if a module does not exist, but prints the others.
         "modinfo": module.text,
         "modinfo_why": module.why if module.why.endswith(("is not there", " s")) else "",
         "headers": Path(f"/lib/modules/{kernel}/build").is_dir(),
         "initramfs": _time(Path(f"/boot/initrd.img-{kernel}"), "st_mtime"),
-        # dpkg keeps the time at which the package was built as that of the file: the inode says when it came here.
+        # dpkg sets mtime to the build time of the package: ctime is the time of the installation.
         "installed": _time(Path(f"/boot/vmlinuz-{kernel}"), "st_ctime"),
     }
 
@@ -123,7 +123,7 @@ def _time(path: Path, which: str) -> float | None:
 
 
 def _evidence() -> dict[str, str]:
-    """Look why a driver that is installed is not loaded."""
+    """Collect evidence on why an installed driver is not loaded."""
     lines = run("journalctl", "-k", "-b", "-o", "cat", "--no-pager", "-n", "5000").text.splitlines()
     said = [line for line in lines if any(word in line.lower() for word in ("nvrm", "nvidia", "nouveau"))]
     return {"kernel_log": "\n".join(said[-MOST_LINES:]), "dkms": run("dkms", "status").text}
@@ -146,15 +146,15 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def _of_nvidia(path: Path) -> str:
-    """Return the text of a list of apt's that names something of NVIDIA's."""
+    """Return the text of an apt source list that mentions NVIDIA or CUDA, or ""."""
     text = read(str(path)).text
     return text if "nvidia" in text.lower() or "/cuda" in text.lower() else ""
 
 
 def _unpacked() -> dict[str, Any]:
-    """Look for what NVIDIA's runfile leaves: programs and libraries that dpkg knows nothing of."""
+    """Find programs and libraries of NVIDIA's runfile installer, which dpkg does not know."""
     there = [path for path in INSTALLER if Path(path).exists()]
-    # A package may make the link only when it is configured; the library itself is always in its list.
+    # A package may create the link only when it is configured; the library is always in its file list.
     libraries = dict.fromkeys(str(path.resolve()) for path in _all(LIBRARIES) if path.exists())
     paths = [*there, *libraries]
     owners = run("dpkg-query", "--search", *paths) if paths else None
@@ -181,7 +181,7 @@ def _units() -> dict[str, Any]:
 
 
 def _own_launches() -> list[str]:
-    """Return launches in users' own managers, of which the system's knows nothing."""
+    """Return user launches, which run in the users' systemd instances and not in the system's."""
     found = {launch for pid in process.ids() if (launch := process.launch_at(pid)) and launch.uid is not None}
     return sorted(f"{process.LAUNCH_UNIT.format(one.id)} of {files.user_name(one.uid or 0)}" for one in found)
 

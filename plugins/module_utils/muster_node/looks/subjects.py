@@ -1,4 +1,4 @@
-"""The looks that a node's health is judged from. Written by script/subjects.py from what the judges read."""
+"""The data collectors of node health. Written by script/subjects.py from the LOOKS in muster/health."""
 
 from __future__ import annotations
 

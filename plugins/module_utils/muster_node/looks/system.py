@@ -1,4 +1,4 @@
-"""What this machine is: its system, its kernel, its virtualization, and whether firmware enforces signed modules."""
+"""The machine: operating system, kernel, virtualization, and Secure Boot."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ..tools import files
 from ..tools.run import CommandResult, read, run
 
 EFI = "/sys/firmware/efi"
-# Where dkms keeps the certificate of its key: Ubuntu's, and Debian's.
+# The certificate of dkms' signing key on Ubuntu and on Debian.
 CERTIFICATES = ("/var/lib/shim-signed/mok/MOK.der", "/var/lib/dkms/mok.pub")
-# The variable's name is the same on every machine: its second half is the UEFI's own vendor id.
+# The variable's name is the same on every machine: its second half is UEFI's vendor id.
 VARIABLE = f"{EFI}/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-# A processor that a hypervisor shows says so among its flags (x86). systemd's own word for a machine without a name.
+# The CPU flag of virtual machines (x86), and systemd's name for an unknown hypervisor.
 SHOWN = re.compile(r"^flags\s*:.* hypervisor\b", re.MULTILINE)
 UNNAMED = "vm-other"
-# In a container, whose processor is its host's, the second process is not the kernel's own. (Files such as /.dockerenv
-# do not tell: virtual machines are made from images of containers, too.)
+# In a container, which shows the host's CPU flags, PID 2 is not a kernel thread. (Files such as /.dockerenv are no
+# proof: virtual machines can be created from container images.)
 SECOND = "/proc/2/comm"
 OF_THE_KERNEL = "kthreadd"
 
@@ -63,14 +63,14 @@ def boot() -> dict[str, Any]:
         "efi": efi,
         "variable": variable,
         "mokutil": mokutil,
-        # It ends with 1 for a key that is enrolled.
+        # Exits with 1 for an enrolled key.
         "keys": {path: test.text or test.why for path, test in tests.items()},
     }
 
 
 def virtualization() -> CommandResult:
-    """One word: "none" on a machine of its own, and nothing where it is not known."""
-    # It ends with 1 on a machine that is none of the known virtual ones, and says "none".
+    """Return the type of virtualization: "none" on bare metal, "" if unknown."""
+    # Exits with 1 and prints "none" on bare metal.
     said = run("systemd-detect-virt")
     if word := said.text.strip():
         return CommandResult(word)

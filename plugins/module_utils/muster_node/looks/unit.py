@@ -1,4 +1,4 @@
-"""A look from inside a unit like that of a launch: what holds for a login or for root does not hold there."""
+"""Collect data inside a unit like a launch's, where other settings apply than for a login or for root."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ..tools.run import run
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Starting Python takes 0.05 s, and on a busy node with a cold disk some seconds; importing torch with CUDA reads 3 GB.
+# Starting Python takes 0.05 s, or seconds on a busy node with a cold disk; importing torch with CUDA reads 3 GB.
 SECONDS = {"build": 15.0, "load": 50.0}
 SLACK = 5.0
 
 
 def look(user: str, torchrun: str, load: bool, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Look as the user, from a unit where that can be had: {way, why, inside}. way: unit, self or none."""
+    """Collect as the user, in a unit if possible: {way, why, inside}. way: unit, self or none."""
     depth = "load" if load else "build"
     request = {
         "torchrun": torchrun,
@@ -38,13 +38,13 @@ def look(user: str, torchrun: str, load: bool, properties: Mapping[str, str]) ->
     done = run(*argv, stdin=sent(inside.__name__, request), seconds=SECONDS[depth] + SLACK)
     seen = answer_in(done.text)
     if seen is None:
-        failed = done.why or "the look from inside gave no answer"
+        failed = done.why or "the test program in the unit did not respond"
         return {"way": "self" if why else "none", "why": why or failed, "inside": None}
     return {"way": "self" if why else "unit", "why": why, "inside": seen}
 
 
 def unit(properties: Mapping[str, str], seconds: float) -> list[str]:
-    """Return the command that runs one in such a unit, hands through what it says, and leaves no unit behind."""
+    """Return the prefix that runs a command in a transient unit, forwards its output, and removes the unit."""
     limits = {**properties, "RuntimeMaxSec": f"{seconds:.0f}s"}
     name = f"muster-look-{secrets.token_hex(4)}.service"
     words = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--unit", name]
@@ -57,7 +57,7 @@ def why_no_unit(user: str) -> str:
     except KeyError:
         return f"the training user {user} does not exist"
     if os.geteuid() != 0:
-        return "only root may start a unit as the training user (ansible_become)"
+        return "only root can start a unit as the training user (ansible_become)"
     if not Path("/run/systemd/system").is_dir():
-        return "systemd does not run here"
+        return "systemd is not running"
     return ""

@@ -1,4 +1,4 @@
-"""The accounts that matter to a cluster: the training user, and whoever holds the first ordinary uid."""
+"""The training user's account, and the account with the first regular uid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The user space of RDMA, which NCCL opens when it starts: libibverbs, and what it has for each adapter's driver."""
+"""RDMA user space, which NCCL loads at its start: libibverbs, and its providers for the adapters' drivers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LIBRARY = re.compile(r"^\s*libibverbs\.so\.1 \(.*\) => (\S+)$", re.MULTILINE)
 
 def look() -> dict[str, Any]:
     adapters = names(DEVICES)
-    # Without an adapter nobody asks.
+    # Without an adapter the library does not matter.
     cache = run("ldconfig", "-p") if adapters else None
     listed = LIBRARY.search(cache.text) if cache else None
     library = listed[1] if listed else ""
@@ -22,7 +22,7 @@ def look() -> dict[str, Any]:
     return {
         "why": cache.why if cache else "",
         "library": library,
-        # Its own name, behind the link, has rdma-core's release.
+        # The file name behind the link has rdma-core's release.
         "file": Path(library).resolve().name if library else "",
         "folder": folder,
         "providers": names(folder) if folder else [],
@@ -31,7 +31,7 @@ def look() -> dict[str, Any]:
 
 
 def driver(adapter: str) -> str:
-    """Return the kernel's driver of the device below an adapter; one that is software alone has no device."""
+    """Return the kernel driver of an adapter's device; software adapters have no device."""
     try:
         return Path(f"{DEVICES}/{adapter}/device/driver").readlink().name
     except OSError:

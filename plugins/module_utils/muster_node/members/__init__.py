@@ -1,1 +1,1 @@
-"""What a node keeps about its place in the cluster, and what is taken off it when it leaves."""
+"""The node's record of its quarantine."""

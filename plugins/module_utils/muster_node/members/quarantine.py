@@ -1,4 +1,4 @@
-"""The node's copy of its quarantine. The inventory decides; the copy is for launches by an inventory that is older."""
+"""The node's copy of its quarantine. The inventory is authoritative; the copy blocks launches with outdated ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PARTS = ("reason", "since", "by")
 
 
 def kept() -> Json | None:
-    """{reason, since, by}; None where there is none, or what is there is not root's."""
+    """Return {reason, since, by}; None if the copy does not exist or does not belong to root."""
     try:
         said = json.loads(files.read(FILE, most=MOST, owner=0))
     except (OSError, ValueError):
@@ -30,18 +30,18 @@ def look(_request: Json) -> Json:
 
 
 def keep(request: Json) -> Json:
-    """{changed}; request: {quarantine, check}."""
+    """Return {changed}; request: {quarantine, check}."""
     wanted = {name: str(request["quarantine"][name]) for name in PARTS if name in request["quarantine"]}
     changed = kept() != wanted
     if changed and not request["check"]:
         os.umask(0o022)
         trust.make_folder(FOLDER)
-        files.replace(FILE, json.dumps(wanted).encode(), mode=0o644)  # whoever launches for themselves reads it
+        files.replace(FILE, json.dumps(wanted).encode(), mode=0o644)  # readable for launch users
     return {"changed": changed}
 
 
 def forget(request: Json) -> Json:
-    """{changed}; request: {check}."""
+    """Return {changed}; request: {check}."""
     if request["check"]:
         return {"changed": os.path.lexists(FILE)}
     return {"changed": files.remove(FILE)}

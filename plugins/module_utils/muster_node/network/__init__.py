@@ -1,1 +1,1 @@
-"""The ssh mesh on a node: its key, and the sshd that lets it in."""
+"""Network setup on a node: SSH mesh, sshd and the hosts file."""

@@ -1,4 +1,4 @@
-"""An account as sshd judges it when somebody logs in."""
+"""Collect the properties of an account that sshd checks at login."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def account_of(entry: pwd.struct_passwd) -> sshd.SshdAccount:
     groups = [grp.getgrgid(gid).gr_name for gid in os.getgrouplist(entry.pw_name, entry.pw_gid) if _has_name(gid)]
-    # The eighth field of shadow is the last day, counted from 1970. Accounts of a directory service have no line there.
+    # The eighth field of shadow is the expiry date, in days since 1970. Directory service accounts have no line.
     fields: list[str] = []
     for line in Path("/etc/shadow").read_text(encoding="utf-8", errors="replace").splitlines():
         if line.startswith(f"{entry.pw_name}:"):
@@ -44,7 +44,7 @@ def _has_name(gid: int) -> bool:
 
 
 def loose_paths(entry: pwd.struct_passwd) -> dict[str, str]:
-    """Paths that sshd would not trust. Debian's and Ubuntu's allows the user's own group, when nobody else is in it."""
+    """Return paths that sshd would not trust. Debian and Ubuntu allow the user's group if it has no other member."""
     found: dict[str, str] = {}
     home = Path(entry.pw_dir)
     for path in (home, home / ".ssh", home / ".ssh/authorized_keys"):

@@ -1,4 +1,4 @@
-"""The files of the training user by which a node knows its peers, and lets them in."""
+"""Write the training user's SSH files for logins between the nodes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MOST = 4_000_000  # bytes of a file
 
 @contextlib.contextmanager
 def acting_as(entry: pwd.struct_passwd) -> Iterator[None]:
-    """Be the user where files are concerned: root has no rights on many file servers."""
+    """Access files as the user, because root has no rights on many file servers."""
     groups, gid, uid = os.getgroups(), os.getegid(), os.geteuid()
     os.setgroups(os.getgrouplist(entry.pw_name, entry.pw_gid))
     os.setegid(entry.pw_gid)
@@ -38,14 +38,12 @@ def acting_as(entry: pwd.struct_passwd) -> Iterator[None]:
 
 
 class SshFolder:
-    """The user's ~/.ssh."""
-
     def __init__(self, entry: pwd.struct_passwd) -> None:
         self.entry = entry
         self.path = Path(entry.pw_dir) / ".ssh"
 
     def read(self, name: str) -> str:
-        """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
+        """Return the text of a file, "" if missing. Invalid UTF-8 is preserved (surrogateescape)."""
         path = str(self.path / name)
         try:
             content: bytes = files.read(path, most=MOST, links=True, owner=self.entry.pw_uid)
@@ -53,7 +51,7 @@ class SshFolder:
             return ""
         except files.ForeignError as foreign:
             raise RefusedError(
-                f"{path} {foreign.strerror}, and is left alone:"
+                f"{path} {foreign.strerror} and was not changed:"
                 f' sudo chown {self.entry.pw_name} {path}, or set ssh_mesh_mode to "off"'
             ) from None
         return content.decode("utf-8", "surrogateescape")
@@ -62,7 +60,7 @@ class SshFolder:
         return {name: self.read(name) for name in NAMES}
 
     def write(self, name: str, text: str) -> None:
-        """At once or not at all. A link stays a link, and the file keeps its mode."""
+        """Write atomically. Links and file modes are kept."""
         self.path.mkdir(mode=0o700, exist_ok=True)
         content = text.encode("utf-8", "surrogateescape")
         files.replace(str(self.path / name), content, mode=0o600, keep=True, links=True)
@@ -95,7 +93,7 @@ def keep(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
             command = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
             raise RefusedError(f"in ~{user}/.ssh, {'; '.join(found)}: run {command}")
         if folder and not check:
-            # The logins of the others come last: until then nothing of this node's own is in their way.
+            # authorized_keys is written last, when the other files are complete.
             for name in reversed(NAMES):
                 if name in changed and after[name]:
                     folder.write(name, after[name])

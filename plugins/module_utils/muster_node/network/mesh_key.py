@@ -1,4 +1,4 @@
-"""What a node brings to the ssh mesh: the key of its training user, its host keys, and an sshd that lets peers in."""
+"""Provide a node's part of the SSH mesh: the training user's key, the host keys, and the sshd settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MANAGE = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
 
 
 def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
-    """Have the key there, unless this is a check or mode is verify. params: the options of library/ssh_mesh_key.py."""
+    """Create the key, except in check mode or with mode verify. params: options of library/ssh_mesh_key.py."""
     name = params["user"]
     settings = settings_in_force(name, params["address"])
     port = domain.port_at(settings, params["address"])
@@ -34,29 +34,27 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     }
     verifies = params["mode"] == "verify"
     if verifies and to_do:
-        raise RefusedError(
-            f'sshd is not as {params["sshd_path"]} shall have it: run {MANAGE}, or set ssh_mesh_sshd to "off"'
-        )
+        raise RefusedError(f'sshd does not match {params["sshd_path"]}: run {MANAGE}, or set ssh_mesh_sshd to "off"')
     try:
         entry = pwd.getpwnam(name)
     except KeyError:
         if check and not verifies:
-            # On a bare node the baseline makes the user in the same run; here it could only be foretold.
+            # On a new node, the baseline creates the user in the same run; check mode only predicts it.
             return {**known, "changed": True, "key": "", "diff": diff_of("", "", params["identity"])}
         raise RefusedError(
             f"has no user {name}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
         ) from None
     refusals = domain.refusals(account_of(entry), settings)
     if refusals:
-        raise RefusedError("; ".join(refusals) + '. Without logins between the nodes: set ssh_mesh_mode to "off"')
+        raise RefusedError("; ".join(refusals) + '. To do without logins between the nodes, set ssh_mesh_mode to "off"')
     return {**known, **provide_key(params, entry, check=check)}
 
 
 def warnings(params: dict[str, Any], overridden: list[str]) -> list[str]:
-    """overridden: the weak algorithms that the site itself has sshd offer."""
+    """Return warnings. overridden: weak algorithms in the site's sshd settings."""
     said = (
-        f"{params['node']}: sshd offers {', '.join(overridden)}, which ssh-audit fails: the site's settings"
-        f" come before {params['sshd_path']}, and are left alone. ssh_mesh_sshd: off ends this warning."
+        f"{params['node']}: sshd offers {', '.join(overridden)}, which ssh-audit rejects: the site's settings"
+        f" override {params['sshd_path']} and are not changed. Set ssh_mesh_sshd to off to disable this warning."
     )
     return [said] if overridden else []
 
@@ -67,7 +65,7 @@ def provide_key(params: dict[str, Any], entry: pwd.struct_passwd, *, check: bool
     new = not before or params["rotate"]
     fix = not new and not identity.is_kept_well()
     if params["mode"] == "verify" and (new or fix):
-        what = "cannot be used" if new else f"must be {entry.pw_name}'s alone"
+        what = "cannot be used" if new else f"must be accessible only to {entry.pw_name}"
         raise RefusedError(f"{identity.path} {what}: run {MANAGE}")
     after = "" if new else before
     if new and not check:
@@ -79,13 +77,13 @@ def provide_key(params: dict[str, Any], entry: pwd.struct_passwd, *, check: bool
 
 
 def diff_of(before: str, after: str, path: str) -> dict[str, str]:
-    """Of public keys, never of private ones."""
-    after = f"{after}\n" if after else "ssh-ed25519, made when this is not a check\n"
+    """Return a diff of public keys, never of private keys."""
+    after = f"{after}\n" if after else "ssh-ed25519, to be generated\n"
     return diff(f"public key of {path}", f"{before}\n" if before else "", after)
 
 
 class IdentityFile:
-    """The private key's file."""
+    """The file of the private key."""
 
     def __init__(self, path: str, entry: pwd.struct_passwd, comment: str) -> None:
         self.path = Path(path)
@@ -93,7 +91,7 @@ class IdentityFile:
         self.comment = comment
 
     def public(self) -> str:
-        """The public key; nothing where there is no usable one. It is worked out, so that no second file can differ."""
+        """Return the public key derived from the private key, "" if not usable. A .pub file could differ."""
         if not self.path.is_file():
             return ""
         said = run("ssh-keygen", "-y", "-P", "", "-f", str(self.path))
@@ -109,12 +107,12 @@ class IdentityFile:
         os.chown(self.path, self.entry.pw_uid, self.entry.pw_gid)
 
     def make(self) -> None:
-        """The folder is root's, so that nobody can put a link in the way; the key is in place with its first byte."""
+        """Create the key atomically. The folder belongs to root, so other users cannot place links in it."""
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
         with tempfile.TemporaryDirectory(dir=self.path.parent, prefix=".new-") as folder:
             new = Path(folder) / self.path.name
             made = run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", self.comment, "-f", str(new))
             if made.returncode != 0:
-                raise RefusedError(f"ssh-keygen cannot make {self.path}: {made.stderr.strip()}")
+                raise RefusedError(f"ssh-keygen cannot create {self.path}: {made.stderr.strip()}")
             os.chown(new, self.entry.pw_uid, self.entry.pw_gid)
             new.replace(self.path)

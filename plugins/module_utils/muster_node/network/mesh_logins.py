@@ -1,7 +1,7 @@
-"""Logging in on peers as the training user, and what is remembered of it.
+"""Log in to peers as the training user, and remember successful logins.
 
-A login that worked is remembered with a digest of all that it went by at both ends (see mesh_ways): where that is
-another one, it counts no more.
+A successful login is stored with a digest of all it depends on at both ends (see mesh_ways). A different digest
+invalidates it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     import pwd
     from collections.abc import Mapping, Sequence
 
-# sshd lets 10 connections wait for their login by default (MaxStartups), and here all nodes come at once.
+# sshd allows 10 unauthenticated connections by default (MaxStartups), and all nodes connect at the same time.
 AT_ONCE = 6
 TRIES = 4
 TIMEOUT = 30
 MOST = 64_000  # bytes of what a login prints
 MOST_MEMORY = 1_000_000  # bytes
-# The user's own settings for connections that are shared must not stand in for a login.
+# Shared connections from the user's settings must not replace a real login.
 OPTIONS = ("BatchMode=yes", "ConnectTimeout=10", "ControlMaster=no", "ControlPath=none", "ClearAllForwardings=yes")
 
 
@@ -39,7 +39,7 @@ def attempt(entry: pwd.struct_passwd, peer: ssh_mesh.MeshMember) -> ssh_mesh.Log
     if done.code is None:
         return ssh_mesh.LoginAttempt(peer, 255, f"timed out after {TIMEOUT} s" if done.late else done.why, "")
     lines = done.text.split()
-    # A shell without a login says so on standard output.
+    # nologin shells print their message to standard output.
     said = done.aside if done.code == 0 else f"{done.aside}\n{done.text}"
     return ssh_mesh.LoginAttempt(peer, done.code, said, lines[-1] if lines else "")
 
@@ -59,7 +59,7 @@ def log_in_on(entry: pwd.struct_passwd, peers: Sequence[ssh_mesh.MeshMember]) ->
 
 
 def remembered(path: str) -> dict[str, str]:
-    """Of each peer that was logged in on, the digest of what that went by; nothing where there is no such file."""
+    """Return peer -> digest of its last successful login; {} if the file is missing."""
     with suppress(OSError, ValueError):
         found = json.loads(files.read(path, most=MOST_MEMORY, owner=os.geteuid()))
         if isinstance(found, dict):

@@ -1,6 +1,6 @@
-"""All that a login between two nodes goes by, as a digest for each end: the way out, and the way in.
+"""Compute digests of everything that a login between two nodes depends on, for each end (out, in).
 
-The firewall is not among it: whether that lets peers in is judged anew in every run.
+The firewall is not included, because it is checked in every run.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BOOT = "/proc/sys/kernel/random/boot_id"
-# What a client, and what a server goes by beside the user's own files. Folders count with what lies in them.
+# Files that the client and the server use besides the user's files. Folders include their contents.
 CLIENT = ("/usr/bin/ssh", "/etc/ssh/ssh_config", "/etc/ssh/ssh_config.d")
 SERVER = ("/etc/pam.d", "/etc/security", "/etc/nologin", "/etc/hosts.allow", "/etc/hosts.deny", "/usr/sbin/sshd")
 
 
 def ways(user: str, address: str, identity: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return {out, in}. texts: of the user's files, by their names in ~/.ssh."""
+    """Return {out, in}. texts: file name in ~/.ssh -> content."""
     entry = pwd.getpwnam(user)
     account = account_of(entry)
     both = [files.text(BOOT), list(entry)[2:], list(account.groups)]
     ssh = f"{entry.pw_dir}/.ssh"
-    # ssh takes the public half from a file beside the key, where somebody has put one.
+    # ssh reads the public key from a file beside the key, if present.
     keys = [stamp(f"{identity}{end}") for end in ("", ".pub", "-cert.pub")]
     client = [keys, texts["config"], texts["muster_known_hosts"], *map(stamp, CLIENT)]
     server = [os.uname().nodename, texts["authorized_keys"], account.locked, account.expired, sorted(account.loose)]
@@ -41,9 +41,9 @@ def ways(user: str, address: str, identity: str, texts: Mapping[str, str]) -> di
 
 
 def stamp(path: str, *, ids_alone: bool = False) -> list[Any]:
-    """What a change of a file, or of one in a folder, changes as well; nobody can set the time of its status.
+    """Return metadata that changes with a file or the files in a folder; users cannot set the ctime.
 
-    ids_alone: whose it is and who may, for a folder in which others work.
+    ids_alone: only owner and mode, for folders that users write to.
     """
     try:
         seen = Path(path).stat()

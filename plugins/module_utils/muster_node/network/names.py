@@ -1,4 +1,4 @@
-"""The names of the nodes in a node's hosts file, and cloud-init that leaves it alone."""
+"""Write the node names to the hosts file, and prevent cloud-init from overwriting it."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 PATH = Path("/etc/hosts")
-# Settings of cloud-init. Nothing is done about it where they are missing.
+# Settings of cloud-init; without this folder, cloud-init is not configured.
 CLOUD = Path("/etc/cloud")
-# Read last, so that no other file of the folder outranks it.
+# Read last, so it overrides the other files of the folder.
 DROP_IN = "cloud.cfg.d/99-muster-hosts.cfg"
-# What the provider and the user ask for, as cloud-init keeps it of the present instance.
+# Vendor and user data of the current instance, as stored by cloud-init.
 INSTANCE = Path("/var/lib/cloud/instance")
 INSTANCE_FILES = ("vendor-cloud-config.txt", "vendor2-cloud-config.txt", "cloud-config.txt")
-# cloud-init writes from that of the family, which is debian for Ubuntu too, and else from the plain one.
+# cloud-init uses the template of the OS family (debian, also for Ubuntu), otherwise the plain one.
 TEMPLATES = ("templates/hosts.debian.tmpl", "templates/hosts.tmpl")
 
 
 def read(path: Path) -> str:
-    """Return the file with every byte of it; empty when it is not there."""
+    """Return the complete file, "" if missing. Raises RefusedError."""
     if path.is_symlink():
         raise RefusedError(
             f"{path} is a link to {path.readlink()}, so another tool writes it. "
-            "Let that tool write the names, and set cluster_hosts_mode to verify, or replace the link by a file"
+            "Write the names with that tool and set cluster_hosts_mode to verify, or replace the link with a file"
         )
     try:
         content: bytes = files.read(str(path))
@@ -45,23 +45,23 @@ def read(path: Path) -> str:
 
 
 def text_of(path: Path) -> str:
-    """Return what is only read to decide; empty when it cannot be."""
+    """Return the text of a file that is only read, "" if unreadable."""
     return files.text(str(path), links=True) or ""
 
 
 def write(path: Path, text: str) -> None:
-    """Replace the file in one step, so that nobody ever reads half of it. Mode and owner stay."""
+    """Replace the file atomically. Mode and owner are kept."""
     try:
         files.replace(str(path), text.encode("utf-8", "surrogateescape"), mode=0o644, keep=True, parents=True)
     except OSError as problem:
         raise RefusedError(
-            f"{path} cannot be replaced: {problem.strerror}. Look whether it is mounted over (findmnt {path}) "
+            f"{path} cannot be replaced: {problem.strerror}. Check whether it is a mount point (findmnt {path}) "
             f"or protected (lsattr {path})"
         ) from problem
 
 
 def ask(names: Iterable[str]) -> dict[str, list[str]]:
-    """The addresses that any program on this node gets for each name."""
+    """Resolve each name as programs on this node do; return name -> addresses."""
     answers: dict[str, list[str]] = {}
     for name in names:
         with contextlib.suppress(OSError):
@@ -71,7 +71,7 @@ def ask(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def wanted_files(cluster: domain.HostsRequest, names: list[str]) -> list[dict[str, Any]]:
-    """Every file that differs from what it should be: path, before, after, reasons. Fails on what is not ours."""
+    """Return the files to change: path, before, after, reasons. Raises RefusedError for problems in foreign lines."""
     text = read(PATH)
     hosts = domain.rewrite(text, cluster, names)
     refuse([f"{PATH}, {problem}" for problem in hosts.problems])
@@ -82,7 +82,7 @@ def wanted_files(cluster: domain.HostsRequest, names: list[str]) -> list[dict[st
         wanted = domain.cloud_init_settings(
             "\n".join(text_of(INSTANCE / name) for name in INSTANCE_FILES), map(text_of, others)
         )
-        reasons = ["cloud-init does not leave the hosts file alone"]
+        reasons = ["cloud-init would overwrite the hosts file"]
         found.append({"path": drop_in, "before": read(drop_in), "after": wanted, "reasons": reasons})
     for template in [CLOUD / name for name in TEMPLATES if (CLOUD / name).exists()]:
         before = read(template)
@@ -93,7 +93,7 @@ def wanted_files(cluster: domain.HostsRequest, names: list[str]) -> list[dict[st
 
 
 def differences(cluster: domain.HostsRequest) -> list[str]:
-    """What of the files is not as it should be; where all is, what the resolver gets wrong all the same."""
+    """Return differences of the files; if there are none, wrong results of the resolver."""
     names = domain.own_names(read(PATH), cluster)
     reasons = [reason for file in wanted_files(cluster, names) for reason in file["reasons"]]
     return reasons or wrong_answers(cluster, names)
@@ -113,14 +113,13 @@ def wrong_answers(cluster: domain.HostsRequest, names: list[str]) -> list[str]:
 
 
 def provide(cluster: domain.HostsRequest, mode: str, *, check: bool) -> dict[str, Any]:
-    """Have the names in the files, unless this is a check; with verify only the resolver is asked."""
+    """Write the names, except in check mode; with mode verify, only check the resolver."""
     if mode == "verify":
         names = domain.own_names(read(PATH) if not PATH.is_symlink() else "", cluster)
         verify(
             cluster,
             names,
-            f"Run {playbook('site.yml', tags='network', cluster_hosts_mode='manage')}, "
-            f"or put the right lines into {PATH} yourself",
+            f"Run {playbook('site.yml', tags='network', cluster_hosts_mode='manage')}, or correct {PATH} manually",
         )
         return {"changed": False, "reasons": []}
     names = domain.own_names(read(PATH), cluster)
@@ -131,26 +130,26 @@ def provide(cluster: domain.HostsRequest, mode: str, *, check: bool) -> dict[str
         verify(
             cluster,
             names,
-            f"{PATH} says so: look at the line hosts: in /etc/nsswitch.conf, where files must come first",
+            f"{PATH} is correct: check the line hosts: in /etc/nsswitch.conf, where files must come first",
         )
     return changed_files(wanted)
 
 
 def forgotten_files(hostname: str) -> list[dict[str, Any]]:
-    """Every file that still has something of ours: path, before, after, reasons."""
+    """Return the files with Muster's parts: path, before, after, reasons."""
     found: list[dict[str, Any]] = []
     for path in (PATH, *(CLOUD / name for name in TEMPLATES)):
-        # What is a link by now, another tool writes: nothing of ours is in it.
+        # Another tool writes a linked file, so it has no block.
         before = "" if path.is_symlink() else read(path)
         after = domain.forgotten(before, hostname, template=path != PATH)
-        found.append({"path": path, "before": before, "after": after, "reasons": [f"{path} has our block"]})
+        found.append({"path": path, "before": before, "after": after, "reasons": [f"{path} has Muster's block"]})
     drop_in = CLOUD / DROP_IN
-    found.append({"path": drop_in, "before": read(drop_in), "after": "", "reasons": [f"{drop_in} is ours"]})
+    found.append({"path": drop_in, "before": read(drop_in), "after": "", "reasons": [f"{drop_in} belongs to Muster"]})
     return [file for file in found if file["before"] != file["after"]]
 
 
 def forget(*, check: bool) -> dict[str, Any]:
-    """Take everything of ours out of the files, unless this is a check."""
+    """Remove Muster's parts from the files, except in check mode."""
     unwanted = forgotten_files(socket.gethostname())
     for file in [] if check else unwanted:
         if file["path"] == CLOUD / DROP_IN:

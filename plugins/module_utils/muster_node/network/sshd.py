@@ -1,4 +1,4 @@
-"""sshd on a node: its settings in force, its host keys, and what it offers to clients."""
+"""Read sshd's effective settings, its host keys, and the algorithms it offers."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ansible.module_utils.muster.network import sshd
 from ..tools.result import RefusedError
 
 SSHD = "/usr/sbin/sshd"
-# A change of sshd that waits for its confirmation; see plugin_utils/muster_controller/network/guard.py.
+# State of an unconfirmed change of sshd; see plugin_utils/muster_controller/network/guard.py.
 GUARD = Path("/var/lib/muster/guard/sshd/state.json")
 TOOL_TIMEOUT = 30
 
 
 def settings_in_force(user: str, address: str) -> sshd.Settings:
-    """The settings of sshd for this user, as a peer would meet them; nothing where sshd does not say."""
+    """Return sshd's settings for this user and a peer's connection; {} if sshd does not report them."""
     if not Path(SSHD).exists():
         raise RefusedError("has no ssh server: sudo apt-get install openssh-server")
     said = asked(user, address)
@@ -33,12 +33,12 @@ def asked(user: str, address: str) -> subprocess.CompletedProcess[str]:
 
 
 def in_force(user: str, address: str) -> str:
-    """All settings for this user, as sshd prints them."""
+    """Return all settings for this user as printed by sshd."""
     return asked(user, address).stdout
 
 
 def host_keys(settings: sshd.Settings) -> list[str]:
-    """The public halves of the keys that sshd shows, as type and key."""
+    """Return sshd's public host keys, as type and key."""
     private = [Path(path) for path in settings.get("hostkey", [])]
     public = [path.with_name(f"{path.name}.pub") for path in private] or sorted(
         Path("/etc/ssh").glob("ssh_host_*_key.pub")
@@ -47,7 +47,7 @@ def host_keys(settings: sshd.Settings) -> list[str]:
 
 
 def offered(address: str, port: int) -> dict[str, list[str]]:
-    """The algorithms of the sshd that runs, which may have been started before its settings were written."""
+    """Return the algorithms of the running sshd, which may use older settings."""
     try:
         with socket.create_connection((address, port), timeout=5) as sock, sock.makefile("rb") as stream:
             sock.sendall(b"SSH-2.0-muster_look\r\n")
@@ -63,7 +63,7 @@ def offered(address: str, port: int) -> dict[str, list[str]]:
 
 
 def judge_sshd(params: dict[str, Any], settings: sshd.Settings, port: int) -> tuple[str, list[str]]:
-    """What is to be done about the settings of sshd, and the weak algorithms that the site has chosen itself."""
+    """Return the required action for sshd's settings, and the weak algorithms set by the site."""
     dropin = params["sshd_settings"]
     if not dropin or not settings:
         return "", []

@@ -1,4 +1,4 @@
-"""apt-get on a node: the one way to run it, and to have it read its lists."""
+"""Run apt-get on a node, and update its package lists."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Seconds to wait for whoever is at work with packages.
+# Seconds to wait for other package managers.
 LOCK_SECONDS = 300
-# apt waits for the lock of packages when it is asked to, and never for that of lists.
+# This option makes apt wait for the lock of packages; apt has no option to wait for the lock of lists.
 LOCK_OPTION = f"--option=DPkg::Lock::Timeout={LOCK_SECONDS}"
 LISTS_LOCKED, LISTS_PAUSE = "Could not get lock", 5
-# While a mirror is being filled, or a release published, lists and what they speak of are out of step for minutes.
+# During a mirror sync or a release, lists and packages are inconsistent for minutes.
 OUT_OF_STEP = ("Hash Sum mismatch", "unexpected size", "Mirror sync in progress")
 ATTEMPTS, PAUSE = 3, 20
 
 
 def run(*argv: str, cwd: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a program of the packages; it asks nobody, and says what it says in English."""
+    """Run a package tool without prompts and with English output."""
     environment = {**os.environ, "LC_ALL": "C.UTF-8", "DEBIAN_FRONTEND": "noninteractive"}
     return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, cwd=cwd)
 
@@ -31,7 +31,7 @@ def apt_get(*argv: str, cwd: str | None = None) -> subprocess.CompletedProcess[s
 
 
 def update(*options: str) -> subprocess.CompletedProcess[str]:
-    """Have apt read its lists, when nobody else reads them."""
+    """Update apt's package lists, after waiting for other readers."""
     argv = ("update", "--quiet", *options)
     done = apt_get(*argv)
     deadline = time.monotonic() + LOCK_SECONDS
@@ -42,18 +42,18 @@ def update(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 def install(*packages: str) -> subprocess.CompletedProcess[str]:
-    """Install packages, behind new lists: an image comes without any, and old ones name what is gone from a mirror.
+    """Install packages after an update: images ship without lists, and old lists name versions that mirrors removed.
 
-    Of lists that cannot be read apt keeps the old ones, and what it is asked for may not be of theirs.
+    If lists cannot be read, apt keeps the old ones, which may be sufficient for these packages.
     """
     update()
     return apt_get("install", "--yes", "--no-install-recommends", *packages)
 
 
 def read_lists(sources: str, complaints: Callable[[subprocess.CompletedProcess[str]], list[str]]) -> list[str]:
-    """Have apt read the lists of this one file of sources: what others have written may be broken for long.
+    """Update the lists of this source file only, because third-party sources may be broken for long.
 
-    complaints: what is wrong, read from how apt-get ended. It is returned when waiting does not help.
+    complaints: returns the errors in apt-get's result. Errors that persist after all attempts are returned.
     """
     options = ["--option=APT::Get::List-Cleanup=0"]
     options += [f"--option=Dir::Etc::sourcelist={sources}", "--option=Dir::Etc::sourceparts=/dev/null"]

@@ -1,4 +1,4 @@
-"""The .deb files that apt is about to install, from peers or repositories, and those of installed packages, kept."""
+"""Provide .deb files for an installation from peers or repositories, and keep those of installed packages."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     import subprocess
 
 ARCHIVES = "/var/cache/apt/archives"
-# As the tasks have it that install: what is held by a role is moved by it.
+# The same options as in the tasks that install: roles may change packages on hold.
 INSTALL = ("install", "--yes", "--quiet=2", "--fix-broken", "--allow-downgrades", "--allow-change-held-packages")
-# Indexes have several checksums of a file, and apt-get prints one of them.
+# Indexes have several checksums per file, of which apt-get prints only one.
 SHA256 = "--option=Acquire::ForceHash=SHA256"
 MODE = 0o755
 
 
 def look(params: dict[str, Any]) -> dict[str, Any]:
-    """What apt would fetch now. params: the options of library/shared_debs.py."""
+    """Return what apt would fetch now. params: options of library/shared_debs.py."""
     debs, why = _needed(params)
     return {"changed": False, "debs": [asdict(deb) for deb in debs], "why": why}
 
 
 def get(params: dict[str, Any]) -> dict[str, Any]:
-    """Fetch what peers have, and download the rest of what the node needs, or with V(download) of its own share."""
+    """Fetch files from peers, and download what the node still needs; with V(download), only its own share."""
     files = [domain.Deb(**file) for file in params["files"]]
     tried: list[Any] = []
     if files and params["peers"]:
@@ -59,7 +59,7 @@ def get(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _needed(params: dict[str, Any]) -> tuple[list[domain.Deb], str]:
-    """What apt would fetch now; what it says when it cannot install that at all."""
+    """Return what apt would fetch now, and apt's error if it cannot install the packages."""
     done = _install(params, "--print-uris")
     if done.returncode:
         return [], " ".join(done.stderr.split())
@@ -73,14 +73,14 @@ def _install(params: dict[str, Any], *more: str) -> subprocess.CompletedProcess[
 
 
 def _download(debs: list[domain.Deb]) -> subprocess.CompletedProcess[str]:
-    """These alone: what goes with them, other nodes download."""
+    """Download only these files, because other nodes download their dependencies."""
     return apt_get("download", "--quiet=2", *(deb.spec for deb in debs), cwd=ARCHIVES)
 
 
 def keep(params: dict[str, Any]) -> dict[str, Any]:
-    """params: folder, root's own, and packages as name=version. Afterwards it holds these and no others.
+    """params: folder, owned by root, and packages as name=version. Afterwards the folder contains exactly these.
 
-    missing: those that neither apt's cache nor a repository has any more.
+    missing: packages that are neither in apt's cache nor in a repository.
     """
     folder = Path(params["folder"])
     folder.mkdir(mode=MODE, parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ def keep(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def spec_of(path: Path) -> str:
-    """What a file says of itself; nothing where it is no whole package."""
+    """Return the package and version in a file; "" if it is not a complete package."""
     said = run("dpkg-deb", "--show", "--showformat=${Package}=${Version}", str(path))
     return said.stdout if said.returncode == 0 else ""
 

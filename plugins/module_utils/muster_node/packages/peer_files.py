@@ -1,4 +1,4 @@
-"""Fetches files from peers over the ssh mesh: the part of it that touches the node."""
+"""Fetch files from peers over the ssh mesh: the part that runs on the node."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
     from typing import IO
 
 KNOWN_HOSTS = ".ssh/muster_known_hosts"
-# As many tries as it takes when all nodes come at once: sshd lets 10 connections wait for their login (MaxStartups).
+# Enough when all nodes connect at once: sshd admits 10 unauthenticated connections (MaxStartups).
 TRIES = 8
 STALLED = 60  # seconds without a byte
-LONGEST = 7200  # seconds for everything that one peer sends
+LONGEST = 7200  # seconds for the whole transfer from one peer
 CHUNK = 1 << 20
-# The user's login on a peer may print and send whatever the user likes, without end.
-MOST_ASIDE = 64_000  # bytes that are kept of what ssh and the peer say of themselves
+# The peer's login shell may send any output without end.
+MOST_ASIDE = 64_000  # bytes of error output that are kept
 MOST_BETWEEN = 64_000_000  # bytes between two files; tarfile would hold them all in memory
 MOST_FILE = 8_000_000_000
-LEFT_FREE = 500_000_000  # bytes of the disk that are left to others
+LEFT_FREE = 500_000_000  # bytes of the disk that stay free
 OPTIONS = (
     *("BatchMode=yes", "StrictHostKeyChecking=yes", "ConnectTimeout=10", "ServerAliveInterval=10"),
-    # The user's own settings for connections that are shared, or that print, must not stand in the way.
+    # Override the user's settings for shared connections and verbose output.
     *("ControlMaster=no", "ControlPath=none", "ClearAllForwardings=yes", "LogLevel=ERROR"),
 )
 
 
 class OtherContentError(Exception):
-    """What came is not what it should be."""
+    """The content does not match its hash."""
 
 
 class EndlessError(Exception):
-    """More comes than anybody asked for."""
+    """The peer sends more than was requested."""
 
 
 class SshStream:
-    """Standard output of ssh. Reading from it ends with an error when nothing comes any more, or too much."""
+    """Standard output of ssh. Reading raises an error after a timeout or above a limit."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -61,22 +61,22 @@ class SshStream:
         self.until = time.monotonic() + LONGEST
 
     def allow(self, size: int) -> None:
-        """Let so many more bytes come."""
+        """Accept this many more bytes."""
         self.most = self.count + size
 
     def read(self, size: int) -> bytes:
         if not self.left:
             if self.count > self.most:
-                raise EndlessError("it sends more than it was asked for")
+                raise EndlessError("the peer sends more than requested")
             if not select.select([self.handle], [], [], max(0.0, min(STALLED, self.until - time.monotonic())))[0]:
-                raise TimeoutError(f"nothing came for {STALLED} s, or not all of it in {LONGEST} s")
+                raise TimeoutError(f"no data for {STALLED} s, or incomplete after {LONGEST} s")
             self.left = os.read(self.handle, CHUNK)
             self.count += len(self.left)
         part, self.left = self.left[:size], self.left[size:]
         return part
 
     def skip_to(self, line: bytes) -> bool:
-        """Skip what a login shell printed. Whether the line came."""
+        """Skip output of a login shell; return whether the line arrived."""
         self.allow(CHUNK)
         before = b""
         while line not in before:
@@ -89,7 +89,7 @@ class SshStream:
 
 
 class StderrReader(threading.Thread):
-    """What comes on an error stream: read to its end, so that nobody waits, and kept only in part."""
+    """Reads an error stream to its end, so that the writer never blocks, and keeps a part of it."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(daemon=True)
@@ -103,7 +103,7 @@ class StderrReader(threading.Thread):
 
 
 class MeshUser:
-    """The user whom the mesh lets in."""
+    """The user of the ssh mesh."""
 
     def __init__(self, name: str) -> None:
         self.entry = pwd.getpwnam(name)
@@ -120,7 +120,7 @@ class MeshUser:
             }
 
     def known_peers(self) -> frozenset[str]:
-        # As the user: root has no rights on many file servers.
+        # Read as the user, because many file servers deny root.
         known: frozenset[str] = domain.known_peers(run("cat", self.known_hosts, user=self.entry).text)
         return known
 
@@ -144,7 +144,7 @@ def is_there(folder: Path, file: domain.WantedFile) -> bool:
 
 
 def prepare(folder: Path) -> None:
-    """The folder is there and root's alone; what an earlier run was killed over is gone from it."""
+    """Create the folder, writable for root only, and remove leftovers of a killed run."""
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     refuse_foreign(folder)
     for leftover in folder.glob(f".*{safe.NEW}"):
@@ -154,13 +154,13 @@ def prepare(folder: Path) -> None:
 def refuse_foreign(folder: Path) -> None:
     who = foreign_writer(str(folder))
     if who:
-        raise domain.PeerFilesError(f"{folder} is not safe to use: {who}; only root may write there")
+        raise domain.PeerFilesError(f"{folder} is not safe to use: {who}; it must be writable for root only")
 
 
 def fetch(
     user: str, peers: Sequence[str], source: str, target: str, files: Sequence[domain.WantedFile]
 ) -> tuple[list[str], list[domain.FetchAttempt]]:
-    """Fetch what is not there, from one peer after the other. Return the names still missing, and what was tried."""
+    """Fetch missing files from the peers in order. Return the names still missing, and the attempts."""
     folder = Path(target)
     refuse_foreign(folder)
     missing = [file for file in files if not is_there(folder, file)]
@@ -177,7 +177,7 @@ def fetch(
         if not missing:
             break
         if peer not in known:
-            attempts.append(domain.FetchAttempt(peer, why=f"{user} knows no host key of it: the ssh mesh is not there"))
+            attempts.append(domain.FetchAttempt(peer, why=f"no host key known to {user}: the ssh mesh is not set up"))
             continue
         tried = _ask(who, peer, source, folder, missing)
         attempts.append(tried)
@@ -210,17 +210,17 @@ def _once(
         if stream.skip_to(domain.BEGIN):
             wrong = _unpack(stream, folder, expected, fetched)
     except tarfile.TarError as problem:
-        broke = f"what came broke off ({problem})"
+        broke = f"the transfer was interrupted ({problem})"
     except (TimeoutError, EndlessError) as problem:
         wrong = str(problem)
         ssh.kill()
     finally:
-        # With nobody to write to, tar and ssh end; who still talks on the other stream does not.
+        # Closing standard output ends tar and ssh, but not a program that writes only to the error stream.
         ssh.stdout.close()
         code = _ended(ssh)
     said.join(STALLED)
     text = bytes(said.kept).decode(errors="replace")
-    # What ssh and tar say themselves is nearer to the cause than an archive that ends too early.
+    # Errors of ssh and tar explain more than a truncated archive.
     if broke and not text.strip():
         wrong = broke
     why = wrong or domain.why_not(code, text, fetched, list(expected))
@@ -236,13 +236,13 @@ def _ended(ssh: Any) -> int:
 
 
 def _unpack(stream: Any, folder: Path, expected: dict[str, str], fetched: list[str]) -> str:
-    """Write the files of the archive that were asked for and are what they should be, each as it comes first."""
+    """Write the requested files with matching hashes; return an error for others. The first copy of a file counts."""
     wrong = ""
     left = dict(expected)
     stream.allow(MOST_BETWEEN)
     with tarfile.open(fileobj=stream, mode="r|", bufsize=CHUNK) as archive:
         for member in archive:
-            # The holes of a sparse file are as large as its header says, and none of that has to come.
+            # A sparse file claims any size in its header without sending the data.
             whole = member.isreg() and not member.issparse() and member.name in left
             content = archive.extractfile(member) if whole else None
             if content is None:
@@ -252,13 +252,13 @@ def _unpack(stream: Any, folder: Path, expected: dict[str, str], fetched: list[s
                 _write(content, folder / member.name, left.pop(member.name))
                 fetched.append(member.name)
             except OtherContentError:
-                wrong = f"its {member.name} is not what it should be (sha256)"
+                wrong = f"{member.name} does not match its sha256"
             stream.allow(MOST_BETWEEN)
     return wrong
 
 
 def _write(content: IO[bytes], path: Path, sha256: str) -> None:
-    """Write the file at once or, where it is not what it should be, not at all: OtherContentError."""
+    """Write the file atomically. Raises OtherContentError, without a file, if the hash differs."""
     digest = hashlib.sha256()
     with safe.replacing(str(path), mode=0o644) as file:
         while chunk := content.read(CHUNK):
@@ -266,6 +266,6 @@ def _write(content: IO[bytes], path: Path, sha256: str) -> None:
             file.write(chunk)
             disk = os.fstatvfs(file.fileno())
             if disk.f_bavail * disk.f_frsize < LEFT_FREE:
-                raise EndlessError("the disk is nearly full")
+                raise EndlessError("the disk is almost full")
         if digest.hexdigest() != sha256:
             raise OtherContentError

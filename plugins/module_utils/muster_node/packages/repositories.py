@@ -1,4 +1,4 @@
-"""Repositories that apt knows of on a node: their keys fetched and judged, their entries written and tried."""
+"""apt repositories on a node: fetch and verify keys, write the entries, and test them."""
 
 from __future__ import annotations
 
@@ -47,52 +47,52 @@ def repository_of(given: Mapping[str, Any], there: list[domain.AptSource]) -> do
     if given["of_archive"]:
         found = domain.of_archive(given["name"], tuple(given["of_archive"]), there)
         if found is None:
-            raise RefusedError("the distribution's own archive is among none of the entries in /etc/apt/sources.list*")
+            raise RefusedError("/etc/apt/sources.list* has no entry for the distribution's archive")
         return found
     plain = {name: given[name] for name in ("name", "uri", "label", "priority")}
     return domain.AptRepository(**plain, fingerprints=tuple(given["fingerprints"]))
 
 
 def key_of(repository: domain.AptRepository, given: Mapping[str, Any], fetch: Fetch) -> bytes:
-    """Return the repository's key: as it was given, or from the first address that answers, if it is the right one."""
+    """Return the repository's key: the given one, or the trusted key from the first URL that responds."""
     if given["key"]:
         return str(given["key"]).encode()
-    trouble = ["no address is known for its key"]
+    trouble = ["no URL is known for the key"]
     for url in given["key_urls"]:
         try:
             key = fetch(url)
-        except Exception as error:  # whatever a network can do
-            trouble = [f"its key cannot be fetched from {url}: {error}"]
+        except Exception as error:  # any kind of network error
+            trouble = [f"the key cannot be downloaded from {url}: {error}"]
             continue
         try:
             there = domain.fingerprints(key)
         except domain.KeyFileError as error:
-            trouble = [f"what {url} holds is not its key: {error}"]
+            trouble = [f"the file at {url} is not a key: {error}"]
             continue
         if repository.trusts(key):
             return key
         raise RefusedError(
-            f"the key at {url} is {', '.join(there) or 'none'}, and not {' or '.join(repository.fingerprints)}: "
-            f"it was not trusted. Look who stands between the node and {repository.uri}, or name the key of a mirror "
-            "that signs with its own in gpu_stack_repository_keys"
+            f"the key at {url} is {', '.join(there) or 'none'} instead of {' or '.join(repository.fingerprints)} "
+            f"and was rejected. Check the connection from the node to {repository.uri}. For a mirror's own key, use "
+            "gpu_stack_repository_keys"
         )
     raise RefusedError(
-        f"{trouble[0]}. Give the node a way there (cluster_mirror, cluster_https_proxy), or the key itself"
+        f"{trouble[0]}. Give the node access (cluster_mirror, cluster_https_proxy), or set the key itself"
     )
 
 
 def have_lists_read(repository: domain.AptRepository) -> None:
-    """Have apt read this repository's lists alone."""
+    """Update the lists of this repository only."""
     wrong = read_lists(repository.sources_path, complaints)
     if not wrong:
         return
-    what, fix = "cannot be read", "Give the node a way there (cluster_mirror, cluster_https_proxy)"
+    what, fix = "cannot be read", "Give the node access to it (cluster_mirror, cluster_https_proxy)"
     if any(sign in line for line in wrong for sign in NOT_SIGNED):
         what = "is not signed with its key"
-        fix = "Nothing was installed from it: look who stands between the node and that address"
-    # apt says the same several times; the shortest line of a kind holds all of it.
+        fix = "Nothing was installed from it. Check for proxies between the node and that URL"
+    # apt repeats an error in several forms; the shortest line has all details.
     shortest = min((line for line in wrong if any(sign in line for sign in NOT_SIGNED)), key=len, default=wrong[-1])
-    raise RefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt says: {shortest}). {fix}")
+    raise RefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt: {shortest}). {fix}")
 
 
 def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
@@ -101,7 +101,7 @@ def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def has_lists(repository: domain.AptRepository) -> bool:
-    """Whether apt has read them: a run that was cut off may have written the files alone."""
+    """Return whether apt has read the lists: an interrupted run may have written only the files."""
     return any((LISTS / name).exists() for name in repository.list_names)
 
 
@@ -115,7 +115,7 @@ def add(repository: domain.AptRepository, given: Mapping[str, Any], paths: list[
             files.replace(path, texts[path], mode=0o644, keep=True, parents=True)
         have_lists_read(repository)
     except BaseException:
-        # Left there, it would stand in the way of everything else that apt is asked on this node.
+        # A broken entry would make every later call of apt fail.
         for path, content in before.items():
             if content is None:
                 Path(path).unlink(missing_ok=True)
@@ -125,9 +125,9 @@ def add(repository: domain.AptRepository, given: Mapping[str, Any], paths: list[
 
 
 def set_up(wanted: Iterable[Mapping[str, Any]], fetch: Fetch, *, check: bool) -> dict[str, Any]:
-    """Have apt know of these repositories.
+    """Configure these repositories in apt.
 
-    wanted: as library/apt_repositories.py takes them. fetch: gets what is at an address, or raises whatever it likes.
+    wanted: as in library/apt_repositories.py. fetch: returns the content of a URL, or raises any exception.
     """
     there = list(entries())
     written: list[str] = []
@@ -144,7 +144,7 @@ def set_up(wanted: Iterable[Mapping[str, Any]], fetch: Fetch, *, check: bool) ->
         if not check and (paths or not has_lists(repository)):
             add(repository, given, paths, fetch)
         written += paths
-        after = {**repository.texts, repository.key_path: f"{given['key'] or '(the key, when this is not a check)'}\n"}
+        after = {**repository.texts, repository.key_path: f"{given['key'] or '(unknown in check mode)'}\n"}
         shown += [
             diff(path, texts.get(path, ""), after[path]) for path in paths if path != repository.key_path or check
         ]

@@ -1,4 +1,4 @@
-"""A node's mirrors, proxies, certificates and offline folder: looked at, written, taken back when apt refuses them."""
+"""A node's mirrors, proxies, certificates and offline folder: inspect, write, and revert them if apt fails."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def write(path: str, content: str) -> None:
 
 
 def system() -> str:
-    """The node's system as `ubuntu-24.04`."""
+    """Return the node's system, for example `ubuntu-24.04`."""
     release = dict(re.findall(r'^(\w+)="?([^"\n]*)"?$', Path("/etc/os-release").read_text(), re.MULTILINE))
     return f"{release.get('ID', '')}-{release.get('VERSION_ID', '')}"
 
@@ -52,19 +52,19 @@ def proxies_in_force() -> dict[str, str]:
 
 
 def offline_trouble(folder: str) -> str:
-    """What is wrong with the offline folder. apt takes its packages as they are, so it must be root's alone."""
+    """Return the problem with the offline folder. Only root may write to it, because apt trusts its packages."""
     debs = Path(folder) / "debs"
     if not debs.is_dir():
-        return f"there is no folder {debs} (cluster_offline_dir): see docs/mirrors.md for how to fill it"
+        return f"folder {debs} does not exist (cluster_offline_dir): docs/mirrors.md describes how to create it"
     indexes = [path for path in (debs / "Packages", debs / "Packages.gz", debs / "Packages.xz") if path.exists()]
     if not indexes:
-        return f"{debs} has no index, a file Packages: docs/mirrors.md says how to make it"
+        return f"{debs} has no package index (Packages): docs/mirrors.md describes how to create it"
     for path in (debs, *indexes):
         who = foreign_writer(str(path))
         if who:
             return (
-                f"{path} can be changed by others than root, and what lies there is installed as root ({who}). "
-                f"Type: chown -R root: {folder} && chmod -R go-w {folder}"
+                f"{path} can be changed by users other than root, but its packages are installed as root ({who}). "
+                f"Run: chown -R root: {folder} && chmod -R go-w {folder}"
             )
     return ""
 
@@ -73,7 +73,7 @@ def observe(request: domain.SourcesRequest) -> domain.SourcesState:
     stock = [path + end for path in STOCK_FILES for end in ("", domain.SAVED)]
     own = [domain.PROXY_FILE, domain.OFFLINE_FILE, domain.OFFLINE_SOURCES]
     local = [path for path in Path(domain.CERTIFICATES).glob("muster*.crt") if domain.is_ours(path.name)]
-    # A link whose certificate is gone is what is left of a run that was cut off.
+    # A link without its certificate is left over from an interrupted run.
     links = [path.name for path in Path(domain.CERTIFICATE_LINKS).glob("muster*.pem") if domain.is_ours(path.name)]
     keeps_bundle = shutil.which("update-ca-certificates") is not None
     return domain.SourcesState(
@@ -86,7 +86,7 @@ def observe(request: domain.SourcesRequest) -> domain.SourcesState:
 
 
 def wait_for_cloud_init() -> bool:
-    """On a machine that has just been made, it writes source files as well. Return whether it was there."""
+    """Wait for cloud-init, which writes source files on a new machine. Return whether it was present."""
     if not Path("/run/cloud-init").exists() or shutil.which("cloud-init") is None:
         return False
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -101,7 +101,7 @@ def trust(plan: domain.SourcesPlan) -> None:
     if done.returncode:
         raise RefusedError(f"update-ca-certificates failed: {' '.join(done.stderr.split())}")
     if plan.links:
-        # Those by which programs find certificates by their hash; they lead to ours, which go last.
+        # Hash links to the certificate links, which are removed after them.
         gone = {Path(link).name for link in plan.links}
         for entry in Path(domain.CERTIFICATE_LINKS).iterdir():
             if entry.is_symlink() and str(entry.readlink()) in gone:
@@ -111,20 +111,20 @@ def trust(plan: domain.SourcesPlan) -> None:
 
 
 def have_lists_read(request: domain.SourcesRequest) -> None:
-    """Have apt read the lists of the distribution alone: what others have written may be broken for long."""
+    """Update the lists of the distribution only, because third-party sources may be broken for long."""
     paths = [domain.OFFLINE_SOURCES] if request.offline else [path for path in STOCK_FILES if Path(path).is_file()]
     for path in paths:
         wrong = read_lists(path, complaints)
         if wrong:
             said = " ".join(line[3:].strip() for line in wrong[:2])
             raise RefusedError(
-                f"with these settings apt cannot read the lists of {path}, so the node was left as it was "
-                f"(apt says: {said}). Look at cluster_mirror, the proxies and cluster_extra_ca: docs/mirrors.md"
+                f"with these settings apt cannot read the lists of {path}, so the node was reset to its previous state "
+                f"(apt: {said}). Check cluster_mirror, the proxies and cluster_extra_ca: docs/mirrors.md"
             )
 
 
 def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
-    """What cannot be fetched is a warning to apt, and ends its work with 0."""
+    """Return apt's errors. apt reports failed downloads as warnings with exit status 0."""
     return [line for line in done.stderr.splitlines() if line.startswith(("E:", "W: Failed", "Err:"))]
 
 
@@ -136,7 +136,7 @@ def apply(plan: domain.SourcesPlan, request: domain.SourcesRequest, seen: domain
         for path in certificates:
             Path(path).unlink(missing_ok=True)
         trust(plan)
-        # The copies of source files go last: they are what a run that is cut off is finished by.
+        # Remove the copies of source files last, because the next run needs them after an interruption.
         for path in plan.remove:
             if path not in certificates and not path.endswith(domain.SAVED):
                 Path(path).unlink(missing_ok=True)
@@ -178,7 +178,7 @@ def request_of(given: Mapping[str, Any], distribution: str, places: mirrors.Sour
 
 
 def set_up(given: Mapping[str, Any], *, check: bool) -> dict[str, Any]:
-    """Have the node's package sources as they are given. given: the options of library/package_sources.py."""
+    """Apply the requested package sources to the node. given: options of library/package_sources.py."""
     name = system()
     asked = mirrors.MirrorsRequest(given["mirror"], given["mirror_urls"], given["offline_dir"])
     places = mirrors.resolve(given["table"], asked, name, os.uname().machine)

@@ -1,7 +1,7 @@
-"""Who is at work on this node, for a change that must end nobody's work. Every verb prints one JSON object.
+"""Reports running work on this node, for a change that must not interrupt it. Every verb prints one JSON object.
 
-look  root  reports launches, processes on GPUs, processes of the PyTorch environment and, before a restart, whatever
-            people run
+look  root  reports launches, processes on GPUs, processes of the PyTorch environment and, before a reboot, all
+            processes of users
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from ..tools import files, process
 from ..tools.as_user import SilentError, as_user
 from ..tools.program import answer
 
-SECONDS = 20.0  # one can have it that whoever reads its command line waits for ever
-OF_US = ("envs", "named")  # the default environments, and those that have a name
-MOST = 100  # processes that are listed
-FIRST, NOBODY = 1000, 65534  # as adduser and useradd give uids to people
-# What a login brings, and what waits for somebody to type.
+SECONDS = 20.0  # a process can make readers of its command line block forever
+OF_US = ("envs", "named")  # the default environments, and named environments
+MOST = 100  # listed processes
+FIRST, NOBODY = 1000, 65534  # range of user ids that adduser and useradd assign
+# Processes of a login, and shells that wait for input.
 OF_A_LOGIN = (
     *("sshd", "sshd-session", "sftp-server", "systemd", "(sd-pam)", "dbus-daemon", "dbus-broker", "dbus-broker-lau"),
     *("ssh-agent", "gpg-agent", "sh", "bash", "dash", "zsh", "fish", "tmux: server", "tmux: client", "screen", "sudo"),
@@ -26,14 +26,14 @@ OF_A_LOGIN = (
 
 
 def look(request: dict[str, Any]) -> dict[str, Any]:
-    """request: root, the folder of the environments; restart, whether it is to be started anew. why: it could not look
-    at the processes."""
+    """request: root, the folder of the environments; restart, whether the node is to be rebooted. why: the error if
+    processes could not be listed."""
     root, restart = str(request["root"]), bool(request.get("restart"))
     seen: dict[str, Any] = {"processes": [], "why": "", "uptime": files.text("/proc/uptime") or ""}
     try:
         seen["processes"] = as_user(None, lambda: processes(root, restart=restart), seconds=SECONDS)
     except SilentError as silent:
-        seen["why"] = f"its processes could not be looked at: {silent.strerror}"
+        seen["why"] = f"the processes could not be listed: {silent.strerror}"
     return {**seen, "link": link(root), "environments": environments(root)}
 
 
@@ -54,7 +54,7 @@ def environments(root: str) -> list[str]:
 
 
 def processes(root: str, *, restart: bool) -> list[dict[str, Any]]:
-    """Launches come first: of many processes, what is cut off is of the same one, or matters no more than these."""
+    """Return processes, launches first, so that a truncated list keeps the important ones."""
     places = {f"{root}/current/", *(f"{place}/{of}/" for place in (root, os.path.realpath(root)) for of in OF_US)}
     found = []
     for pid in process.ids():
@@ -83,7 +83,7 @@ def said(pid: int) -> tuple[str, str]:
 
 
 def is_at_work(pid: int) -> bool:
-    """Whether it is somebody's, and more than a login."""
+    """Return whether the process belongs to a user and is more than a login."""
     uid = process.user_id(pid)
     if uid is None or not FIRST <= uid < NOBODY:
         return False

@@ -1,15 +1,16 @@
-"""Who may change this node: one run at a time, for as long as it renews its claim.
+"""Decides which run may change this node: one run at a time, while it renews its claim.
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. All verbs need root.
+Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. All verbs need root.
 
-    look   who has the claim
-    take   have it, unless another run has
-    renew  have it for longer
-    free   give it back
+    look   return the holder
+    take   claim the node, unless another run holds the claim
+    renew  extend the claim
+    free   release the claim
 
-The claim is a file in a folder of root's own. It ends with its lease, by a clock that nobody can set and that goes on
-while the node sleeps, and with a reboot. One that was freed stays as it is, so that a run that was cut off meanwhile
-sees that another one was here. The journal has a line for each that was taken or freed: journalctl -t muster.
+
+The claim is a file in a folder that only root can access. It ends with a reboot or with its lease, on a clock that
+cannot be set and that continues during suspend. A released claim is kept, so that an interrupted run notices that
+another run was active. The journal has a line for each claim and release: journalctl -t muster.
 """
 
 from __future__ import annotations
@@ -33,19 +34,19 @@ Json = dict[str, Any]
 
 FOLDER = "/run/muster/claim"
 TAG = "muster"
-PATIENCE = 20  # seconds for the others who look at it in this moment; one that is stuck shall not hold us as well
+PATIENCE = 20  # seconds to wait for the lock, so that a stuck process does not block this one
 SHOWN = ("who", "doing", "since", "token")
 
 
 def main() -> None:
-    # Launches have what they need below the same folder as the claims, and whoever runs them has to come to it.
+    # Launches keep files below the same parent folder, which their users must be able to access.
     os.umask(0o022)
     verbs: dict[str, Callable[[Json, Json], Json]] = {"look": look, "take": take, "renew": renew, "free": free}
     answer({name: partial(alone, verb) for name, verb in verbs.items()})
 
 
 def alone(verb: Callable[[Json, Json], Json], request: Json) -> Json:
-    """Do one verb, with the claim as it is: {token, who, doing, since, until, freed}, or nothing in it."""
+    """Run one verb with the current claim: {token, who, doing, since, until, freed}, or {} if there is none."""
     os.makedirs(os.path.dirname(FOLDER), mode=0o755, exist_ok=True)
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
     with files.folder(FOLDER, owner=os.geteuid()) as folder:
@@ -60,12 +61,12 @@ def alone(verb: Callable[[Json, Json], Json], request: Json) -> Json:
 
 
 def look(_request: Json, claim: Json) -> Json:
-    """Return {holder: {who, doing, since, token}}, or None for it."""
+    """Return {holder: {who, doing, since, token}}, or {holder: None}."""
     return {"holder": shown(claim) if lives(claim) else None}
 
 
 def take(request: Json, claim: Json) -> Json:
-    """request: {token, who, doing, lease, take_over}. Return {held, holder}: whose it is instead."""
+    """request: {token, who, doing, lease, take_over}. Return {held, holder}; holder is another run with the claim."""
     foreign = claim.get("token") != request["token"]
     if foreign and lives(claim) and not request["take_over"]:
         return {"held": False, "holder": shown(claim)}
@@ -78,8 +79,8 @@ def take(request: Json, claim: Json) -> Json:
 
 
 def renew(request: Json, claim: Json) -> Json:
-    """As take; but whoever came meanwhile, even if they have gone again, is the end of this run's claim. So is its own
-    end: a renewal that was under way then may come behind it."""
+    """Extend the claim like take. It is lost if another run claimed the node in the meantime, even if that claim was
+    released again, or if this run released it: a late renewal must not restore it."""
     if claim and (claim["token"] != request["token"] or claim["freed"]):
         return {"held": False, "holder": shown(claim)}
     have(request, claim)

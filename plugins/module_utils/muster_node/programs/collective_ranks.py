@@ -1,7 +1,7 @@
-"""The ranks of a short all-reduce on one node.
+"""Runs a short all-reduce with several ranks on one node.
 
-looks/collective.py runs it with the environment's own Python and the verb `start`, which runs it once more for each
-rank, with the verb `rank`. The result is whether every rank computed what it should, and how fast.
+looks/collective.py runs this program with the environment's own Python and the verb `start`, which starts it once for
+each rank with the verb `rank`. Returns whether every rank computed the expected sum, and the rates.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from ..tools import files
 from ..tools.program import BOOTSTRAP, answer, answer_in, framed, own_text
 
-# Small enough for latency, large enough for bandwidth: what a gradient bucket of DDP has (25 MB), and more on GPUs.
+# Bytes: small for latency, large for bandwidth. 25 MB is the size of a DDP gradient bucket; more on GPUs.
 SIZES = {"gloo": (4_096, 4_000_000), "nccl": (4_096, 25_000_000, 256_000_000)}
 ROUNDS = 5
 
@@ -32,7 +32,7 @@ def main() -> None:
 
 
 def start(given: dict[str, Any]) -> dict[str, Any]:
-    """Start one process for each rank, and return what came of it."""
+    """Start one process for each rank, and return the result."""
     with tempfile.TemporaryDirectory() as folder:
         begun = time.monotonic()
         ranks = [begin(given, number, folder) for number in range(given["nproc"])]
@@ -55,7 +55,7 @@ def begin(given: dict[str, Any], number: int, folder: str) -> subprocess.Popen[b
             "GLOO_SOCKET_IFNAME": given["interface"],
             "NCCL_SOCKET_IFNAME": f"={given['interface']}",
         }
-    # What they say goes into files: a pipe that nobody reads would stop a rank that says much.
+    # Output goes into files: a rank with much output would block on a pipe that is not read.
     with Path(folder, f"{number}.out").open("w") as out, Path(folder, f"{number}.err").open("w") as err:
         process = subprocess.Popen(
             [sys.executable, "-I", "-c", BOOTSTRAP, "rank"],
@@ -71,7 +71,7 @@ def begin(given: dict[str, Any], number: int, folder: str) -> subprocess.Popen[b
 
 
 def wait(ranks: list[subprocess.Popen[bytes]], deadline: float) -> tuple[int, int | None] | None:
-    """Return the rank that failed first and how it ended, None for one that did not end; nothing when all went well."""
+    """Return the rank that failed first with its exit code (None: did not end), or nothing if all succeeded."""
     while True:
         codes = [process.poll() for process in ranks]
         bad = [(number, code) for number, code in enumerate(codes) if code]
@@ -89,14 +89,14 @@ def added_up(given: dict[str, Any], folder: str, failed: tuple[int, int | None] 
         number, code = failed
         said = files.text(f"{folder}/{number}.err") or ""
         words = said.strip().splitlines()
-        end = f"did not end within {given['seconds']:.0f} s" if code is None else f"ended with {code}"
+        end = f"did not end within {given['seconds']:.0f} s" if code is None else f"ended with exit code {code}"
         why = f"rank {number} {end}" + (f": {words[-1][:300]}" if words else "")
         return {"why": why, "said": said[-2000:], "wrong": [], "speeds": []}
     results = []
     for number in range(given["nproc"]):
         result = answer_in(files.text(f"{folder}/{number}.out") or "")
         if result is None:
-            return {"why": f"rank {number} gave no answer", "said": "", "wrong": [], "speeds": []}
+            return {"why": f"rank {number} returned no result", "said": "", "wrong": [], "speeds": []}
         results.append(result)
     wrong = [result["rank"] for result in results if not result["right"]]
     return {"why": "", "said": "", "wrong": wrong, "speeds": results[0]["speeds"]}
@@ -116,7 +116,7 @@ def rank(given: dict[str, Any]) -> dict[str, Any]:
     speeds = []
     for size in SIZES[given["backend"]]:
         count = size // 4
-        # Whole numbers, so that the sum is exact whatever the order: each place differs, and so does each rank.
+        # Integers, so that the sum is exact in any order. All elements and ranks have different values.
         base = torch.arange(count, device=device, dtype=torch.float32) % 1000
         expected = base * world + world * (world - 1) // 2
         tensor = base + number
@@ -126,7 +126,7 @@ def rank(given: dict[str, Any]) -> dict[str, Any]:
         for _ in range(ROUNDS):
             dist.all_reduce(tensor)
         seconds = max(timer(torch, cuda) - begun, 1e-9) / ROUNDS
-        # As nccl-tests count it: what each link carries, whatever the number of ranks.
+        # Bus bandwidth as in nccl-tests: independent of the number of ranks.
         speeds.append({"bytes": count * 4, "seconds": seconds, "busbw": count * 4 / seconds * 2 * (world - 1) / world})
     return {"rank": number, "right": right, "speeds": speeds}
 

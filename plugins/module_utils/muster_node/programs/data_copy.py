@@ -1,15 +1,14 @@
-"""One node's part in the copying of a folder of data (plugins/action/data_copy.py); the content itself comes and goes
-by the program distribution.
+"""One node's part in copying a data folder (plugins/action/data_copy.py). The program distribution transfers the
+content.
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input; as root.
-
-    measure     says how much lies in a folder from which is copied
-    list        says what lies there
-    look        says what of it is in the folder to which is copied
-    additional  says what is there besides
-    stage       has in the store what others may lack
-    place       gives what has come its name
-    finish      makes the links, and removes the store
+Run by NodeProgram (plugin_utils) as root, with a verb as argument and a JSON payload on standard input.
+    measure     return the size of the source folder
+    list        return the files of the source folder
+    look        compare the target folder with the list
+    additional  return other files in the target folder
+    stage       put files into the store that other nodes may need
+    place       move received files to their final names
+    finish      create links, and remove the store
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ def main() -> None:
 
 
 def told(verb: Callable[[Json], Json]) -> Callable[[Json], Json]:
-    """With {error}: what stood against it."""
+    """Add {error} to the result: an error, or an empty string."""
 
     def tried(request: Json) -> Json:
         try:
@@ -78,7 +77,7 @@ def look(request: Json) -> Json:
     try:
         refuse(request["folder"])
     except files.UnsafePathError as problem:
-        why = f"{request['folder']} {problem.strerror}; choose a folder below one that only root may write"
+        why = f"{request['folder']} {problem.strerror}; choose a folder below a folder that only root can write to"
         return {"missing": [], "changed": [], "links": [], "blocked": [why], "room": 0, "inodes": None}
     free = {"room": store.room_at(request["folder"]), "inodes": disk_facts(request["folder"])["inodes_free"]}
     memory = Remembered(request["kept"], request["folder"])
@@ -89,7 +88,7 @@ def look(request: Json) -> Json:
         here = Receiving(there, memory)
         said = {**here.look(wanted, again=request["again"]), "links": here.wrong_links(links)}
         said["left"] = os.path.lexists(f"{request['folder']}/{listing.STORE}")
-    said["blocked"] = [f"{request['folder']}/{one}; move it away there" for one in said["blocked"]]
+    said["blocked"] = [f"{request['folder']}/{one}; move it away" for one in said["blocked"]]
     if request["remember"]:
         memory.save()
     return {**said, **free}
@@ -103,7 +102,7 @@ def additional(request: Json) -> Json:
 
 
 def stage(request: Json) -> Json:
-    """request: {folder, kept, store, listed, source: where it lies on this node, or nothing}."""
+    """request: {folder, kept, store, listed, source: source folder on this node, or an empty string}."""
     wanted, _ = _wanted(request)
     with store.opened(request["store"]) as shelf:
         if request["source"]:
@@ -115,7 +114,8 @@ def stage(request: Json) -> Json:
 
 
 def place(request: Json) -> Json:
-    """request: {folder, kept, store, listed: what was to come, lacking: places in it, digest: of its manifest}."""
+    """request: {folder, kept, store, listed: the expected files, lacking: places in the list, digest: of its
+    manifest}."""
     wanted, _ = _wanted(request)
     with store.opened(request["store"]) as shelf:
         if request["folder"]:
@@ -134,7 +134,7 @@ def place(request: Json) -> Json:
 
 
 def finish(request: Json) -> Json:
-    """request: {folder, kept, store, listed: the links that are wrong}."""
+    """request: {folder, kept, store, listed: the wrong links}."""
     _, links = _wanted(request)
     if links:
         with store.opened(request["store"]), _here(request) as here:
@@ -161,7 +161,7 @@ def _wanted(request: Json) -> tuple[list[ManifestFile], list[tuple[str, str]]]:
     listed, links = decode(request["listed"])
     found = manifest.parse(manifest.render(ManifestFile(*each) for each in listed))
     if [file.path for file in found] != [each[0] for each in listed]:
-        raise ValueError("the list is not in its order")
+        raise ValueError("the list is not sorted")
     return found, [(str(path), str(target)) for path, target in links]
 
 

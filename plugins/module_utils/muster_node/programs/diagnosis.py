@@ -1,7 +1,7 @@
-"""What runs on a node that a diagnosis asks about, whoever has started it. Every verb prints one JSON object.
+"""Reports processes on a node for a diagnosis, started by any user. Every verb prints one JSON object.
 
-identity  user   says who looks
-agents    root   says which launchers of PyTorch's ranks run, with their ranks; anybody else sees their own
+identity  user   reports the login user
+agents    root   reports running launchers of PyTorch ranks, with their ranks; other users only see their own
 """
 
 from __future__ import annotations

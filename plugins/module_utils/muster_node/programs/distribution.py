@@ -1,13 +1,12 @@
-"""Content for several nodes, on one of them: kept by its sha256, taken from the controller or another node.
+"""Stores content for several nodes on one node, identified by sha256, received from the controller or another node.
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input; as root, or as the user
-whose store it is.
-
-    stored    keeps a manifest, and says what of it is missing here
-    kept      says which files are in a plain folder
-    put       keeps what the controller sends
-    offer     compares what is here and is to be given, and says what each piece of it is
-    share     gives what is here to other nodes, takes what is missing, and gives that on
+Run by NodeProgram (plugin_utils) as root or as the owner of the store, with a verb as argument and a JSON payload on
+standard input.
+    stored    keep a manifest, and return the files that are missing here
+    kept      return the files in a plain folder
+    put       store data from the controller
+    offer     verify the files to send, and return the sha256 of each piece
+    share     send files to other nodes, receive missing files, and forward them
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ..tools.sockets import can_listen
 
 Json = dict[str, Any]
 
-MOST_SENT = 64_000_000  # bytes of one message, once it is decompressed
+MOST_SENT = 64_000_000  # bytes of one message after decompression
 
 
 def main() -> None:
@@ -48,8 +47,8 @@ def stored(request: Json) -> Json:
 
 
 def kept(request: Json) -> Json:
-    """request: {folder, files: [[name, sha256]], port}; return {sizes: {name: bytes}, room, port_free, error}: of
-    those that are there and are what they should be."""
+    """request: {folder, files: [[name, sha256]], port}; return {sizes: {name: bytes}, room, port_free, error} with the
+    valid files."""
     sizes: dict[str, int] = {}
     free = {"room": store.room_at(request["folder"]), "port_free": can_listen(request["port"])}
     if not os.path.lexists(request["folder"]):

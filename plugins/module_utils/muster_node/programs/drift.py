@@ -1,9 +1,9 @@
-"""What a node has now, beside what was last installed there, and what its logs say of changes. All verbs need root.
+"""Reports the current state of a node, the record of what was installed, and logged changes. All verbs need root.
 
-look     what is there now, and what was written down; changes nothing
-history  what dpkg's log, apt's history, the journal and the times of files say; changes nothing
-keep     write down what is there now as what was last installed
-condemn  have the step pytorch see that files of its environment were changed
+look     return the current state and the record; changes nothing
+history  return entries of dpkg's log, apt's history and the journal, and file times; changes nothing
+keep     record the current state as installed
+condemn  make the step pytorch notice changed files of its environment
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def look(request: Json) -> Json:
 
 
 def keep(request: Json) -> Json:
-    """request: that of look, with {by, run, parts}: who does it, in which run, and of what alone ([] for all)."""
+    """request: the request of look, with {by, run, parts}: user, run, and the parts to record ([] for all)."""
     now = facts(request)
     written = record.keep(now, request["by"], request["run"], request["parts"])
     return {"written": written, "unseen": now["unseen"]}

@@ -1,9 +1,9 @@
-"""What the role does on one node: look at everything that decides which packets come in, and carry out a plan.
+"""One node's part of the role firewall: inspects everything that filters incoming packets, and applies a plan.
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. All verbs need root.
+Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. All verbs need root.
 
-    look   what is installed, configured and in force; reads only
-    apply  the steps of a plan, in order, until one fails
+    look   return what is installed, configured and in force; changes nothing
+    apply  run the steps of a plan in order, until one fails
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ UNITS = "/etc/systemd/system"
 PORT_RANGE = "/proc/sys/net/ipv4/ip_local_port_range"
 SYSCTL_FOLDERS = ("/usr/lib/sysctl.d", "/usr/local/lib/sysctl.d", "/run/sysctl.d", "/etc/sysctl.d")
 COMMAND_TIMEOUT = 60
-NO_CODE = -1  # of a command that is there, and did not end
-MOST = 64_000_000  # bytes: what is put back later must be whole
+NO_CODE = -1  # code of an installed command that did not end
+MOST = 64_000_000  # bytes; must not be truncated, because it may be restored later
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
 
 
 def look(request: Json) -> Json:
-    """request: {guard, table, rules, unit, sysctl}: where this role keeps its own things."""
+    """request: {guard, table, rules, unit, sysctl}: paths of this role's files."""
     commands = {
         "addresses": ["ip", "-json", "address"],
         "listeners": ["ss", "-H", "-l", "-n", "-t", "-u", "-p"],
@@ -49,7 +49,7 @@ def look(request: Json) -> Json:
         "active": ["systemctl", "is-active", "firewalld.service", os.path.basename(request["unit"])],
     }
     if os.path.exists(request["rules"]):
-        # What the file means, in the words of this very nft: loaded where it protects nobody, and listed.
+        # The file in the format of the installed nft: loaded in an empty network namespace, and listed.
         script = 'nft -f "$1" && nft -s list table inet "$2"'
         commands["own_file"] = ["unshare", "--net", "sh", "-c", script, "sh", request["rules"], request["table"]]
     said = run_all(commands)
@@ -76,7 +76,7 @@ def look(request: Json) -> Json:
 
 
 def run_all(commands: dict[str, list[str]]) -> Json:
-    """Run commands side by side: {name: {code, out, err}}; a tool that is not installed has no code."""
+    """Run commands in parallel: {name: {code, out, err}}. The code of a missing tool is None."""
     answers: Json = {}
 
     def ask(name: str, argv: list[str]) -> None:
@@ -96,10 +96,10 @@ def run_all(commands: dict[str, list[str]]) -> Json:
 
 
 def ssh_connection() -> tuple[list[str], list[str]]:
-    """Address and port of the client and of the server, as sshd gave them to the session that this process belongs to.
+    """Return address and port of the client and of the server, as sshd set them for the session of this process.
 
-    sudo keeps the variable from us, so it is looked for in those above. Behind a forwarded port it is the only place
-    that knows on which port the node itself was reached.
+    sudo removes the variable, so it is read from parent processes. With a forwarded port this is the only source of the
+    port on which the node was reached.
     """
     pid = os.getpid()
     while pid > 1:
@@ -112,7 +112,8 @@ def ssh_connection() -> tuple[list[str], list[str]]:
 
 
 def ssh_sockets(listeners: str) -> list[str]:
-    """Where systemd listens for ssh (Ubuntu since 22.10). Asked only where systemd listens for anything."""
+    """Return the addresses on which systemd listens for SSH (Ubuntu since 22.10). Only queried if systemd listens at
+    all."""
     if '"systemd"' not in listeners:
         return []
     said = run("systemctl", "show", "--value", "--property=Listen", "ssh.socket", "sshd.socket")
@@ -133,7 +134,7 @@ def ufw() -> Json | None:
 
 
 def others_port_range(own: str) -> str:
-    """The range that the other files of sysctl ask for; the last one by its name wins, as at boot."""
+    """Return the port range set by other sysctl files. The last file by name wins, as at boot."""
     files = {}
     for folder in SYSCTL_FOLDERS:
         for name in os.listdir(folder) if os.path.isdir(folder) else []:
@@ -153,7 +154,7 @@ def others_port_range(own: str) -> str:
 
 def apply(plan: Json) -> Json:
     """plan: {steps}; a step is {write, text, mode}, {remove} or {run, text?}."""
-    # ufw's own lock, as it takes it: nobody's `ufw allow` comes between.
+    # ufw's own lock, so that no `ufw allow` runs in between.
     with open("/run/ufw.lock", "w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
         for step in plan["steps"]:
@@ -168,7 +169,7 @@ def apply(plan: Json) -> Json:
 
 
 def carry_out(step: Json) -> str:
-    """Return what went wrong; nothing when nothing did."""
+    """Run one step and return the error, or an empty string."""
     if "run" in step:
         argv = step["run"]
         return failure(argv, run(*argv, stdin=step.get("text", ""), seconds=COMMAND_TIMEOUT))

@@ -1,16 +1,15 @@
-"""The node's half of a guarded change: a timer that undoes it, unless a fresh connection confirms it first.
+"""The node's part of a guarded change: a timer that reverts it, unless a new connection confirms it first.
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. `arm` leaves a copy of it
-on the node, which the timer and the boot unit run with the verb `undo` and the folder as arguments.
+Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. `arm` leaves a copy of
+the program on the node, which the timer and the boot unit run with the verb `undo` and the folder as arguments.
+    arm      save the files, and start the timer
+    confirm  keep the change: stop the timer and delete the saved files
+    undo     restore the previous state
+    state    return whether a change is unconfirmed, and the errors of an undo
 
-    arm      keep the files as they are, and start the timer
-    confirm  the change stays: stop the timer and forget the kept files
-    undo     put back what was before
-    state    whether a change waits for its confirmation, and what an undo could not do
-
-What is kept lies in /var/lib/muster/guard/WHAT, for root alone. It holds a change as armed for as long as state.json
-is in it: confirm and undo both end with that file's removal, under one lock, so that exactly one of them wins.
-A timer does not outlive a reboot, so a boot unit puts the files back before the network is up.
+Saved files are in /var/lib/muster/guard/WHAT, accessible only to root. A change is armed while state.json exists:
+confirm and undo both remove this file under one lock, so that exactly one of them wins.
+A timer does not survive a reboot, so a boot unit restores the files before the network is up.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ LOCKS = "/run/muster-guard"
 UNITS = "/etc/systemd/system"
 COMMAND_TIMEOUT = 30
 BOOT_UNIT = """\
-# Puts back what a change left unconfirmed when the machine went down. Written and removed by Muster.
+# Reverts a change that was unconfirmed when the machine went down. Written and removed by Muster.
 [Unit]
 Description=Undo an unconfirmed change (muster, {what})
 DefaultDependencies=no
@@ -54,7 +53,7 @@ ExecStart=/usr/bin/python3 -I -S {folder}/guard.py undo-at-boot {folder}
 
 def main() -> None:
     if len(sys.argv) == 3:
-        # From the timer or the boot unit: undo or undo-at-boot, and the folder.
+        # Arguments of the timer and the boot unit: undo or undo-at-boot, and the folder.
         done = locked(undo, {"what": os.path.basename(sys.argv[2]), "boot": sys.argv[1] == "undo-at-boot"})
         sys.exit(1 if done["failed"] and sys.argv[1] == "undo" else 0)
     verbs = {"arm": arm, "confirm": confirm, "undo": undo, "state": state}
@@ -85,7 +84,7 @@ def arm(request: Json) -> Json:
     content = {"id": request["id"], "files": kept, "commands": request["commands"], "failed": []}
     save_state(folder, content)
     timer = ["systemd-run", "--quiet", "--collect", f"--unit={unit_of(what)}", f"--on-active={request['seconds']}"]
-    # systemd may otherwise let a timer wait a minute for company.
+    # Otherwise systemd may delay a timer by up to a minute.
     timer += ["--timer-property=AccuracySec=100ms", "-p", "Type=oneshot"]
     timer += ["/usr/bin/python3", "-I", "-S", f"{folder}/guard.py", "undo", folder]
     started = run(*timer, seconds=COMMAND_TIMEOUT)
@@ -96,7 +95,7 @@ def arm(request: Json) -> Json:
 
 
 def confirm(request: Json) -> Json:
-    """request: {what, id}. Says whether the change of that id stays. It says the same when asked again."""
+    """request: {what, id}. Confirm the change and return whether it stays. A repeated request gives the same result."""
     what, folder = request["what"], folder_of(request["what"])
     content = read_state(folder)
     if content is not None and content["id"] == request["id"]:
@@ -108,7 +107,7 @@ def confirm(request: Json) -> Json:
 
 
 def undo(request: Json) -> Json:
-    """request: {what, boot}. At boot the files are all that is left of the change."""
+    """request: {what, boot}. At boot only the files of the change are left to revert."""
     what, folder = request["what"], folder_of(request["what"])
     content = read_state(folder)
     if content is None:
@@ -122,7 +121,7 @@ def undo(request: Json) -> Json:
     if not request.get("boot"):
         failed += [said for said in (carry_out(folder, command) for command in content["commands"]) if said]
     if failed:
-        # It stays armed for the next boot or the next run, and says why.
+        # The change stays armed for the next boot or run, with the errors.
         save_state(folder, {**content, "failed": failed})
     else:
         forget(what, folder)
@@ -139,7 +138,7 @@ def state(request: Json) -> Json:
 
 
 def keep(folder: str, number: int, path: str) -> Json:
-    """Copy one file into the folder; what was not there is remembered as absent."""
+    """Copy one file into the folder. A missing file is recorded as absent."""
     real = os.path.realpath(path)
     try:
         about, body = os.stat(real), files.read(real)
@@ -159,7 +158,7 @@ def put_back(folder: str, kept: Json) -> None:
 
 
 def carry_out(folder: str, command: Json) -> str:
-    """Run one command of the undo; return what went wrong. Its standard input may be one of the kept texts."""
+    """Run one undo command and return the error. Its standard input may be a saved text."""
     body = files.read(os.path.join(folder, "text-" + command["text"])) if command.get("text") else b""
     return failure(command["argv"], run(*command["argv"], stdin=body, seconds=COMMAND_TIMEOUT))
 
@@ -169,12 +168,12 @@ def forget(what: str, folder: str) -> None:
     for path in boot_unit_paths(what):
         files.remove(path)
     shutil.rmtree(folder)
-    # The timer only: its service may be the very process that runs this. One that has elapsed is no error.
+    # Stop only the timer, because its service may be this process. An elapsed timer is no error.
     run("systemctl", "--quiet", "stop", unit_of(what) + ".timer", seconds=COMMAND_TIMEOUT)
 
 
 def install_boot_unit(what: str, folder: str) -> None:
-    """Files are enough: the units of the next boot are read at the next boot."""
+    """Write the unit's files. No reload is needed, because units are read at the next boot."""
     unit, wanted = boot_unit_paths(what)
     write(unit, BOOT_UNIT.format(what=what, folder=folder).encode(), 0o644)
     os.makedirs(os.path.dirname(wanted), exist_ok=True)
@@ -195,7 +194,7 @@ def folder_of(what: str) -> str:
 
 
 def lock_of(what: str) -> str:
-    """The lock; what it holds is the id of the change that was confirmed last."""
+    """Return the path of the lock. The file contains the id of the change that was confirmed last."""
     return os.path.join(LOCKS, what + ".lock")
 
 

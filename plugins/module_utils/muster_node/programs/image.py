@@ -1,11 +1,11 @@
 """Container images for launches, on one node.
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input; as root.
+Run by NodeProgram (plugin_utils) as root, with a verb as argument and a JSON payload on standard input.
 
-    engine    says what podman is there, whether the image is, and what stands against the folders that it shall see
-    load      has podman take an archive that was distributed
-    pull      has podman fetch an image from its registry, by its digest
-    versions  says what Python and PyTorch an image has
+    engine    check podman, the image, and the folders to mount
+    load      load a distributed archive into podman
+    pull      let podman pull an image from its registry by digest
+    versions  return the versions of Python and PyTorch in an image
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A look from inside the unit that a launch would run in, as the training user.
+"""Inspects the environment inside the unit of a launch, as the training user.
 
-looks/unit.py runs it with the verb look. What holds there differs from a login shell: limits come from systemd, and
-/etc/security, profiles and the environment of a login do not count. The request is {torchrun, ask, depth, seconds}; ask
-is the text of torch_facts.py, with which the environment's own Python is asked.
+looks/unit.py runs this program with the verb look. The environment differs from a login shell: limits come from
+systemd, and /etc/security, profiles and login variables do not apply. The request is {torchrun, ask, depth, seconds};
+ask is the text of torch_facts.py, which is run by the environment's own Python.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..tools.program import answer, answer_in
 from ..tools.run import run
 
 LIMITS = ("MEMLOCK", "NOFILE", "STACK", "NPROC", "CORE", "AS")
-# Names of shared memory that NCCL, Gloo's and torch's data loaders leave behind when they are killed.
+# Names of shared memory segments that NCCL, Gloo and torch's data loaders leave behind when killed.
 LEFT_BEHIND = ("nccl-", "torch_", "gloo-", "sem.mp-")
 VARIABLES = ("NCCL_", "GLOO_", "TORCH", "CUDA_", "UCX_", "OMP_", "MKL_", "KMP_", "LD_", "PET_", "PYTHON")
 CGROUP = "/sys/fs/cgroup"
@@ -57,7 +57,7 @@ def read(path: str) -> str | None:
 
 
 def limit(name: str) -> list[int | None]:
-    """Soft and hard; None for none."""
+    """Return the soft and hard limit; None means unlimited."""
     return [
         None if value == resource.RLIM_INFINITY else value
         for value in resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
@@ -65,7 +65,7 @@ def limit(name: str) -> list[int | None]:
 
 
 def cgroup() -> dict[str, Any]:
-    """The narrowest of the limits that hold for this cgroup and those above it; None for none (cgroup v2 only)."""
+    """Return the lowest limits of this cgroup and its parents; None means unlimited (cgroup v2 only)."""
     line = next((line for line in (read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "")
     path = line[3:].strip("/")
     least: dict[str, Any] = {"pids": None, "memory": None, "cpus": None, "seen": False}
@@ -99,7 +99,7 @@ def room(path: str) -> dict[str, Any]:
 
 
 def left_behind() -> list[dict[str, Any]] | None:
-    """Shared memory that looks like a rank's: {name, size, age, uid}. None where it may not be listed."""
+    """Return shared memory that looks like a rank's: {name, size, age, uid}, or None if it cannot be listed."""
     found = []
     try:
         entries = list(os.scandir(shm_path()))
@@ -124,7 +124,7 @@ def left_behind() -> list[dict[str, Any]] | None:
 
 
 def temporary() -> dict[str, Any]:
-    """Where torchrun makes its log folders and Python its temporary files; it is looked for by writing there."""
+    """Return the folder for torchrun's logs and Python's temporary files. Python finds it by writing to it."""
     try:
         path = tempfile.gettempdir()
     except OSError as error:
@@ -133,7 +133,8 @@ def temporary() -> dict[str, Any]:
 
 
 def torch(request: dict[str, Any]) -> dict[str, Any]:
-    """What the environment's own Python says of its torch, started as torchrun is: without a login's variables."""
+    """Return the environment's own information about torch. Python is started like torchrun, without login
+    variables."""
     binaries = Path(request["torchrun"]).parent
     python = next((path for name in ("python", "python3") if os.access(path := f"{binaries}/{name}", os.X_OK)), "")
     there = Path(request["torchrun"]).exists()
@@ -148,7 +149,7 @@ def torch(request: dict[str, Any]) -> dict[str, Any]:
     begun = time.monotonic()
     done = run(python, "-I", "-", request["depth"], stdin=request["ask"], seconds=request["seconds"], env=environment)
     if done.late:
-        return {**seen, "why": f"it did not answer within {request['seconds']:.0f} s", "hangs": True}
+        return {**seen, "why": f"no response within {request['seconds']:.0f} s", "hangs": True}
     if done.code is None:
         return {**seen, "why": done.why}
     seen["seconds"] = round(time.monotonic() - begun, 3)
@@ -156,7 +157,7 @@ def torch(request: dict[str, Any]) -> dict[str, Any]:
     if found is not None:
         return {**seen, "said": found}
     last = done.aside.strip().splitlines()
-    return {**seen, "why": f"{python} ended with {done.code}" + (f": {last[-1][:200]}" if last else "")}
+    return {**seen, "why": f"{python} ended with exit code {done.code}" + (f": {last[-1][:200]}" if last else "")}
 
 
 if __name__ == "__main__":

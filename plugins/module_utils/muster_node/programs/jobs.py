@@ -1,13 +1,13 @@
-"""What a node has of launches, for whoever asks for them and for what they left. Every verb prints one JSON object.
+"""Reports launches known to a node, and their files. Every verb prints one JSON object.
 
-It is no part of the program that launch, because that one is sent with every look.
+Separate from the program launch, because that program is sent with every look.
 
-    identity  user   says who looks
-    jobs      root   the launches of this node; a user without root sees their own, and that there are others
-    plan      root   what this node keeps of one launch, so that any controller can attach to it or end it
-    follow    root   what was logged since the last time; renews no lease
-    fetchable root   names and sizes of what a launch left in its working directory
-    fetched   root   bytes of it
+    identity  user   reports the login user
+    jobs      root   lists the launches of this node; without root only the user's own, and the existence of others
+    plan      root   returns the kept plan of a launch, so that any controller can attach to the launch or stop it
+    follow    root   returns new log output; renews no lease
+    fetchable root   lists files that a launch left in its working directory
+    fetched   root   returns content of these files
 """
 
 from __future__ import annotations

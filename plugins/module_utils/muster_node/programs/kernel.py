@@ -1,6 +1,6 @@
-"""Who brings the kernels of this node, for an upgrade. Nothing is changed. Every verb prints one JSON object.
+"""Reports the packages of this node's kernels, for an upgrade. Changes nothing. Every verb prints one JSON object.
 
-look      root  reports which packages bring kernels, which of these apt has, and what the boot menu calls them
+look      root  reports packages that install kernels, available versions, and boot menu entries
 simulate  root  reports what apt would do for some packages
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 from ..tools.program import answer
 from ..tools.run import read, run
 
-# Whatever leads to a kernel or is built for one, and the driver.
+# Packages that depend on a kernel or are built for one, and the driver.
 PATTERNS = ("linux-*", "dkms", "*nvidia*", "libcuda1")
 SHOW = "--showformat=${Package}\\t${Version}\\t${db:Status-Want}\\t${db:Status-Status}\\t${Depends}\\n"
 MENU = "/boot/grub/grub.cfg"
@@ -38,13 +38,13 @@ def look(_: dict[str, Any]) -> dict[str, Any]:
 
 
 def names_of(shown: str) -> list[str]:
-    """The packages that are installed, of what dpkg-query shows."""
+    """Return the installed packages in the output of dpkg-query."""
     rows = [line.split("\t") for line in shown.splitlines()]
     return [row[0] for row in rows if len(row) == 5 and row[3] == "installed"]
 
 
 def simulate(request: dict[str, Any]) -> dict[str, Any]:
-    """request: {words}, as apt-get install takes them. What apt would do, in its own words."""
+    """Return apt's output for request {words}: arguments of apt-get install."""
     said = run(*APT, "install", *request["words"], seconds=SECONDS)
     return {"out": said.text, "err": said.aside or said.why, "code": -1 if said.code is None else said.code}
 

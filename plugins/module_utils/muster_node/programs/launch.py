@@ -1,21 +1,21 @@
-"""What a launch does on one node: prepare, start, run, look, stop.
+"""A launch on one node: prepare, start, run, look, stop.
 
-The supervisor on the controller runs it by Program (plugin_utils), with a verb as argument and a JSON payload on
+The supervisor on the controller runs this program through NodeProgram, with a verb as argument and a JSON payload on
 standard input. Every verb prints one JSON object.
 
-    identity  user   says who looks
-    fit       root   says, between two attempts, whether the node can take part in the next; writes nothing
-    prepare   root   reads what a start depends on; writes nothing
-    start     root   makes the run directory, the state directory and the unit, which takes its seats
-    reserve   root   has the unit take its seats or let them go; returns who has them
-    run       user   the unit's main process: keeps the lease, runs torchrun, watches its ranks
-    look      user   renews the lease; returns the unit, the ranks and what was logged since the last look
-    logs      user   returns what was logged since the last look, after the end
-    snapshot  root   says how the ranks are at this moment, and who listens on the launch's ports
-    freeze    root   stops the ranks where they are
-    stop      root   ends the unit, looks that nothing of it is left, and gives the last report
+    identity  user   reports the login user
+    fit       root   reports, between two attempts, whether the node can take part in the next one; writes nothing
+    prepare   root   reports the preconditions of a start; writes nothing
+    start     root   creates the run directory, the state directory and the unit, which reserves its slots
+    reserve   root   lets the unit reserve or release its slots; returns their holders
+    run       user   main process of the unit: checks the lease, runs torchrun, watches its ranks
+    look      user   renews the lease; returns the state of unit and ranks, and new log output
+    logs      user   returns new log output after the end
+    snapshot  root   reports the current state of the ranks, and listeners on the launch's ports
+    freeze    root   pauses the ranks
+    stop      root   stops the unit, checks for leftover processes, and returns the last report
 
-In somebody's own launch (`own` in each request) all of it is that user's, and root does nothing.
+In a user launch (`own` in each request) all verbs run as the launch's user, without root.
 """
 
 from __future__ import annotations

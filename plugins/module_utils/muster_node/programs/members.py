@@ -1,8 +1,8 @@
-"""What a node keeps about its place in the cluster. Every verb prints one JSON object.
+"""Manages the node's copy of its quarantine. Every verb prints one JSON object.
 
-look    user   the copy of its quarantine
+look    user   returns the copy
 keep    root   writes the copy
-forget  root   removes it
+forget  root   removes the copy
 """
 
 from __future__ import annotations

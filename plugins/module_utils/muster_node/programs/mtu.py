@@ -1,10 +1,9 @@
-"""The node's half of a change of the training interface's MTU (plugins/action/training_mtu.py).
+"""The node's part of a change of the training interface's MTU (plugins/action/training_mtu.py).
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input.
-
-    look   the interface, and what each of the managers of networks says of it
-    apply  write files and run commands; the first that fails ends it, and is returned
-    ping   send packets of two sizes, which nobody may divide, to some peers at once, and say which came back
+Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input.
+    look   return the interface, and its configuration in each network manager
+    apply  write files and run commands; stop at the first error and return it
+    ping   send unfragmentable packets of two sizes to peers in parallel, and return which of them came back
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ Json = dict[str, Any]
 TIMEOUT = 20
 WRITTEN = {"ifupdown": "/etc/network/if-up.d/muster-mtu"}
 INTERFACES = "/etc/network/interfaces"
-# Three packets of each size: one alone may meet an empty neighbour table, or an accident.
+# Three packets of each size, because a single packet may be lost, for example due to an empty neighbor table.
 TRIES = 3
 WAIT = 0.7
 SMALL = 64
 HEADERS = {4: 20, 6: 40}
 ECHO = {4: (8, 0), 6: (128, 129)}
-# linux/in.h and linux/in6.h, which Python's socket does not have: never divide, and send what the interface takes,
-# whatever is remembered of the path.
+# From linux/in.h and linux/in6.h, missing in Python's socket: never fragment, and use the interface's MTU regardless of
+# the cached path MTU.
 MTU_DISCOVER = {4: (socket.IPPROTO_IP, 10), 6: (socket.IPPROTO_IPV6, 23)}
 PROBE = 3
 
@@ -44,7 +43,7 @@ def main() -> None:
 
 
 def look(request: Json) -> Json:
-    """request: {interface, address}; without an interface the one that has the address."""
+    """request: {interface, address}. Without an interface, the interface with the address is used."""
     interface = request["interface"] or carrier(request["address"])
     networkctl = run("networkctl", "--no-pager", "status", interface).text if interface else ""
     device = ("nmcli", "--terse", "--get-values")
@@ -116,7 +115,7 @@ def ping(request: Json) -> Json:
 
 
 def exchange(interface: str, peers: dict[str, str], size: int, turn: int) -> set[str]:
-    """Send one packet of this size to each; return whose came back whole."""
+    """Send one packet of this size to each peer, and return the peers whose complete reply came back."""
     sockets: dict[socket.socket, tuple[str, bytes]] = {}
     back = set()
     try:
@@ -128,7 +127,7 @@ def exchange(interface: str, peers: dict[str, str], size: int, turn: int) -> set
                 opened.connect((address, 0))
                 opened.send(packet)
             except OSError:
-                opened.close()  # it is longer than the interface takes, or there is no way
+                opened.close()  # larger than the interface's MTU, or no route
                 continue
             sockets[opened] = (name, packet[8:])
         end = time.monotonic() + WAIT
@@ -159,12 +158,12 @@ def open_socket(family: int, interface: str) -> socket.socket:
 
 
 def echo(family: int, size: int, identity: int, turn: int) -> bytes:
-    """Return an echo request that makes a packet of this size with the header of IP; its body is its own."""
+    """Return an echo request that gives an IP packet of this size with unique content."""
     room = size - HEADERS[family] - 8
     body = (struct.pack("!HHd", identity, turn, time.time()) * (room // 12 + 1))[:room]
     kind = ECHO[family][0]
     head = struct.pack("!BBHHH", kind, 0, 0, identity, turn)
-    # Of ICMPv6 the kernel reckons the sum.
+    # The kernel computes the checksum of ICMPv6.
     total = checksum(head + body) if family == 4 else 0
     return struct.pack("!BBHHH", kind, 0, total, identity, turn) + body
 

@@ -1,8 +1,8 @@
-"""Somebody's notebook on a node. Every verb prints one JSON object; root does all of it as the account that is named.
+"""A user's notebook on a node. Every verb prints one JSON object. Root runs everything as the named user.
 
-look    user   whether it runs, and where it listens
-start   user   starts it, and waits until it answers
-stop    user   ends it
+look    user   reports whether the notebook runs, and its socket
+start   user   starts it, and waits until it responds
+stop    user   stops it
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ..workbench import notebook
 
 
 def act(verb: str, request: dict[str, Any]) -> dict[str, Any]:
-    """user: empty for who logs in. users_root: where launch users have their folders. at_boot: for start alone."""
+    """user: empty for the login user. users_root: parent folder of launch users' folders. at_boot: only for start."""
     try:
         owner = notebook.owner_of(request["user"])
     except notebook.NoNotebookError as problem:

@@ -1,10 +1,10 @@
-"""The probe of the network, on one node: the side that calls the listeners of all other nodes (probe_listener.py).
+"""The network probe on one node: the side that connects to the listeners of all other nodes (probe_listener.py).
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. Neither needs root.
+Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. No verb needs root.
 
-    probe   calls all other nodes at once: ports, round trips, clocks, packet sizes, losses, and how names resolve
-    links   the same without names: what a launch needs that is about to start
-    pair    sends as much as it can for a moment, to one node after the other
+    probe   probe all other nodes in parallel: ports, round trips, clocks, packet sizes, losses and name resolution
+    links   the same without names, right before a launch
+    pair    measure the throughput to one node after the other
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-PROCESS_NAME = "muster-probe"  # how the listener introduces itself
-AT_ONCE = 32  # links that are looked at together: more would measure this node's own processor
-# A lost SYN is sent again after 1 s. Attempts side by side find a way through losses sooner than one that waits.
+PROCESS_NAME = "muster-probe"  # name that the listener sends
+AT_ONCE = 32  # links probed in parallel; with more, this node's CPU would be the limit
+# A lost SYN is sent again after 1 s. Overlapping attempts succeed sooner than a single one if packets are lost.
 ATTEMPTS = (0.0, 0.4, 0.8)
 CONNECT_TIMEOUT = 2.2
 GREETING_TIMEOUT = 3.0
 STEP_TIMEOUT = 3.0
-# TCP sends what is lost again after 200 ms, then 400: what has not come through by then does not.
+# TCP retransmits after 200 ms and 400 ms. Data that is missing after both will not arrive.
 STALL = 1.3
-BULK = 192 * 1024  # bytes: many full packets in a row
+BULK = 192 * 1024  # bytes; many full-size packets in a row
 EXCHANGES = 6
-BURST = 10  # packets, as many as TCP sends at once on a new connection
+BURST = 10  # packets; TCP's initial congestion window
 BURST_PAUSE = 0.015
 ACK_WAIT = 0.8
 NAMES_TIMEOUT = 2.5
-LADDER = 16  # packet sizes that are tried at once
-LADDER_ROUNDS = 4  # enough to find the very size below 9000
-SMALLEST_MTU = 576  # RFC 791: every host takes packets of this size
+LADDER = 16  # packet sizes tried in parallel
+LADDER_ROUNDS = 4  # enough to find the exact size below 9000
+SMALLEST_MTU = 576  # RFC 791: every host accepts packets of this size
 CHUNK = 256 * 1024
 SLOT_TIMEOUT = 20.0
-UNKNOWN = (0, 0xFFFFFFFF)  # what the kernel says where it has not measured
+UNKNOWN = (0, 0xFFFFFFFF)  # values of the kernel before a measurement
 
 
 def main() -> None:
@@ -56,7 +56,7 @@ def main() -> None:
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     answer({"probe": probe, "links": only_links, "pair": pair})
-    # Threads may still wait for a name server that never answers.
+    # Threads may still wait for a name server that does not respond.
     os._exit(0)
 
 
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def probe(request: Json) -> Json:
-    """Call every peer. request: {token, address, packets, peers: [{node, address, names, ports}]}."""
+    """Probe every peer. request: {token, address, packets, peers: [{node, address, names, ports}]}."""
     names: Json = {}
     wanted = sorted({socket.gethostname(), *(name for peer in request["peers"] for name in peer["names"])})
     namer = threading.Thread(target=resolve_all, args=(wanted, names), daemon=True)
@@ -80,7 +80,7 @@ def probe(request: Json) -> Json:
 
 
 def only_links(request: Json) -> Json:
-    """Call every peer. request: {token, packets, peers: [{node, address, ports}]}; packets: 0 counts no losses."""
+    """Probe every peer. request: {token, packets, peers: [{node, address, ports}]}. packets: 0 measures no losses."""
     results: dict[str, Json] = {}
     turns = threading.Semaphore(AT_ONCE)
 
@@ -97,7 +97,7 @@ def only_links(request: Json) -> Json:
 
 
 def resolve_all(names: list[str], found: Json) -> None:
-    """{name: {addresses, seconds}}; a name that the name servers let wait for stays out, with all behind it."""
+    """Add {name: {addresses, seconds}} to found. Names after a name server timeout are missing."""
     for name in names:
         began = time.monotonic()
         try:
@@ -109,7 +109,7 @@ def resolve_all(names: list[str], found: Json) -> None:
 
 
 class CalledLink:
-    """The way from this node to one other."""
+    """The link from this node to another one."""
 
     def __init__(self, token: str, peer: Json, packets: int) -> None:
         self.token = token
@@ -143,7 +143,7 @@ class CalledLink:
         return result
 
     def route(self) -> Json:
-        """The source address that the kernel takes, without a packet; or why there is no way."""
+        """Return the source address that the kernel selects without sending a packet, or the error."""
         with socket.socket(self.family, socket.SOCK_DGRAM) as sock:
             try:
                 sock.connect((self.address, 9))
@@ -152,7 +152,7 @@ class CalledLink:
                 return {"source": None, "route_error": errno.errorcode.get(exc.errno or 0, str(exc))}
 
     def call(self, ports: list[int]) -> Iterator[tuple[int, Json, socket.socket | None]]:
-        """Connect to all of these ports at once, each with several attempts: yields what came of it."""
+        """Connect to these ports in parallel, each with several attempts. Yield the results."""
         began = time.monotonic()
         selector = selectors.DefaultSelector()
         attempts: dict[int, list[socket.socket]] = {port: [] for port in ports}
@@ -192,12 +192,12 @@ class CalledLink:
         return 0
 
     def measure(self, stream: Stream) -> Json:
-        """Round trip and clock first; then packets of full size; then, where they pass, how many are lost."""
+        """Measure round trip and clock, then full-size packets, and packet losses if those pass."""
         result: Json = {"clock": stream.exchanges()}
         full = stream.tcp_info()
         result["mss"], result["pmtu"] = full["snd_mss"], full["pmtu"]
         port = stream.sock.getpeername()[1]
-        # One alone: of many in a row, a slow way drops some, whatever their size.
+        # A single packet, because a slow link drops some of many packets of any size.
         result["full_size"] = stream.sends(full["snd_mss"]) or self.rungs(port, [full["snd_mss"]])[0]
         if result["full_size"]:
             result["bulk"] = [stream.bulk()]
@@ -207,7 +207,7 @@ class CalledLink:
                 return result
         else:
             result["sizes"] = self.ladder(port, full["snd_mss"], full["pmtu"])
-        # What is lost or waits on this connection stands before all others.
+        # Lost or waiting data on this connection would block further tests: use a new one.
         _, entry, connected = next(self.call([port]))
         if connected is None:
             return {**result, "again": entry}
@@ -221,7 +221,7 @@ class CalledLink:
         return result
 
     def ladder(self, port: int, mss: int, pmtu: int) -> list[Json]:
-        """Packets of many sizes, each on a connection of its own: [{mtu, passes}], until the edge is found."""
+        """Try packets of many sizes, each on a separate connection, until the limit is found: [{mtu, passes}]."""
         overhead = pmtu - mss
         passes, fails = SMALLEST_MTU - 1, pmtu + 1
         tried: list[Json] = []
@@ -235,7 +235,7 @@ class CalledLink:
         return tried
 
     def rungs(self, port: int, sizes: list[int]) -> list[bool]:
-        """Whether one packet of each size comes through."""
+        """Return for each size whether one packet passes."""
         outcomes = [False] * len(sizes)
 
         def climb(number: int, size: int) -> None:
@@ -255,7 +255,7 @@ class CalledLink:
 
 
 def ended(code: int, began: float) -> Json:
-    """How a connection attempt ended: the name of the error ("" for none), and after how many seconds."""
+    """Return the result of a connection attempt: the name of the error ("" for none), and the time in seconds."""
     return {
         "error": errno.errorcode.get(code, str(code)) if code else "",
         "seconds": round(time.monotonic() - began, 3),
@@ -269,7 +269,7 @@ class Stream:
         self.sock = sock
         self.token = token
         self.rest = b""
-        self.spoke = False  # whoever listens has said anything; a call alone is taken by the kernel
+        self.spoke = False  # whether the listener sent data; a connection alone may only be accepted by the kernel
         sock.setblocking(True)
         sock.settimeout(GREETING_TIMEOUT)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -279,13 +279,13 @@ class Stream:
             data = self.sock.recv(4096)
             self.spoke = self.spoke or bool(data)
             if not data or len(self.rest) > 65536:
-                raise OSError("it was closed" if not data else "it talks without end")
+                raise OSError("connection closed" if not data else "response too long")
             self.rest += data
         line, _, self.rest = self.rest.partition(b"\n")
         return line.decode(errors="replace")
 
     def greeting(self) -> str | None:
-        """The name of the node that answers; None when something else does."""
+        """Return the name of the responding node, or None if another program responds."""
         try:
             self.sock.sendall(b"%s hello\n" % self.token.encode())
             words = self.line().split()
@@ -294,7 +294,7 @@ class Stream:
         return words[1] if len(words) == 2 and words[0] == PROCESS_NAME else None
 
     def exchanges(self) -> list[list[float]]:
-        """Times of some questions and answers: [sent, heard there, answered there, received]."""
+        """Return timestamps of several requests: [sent, received there, answered there, received here]."""
         found = []
         self.sock.settimeout(STEP_TIMEOUT)
         try:
@@ -308,7 +308,7 @@ class Stream:
         return found
 
     def sends(self, size: int) -> bool:
-        """Whether this many bytes, in packets as large as the connection allows, come through."""
+        """Return whether this number of bytes passes, in packets as large as the connection allows."""
         self.sock.settimeout(STALL)
         try:
             self.sock.sendall(b"take %d\n" % size)
@@ -321,18 +321,18 @@ class Stream:
         return False
 
     def bulk(self) -> Json:
-        """Send many full packets in a row: {whole: whether all came through in time, acked: bytes, seconds}."""
+        """Send many full-size packets: {whole: whether all arrived in time, acked: bytes, seconds}."""
         before, began = self.tcp_info()["bytes_acked"], time.monotonic()
         whole = self.sends(BULK)
         acked = self.tcp_info()["bytes_acked"] - before
         return {"whole": whole, "acked": acked, "seconds": round(time.monotonic() - began, 6)}
 
     def drop_rest(self) -> None:
-        """Have the socket end with a reset: what still waits to be sent is of no use, and would fill a slow way."""
+        """Close the socket with a reset later, so that unsent data is discarded instead of filling a slow link."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def losses(self, packets: int) -> Json:
-        """Send small packets at a steady pace; the kernel counts which of them it had to send again."""
+        """Send small packets at a steady rate. The kernel counts retransmissions."""
         before = self.tcp_info()
         self.sock.settimeout(STEP_TIMEOUT)
         small = b" " * 63 + b"\n"
@@ -362,7 +362,7 @@ class Stream:
 
 
 def tcp_info(sock: socket.socket) -> dict[str, int]:
-    """What the kernel knows of a connection (struct tcp_info of linux/tcp.h; an older kernel fills less of it)."""
+    """Return the kernel's data about a connection (struct tcp_info of linux/tcp.h; older kernels fill fewer fields)."""
     raw = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256).ljust(256, b"\0")
 
     def number(offset: int, kind: str = "I") -> int:
@@ -385,10 +385,10 @@ def tcp_info(sock: socket.socket) -> dict[str, int]:
 
 
 def pair(request: Json) -> Json:
-    """Send to one peer after the other, and let each send back. request: {token, node, port, seconds, peers}.
+    """Send to one peer after the other, and receive from each. request: {token, node, port, seconds, peers}.
 
-    Both nodes of a pair give their slot first, so that no node takes part in two measurements at a time. The slot of
-    the node that comes first by name is taken first, so that no two wait for each other.
+    Both nodes of a pair grant their slot first, so that no node takes part in two measurements at a time. The slot of
+    the node that is first by name is taken first, which prevents deadlocks.
     """
     found: dict[str, Json] = {}
     for peer in request["peers"]:
@@ -408,7 +408,7 @@ def one_pair(request: Json, peer: Json) -> Json:
             stream.sock.settimeout(SLOT_TIMEOUT)
             stream.sock.sendall(b"%s slot\n" % request["token"].encode())
             if stream.line() != "go":
-                raise OSError("no turn was given")
+                raise OSError("no slot was granted")
         address = (peer["address"], peer["port"])
         with contextlib.ExitStack() as one:
             there = upload(opened(address, request["token"], one), request["token"], request["seconds"])
@@ -423,7 +423,7 @@ def opened(address: tuple[str, int], token: str, held: contextlib.ExitStack) -> 
 
 
 def upload(stream: Stream, token: str, seconds: float) -> float:
-    """Bits per second that the other end has acknowledged."""
+    """Return bits per second acknowledged by the other end."""
     stream.sock.sendall(b"%s sink %.3f\n" % (token.encode(), seconds))
     data = memoryview(bytes(CHUNK))
     stream.sock.settimeout(seconds)
@@ -438,7 +438,7 @@ def upload(stream: Stream, token: str, seconds: float) -> float:
 
 
 def download(stream: Stream, token: str, seconds: float) -> float:
-    """Bits per second that came from the other end; 0 where nothing came at all."""
+    """Return bits per second received from the other end, 0 if no data came."""
     stream.sock.sendall(b"%s source %.3f\n" % (token.encode(), seconds))
     data = memoryview(bytearray(CHUNK))
     stream.sock.settimeout(seconds + STALL)
@@ -446,7 +446,7 @@ def download(stream: Stream, token: str, seconds: float) -> float:
     received = 0
     with contextlib.suppress(OSError):
         received = stream.sock.recv_into(data)
-        began = time.monotonic()  # it takes a moment until the other end begins
+        began = time.monotonic()  # the other end starts after a moment
         stream.sock.settimeout(seconds)
         while received and time.monotonic() < began + seconds:
             got = stream.sock.recv_into(data)

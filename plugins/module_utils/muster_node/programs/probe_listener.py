@@ -1,12 +1,11 @@
-"""The probe of the network, on one node: the side that listens where a launch would, and answers.
+"""The network probe on one node: the side that listens on the ports of a launch and responds.
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. Neither needs root.
+Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. No verb needs root.
+    serve   start a listening process and return its ports; the process ends when no node calls any more
+    end     end that process
 
-    serve   leaves a process behind that listens, and says on which ports; it ends by itself when nobody calls any more
-    end     ends that process
-
-Whoever calls says a token that only the nodes of this one probe know, and hears in return which node answered: another
-program on the port, or another machine with the address, cannot say that. probe_caller.py is the other side.
+A caller sends a token that only the nodes of the same probe know, and receives the name of the node. Another program on
+the port, or another machine with the address, cannot give this response. probe_caller.py is the other side.
 """
 
 from __future__ import annotations
@@ -32,18 +31,18 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-PROCESS_NAME = "muster-probe"  # what `ss` and `ps` show, and by which a later probe knows an earlier one
-FIRST_CALL = 45.0  # seconds that the listening process waits for its first call, while other nodes still begin
-LIFETIME = 900.0  # after which it ends in any case
-PATIENCE = 3.0  # seconds for an answer to go out
-ENDING = 2.0  # seconds that the end of the listening process is waited for: then its ports are free
+PROCESS_NAME = "muster-probe"  # name in `ss` and `ps`, by which a later probe recognizes an earlier one
+FIRST_CALL = 45.0  # seconds that the listening process waits for its first call, while other nodes start
+LIFETIME = 900.0  # maximum lifetime in seconds
+PATIENCE = 3.0  # seconds to send a response
+ENDING = 2.0  # seconds to wait for the end of the listening process, which frees its ports
 CHUNK = 256 * 1024
-# What a caller may ask for: far more than the other side does, and nothing without end.
+# Limits of a caller's requests, far above those of probe_caller.py.
 LONGEST_BULK = 10.0  # seconds
 MOST_BULK = 8  # at a time
 MOST_TAKEN = 16_000_000  # bytes
 MOST_CALLERS = 4096
-STRANGER = 10.0  # seconds until somebody who has not said the token is sent away
+STRANGER = 10.0  # seconds until a connection without the token is closed
 
 
 def main() -> None:
@@ -54,16 +53,16 @@ def main() -> None:
 
 
 def serve(request: Json) -> Json:
-    """Listen on the master port and on some of the ports that the kernel hands out.
+    """Listen on the master port and on some ephemeral ports.
 
-    request: {token, node, port, samples, idle: seconds without a call after which nobody is there any more}. port: None
-    where only the others are needed. first_call: seconds for the first one, where it is to be sooner than usual. beats:
-    a second port of the launch, where it has one; who else has that is found by other looks.
+    request: {token, node, port, samples, idle: seconds without a call after which the process ends}. port: None if only
+    the ephemeral ports are needed. first_call: seconds to wait for the first call, if less than usual. beats: the
+    launch's heartbeat port, if any; other programs on it are found by other checks.
     """
     low, high = ephemeral_range()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # every node calls several times
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # every node opens several connections
     wanted = request["port"]
     master, holder = patient_listener(wanted, request["idle"] + 2) if wanted else (None, "")
     second = request.get("beats")
@@ -95,14 +94,14 @@ def ephemeral_range() -> tuple[int, int]:
 
 
 def listener(port: int) -> socket.socket:
-    """Like the rendezvous store: on every address, of both kinds where there are both."""
+    """Listen like the rendezvous store: on all addresses, IPv4 and IPv6 if available."""
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
     return socket.create_server(("", port), backlog=1024)
 
 
 def sampled(low: int, high: int, count: int) -> Iterator[socket.socket]:
-    """Listeners at the bottom, at the top and in the middle of the range, or beside where something listens already."""
+    """Listen at the bottom, the top and the middle of the range, or on the next free port."""
     middle = [low + int.from_bytes(os.urandom(4), "big") % (high - low + 1) for _ in range(max(0, count - 2))]
     for number, wanted in enumerate([low, high, *middle][:count]):
         step = -1 if number == 1 else 1
@@ -113,11 +112,12 @@ def sampled(low: int, high: int, count: int) -> Iterator[socket.socket]:
                 yield listener(port)
                 break
             except OSError:
-                continue  # taken: its neighbour says the same about a firewall
+                continue  # in use: the next port tells the same about a firewall
 
 
 def patient_listener(port: int, patience: float) -> tuple[socket.socket | None, str]:
-    """The listener, or who has the port. Another probe is waited for: without its controller it ends by itself."""
+    """Return the listener, or the program that uses the port. Waits for another probe, which ends without its
+    controller."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -132,7 +132,7 @@ def patient_listener(port: int, patience: float) -> tuple[socket.socket | None, 
 
 
 def launch_here() -> str:
-    """The unit of a launch of Muster that runs here, or "": it may hold the port, and must not be disturbed."""
+    """Return the unit of a running launch, which may use the port and must not be disturbed, or an empty string."""
     launch = next(filter(None, map(process.launch_at, process.ids())), None)
     return process.LAUNCH_UNIT.format(launch.id) if launch else ""
 
@@ -143,7 +143,7 @@ def other_probe() -> str:
 
 
 def leave_behind(request: Json, listeners: list[socket.socket]) -> int:
-    """A process of its own session that outlives this call, and holds none of its files. Returns its PID."""
+    """Start a process with its own session that outlives this call and holds none of its files. Return its PID."""
     read_end, write_end = os.pipe()
     if os.fork() == 0:
         try:
@@ -169,7 +169,7 @@ def leave_behind(request: Json, listeners: list[socket.socket]) -> int:
 
 
 def interface_facts() -> Json | None:
-    """{interface: {addresses, mtu, state, speed}}, or None where nothing says it."""
+    """Return {interface: {addresses, mtu, state, speed}}, or None if the program ip is missing."""
     try:
         links = json.loads(run("ip", "-json", "address", "show").text)
     except ValueError:
@@ -187,23 +187,23 @@ def interface_facts() -> Json | None:
 
 
 def speed_of(interface: str) -> int | None:
-    """Mbit/s that the interface says it has."""
+    """Return the interface's speed in Mbit/s."""
     text = (files.text("/sys/class/net/%s/speed" % interface) or "").strip()
     return int(text) if text.isdigit() and int(text) > 0 else None
 
 
 class Server:
-    """Answers the calls of all nodes in one thread; what lasts longer is left to a child process."""
+    """Responds to the calls of all nodes in one thread. Longer transfers run in a child process."""
 
     def __init__(self, request: Json, listeners: list[socket.socket]) -> None:
         self.token = request["token"]
         self.node = request["node"]
         self.idle = request["idle"]
         self.selector = selectors.DefaultSelector()
-        self.slot: socket.socket | None = None  # whoever holds this connection may send in bulk, nobody else
+        self.slot: socket.socket | None = None  # only the node with this connection may send in bulk
         self.waiting: collections.deque[socket.socket] = collections.deque()
         self.bulk: set[int] = set()
-        self.strangers: dict[Caller, float] = {}  # since when each is there; the longest first
+        self.strangers: dict[Caller, float] = {}  # times of connection, the oldest first
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         self.room = min(MOST_CALLERS, soft - 2 * len(listeners) - 32)
         self.ends = time.monotonic() + LIFETIME
@@ -225,7 +225,7 @@ class Server:
         try:
             peer, _ = entry.accept()
         except OSError:
-            return  # gone again
+            return  # already closed
         if len(self.selector.get_map()) > self.room:
             peer.close()
             return
@@ -236,7 +236,7 @@ class Server:
         self.selector.register(peer, selectors.EVENT_READ, caller)
 
     def send_away(self, since: float) -> None:
-        """Drop the callers that have been strangers since then."""
+        """Close connections that have been without token since then."""
         for caller in [caller for caller, came in self.strangers.items() if came <= since]:
             self.drop(caller)
 
@@ -252,10 +252,10 @@ class Server:
             self.drop(caller)
 
     def answer(self, caller: Caller, line: str, now: float) -> bool:
-        """Whether the connection goes on here."""
+        """Handle one line and return whether the connection continues here."""
         verb, *arguments = line.split()
         if not caller.known:
-            # Nothing is said to strangers: not even that a probe is under way.
+            # Connections without the token get no response at all.
             if verb != self.token:
                 return False
             caller.known = True
@@ -308,7 +308,7 @@ class Server:
 
 
 class Caller:
-    """One connection to the server: lines, and in between as many bytes as `take` has named."""
+    """One connection to the server: lines, and the bytes announced by `take`."""
 
     def __init__(self, peer: socket.socket) -> None:
         self.peer = peer
@@ -331,11 +331,11 @@ class Caller:
             if line.strip():
                 yield line.decode(errors="replace")
         if not self.expected and len(self.text) > 4096:
-            raise ValueError("not one of ours")
+            raise ValueError("line too long")
 
 
 def in_bulk(peer: socket.socket, verb: str, seconds: float) -> None:
-    """In a child process of the server: take, or send, as much as goes in this time."""
+    """In a child process of the server: receive or send as much as possible in this time."""
     try:
         peer.settimeout(seconds + 2.0)
         until = time.monotonic() + seconds + 2.0
@@ -347,7 +347,7 @@ def in_bulk(peer: socket.socket, verb: str, seconds: float) -> None:
             else:
                 peer.send(data)
     except OSError:
-        return  # the other end has what it wanted to know
+        return  # the other end is done
     finally:
         os._exit(0)
 
@@ -356,7 +356,7 @@ def in_bulk(peer: socket.socket, verb: str, seconds: float) -> None:
 
 
 def end(request: Json) -> Json:
-    """End the process that `serve` left behind, and only that one. request: {pid, started}."""
+    """End only the process that `serve` started. request: {pid, started}."""
     if process.runs(request["pid"], request["started"]):
         os.kill(request["pid"], signal.SIGTERM)
     until = time.monotonic() + ENDING

@@ -1,13 +1,13 @@
-"""The trial of RDMA, on one node: runs the tools of rdma-core and perftest as the training user.
+"""The RDMA test on one node: runs the tools of rdma-core and perftest as the training user.
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input.
+Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input.
 
-    serve   starts the listening ends, and says on which ports once they listen; each ends with its one caller, or when
-            its time is up
-    call    runs the calling ends: all rails side by side, one step after the other
-    end     ends what still listens, as where a calling end failed before
+    serve   start the listening ends, and return their ports once they listen; each ends with its caller or after its
+            time limit
+    call    run the calling ends: all rails in parallel, one step after the other
+    end     end remaining listeners, for example after a failed calling end
 
-What is run is said by the controller (muster/rails/plan.py).
+The controller defines the commands (muster/rails/plan.py).
 """
 
 from __future__ import annotations
@@ -29,20 +29,21 @@ from ..tools.run import CLEAN, CommandResult, run
 from ..tools.sockets import LISTENING, can_listen, sockets
 
 Json = dict[str, Any]
-READY = 5.0  # seconds in which a tool opens its adapter and listens
-MOST = 8000  # bytes of what a tool says
+READY = 5.0  # seconds for a tool to open its adapter and listen
+MOST = 8000  # bytes of a tool's output
 
 
 def main() -> None:
-    # RDMA pins memory. A launch has no limit on it (unit_properties), and neither has what is tried for it; in a
-    # container root may not always raise it, and then what there is must do.
+    # RDMA pins memory. A launch has no memlock limit (unit_properties), so its test has none either. In a container
+    # root may not be able to raise the limit; the existing limit is used then.
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     answer({"serve": serve, "call": call, "end": end})
 
 
 def serve(request: Json) -> Json:
-    """request: {user, ports: [low, high, but not this], rails: [[argv of each step]], seconds: that each may take}.
+    """request: {user, ports: [low, high, excluded port], rails: [[argv of each step]], seconds: time limit of each
+    step}.
 
     Returns {rails: [[{port, why, missing, pid, started}]]}.
     """
@@ -64,7 +65,7 @@ def serve(request: Json) -> Json:
 
 
 def identity(name: str) -> pwd.struct_passwd | None:
-    """Return whom to run as: nobody else, where this process is not root's."""
+    """Return the user to run as, or None to keep the current user if this process is not root."""
     if os.geteuid() != 0:
         return None
     with suppress(KeyError):
@@ -73,9 +74,9 @@ def identity(name: str) -> pwd.struct_passwd | None:
 
 
 def started(argv: list[str], port: int, user: pwd.struct_passwd | None, seconds: float) -> Json:
-    """Start one listening end under a limit of time; what it says is kept where nobody else finds it."""
+    """Start one listening end with a time limit. Its output is kept in an anonymous file."""
     if not port or not shutil.which(argv[0], path=CLEAN["PATH"]):
-        why = f"{argv[0]} is not there" if port else "no port of firewall_launch_ports is free"
+        why = f"{argv[0]} is not installed" if port else "no port of firewall_launch_ports is free"
         return {"port": 0, "process": None, "said": None, "why": why, "missing": bool(port)}
     said = os.memfd_create("said")
     as_whom: dict[str, Any] = {}
@@ -96,14 +97,14 @@ def started(argv: list[str], port: int, user: pwd.struct_passwd | None, seconds:
 
 
 def listening() -> set[int]:
-    """Return the ports that somebody listens on."""
+    """Return the ports with a listener."""
     return {one.port for one in sockets() if one.state == LISTENING}
 
 
 def told(each: Json, ready: set[int]) -> Json:
     why = each["why"]
     if each["process"] and each["port"] not in ready:
-        why = " ".join(last_words(each["said"]).split()) or "it did not come to listen"
+        why = " ".join(last_words(each["said"]).split()) or "the tool did not start listening"
     pid = each["process"].pid if each["process"] else 0
     seen = process.status(pid) if pid else None
     return {
@@ -119,9 +120,9 @@ def last_words(said: int) -> str:
 
 
 def call(request: Json) -> Json:
-    """request: {user, rails: [[argv of each step, with whom to call]], seconds: that each step may take}.
+    """request: {user, rails: [[argv of each step, with the address to call]], seconds: time limit of each step}.
 
-    Returns {rails: [[{text, aside, why, missing}]]}: of each rail the steps up to the first that failed.
+    Returns {rails: [[{text, aside, why, missing}]]}: for each rail the steps up to the first failed step.
     """
     user = identity(request["user"])
     rails: list[list[Json]] = [[] for _ in request["rails"]]
@@ -146,7 +147,7 @@ def shown(said: CommandResult) -> Json:
 
 
 def end(request: Json) -> Json:
-    """request: {ends: [{pid, started}]}. Each is the first of a session that holds nothing else."""
+    """request: {ends: [{pid, started}]}. Each process leads a session without other processes."""
     for each in request["ends"]:
         if each["started"] and process.runs(each["pid"], each["started"]):
             with suppress(ProcessLookupError):

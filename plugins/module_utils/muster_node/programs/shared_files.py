@@ -1,12 +1,12 @@
-"""One node's part in the trial of a shared folder (plugins/action/shared_data_trial.py).
+"""One node's part in the test of a shared folder (plugins/action/shared_data_trial.py).
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input; as root, which does nothing
-of it by itself: everything in the folder is done as the training user, whose folder it may be.
+Run by NodeProgram (plugin_utils) as root, with a verb as argument and a JSON payload on standard input. All file
+operations run as the training user.
 
-    write   writes a file of its own, and has it on the server
-    see     waits until the others' files are there, and says whose they are
-    read    reads a file that another node has written
-    remove  removes its own
+    write   write this node's file, and sync it to the server
+    see     wait for the files of other nodes, and return their owners
+    read    read a file of another node
+    remove  remove this node's file
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write(request: Json) -> Json:
     """request: {user, folder, name, word, megabytes, seconds}; return {uid, took, error, kind}."""
 
     def work() -> Json:
-        # What a server that compresses, or keeps equal blocks once, cannot make less of.
+        # Random data, which a server cannot compress or deduplicate.
         block = os.urandom(BLOCK)
         began = time.monotonic()
         handle = os.open(path(request), os.O_WRONLY | os.O_CREAT | os.O_EXCL | FLAGS, 0o644)
@@ -81,7 +81,7 @@ def read(request: Json) -> Json:
         began, size = time.monotonic(), 0
         handle = os.open(path(request), os.O_RDONLY | FLAGS)
         try:
-            # What this node has in memory of it would be no answer of the server's.
+            # Data in this node's page cache would not come from the server.
             os.posix_fadvise(handle, 0, 0, os.POSIX_FADV_DONTNEED)
             while chunk := os.read(handle, BLOCK):
                 size += len(chunk)
@@ -106,7 +106,7 @@ def path(request: Json) -> str:
 
 
 def _word(where: str, size: int) -> tuple[int, str] | None:
-    """Whose a file is, and what it begins with; nothing where it is not there yet, or not written yet."""
+    """Return the owner of a file and its first bytes, or None if the file is missing or empty."""
     try:
         handle = os.open(where, os.O_RDONLY | FLAGS)
     except FileNotFoundError:
@@ -125,7 +125,7 @@ def _all(handle: int, content: bytes) -> None:
 
 
 def _done(request: Json, work: Callable[[], Json], writes: int = 0) -> Json:
-    """Do it as the user, with an end; what stood against it is a sentence, and the name of the error."""
+    """Run as the user with a time limit. An error is returned as a sentence, with the name of the error."""
 
     def tried() -> Json:
         try:
@@ -136,7 +136,7 @@ def _done(request: Json, work: Callable[[], Json], writes: int = 0) -> Json:
     try:
         user = pwd.getpwnam(request["user"])
     except KeyError:
-        return {"error": f"there is no user {request['user']}", "kind": "user"}
+        return {"error": f"the user {request['user']} does not exist", "kind": "user"}
     try:
         found: Json = as_user(user, tried, seconds=request["seconds"], writes=writes)
     except SilentError as silent:

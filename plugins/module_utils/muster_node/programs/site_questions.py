@@ -1,11 +1,10 @@
-"""Commands by which a site's own rules ask something of this node, for the diagnosis of a launch.
+"""Runs commands of a site's own rules on this node, for the diagnosis of a launch.
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input.
+Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input.
+    commands  run each command once, in parallel, and return the results
 
-    commands  run them side by side, each once, and say how each ended
-
-They run as whoever logs in, where that is root as the user of the launches, and can gain no rights: not by sudo, and
-not by any other program that would have them. None runs in a shell, and each is ended when its time is over.
+Commands run as the login user, or as the launch user if the login user is root. They cannot gain privileges by sudo or
+any other setuid program. They run without a shell and with a time limit.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ Json = dict[str, Any]
 
 MOST_COMMANDS = 32
 AT_ONCE = 8
-MOST = 16_000  # bytes that are read of each stream
-SHOWN = 4_000  # characters of them that are handed on
-# Of util-linux, which every node has: whatever it becomes has no more rights than it had before.
+MOST = 16_000  # bytes read from each stream
+SHOWN = 4_000  # characters that are returned
+# setpriv is part of util-linux, present on every node. The command cannot gain privileges.
 WITHOUT_RIGHTS = ("setpriv", "--no-new-privs", "--")
 
 
@@ -33,8 +32,8 @@ def main() -> None:
 
 
 def commands(request: Json) -> Json:
-    """request: {user, commands: {id: {argv, seconds}}}. Return {answers: {id: {code, output, why}}}; code: None where
-    it did not run, or not in time."""
+    """request: {user, commands: {id: {argv, seconds}}}. Return {answers: {id: {code, output, why}}}; code is None if
+    the command did not run or timed out."""
     asked = dict(list(request["commands"].items())[:MOST_COMMANDS])
     try:
         user = unprivileged(request["user"])
@@ -46,15 +45,15 @@ def commands(request: Json) -> Json:
 
 
 def unprivileged(name: str) -> pwd.struct_passwd | None:
-    """As whom they run; None for whoever runs this. Raises PermissionError."""
+    """Return the user to run as, or None for the current user. Raises PermissionError."""
     if os.geteuid() != 0:
         return None
     try:
         user = pwd.getpwnam(name)
     except KeyError:
-        raise PermissionError(f"there is no user {name} on it, and root runs no command of a site") from None
+        raise PermissionError(f"the user {name} does not exist, and site commands must not run as root") from None
     if user.pw_uid == 0:
-        raise PermissionError(f"{name} is root, who runs no command of a site")
+        raise PermissionError(f"{name} is root, but site commands must not run as root")
     return user
 
 

@@ -1,9 +1,8 @@
-"""The node's half of a change of sshd's algorithms (plugins/action/ssh_mesh_sshd.py).
+"""The node's part of a change of sshd's settings (plugins/action/ssh_mesh_sshd.py).
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input.
-
-    look   the file as it is
-    apply  write it, let sshd judge all of its settings, and reload sshd; on a bad judgement the file is as before
+Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input.
+    look   return the current file
+    apply  write the file, validate all settings with sshd, and reload sshd; restore the file if they are invalid
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ def apply(request: Json) -> Json:
             files.remove(path)
         else:
             write(path, before)
-        return {"failed": f"sshd refuses its settings: {judged.said or judged.why}"}
-    # Where a socket starts sshd, it may be that none runs now: the next one reads the file.
+        return {"failed": f"sshd rejects the settings: {judged.said or judged.why}"}
+    # With socket activation sshd may not be running; it reads the file at its next start.
     if not run("systemctl", "--quiet", "is-active", UNIT, seconds=TIMEOUT).why:
         reloaded = run("systemctl", "reload", UNIT, seconds=TIMEOUT)
         if reloaded.why:

@@ -1,7 +1,7 @@
-"""What a node reports of itself for the status screen of the cluster. Every verb prints one JSON object.
+"""Reports a node's state for the status screen of the cluster. Every verb prints one JSON object.
 
-look   user   all that the login user may see; reads only
-seats  root   which launches have which GPUs for themselves
+look   user   everything that the login user may see; changes nothing
+seats  root   the launches that hold GPU slots
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ Json = dict[str, Any]
 FIELDS = "index,uuid,name,memory.used,utilization.gpu"
 DRIVER = "/sys/module/nvidia/version"
 RESTART = ("/run/reboot-required", "/var/run/reboot-required")
-HOLDERS_SECONDS = 1.0  # for all processes outside of launches together
-MOST = 100  # launches, and holders of a GPU
+HOLDERS_SECONDS = 1.0  # time limit for all processes outside of launches together
+MOST = 100  # listed launches, and listed users of a GPU
 
 
 def look(request: Json) -> Json:
-    """See Seen in muster/status/seen.py. request: {environment, run_root, seconds}; seconds: for nvidia-smi."""
+    """See Seen in muster/status/seen.py. request: {environment, run_root, seconds}; seconds: time limit of
+    nvidia-smi."""
     running = process.in_launches()
     return {
         "who": {**identity({}), "root": os.geteuid() == 0},
@@ -46,37 +47,38 @@ def look(request: Json) -> Json:
         "disk": disk_facts(request["run_root"]),
         **gpu_facts(request["seconds"]),
         "launches": [launch_facts(*one) for one in list(running.items())[:MOST]],
-        "sees_all": os.path.exists("/proc/1/cgroup"),  # the kernel can be set to show everybody their own alone
+        "sees_all": os.path.exists("/proc/1/cgroup"),  # the kernel may hide other users' processes (hidepid)
         **seats({}),
     }
 
 
 def seats(_request: Json) -> Json:
-    """{held: {seat: [[uid of whose own launch it is or None, id]]}, seats_seen}: whether this user comes to them."""
+    """Return {held: {slot: [[uid of a user launch or None, id]]}, seats_seen}; seats_seen: whether slots are
+    readable."""
     there = readable()
     table = locks() if there else {}
     held = {}
     for seat in there:
         pids = table.get(name_of(os.stat(f"{ROOT}/{seat}", follow_symlinks=False)), [])
         held[seat] = [list(found[::-1]) for pid in pids if (found := process.launch_at(pid))]
-    # Before the first launch since the boot there are none, and whoever comes to the folder sees that.
+    # Before the first launch after a boot there are no slots.
     return {"held": held, "seats_seen": os.access(ROOT, os.R_OK | os.X_OK) or not os.path.lexists(ROOT)}
 
 
 def torch_facts(environment: str) -> Json:
-    """{version, cuda, why} of the environment of this path, as its files say."""
+    """Return {version, cuda, why} of the environment at this path, from its files."""
     try:
         sites = [site for site in Path(environment, "lib").glob("python3*/site-packages") if (site / "torch").is_dir()]
     except OSError:
         sites = []
     if not sites:
-        return {"version": "", "cuda": None, "why": f"there is no PyTorch in {environment}"}
+        return {"version": "", "cuda": None, "why": f"PyTorch is not installed in {environment}"}
     said = said_in(sites[0]) or {}
     return {"version": str(said.get("__version__") or ""), "cuda": said.get("cuda"), "why": ""}
 
 
 def gpu_facts(seconds: float) -> Json:
-    """{devices, gpus: [{index, name, used (MiB), busy (percent)}], computing: {seat: [process]}, why}."""
+    """Return {devices, gpus: [{index, name, used (MiB), busy (percent)}], computing: {slot: [process]}, why}."""
     devices = [name for name in os.listdir("/dev") if name.startswith("nvidia") and name[6:].isdecimal()]
     if not (devices or os.path.exists(DRIVER)):
         return {"devices": 0, "gpus": [], "computing": {}, "why": ""}
@@ -102,7 +104,7 @@ def gpu_facts(seconds: float) -> Json:
 
 
 def who(pid: int, deadline: float) -> Json:
-    """Of a process of a launch no more than that is wanted; of others what they are, as far as there is time."""
+    """Return the launch of a process, or details of another process as far as time allows."""
     found = process.launch_at(pid)
     if found is None:
         return holder(pid, deadline - time.monotonic())
@@ -110,7 +112,7 @@ def who(pid: int, deadline: float) -> Json:
 
 
 def launch_facts(key: tuple[int | None, str], pids: list[int]) -> Json:
-    """began: whether it has ranks, or its main process alone, which waits for seats or for its peers."""
+    """began: whether the launch has ranks. Otherwise its main process waits for slots or for other nodes."""
     uid, launch_id = key
     return {
         "launch_id": launch_id,

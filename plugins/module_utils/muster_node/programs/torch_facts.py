@@ -1,10 +1,10 @@
-"""A look at a Python environment with PyTorch, from inside it.
+"""Inspects a Python environment with PyTorch from inside.
 
-It is piped into the environment's interpreter, `python -I - DEPTH [PACKAGE]`, prints one line of JSON and writes
-nothing.
-`files` reads only what lies there (0.3 s); `import` also imports torch (2 s, with CUDA some more). `build` and `load`
-are the same without a look at whether every file is there: `build` takes 0.05 s, and `load` imports torch only where
-its build has CUDA. Of another package than torch, `files` and `import` alone say anything.
+Piped into the environment's interpreter, `python -I - DEPTH [PACKAGE]`. Prints one line of JSON and writes nothing.
+
+`files` only reads files (0.3 s). `import` also imports torch (2 s, longer with CUDA). `build` and `load` skip the check
+that every file is present: `build` takes 0.05 s, and `load` imports torch only if its build has CUDA. For packages
+other than torch, only `files` and `import` return data.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ def canonical(name: str) -> str:
 
 
 def damaged_files(distribution: importlib.metadata.Distribution) -> list[str]:
-    """Files that the distribution's RECORD lists and that are not there at that size.
+    """Return files that are listed in the distribution's RECORD but missing or of another size.
 
-    pip writes RECORD last, so a distribution without one was never finished. Byte code is made anew by Python
-    at will, and so is not compared.
+    pip writes RECORD last, so a distribution without RECORD was never finished. Byte code is not compared, because
+    Python rewrites it at any time.
     """
     record = distribution.read_text("RECORD")
     if record is None:
@@ -51,12 +51,12 @@ def damaged_files(distribution: importlib.metadata.Distribution) -> list[str]:
 
 
 def unmet_dependencies(distributions: dict[str, importlib.metadata.Distribution]) -> list[str]:
-    """What a distribution requires and the environment lacks: the sign of an interrupted installation."""
+    """Return unmet requirements of distributions, which indicate an interrupted installation."""
     requirements = importlib.import_module("pip._vendor.packaging.requirements")
     unmet = []
     for name, distribution in distributions.items():
         for text in distribution.requires or []:
-            # Nobody asked for an extra, and most requirements belong to one: reading them all takes 0.1 s.
+            # Skip extras, to which most requirements belong: parsing all requirements takes 0.1 s.
             if "extra ==" in text:
                 continue
             requirement = requirements.Requirement(text)
@@ -64,14 +64,14 @@ def unmet_dependencies(distributions: dict[str, importlib.metadata.Distribution]
                 continue
             other = distributions.get(canonical(requirement.name))
             if other is None:
-                unmet.append(f"{name} needs {requirement.name}, which is not there")
+                unmet.append(f"{name} requires {requirement.name}, which is missing")
             elif not requirement.specifier.contains(other.version, prereleases=True):
-                unmet.append(f"{name} needs {requirement.name}{requirement.specifier}, and {other.version} is there")
+                unmet.append(f"{name} requires {requirement.name}{requirement.specifier}, but has {other.version}")
     return unmet
 
 
 def torch_by_its_files(packages: dict[str, str], site: Path) -> dict[str, Any] | None:
-    """What torch says about itself in version.py, and the NCCL wheel that lies beside it."""
+    """Return torch's information from version.py, and the NCCL wheel next to it."""
     said = said_in(site)
     if said is None:
         return None
@@ -99,7 +99,7 @@ def torch_by_importing() -> dict[str, Any]:
     if backends["nccl"]:
         version = torch.cuda.nccl.version()
         nccl["version"] = ".".join(map(str, version[:3])) if isinstance(version, tuple) else str(version)
-        # The file that this process has loaded is the one that a training process loads.
+        # A training process loads the same file as this process.
         maps = Path("/proc/self/maps").read_text().splitlines()
         nccl["file"] = next((line.split(maxsplit=5)[5] for line in maps if "libnccl.so" in line), None)
     available = torch.cuda.is_available()
@@ -114,8 +114,8 @@ def torch_by_importing() -> dict[str, Any]:
 
 
 def build(load: bool) -> dict[str, Any]:
-    """Which build of torch this is; with `load`, what a process that has it loaded sees."""
-    # By the folders' names alone: reading what every distribution says of itself takes longer than all the rest.
+    """Return the build of torch; with `load`, also what a process sees that has loaded it."""
+    # From folder names only, because reading every distribution's metadata takes longer than everything else.
     site = next((Path(place) for place in sys.path if Path(place, "torch", "version.py").is_file()), None)
     folders = [path.name for path in site.glob("nvidia_nccl_cu*.dist-info")] if site else []
     wheels = dict(folder.removesuffix(".dist-info").replace("_", "-").rsplit("-", 1) for folder in folders)
@@ -128,13 +128,13 @@ def build(load: bool) -> dict[str, Any]:
     if load and answer["torch"] and answer["torch"]["cuda"]:
         try:
             answer["loaded"] = {**torch_by_importing(), **devices()}
-        except Exception as problem:  # an import can fail in any way, and each is an answer
+        except Exception as problem:  # an import can raise any exception
             answer["error"] = f"{type(problem).__name__}: {problem}"[:500]
     return answer
 
 
 def devices() -> dict[str, Any]:
-    """What the build has code for, and what the GPUs are: "sm_90" and "9.0"."""
+    """Return the GPU architectures that the build has code for, and those of the GPUs: "sm_90" and "9.0"."""
     torch: Any = importlib.import_module("torch")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return {
@@ -148,7 +148,7 @@ def look(depth: str, package: str = "torch") -> dict[str, Any]:
         return build(depth == "load")
     found = {canonical(d.metadata["Name"] or ""): d for d in importlib.metadata.distributions()}
     packages = {name: distribution.version for name, distribution in sorted(found.items())}
-    faults = [f"{name}: {files[0]} is missing or cut short" for name, d in found.items() if (files := damaged_files(d))]
+    faults = [f"{name}: {files[0]} is missing or truncated" for name, d in found.items() if (files := damaged_files(d))]
     answer: dict[str, Any] = {
         "python": "{}.{}".format(*sys.version_info[:2]),
         "python_full": sys.version.split()[0],
@@ -162,7 +162,7 @@ def look(depth: str, package: str = "torch") -> dict[str, Any]:
     try:
         faults += unmet_dependencies(found)
     except ImportError:
-        faults.append("pip is not there")
+        faults.append("pip is not installed")
     site = next((Path(str(d.locate_file(""))) for name, d in found.items() if name == "torch"), None)
     if site is not None:
         answer["torch"] = torch_by_its_files(packages, site)
@@ -174,7 +174,7 @@ def look(depth: str, package: str = "torch") -> dict[str, Any]:
             else:
                 importlib.import_module(package)
             answer["imported"] = True
-        except Exception as problem:  # an import can fail in any way, and each is an answer
+        except Exception as problem:  # an import can raise any exception
             answer["error"] = f"{type(problem).__name__}: {problem}"
             answer["trace"] = traceback.format_exc()
     elif package not in packages:

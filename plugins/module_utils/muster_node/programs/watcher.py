@@ -1,9 +1,9 @@
-"""The watcher of somebody's own detached launch, on its head node. Every verb prints one JSON object.
+"""The watcher of a detached user launch, on its head node. Every verb prints one JSON object.
 
-reach   user   says on which other nodes this user can log in from here
-begin   user   makes the unit of the watcher
-word    user   returns what the watcher has said
-end     user   has the watcher end its launch, and itself
+reach   user   reports on which other nodes the user can log in from this node
+begin   user   creates the unit of the watcher
+word    user   returns the watcher's report
+end     user   lets the watcher stop its launch and itself
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The environment of PyTorch on a node: what is built, looked at, switched and removed there."""
+"""PyTorch environments on a node: inspect, build, switch and remove them."""

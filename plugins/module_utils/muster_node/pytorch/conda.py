@@ -1,6 +1,6 @@
-"""An environment of conda packages on a node: looked at, unpacked at its path, and switched to.
+"""A conda environment on a node: inspect it, unpack it at its path, and switch to it.
 
-It comes as one archive, in which every file already has this path in it where it has one; no conda is needed here.
+The environment arrives as one archive, whose files already contain this path where needed. The node needs no conda.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ STARTS = 60.0
 
 
 class CondaRoot(PytorchRoot):
-    """The same folder, with environments that conda's own records describe."""
+    """PytorchRoot for environments that are described by conda's own records."""
 
     def look(self, environment: Path, depth: str) -> dict[str, Any]:
         packages: dict[str, str] = {}
@@ -49,27 +49,27 @@ class CondaRoot(PytorchRoot):
             if gone is not None:
                 faults.append(f"{name}: {gone} is missing")
         if not packages:
-            return {"error": "there are no conda packages in it"}
+            return {"error": "no conda packages found"}
         version = packages.get("python", "").split(".")
         found = {"python": ".".join(version[:2]), "packages": packages, "faults": faults, "error": ""}
         return {**found, "error": self._starts(environment)} if depth == "import" else found
 
     def _starts(self, environment: Path) -> str:
-        """Why its Python does not start as the training user; "" where it does."""
+        """Return why the environment's Python cannot start as the training user; "" if it can."""
         python = str(environment / "bin/python")
         done = run(python, "-I", "-c", "print('started')", seconds=STARTS, user=self.look_as.entry, most=10_000)
         said = done.why or (done.aside.strip().splitlines() or [f"exit status {done.code}"])[-1]
-        return "" if done.code == 0 and done.text.strip() == "started" else f"its Python does not start: {said[:200]}"
+        return "" if done.code == 0 and done.text.strip() == "started" else f"Python cannot start: {said[:200]}"
 
 
 class CondaManager:
-    """params: the options of library/conda_env.py."""
+    """params: options of library/conda_env.py."""
 
     def __init__(self, root: CondaRoot, params: dict[str, Any]) -> None:
         self.root, self.params = root, params
         platform = PLATFORMS.get(os.uname().machine)
         if platform is None:
-            raise RefusedError(f"there are no conda packages for a machine of the kind {os.uname().machine}")
+            raise RefusedError(f"no conda packages exist for {os.uname().machine} machines")
         self.platform = platform
         sections = [section_of(given) for given in params["sections"]]
         section = next((one for one in sections if one.platform == platform), None)
@@ -79,10 +79,10 @@ class CondaManager:
         glibc = (os.confstr("CS_GNU_LIBC_VERSION") or "").rpartition(" ")[2]
         facts = {"platform": self.platform, "glibc": glibc, "kernel": os.uname().release}
         if self.request is None:
-            # Which packages these are is found out by the controller; a check does not do that.
-            plan = {"reasons": ["the lock has nothing for this request"], "build": "new", "switch": True, "remove": []}
-            then = "the lock: every package, with its hash\n"
-            diff = {"before": "the lock: nothing for this request\n", "after": then}
+            # The controller resolves the packages, but not in check mode.
+            plan = {"reasons": ["the lock has no such environment"], "build": "new", "switch": True, "remove": []}
+            then = "the lock: every package with its hash\n"
+            diff = {"before": "the lock: no such environment\n", "after": then}
             return {"changed": True, "plan": plan, "diff": diff, "facts": facts}
         before, plan = self._plan(self.request)
         if plan.build:
@@ -91,7 +91,7 @@ class CondaManager:
 
     def provide(self) -> dict[str, Any]:
         if self.request is None:
-            raise RefusedError("there is no lock", "Run again")
+            raise RefusedError("the lock is missing", "Run again")
         self.root.prepare()
         with self.root.lock(self.params["lock_timeout"]):
             before, plan = self._plan(self.request)
@@ -101,7 +101,7 @@ class CondaManager:
                 self._unpack(plan.target)
             error = self.root.look(self.root.envs / plan.target, "import")["error"]
             if error:
-                raise RefusedError(error, "Look at what it is asked for, and take it out of the inventory to remove it")
+                raise RefusedError(error, "Check its packages, or remove the environment from the inventory")
             if plan.switch:
                 self.root.switch(plan.target)
             for name in plan.retire:
@@ -114,19 +114,19 @@ class CondaManager:
         return before, planning.plan(request, before, self.params["keep"])
 
     def _unpack(self, name: str) -> None:
-        """The archive is the controller's, and is compared with what it said before anything of it is used."""
+        """Unpack the controller's archive, after comparing it with the announced digest."""
         if name != self.params["target"]:
-            raise RefusedError(f"it was put together for {self.params['target']}, and {name} is needed", "Run again")
+            raise RefusedError(f"the archive is for {self.params['target']}, not for {name}", "Run again")
         archive = self.root.root / STORE / "objects" / self.params["archive"]
         if sha256_of(archive) != self.params["archive"]:
-            raise RefusedError(f"what came of it is not there, or not what was sent ({archive})", "Run again")
+            raise RefusedError(f"the received archive is missing or corrupt ({archive})", "Run again")
         path = self.root.envs / name
         try:
             path.mkdir(mode=0o755)
             unpack(archive, path)
         except (OSError, CondaError, tarfile.TarError) as problem:
             shutil.rmtree(path, ignore_errors=True)
-            raise RefusedError(f"it cannot be unpacked ({problem})") from None
+            raise RefusedError(f"the archive cannot be unpacked ({problem})") from None
 
     def _result(
         self, request: EnvironmentRequest, before: planning.Observed, plan: planning.EnvironmentPlan
@@ -145,7 +145,7 @@ class CondaManager:
 
 
 def unpack(archive: Path, path: Path) -> None:
-    """Unpack an environment as root's, after all of it was judged: CondaError, OSError, tarfile.TarError."""
+    """Validate an archive, then unpack it as root. Raises CondaError, OSError, tarfile.TarError."""
     with tarfile.open(archive, "r:") as content:
         check_members(map(member_entry, content), str(path))
         for member in content:

@@ -1,4 +1,4 @@
-"""An environment that somebody else has made, wherever it lies: looked at, and never changed."""
+"""Inspect an environment that the user built, at any path, without changing it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def look(prefix: str, user: str) -> dict[str, Any]:
-    """{there, marks, everybody, other, torchrun, said, looked_as}; see muster/pytorch/existing.py."""
+    """Return {there, marks, everybody, other, torchrun, said, looked_as}; see muster/pytorch/existing.py."""
     looked_as = LookedAs.choose(user)
     seen = _seen(looked_as.entry, prefix)
     found: dict[str, Any] = {**seen, "everybody": "", "other": "", "said": {}, "looked_as": looked_as.name}
@@ -33,7 +33,7 @@ def look(prefix: str, user: str) -> dict[str, Any]:
 
 
 def _seen(entry: pwd.struct_passwd | None, prefix: str) -> dict[str, Any]:
-    """As that user, whose launches run in it: root may be led anywhere by what lies there."""
+    """Inspect as the user whose launches run in it, because links in it could mislead root."""
     try:
         seen: dict[str, Any] = as_user(
             entry,
@@ -45,12 +45,12 @@ def _seen(entry: pwd.struct_passwd | None, prefix: str) -> dict[str, Any]:
         )
     except SilentError:
         seen = {"there": False, "torchrun": False, "marks": {}}
-    # What that user may not enter is there all the same, and then its Python does not start.
+    # Files that the user cannot access still count as present; then the Python does not start.
     return {**seen, "there": seen["there"] or os.path.lexists(f"{prefix}/bin/python")}
 
 
 def _places(prefix: str) -> Iterator[str]:
-    """What a process in it begins from: whoever may change one of these has it run what they like."""
+    """Yield the files that a process loads first: an account that can change one of them controls what runs."""
     yield from (f"{prefix}/{name}" for name in ("bin/python", "bin/torchrun", "bin", "lib"))
     with suppress(OSError):
         with os.scandir(f"{prefix}/lib") as entries:

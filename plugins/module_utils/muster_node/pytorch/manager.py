@@ -1,4 +1,4 @@
-"""The work on a node's PyTorch environments, one step at a time: look, fetch, provide; or verify."""
+"""Manage a node's PyTorch environments in steps: look, fetch, provide; or verify."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def ask_of(params: dict[str, Any]) -> Ask:
 
 
 def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
-    """Judge the environment that the link leads to, whoever made it."""
+    """Evaluate the environment that the link points to, regardless of who built it."""
     look = root.look(root.link, "import")
     if "packages" not in look and not root.link.exists():
-        look["error"] = f"there is no environment at {root.link}"
-    # The site may have made it with another Python than the node's.
+        look["error"] = f"no environment at {root.link}"
+    # The site may have built it with a Python other than the node's.
     request = ask_of(params).request(look.get("python", "3.10"))
     findings = judging.judge(params["node"], request, look)
     result = {
@@ -51,7 +51,7 @@ def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
 
 
 class EnvironmentManager:
-    """Makes the environment as it is asked for. params: the options of library/pytorch_env.py."""
+    """Builds the requested environment. params: options of library/pytorch_env.py."""
 
     def __init__(self, root: PytorchRoot, params: dict[str, Any], *, check: bool) -> None:
         self.root = root
@@ -63,12 +63,12 @@ class EnvironmentManager:
         self.request: EnvironmentRequest = self.choice.request
         self.house = Wheelhouse(root, params, self.request, self.python)
         declared = params["environments"]
-        # What is kept elsewhere has no place in this folder.
+        # Environments at other paths are not in this folder.
         here = [name for name, entry in declared.items() if not existing(entry)]
         self.forgotten = Forgotten(params["environments_root"], here, root.look_as)
 
     def look(self) -> dict[str, Any]:
-        sources_of(self.request, self.params)  # an address that cannot be used is refused in check mode too
+        sources_of(self.request, self.params)  # rejects invalid URLs in check mode, too
         before, plan = self._plan()
         look: dict[str, Any] = {}
         if plan.build:
@@ -87,12 +87,12 @@ class EnvironmentManager:
             section=section.as_dict() if section else None,
         )
         result = {**self._result(before, plan, look), "needs": asdict(need)}
-        stay = [f"a process uses the environment {name}, which is asked for no longer" for name in self.forgotten.used]
+        stay = [f"a process uses the environment {name}, which is no longer requested" for name in self.forgotten.used]
         result["notes"] = [f"{self.params['node']}: {note}." for note in (self.choice.note, *stay) if note]
         return result
 
     def fetch(self) -> dict[str, Any]:
-        """Get the wheels here, for this node and for others; find out which ones they are."""
+        """Download the wheels for this node and for others; resolve them if they are not locked."""
         section, came_from = self.choice.section, [self._upstream]
         with self._alone() as lock:
             if section is None:
@@ -108,7 +108,7 @@ class EnvironmentManager:
     def provide(self) -> dict[str, Any]:
         wheels: dict[str, Any] = {}
         with self._alone() as lock:
-            # Whoever held the lock may have done the work.
+            # Another run may have done the work while it held the lock.
             before, plan = self._plan()
             for name in plan.discard:
                 self.root.remove(name)
@@ -138,7 +138,7 @@ class EnvironmentManager:
     def _build(self, plan: planning.EnvironmentPlan, lock: int) -> dict[str, Any]:
         section = self.choice.section
         if section is None:
-            raise RefusedError("its request is another one than before", "Run again")
+            raise RefusedError("the request changed during the run", "Run again")
         missing = self.house.missing(section)
         self.root.build(
             plan.target,
@@ -155,22 +155,22 @@ class EnvironmentManager:
         when = self.params["switch"]
         if plan.switch and when == "idle" and before.current in self.root.in_use():
             raise RefusedError(
-                f"a process uses {before.current}, so {self.root.link} still leads there",
-                "Wait for it, and run this again",
+                f"a process uses {before.current}, so {self.root.link} still points to it",
+                "Wait until the process has ended, and run this again",
             )
         if plan.switch and when != "never":
             self.root.switch(plan.target)
-        # What is in use until the switch is the one to go back to, and the others are behind it.
+        # The environment in use until the switch is kept for a rollback; older ones are removed.
         for name in plan.retire if when != "never" else ():
             self.root.remove(name)
         if self.choice.section and plan.build:
             self.house.tidy(self.choice.section.digest if self.params["keep_wheels"] else "")
 
     def _need_venv(self) -> None:
-        # In a check the baseline may not have been there yet.
+        # In check mode, the baseline may not have been applied yet.
         if not self.python.ensurepip:
             raise RefusedError(
-                f"{self.params['python']} cannot make a virtual environment: python3-venv is missing",
+                f"{self.params['python']} cannot create a virtual environment: python3-venv is missing",
                 f"Run the baseline first: {playbook('site.yml', tags='baseline')}",
             )
 
@@ -188,7 +188,7 @@ class EnvironmentManager:
             "environment": str(self.root.envs / plan.target),
             "forget": forget,
             "plan": {
-                "reasons": [*plan.reasons, *(f"environment {name} is asked for no longer" for name in forget)],
+                "reasons": [*plan.reasons, *(f"environment {name} is no longer requested" for name in forget)],
                 "build": plan.target if plan.build else "",
                 "switch": plan.switch,
                 "remove": [*plan.discard, *plan.retire],
@@ -202,7 +202,7 @@ class EnvironmentManager:
 
 
 def _shown(look: dict[str, Any], looked_as: str) -> dict[str, Any]:
-    """What the result says of torch; nothing where there is none."""
+    """Return the data on torch for the result; empty without torch."""
     if not look.get("torch"):
         return {}
     same = {key: look[key] for key in ("packages", "imported")}

@@ -1,7 +1,8 @@
-"""What an environment's own Python reported, remembered while none of its files changes; and environments to forget.
+"""Cache of what an environment's Python reported, valid while its files are unchanged; and environments to remove.
 
-Reading what every distribution lists takes ten times as long as asking the kernel for every file's inode, size and
-time of change, which nobody can set. With them count the boot, the interpreter, who looks, and the program that looked.
+Reading the file lists of all distributions takes ten times as long as asking the kernel for the inode, size and change
+time of each file. Programs cannot set change times. The cache key also has the boot, the interpreter, the user and the
+program that inspected.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ if TYPE_CHECKING:
 FOLDER = "/var/lib/muster/looks"
 BOOT = "/proc/sys/kernel/random/boot_id"
 MOST = 1_000_000  # bytes
-STORE = "store"  # of what comes of conda packages
+STORE = "store"  # of received conda archives
 OURS = {"envs", "wheels", "current", NEW_LINK, STORE}
 
 
 class RememberingRoot(PytorchRoot):
-    """writes: whether it may remember what it sees. proves: whether to look anyhow; wrong then says what was not so."""
+    """writes: whether results are cached. proves: inspect despite a cache hit; a mismatch is stored in wrong."""
 
     def __init__(self, root: str, look_as: LookedAs, *, writes: bool, proves: bool, folder: str = FOLDER) -> None:
         super().__init__(root, look_as)
@@ -52,7 +53,7 @@ class RememberingRoot(PytorchRoot):
             return dict(remembered)
         answer = super().look(environment, depth)
         if remembered is not None and remembered != answer:
-            self.wrong = f"what was remembered of {environment} is not so, though no file of it has changed"
+            self.wrong = f"the cached data on {environment} is wrong, although its files are unchanged"
         if self.writes and "packages" in answer and self.fingerprint(environment) == before:
             text = json.dumps({"fingerprint": before, "answer": answer})
             files.replace(str(self.file), text.encode(), mode=0o600, parents=True)
@@ -78,7 +79,8 @@ class RememberingRoot(PytorchRoot):
 
 
 def stamp(path: Path) -> tuple[int, ...]:
-    """What of a file changes with it; of a folder whose it is, because byte code is written in there at any time."""
+    """Return the metadata that changes with a file; of a folder only owner and mode, because bytecode is written at any
+    time."""
     try:
         return of(os.lstat(path), folder=path.is_dir())
     except OSError as problem:
@@ -91,7 +93,7 @@ def of(seen: os.stat_result, *, folder: bool) -> tuple[int, ...]:
 
 
 def tree(folder: str) -> Iterator[str]:
-    """Every file and folder below, but byte code: Python makes that anew at will."""
+    """Yield every file and folder below except bytecode, which Python regenerates."""
     left = [folder]
     while left:
         with os.scandir(left.pop()) as entries:
@@ -105,7 +107,7 @@ def tree(folder: str) -> Iterator[str]:
 
 
 class Forgotten:
-    """folder: as cluster_environments_root has it; "" for none. asked: the names that stay."""
+    """Environments to remove. folder: cluster_environments_root; "" for none. asked: names to keep."""
 
     def __init__(self, folder: str, asked: Collection[str], look_as: LookedAs) -> None:
         self.folder = Path(folder) if folder else None
@@ -116,7 +118,7 @@ class Forgotten:
             (self.used if root.in_use() else self.names).append(root.root.name)
 
     def _others(self, asked: Collection[str]) -> list[PytorchRoot]:
-        """What a build has made, and nothing that somebody else has put there."""
+        """Return the roots that Muster built, without folders of others."""
         if self.folder is None or not self.folder.is_dir():
             return []
         found = sorted(path.name for path in self.folder.iterdir() if path.is_dir() and not path.is_symlink())
@@ -124,7 +126,7 @@ class Forgotten:
         return [root for root in roots if root.names() or self._is_begun(root)]
 
     def _is_begun(self, root: PytorchRoot) -> bool:
-        """Whether a build that failed has left it, and nothing is in it."""
+        """Return whether a failed build left an empty root."""
         there = {path.name for path in root.root.iterdir()}
         return "envs" in there and there <= OURS and not any(root.envs.iterdir())
 
@@ -135,7 +137,7 @@ class Forgotten:
         for name in self.names:
             root = self._root(name)
             refuse_foreign(str(root.envs), "cluster_environments_root")
-            # First what everybody names it by, so that nobody begins in it.
+            # The link first, so that no new process starts in the environment.
             for link in (root.link, root.root / NEW_LINK):
                 if link.is_symlink():
                     link.unlink()
@@ -143,7 +145,7 @@ class Forgotten:
                 root.remove(one)
             tidy(root.root / "wheels")
             shutil.rmtree(root.root / STORE, ignore_errors=True)
-            # The last one takes the folder of all of them with it.
+            # The common folder is removed with the last environment.
             for place in (root.envs, root.root, root.root.parent):
-                with contextlib.suppress(OSError):  # something else lies in it
+                with contextlib.suppress(OSError):  # contains other files
                     place.rmdir()

@@ -1,7 +1,7 @@
-"""The first resolve: pip finds out what a request leads to, as a user that exists for that long and owns nothing.
+"""Resolve a request with pip for the first time, as a temporary user without rights.
 
-Whoever resolves may run code: of what is built from source, and of what a package requires by its address. So root
-never does. What has come is taken over file by file, whatever lies there.
+Resolving may run code: of source builds, and of packages that a package requires by URL. So root never resolves. The
+resulting files are validated and copied one by one.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 CACHES = Path("/var/cache")
-SECONDS = 6 * 3600  # some gigabytes over a slow line
+SECONDS = 6 * 3600  # several gigabytes over a slow connection
 MOST_WHEELS = 500
-MOST_BYTES = 16_000_000_000  # of all wheels together; those of CUDA have 3 to 4 GB
+MOST_BYTES = 16_000_000_000  # of all wheels; CUDA wheels have 3 to 4 GB
 MOST_METADATA = 4_000_000
 CHUNK = 1 << 20
-# What zipfile raises on an archive that somebody has spoiled; ValueError, on names that are none.
+# Exceptions of zipfile for a corrupt archive, and ValueError for invalid names.
 UNREADABLE = (StopIteration, zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, EOFError, ValueError)
-# Where pip has settings and passwords of root's.
+# Files with pip's settings and passwords in root's home.
 SETTINGS = (".netrc", ".pip/pip.conf", ".config/pip/pip.conf")
-# DynamicUser also takes away set-user-ID, every writable folder but its own, and what is left at the end.
+# DynamicUser also removes set-user-ID and all writable folders except its own, and deletes that folder at the end.
 PROPERTIES = (
     *("DynamicUser=yes", "CacheDirectoryMode=0700", "PrivateDevices=yes", "ProtectKernelTunables=yes", "UMask=0022"),
     *("TasksMax=4096", f"RuntimeMaxSec={SECONDS}"),
 )
-# Comes by standard input, so that no setting is on a command line: {files: {name: text}, environment}.
+# Passed by standard input, to keep settings off the command line: {files: {name: text}, environment}.
 BEGIN = """
 import json, os, sys
 given, home = json.load(sys.stdin), os.environ["CACHE_DIRECTORY"]
@@ -56,7 +56,7 @@ os.execve(sys.argv[1], sys.argv[1:], environment)
 
 
 class Resolver:
-    """python: of the node. root: the folder of the environments, which one run at a time works in."""
+    """python: of the node. root: the folder of the environments, locked by one run at a time."""
 
     def __init__(self, python: str, root: Path) -> None:
         self.python = python
@@ -65,7 +65,7 @@ class Resolver:
 
     @contextlib.contextmanager
     def fresh(self) -> Iterator[None]:
-        """Begin without what a killed run has left, and leave nothing."""
+        """Remove leftovers of a killed run before the work, and all files after it."""
         self._clear()
         try:
             yield
@@ -78,7 +78,7 @@ class Resolver:
         (CACHES / self.unit).unlink(missing_ok=True)
 
     def pip(self, argv: Sequence[str], environment: Mapping[str, str], settings: Mapping[str, str]) -> CommandResult:
-        """Run pip in the unit; its folder is the current one."""
+        """Run pip in the unit, in the unit's own folder."""
         properties = [f"--property={each}" for each in (*PROPERTIES, f"CacheDirectory={self.unit}")]
         begin = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", f"--unit={self.unit}", *properties]
         given = json.dumps({"files": dict(settings), "environment": dict(environment)})
@@ -86,13 +86,13 @@ class Resolver:
 
 
 def own_settings() -> dict[str, str]:
-    """Return root's own settings of pip, by their names in its home."""
+    """Return root's own pip settings, by file name in its home."""
     found = {name: files.text(f"{Path.home()}/{name}", links=True) for name in SETTINGS}
     return {name: text for name, text in found.items() if text is not None}
 
 
 def take_over(source: str, target: Path) -> list[Wheel]:
-    """Copy the wheels of a folder that others have written, and nothing else: WheelError, files.UnsafePathError."""
+    """Copy only the wheels of a folder that others have written. Raises WheelError, files.UnsafePathError."""
     names = files.names(source, most=MOST_WHEELS)
     left = MOST_BYTES
     taken = []
@@ -111,21 +111,21 @@ def _copy(name: str, folder: int, target: Path, most: int) -> tuple[str, int]:
         while chunk := os.read(handle, CHUNK):
             size += len(chunk)
             if size > most:
-                raise wheels.WheelError(f"{name} is larger than all wheels together may be")
+                raise wheels.WheelError(f"{name} exceeds the size limit for all wheels")
             digest.update(chunk)
             copy.write(chunk)
     return digest.hexdigest(), size
 
 
 def wheel_of(path: Path, sha256: str) -> Wheel:
-    """Return what a wheel says of itself: WheelError."""
+    """Return the metadata of a wheel. Raises WheelError."""
     try:
         with zipfile.ZipFile(path) as archive:
             names = (name for name in archive.namelist() if name.count("/") == 1)
             with archive.open(next(name for name in names if name.endswith(".dist-info/METADATA"))) as file:
                 head = email.message_from_bytes(file.read(MOST_METADATA))
     except UNREADABLE as problem:
-        raise wheels.WheelError(f"{path.name} is no wheel that can be read ({problem})") from None
+        raise wheels.WheelError(f"{path.name} is not a readable wheel ({problem})") from None
     name, version = str(head["Name"]), str(head["Version"])
     wheels.judge(path.name, name, version, map(str, head.get_all("Requires-Dist", [])))
     return Wheel(name, version, sha256, path.name)

@@ -1,4 +1,4 @@
-"""The folder with a node's PyTorch environments: reading it, and the steps that change it."""
+"""The folder with a node's PyTorch environments: inspect and change it."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 SYSTEM_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 NEW_LINK = ".current.new"
 LOOK_TIMEOUT = {"files": 60, "import": 300}
-MOST_SAID = 4_000_000  # bytes: whatever packages print when they are imported
+MOST_SAID = 4_000_000  # bytes; packages may print anything when they are imported
 MOST_LINE = 200  # characters
-USERS_SECONDS = 20.0  # for a look at every process: one can have it that whoever reads its command line waits for ever
+USERS_SECONDS = 20.0  # to read every process: a process can block readers of its command line
 
 
 def last_line(text: str) -> str:
@@ -42,14 +42,14 @@ def last_line(text: str) -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """The module's environment without what would lead Python or pip elsewhere."""
+    """Return the module's environment without variables that redirect Python or pip."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     return {**kept, "LC_ALL": "C.UTF-8", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
 
 
 @dataclass(frozen=True)
 class LookedAs:
-    """The user as whom the look is taken: what root can import says little about the training user."""
+    """The user who runs the inspection: an import by root would not prove that the training user can import."""
 
     name: str
     entry: pwd.struct_passwd | None
@@ -61,13 +61,13 @@ class LookedAs:
         for name in (wanted, "nobody"):
             with contextlib.suppress(KeyError):
                 return cls(name, pwd.getpwnam(name))
-        raise RefusedError(f"there is neither a user {wanted} nor a user nobody to look as")
+        raise RefusedError(f"neither user {wanted} nor user nobody exists to run the inspection")
 
 
 class PytorchRoot:
-    """The folder with the environments: reading it, and the steps that change it.
+    """The folder with the environments: inspect and change it.
 
-    package: what they are there for. option: what names the folder.
+    package: the main package of the environments. option: the option that sets the folder.
     """
 
     def __init__(self, root: str, look_as: LookedAs, package: str = TORCH, option: str = "pytorch_root") -> None:
@@ -81,7 +81,7 @@ class PytorchRoot:
     # Reading
 
     def look(self, environment: Path, depth: str) -> dict[str, Any]:
-        """What the environment's own Python says about it; `error` when it says nothing."""
+        """Return what the environment's own Python reports; `error` if it fails."""
         done = run(
             *(str(environment / "bin" / "python"), "-I", "-", depth, self.package),
             stdin=pack(torch_facts.__name__),
@@ -91,16 +91,16 @@ class PytorchRoot:
             most=MOST_SAID,
         )
         if done.late:
-            return {"error": f"its Python gave no answer in {LOOK_TIMEOUT[depth]} s"}
+            return {"error": f"its Python did not respond within {LOOK_TIMEOUT[depth]} s"}
         if done.code is None:
             why = os.strerror(ENOENT) if done.missing else done.why.rpartition(": ")[2]
-            places = f"its Python and {self.option} must lie where every user may read"
+            places = f"its Python and {self.option} must be readable for every user"
             error = f"{self.look_as.name} cannot start its Python: {why}"
             return {"error": error, "fix": places if why == os.strerror(EACCES) else ""}
         answer = answer_in(done.text)
         if answer is None:
             said = f"exit status {done.code}: {last_line(done.aside)}"
-            return {"error": f"its Python gave no answer ({said})", "trace": done.aside}
+            return {"error": f"its Python returned no result ({said})", "trace": done.aside}
         return answer
 
     def environment(self, name: str) -> planning.Environment:
@@ -121,13 +121,13 @@ class PytorchRoot:
             looked[current] = self.environment(current)
         observed = planning.Observed(link, current, looked)
         if planning.plan(request, observed, keep).changed:
-            # Now it matters what the others are, and who uses them.
+            # A change is due, so the other environments and their users matter.
             looked |= {name: self.environment(name) for name in names if name != current}
             observed = planning.Observed(link, current, looked, self.in_use())
         return observed
 
     def names(self) -> list[str]:
-        """The environments, newest first. A link, or a folder that no request would name, is somebody else's."""
+        """Return the environments, newest first, without links and without folders of others."""
         if not self.envs.is_dir():
             return []
         with os.scandir(self.envs) as entries:
@@ -135,8 +135,8 @@ class PytorchRoot:
         return [entry.name for entry in sorted(ours, key=lambda entry: -entry.stat().st_mtime)]
 
     def in_use(self) -> frozenset[str]:
-        """Environments that a process runs from, works in, or has files of in its memory; all of them where that cannot
-        be seen."""
+        """Return the environments that a process runs from, works in, or has files of in memory. If this cannot be
+        determined, return all."""
         try:
             return frozenset(as_user(None, self._in_use, seconds=USERS_SECONDS))
         except SilentError:
@@ -164,13 +164,13 @@ class PytorchRoot:
         self.envs.mkdir(mode=0o755, parents=True, exist_ok=True)
 
     def refuse_foreign(self) -> None:
-        """Refuse to work where others may write: what lies there becomes everybody's PyTorch."""
+        """Raise an error if other users can write to the folders, because all launches run code from them."""
         for path in (self.envs, self.root / "wheels"):
             refuse_foreign(str(path), self.option)
 
     @contextlib.contextmanager
     def lock(self, timeout: int) -> Iterator[int]:
-        """One run at a time. pip inherits the lock: when its run is killed, the next one waits for pip."""
+        """Allow one run at a time. pip inherits the lock: if its run is killed, the next run waits for pip."""
         handle = os.open(self.envs, os.O_RDONLY)
         try:
             deadline = time.monotonic() + timeout
@@ -181,8 +181,8 @@ class PytorchRoot:
                 except BlockingIOError:
                     if time.monotonic() > deadline:
                         raise RefusedError(
-                            f"another run has been at work in {self.root} for more than {timeout} s",
-                            "Wait for it, or look on the node what its pip does",
+                            f"another run has been working in {self.root} for more than {timeout} s",
+                            "Wait for it, or check its pip process on the node",
                         ) from None
                     time.sleep(1)
             yield handle
@@ -194,27 +194,27 @@ class PytorchRoot:
 
     def switch(self, name: str) -> None:
         if self.link.exists() and not self.link.is_symlink():
-            raise RefusedError(f"{self.link} is not a link", f"Move it away, or choose another {self.option}")
+            raise RefusedError(f"{self.link} is not a link", f"Move it, or choose another {self.option}")
         beside = self.root / NEW_LINK
         beside.unlink(missing_ok=True)
         beside.symlink_to(f"envs/{name}")
         beside.replace(self.link)
 
     def build(self, name: str, python: str, install: Callable[[Path], None], lock: int) -> None:
-        """A new environment under its final path: its scripts carry that path, so it cannot be moved."""
+        """Build a new environment at its final path: its scripts contain the path, so it cannot be moved."""
         path = self.envs / name
         try:
             self.make_venv(path, python, lock)
             install(path)
         except RefusedError:
-            # Gigabytes that nobody can use; with a full disk they are the cause.
+            # Remove gigabytes of unusable files. They may even be the cause, if the disk is full.
             shutil.rmtree(path, ignore_errors=True)
             raise
 
     def make_venv(self, path: Path, python: str, lock: int, *options: str) -> None:
         made = self.run([python, "-m", "venv", *options, str(path)], lock)
         if made.returncode != 0:
-            raise RefusedError(f"no virtual environment can be made ({last_line(made.stdout)})")
+            raise RefusedError(f"the virtual environment cannot be created ({last_line(made.stdout)})")
 
     @staticmethod
     def run(command: list[str], lock: int, more: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -233,13 +233,13 @@ class PytorchRoot:
 def refuse_foreign(folder: str, option: str) -> None:
     who = foreign_writer(folder)
     if who:
-        fix = f"Only root may write there: chown root: and chmod go-w it, or choose another {option}"
+        fix = f"Make it writable for root only (chown root:, chmod go-w), or choose another {option}"
         raise RefusedError(f"{folder} is not safe to use: {who}", fix)
 
 
 @contextlib.contextmanager
 def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
-    """pip takes one bundle, so the system's and the extra one are joined for as long as it runs."""
+    """Yield pip's variable for a bundle of the system's and the extra certificates, because pip takes only one."""
     if not extra_ca:
         yield {}
         return
@@ -253,7 +253,7 @@ def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
             f"the certificates in {problem.filename} cannot be read ({problem.strerror})",
             "See pytorch_extra_ca",
         ) from None
-    # Not in /tmp, which a unit has for itself.
+    # Not in /tmp, because a systemd unit may have a private one.
     file = environment / "muster-ca.pem"
     files.replace(str(file), bundle.encode(), mode=0o644)
     yield {"PIP_CERT": str(file)}
@@ -262,7 +262,7 @@ def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """version: as "3.12". ensurepip: the module by which it makes environments with pip in them; empty for none."""
+    """version: as "3.12". ensurepip: path of the module that creates environments with pip; empty for none."""
 
     version: str
     machine: str
@@ -270,17 +270,17 @@ class Interpreter:
 
     @property
     def pip(self) -> Path | None:
-        """The wheel of pip that comes with it: Python's own, or the one of Debian and Ubuntu."""
+        """The bundled wheel of pip: Python's own, or that of Debian and Ubuntu."""
         folders = (Path(self.ensurepip).parent / "_bundled", Path("/usr/share/python-wheels"))
         return next((wheel for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))), None)
 
 
 def ask_python(python: str) -> Interpreter:
-    """Raises RefusedError where it does not run, or where others may change what root is to run."""
+    """Inspect a Python. Raises RefusedError if it cannot run, or if others can change what root would run."""
     path = shutil.which(python)
     who = foreign_writer(str(Path(path).absolute())) if path else None
     if who:
-        fix = "Set pytorch_python to one that only root may change, such as the distribution's python3"
+        fix = "Set pytorch_python to one that only root can change, for example the distribution's python3"
         raise RefusedError(f"{python} is not safe to run as root: {who}", fix)
     question = (
         "import sys, os, importlib.util as u;"
@@ -291,5 +291,5 @@ def ask_python(python: str) -> Interpreter:
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     except (OSError, subprocess.CalledProcessError) as problem:
-        raise RefusedError(f"{python} does not run ({problem})", "Set pytorch_python to a Python of the node") from None
+        raise RefusedError(f"{python} cannot run ({problem})", "Set pytorch_python to a Python of the node") from None
     return Interpreter(*done.stdout.splitlines())

@@ -1,4 +1,4 @@
-"""The wheels of a locked environment on a node: resolved, downloaded, kept, and installed."""
+"""The wheels of a locked environment on a node: resolve, download, keep and install them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 NEW = ".new-"
 PIP = ("--progress-bar", "off")
 EXACT = (pip_words.WHEELS_ALONE, "--no-deps", "--require-hashes", "--requirement")
-# The wheels lie in the wheelhouse, so that pip's own copy of them would be the second one.
+# The wheelhouse stores the wheels, so pip's cache would be a second copy.
 DOWNLOAD = (*PIP, "--no-cache-dir")
 
 
 class Wheelhouse:
-    """Folders of wheels below the root, each named by the digest of its section of the lock."""
+    """Folders of wheels below the root; each is named by the digest of its section of the lock."""
 
     def __init__(
         self, root: PytorchRoot, params: dict[str, Any], request: EnvironmentRequest, python: Interpreter
@@ -49,13 +49,13 @@ class Wheelhouse:
         return Path(self.folder, section.digest)
 
     def has(self, section: pytorch_lock.WheelSection) -> bool:
-        """Whether the files are there by their names; before they are used, they are compared with the lock."""
+        """Return whether all files exist; their hashes are compared before use."""
         return all((self.path(section) / wheel.file).is_file() for wheel in section.wheels)
 
     # Getting
 
     def resolve(self, lock: int) -> pytorch_lock.WheelSection:
-        """Download what the request leads to today; pytorch_source_builds names what may be built here."""
+        """Resolve the request and download the wheels; pytorch_source_builds names packages to build from source."""
         resolver = Resolver(self.params["python"], self.root.root)
         new = self._new("wheels")
         with self._pip(lock) as (pip, more), resolver.fresh():
@@ -69,16 +69,16 @@ class Wheelhouse:
 
     def _resolve(self, resolver: Resolver, pip: list[str], environment: dict[str, str]) -> None:
         builds = self.params["source_builds"]
-        # What is built could read them.
+        # Source builds could read the settings.
         settings = {} if builds else own_settings()
         kinds = pip_words.kinds(builds)
         here = ["--wheel-dir", "wheels", "--find-links", "wheels"]
 
         def wheels(where: Sequence[str], *what: str) -> str:
-            """Return what pip said where it failed."""
+            """Return pip's output if it failed."""
             done = resolver.pip([*pip, "wheel", *DOWNLOAD, *kinds, *here, *where, *what], environment, settings)
             if done.code is None:
-                raise RefusedError(f"pip does not run ({done.why})")
+                raise RefusedError(f"pip cannot run ({done.why})")
             return done.text + done.aside if done.code else ""
 
         self.judge_folders()
@@ -86,7 +86,7 @@ class Wheelhouse:
         first, *own = sources_of(self.request, self.params)
         said = wheels(first, *requirements)
         if said and own and pip_words.torch_not_found(said):
-            # Of PyTorch's own index nothing is taken but what is pinned to one of its builds.
+            # From PyTorch's own index, only packages that are pinned to one of its builds are taken.
             said = wheels(own[0], "--no-deps", *(pin for pin in requirements if "+" in pin)) or wheels(
                 first, *requirements
             )
@@ -94,13 +94,13 @@ class Wheelhouse:
             self._fail(said)
 
     def missing(self, section: pytorch_lock.WheelSection) -> list[str]:
-        """Return the names of the wheels that are not there, or are others than the lock has."""
+        """Return the names of the wheels that are missing or do not match the lock."""
         path = self.path(section)
         refuse_foreign(str(path), self.root.option)
         return [wheel.file for wheel in section.wheels if sha256_of(path / wheel.file) != wheel.sha256]
 
     def download(self, section: pytorch_lock.WheelSection, missing: Sequence[str], lock: int) -> None:
-        """Download exactly these wheels of the section."""
+        """Download these wheels of the section."""
         new = self._new("wheels")
         wanted = [wheel for wheel in section.wheels if wheel.file in missing]
         with self._pip(lock) as (pip, more), requirements(wanted) as file:
@@ -109,7 +109,7 @@ class Wheelhouse:
 
     @contextlib.contextmanager
     def _pip(self, lock: int) -> Iterator[tuple[list[str], dict[str, str]]]:
-        """A pip for a while: the node need not have one, and the environment does not exist yet."""
+        """Yield a temporary pip: the node may have none, and the environment does not exist yet."""
         path = self._new("pip")
         wheel = self.python.pip
         try:
@@ -117,7 +117,7 @@ class Wheelhouse:
                 self.root.make_venv(path, self.params["python"], lock)
                 more = {}
             else:
-                # The same pip, unpacked at once instead of installed for seconds.
+                # The same pip, unpacked at once instead of being installed for seconds.
                 self.root.make_venv(path, self.params["python"], lock, "--without-pip")
                 with zipfile.ZipFile(wheel) as archive:
                     archive.extractall(path / "pip")
@@ -128,7 +128,7 @@ class Wheelhouse:
             shutil.rmtree(path, ignore_errors=True)
 
     def _try(self, pip: list[str], what: list[str], more: dict[str, str], lock: int) -> None:
-        """Try one source after the other, as long as they have no such torch."""
+        """Try the sources in order until one has this torch."""
         self.judge_folders()
         for where in sources_of(self.request, self.params):
             done = self.root.run([*pip, *where, *what], lock, more)
@@ -143,10 +143,10 @@ class Wheelhouse:
         raise RefusedError(why, fix, pip_output=said.splitlines())
 
     def judge_folders(self) -> None:
-        """Refuse folders with packages that others may write, and those that are not there."""
+        """Reject missing package folders, and folders that other users can write to."""
         offline = self.params["offline_dir"]
         if offline and not Path(offline).is_dir():
-            raise RefusedError(f"there is no folder {offline}", "See pytorch_offline_dir")
+            raise RefusedError(f"folder {offline} does not exist", "See pytorch_offline_dir")
         local = [local_path(link) for link in self.params["find_links"]]
         for option, folders in (("pytorch_offline_dir", [offline]), ("pytorch_find_links", local)):
             for folder in filter(None, folders):
@@ -171,7 +171,7 @@ class Wheelhouse:
     # Using
 
     def install(self, environment: Path, section: pytorch_lock.WheelSection, lock: int, *, complete: bool) -> None:
-        """Install the section's wheels, and nothing but them, from the wheelhouse if they are all there."""
+        """Install exactly the section's wheels, from the wheelhouse if it is complete."""
         pip = [str(environment / "bin" / "python"), "-m", "pip", "install", *PIP]
         with trusted(environment, self.params["extra_ca"]) as more, requirements(section.wheels) as file:
             if not complete:
@@ -183,12 +183,12 @@ class Wheelhouse:
             self._fail(done.stdout)
 
     def tidy(self, keep: str) -> None:
-        """Remove all wheels but those of the section with this digest."""
+        """Remove all wheels except those of the section with this digest."""
         tidy(self.folder, keep)
 
 
 def tidy(folder: Path, keep: str = "") -> None:
-    """Remove the folders of wheels from it, but the one of this name; and itself, where nothing is left in it."""
+    """Remove the wheel folders except the one to keep, then the folder itself if it is empty."""
     if not folder.is_dir():
         return
     for path in folder.iterdir():
@@ -200,7 +200,7 @@ def tidy(folder: Path, keep: str = "") -> None:
 
 
 def sha256_of(path: Path) -> str:
-    """Return the digest of a file's content; nothing where there is no such file."""
+    """Return the digest of a file's content; "" if the file is missing."""
     digest = hashlib.sha256()
     try:
         with files.opened(str(path)) as handle:
@@ -212,18 +212,18 @@ def sha256_of(path: Path) -> str:
 
 
 def local_path(link: str) -> str:
-    """Return the path that pip would take for one of pytorch_find_links; nothing for an address of elsewhere."""
+    """Return the local path of an entry of pytorch_find_links; "" for a remote URL."""
     address = urlsplit(link)
     if address.scheme == "file":
         return unquote(address.path)
     if not address.scheme and not link.startswith("/"):
-        raise RefusedError(f"pytorch_find_links: {link} is neither an address nor the whole path of a folder")
+        raise RefusedError(f"pytorch_find_links: {link} is neither a URL nor the absolute path of a folder")
     return "" if address.scheme else link
 
 
 @contextlib.contextmanager
 def requirements(wheels: Sequence[pytorch_lock.Wheel]) -> Iterator[str]:
-    """A file for pip with the wheels' versions and hashes."""
+    """Yield a requirements file with versions and hashes of the wheels."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("".join(f"{wheel}\n" for wheel in wheels))
         file.flush()

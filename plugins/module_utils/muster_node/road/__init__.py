@@ -1,1 +1,1 @@
-"""What the steps of the road ask of a node all at once."""
+"""Combined inspection for the steps of site.yml."""

@@ -1,11 +1,11 @@
-"""What roles would change on this node, asked all at once. Nothing is changed: each is asked as it is in check mode.
+"""Return what several roles would change on this node, in one call. Nothing is changed, as in check mode.
 
-Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. The verb needs root.
+Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. The verb requires root.
 
     look   {looks: {name: {module, options}}, remembers, full} -> {seen: {name: {why, warnings, ...}}}
 
-why: a sentence for each thing that differs. Where the look itself came to nothing, that is a reason as well: the role
-then comes to this node, looks by itself and says in its own words what stands in the way.
+why: a sentence for each difference. A failed inspection is also a reason: the role then runs on this node and reports
+the problem itself.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Json = dict[str, Any]
 
 
 def main() -> None:
-    # Every user of the node may read an environment, whatever umask root has.
+    # Every user must be able to read an environment, regardless of root's umask.
     os.umask(0o022)
     answer({"look": look})
 
@@ -63,7 +63,7 @@ def look(request: Json) -> Json:
     for name, asked in request["looks"].items():
         try:
             seen[name] = {"warnings": [], **ways[asked["module"]](asked["options"], request)}
-        except Exception as problem:  # whatever it is, the role says it better
+        except Exception as problem:  # the role reports the details
             seen[name] = {"why": [f"{type(problem).__name__}: {problem}"], "warnings": []}
     return {"seen": seen}
 
@@ -75,9 +75,9 @@ def inspected(options: Json, _request: Json) -> Json:
 def baseline(options: Json, _request: Json) -> Json:
     found = compare(options, check=True)
     at_work = cloud_init_at_work()
-    traces = [f"{path} is there" for path in found["traces"]]
-    why = [*found["differences"], *traces, *([f"{at_work} is at work"] if at_work else [])]
-    return {"why": why or (["something differs"] if found["needed"] else [])}
+    traces = [f"{path} exists" for path in found["traces"]]
+    why = [*found["differences"], *traces, *([f"{at_work} is running"] if at_work else [])]
+    return {"why": why or (["unspecified differences"] if found["needed"] else [])}
 
 
 def hosts(options: Json, _request: Json) -> Json:
@@ -89,11 +89,11 @@ def hosts(options: Json, _request: Json) -> Json:
 
 
 def mesh(options: Json, _request: Json) -> Json:
-    """The user's key, and what the controller judges with what it sees of the others."""
+    """Inspect the user's key, and collect the data that the controller compares with other nodes."""
     found = mesh_key.provide(options, check=True)
-    why = [f"what sshd offers is not as it shall be: {found['sshd']}"] if found["sshd"] else []
+    why = [f"sshd is not configured as required: {found['sshd']}"] if found["sshd"] else []
     if found["changed"]:
-        return {"why": [*why, f"the key of {options['user']} is not as it shall be"]}
+        return {"why": [*why, f"the SSH key of {options['user']} is missing or incorrect"]}
     entry = pwd.getpwnam(options["user"])
     with mesh_files.acting_as(entry):
         texts = mesh_files.SshFolder(entry).texts()
@@ -134,7 +134,7 @@ def pytorch(options: Json, request: Json) -> Json:
     found = EnvironmentManager(root, options, check=True).look()
     why = [*found["plan"]["reasons"]] if found["changed"] else []
     return {
-        "why": why or (["something differs"] if found["changed"] else []),
+        "why": why or (["unspecified differences"] if found["changed"] else []),
         "warnings": found.get("notes", []),
         "wrong": root.wrong,
     }
@@ -142,7 +142,7 @@ def pytorch(options: Json, request: Json) -> Json:
 
 def people(options: Json, _request: Json) -> Json:
     found = launch_users.provide(options, check=True)
-    why = found["differences"] or (["something differs"] if found["changed"] else [])
+    why = found["differences"] or (["unspecified differences"] if found["changed"] else [])
     return {"why": why, "warnings": [f"{options['node']}: {note}." for note in found["notes"]]}
 
 
@@ -153,7 +153,7 @@ def notebooks(options: Json, _request: Json) -> Json:
 
 def installed(options: Json, _request: Json) -> Json:
     other = record.to_write(drift_facts.facts(options), [])
-    return {"why": ["what was written down as installed is not so now"] if other else []}
+    return {"why": ["the record of the installation is outdated"] if other else []}
 
 
 if __name__ == "__main__":

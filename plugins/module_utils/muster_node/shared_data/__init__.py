@@ -1,1 +1,1 @@
-"""Folders of a file server on this node: looked at without waiting for a server, and mounted."""
+"""Shared folders on this node: probed without blocking on a server, and mounted."""

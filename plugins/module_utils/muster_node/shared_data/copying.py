@@ -1,10 +1,10 @@
-"""A folder of data on a node: read there for other nodes, or received from them.
+"""A data folder on a node: read for other nodes, or received from them.
 
-Reading is done by root, and whoever may change the path could have root read something else. So no part of it is a
-link, whatever lies above is root's or the folder's owner's, and so is all that lies in it.
+Root reads, so a user who can change the path could redirect root to other files. Therefore no part of the path may be
+a link, and all parent folders and contents must be owned by root or by the folder's owner.
 
-A received folder is root's alone, and everybody may read it. What comes lies in a store within it
-(distribution/store.py) until all of a file is there and has its digest; a rename then gives it its name.
+A received folder is owned by root and readable for everyone. Files arrive in a store within it
+(distribution/store.py); once complete and verified, a rename moves them to their path.
 """
 
 from __future__ import annotations
@@ -38,31 +38,29 @@ def mode_of(file: ManifestFile) -> int:
 
 
 def refuse(path: str) -> None:
-    """Raise UnsafePathError where data cannot be kept under this path. The kernel's list comes first: probing a folder
-    whose server is gone would hang."""
+    """Raise UnsafePathError if data must not be stored at this path. Check the kernel's mount list first: probing a
+    folder of an unavailable server would block."""
     below = [each for each in mounted() if f"{path}/".startswith(f"{each.path.rstrip('/')}/")]
     on = max(below, key=lambda each: len(each.path), default=None)
     if on and on.type in NETWORK:
-        raise files.UnsafePathError(
-            errno.EINVAL, f"lies on {on.source} ({on.type}), which other nodes have as well", path
-        )
+        raise files.UnsafePathError(errno.EINVAL, f"is on {on.source} ({on.type}), which other nodes share", path)
     trust.refuse_foreign(path)
     if os.path.lexists(path) and not Path(path).is_dir():
-        raise files.UnsafePathError(errno.ENOTDIR, "is no folder", path)
+        raise files.UnsafePathError(errno.ENOTDIR, "is not a folder", path)
 
 
 class Receiving:
-    """there: the open folder."""
+    """there: handle of the folder."""
 
     def __init__(self, there: int, memory: Remembered) -> None:
         self.there = there
         self.memory = memory
         self.judged: dict[str, str] = {"": ""}
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ inspecting
 
     def look(self, wanted: Iterable[ManifestFile], *, again: bool) -> Json:
-        """Return {missing, changed: places in the list, blocked: sentences}. again: read all of it."""
+        """Return {missing, changed: positions in the list, blocked: sentences}. again: read all contents."""
         said: Json = {"missing": [], "changed": [], "blocked": []}
         for place, file in enumerate(wanted):
             above = file.path.rpartition("/")[0]
@@ -90,7 +88,7 @@ class Receiving:
             return "" if digest(handle, file.path, self.memory, again=again)[0] == file.sha256 else "changed"
 
     def _folder(self, path: str) -> str:
-        """Return why nothing can be put into a folder, or nothing; one that is not there is made."""
+        """Return why files cannot be put into a folder; "" if they can, or if the folder is missing."""
         for each in [*manifest.above(path), path]:
             if each not in self.judged:
                 try:
@@ -99,7 +97,7 @@ class Receiving:
                 except FileNotFoundError:
                     return ""
                 except OSError as problem:
-                    self.judged[each] = f"cannot be put there: {each} {problem.strerror}"
+                    self.judged[each] = f"cannot be written: {each} {problem.strerror}"
             if self.judged[each]:
                 return self.judged[each]
         return ""
@@ -115,7 +113,7 @@ class Receiving:
             return None
 
     def additional(self, known: set[str]) -> Json:
-        """Return what lies there and is not in the list: {names, more}."""
+        """Return what exists in the folder but not in the list: {names, more}."""
         found = walk(self.there)
         paths = {each[0] for each in found.files} | {each[0] for each in found.links}
         names = [*(repr(path[:NAMED])[1:-1] for path in sorted(paths - known)), *found.problems]
@@ -124,7 +122,7 @@ class Receiving:
     # ------------------------------------------------------------ writing
 
     def stage(self, shelf: store.Shelf, wanted: Iterable[ManifestFile]) -> None:
-        """Have in the store what lies here, so that it is given on: under a second name, without a copy."""
+        """Link present files into the store, to send them without a copy."""
         for file in wanted:
             with suppress(OSError), self._above(file.path) as (above, name):
                 seen = os.stat(name, dir_fd=above, follow_symlinks=False)
@@ -133,13 +131,13 @@ class Receiving:
                     os.link(name, file.sha256, src_dir_fd=above, dst_dir_fd=shelf.content, follow_symlinks=False)
 
     def place(self, shelf: store.Shelf, lacking: list[ManifestFile]) -> None:
-        """Give each file its name. Raises UnsafePathError for what is not what it should be."""
+        """Move each file to its path. Raises UnsafePathError for a file that does not match its digest."""
         left = [file.sha256 for file in lacking]
         for file in lacking:
             left.remove(file.sha256)
             fresh = f"parts/.{os.urandom(12).hex()}{files.NEW}"
             with store.open_content(shelf, file) as content:
-                # The last of several with the same content gets it itself, unless a file has it already.
+                # The last path with this content gets the stored file itself, unless another path already has it.
                 if file.sha256 in left or os.fstat(content).st_nlink > 1:
                     with files.replacing(fresh, mode=mode_of(file), within=shelf.folder) as stream:
                         store.compare(file, content, stream.write)
@@ -152,7 +150,7 @@ class Receiving:
             self.memory.put(file.path, seen, file.sha256)
 
     def forget(self, shelf: store.Shelf, wanted: Iterable[ManifestFile]) -> None:
-        """Have nothing of this in the store any more; what lay here before is what it was."""
+        """Remove these files from the store; cache the digests of unchanged ones."""
         for file in wanted:
             try:
                 stored = os.stat(file.sha256, dir_fd=shelf.content, follow_symlinks=False)
@@ -174,7 +172,7 @@ class Receiving:
 
     @contextmanager
     def _above(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """Yield the open folder of a path, which is this user's alone, and the path's last part."""
+        """Yield the handle of a path's parent folder, which only this user can change, and its last part."""
         above, _, name = path.rpartition("/")
         for each in [*manifest.above(path)] if make else ():
             with suppress(FileExistsError):
@@ -191,25 +189,25 @@ class Receiving:
 def _foreign(handle: int) -> str:
     seen = os.fstat(handle)
     if seen.st_uid != os.geteuid():
-        return f"cannot be put there: its folder belongs to {files.user_name(seen.st_uid)}"
-    return "cannot be put there: others may write in its folder" if seen.st_mode & 0o022 else ""
+        return f"cannot be written: its folder belongs to {files.user_name(seen.st_uid)}"
+    return "cannot be written: its folder is writable for other users" if seen.st_mode & 0o022 else ""
 
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[int, int]]:
-    """Yield the open folder, and its owner."""
+    """Yield the handle of the folder, and its owner."""
     with files.folder("/") as root, files.folder(path[1:], within=root) as folder:
         owner = os.fstat(folder).st_uid
         for above in manifest.above(path[1:]):
             with files.folder(above, within=root) as handle:
                 uid = os.fstat(handle).st_uid
             if uid not in {0, owner}:
-                raise files.ForeignError(errno.EPERM, f"lies in a folder of {files.user_name(uid)}'s", path)
+                raise files.ForeignError(errno.EPERM, f"is in a folder of {files.user_name(uid)}", path)
         yield folder, owner
 
 
 def stage(path: str, shelf: store.Shelf, wanted: Iterable[ManifestFile]) -> None:
-    """Have a copy of these files in the store; one that is not what was listed is not there then."""
+    """Copy these files into the store; files that do not match the list are left out."""
     with opened(path) as (folder, owner):
         for file in wanted:
             if store.is_there(shelf, file):

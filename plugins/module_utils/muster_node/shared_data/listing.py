@@ -1,7 +1,7 @@
-"""A folder of data as it lies, on the controller or on a node: its files, its links, and what cannot be copied.
+"""List a data folder on the controller or on a node: files, links, and entries that cannot be copied.
 
-Nothing in it is followed or believed: somebody else may write there meanwhile. A file that changes while it is read is
-named.
+Links are not followed, because other users may write to the folder at the same time. A file that changes while it is
+read is reported.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from ..tools import files
 if TYPE_CHECKING:
     from .remembered import Remembered
 
-STORE = ".muster-data"  # what is still coming, in the folder itself
+STORE = ".muster-data"  # incomplete files, in the folder itself
 MOST_FILES = 150_000
 MOST_FILE = 100_000_000_000  # bytes
 MOST_PROBLEMS = 20
 
 
 class Walked(NamedTuple):
-    """files: [path, executable, size]; links: [path, target]; problems: sentences, and more of them."""
+    """files: [path, executable, size]; links: [path, target]; problems: sentences; more: number of other problems."""
 
     files: list[tuple[str, bool, int]]
     links: list[tuple[str, str]]
@@ -36,7 +36,7 @@ class Walked(NamedTuple):
 
 
 class Walk:
-    """owner: the uid of whoever may have anything in it; None for anybody, where the reader is no more than a user."""
+    """owner: uid that must own all entries; None for no check, if the reader is an unprivileged user."""
 
     def __init__(self, folder: int, owner: int | None) -> None:
         self.folder = folder
@@ -63,7 +63,7 @@ class Walk:
                 elif stat.S_ISDIR(seen.st_mode):
                     left.append(path)
                 if len(self.files) + len(self.links) > MOST_FILES:
-                    self.problems.append(f"it has more than {MOST_FILES} files; put them together into archives")
+                    self.problems.append(f"more than {MOST_FILES} files; combine them into archives")
                     left.clear()
                     break
         found = self.problems
@@ -76,23 +76,23 @@ class Walk:
             return _listed(handle)
 
     def _judged(self, path: str, seen: os.stat_result) -> str:
-        """Take it, or return why it cannot be copied."""
+        """Add an entry, or return why it cannot be copied."""
         why = manifest.unusable(path)
         if why:
             return why
         if self.owner is not None and seen.st_uid != self.owner:
-            return f"it belongs to {files.user_name(seen.st_uid)}, and the folder to {files.user_name(self.owner)}"
+            return f"it belongs to {files.user_name(seen.st_uid)}, but the folder to {files.user_name(self.owner)}"
         if stat.S_ISLNK(seen.st_mode):
             target = self._target(path)
             if not stays_inside(path, target):
-                return f"it is a link to {target[:200]!r}, and only links to what lies in the folder are copied"
+                return f"link to {target[:200]!r}, but only links to targets in the folder are copied"
             self.links.append((path, target))
         elif stat.S_ISREG(seen.st_mode):
             if seen.st_size > MOST_FILE:
-                return f"it has more than {MOST_FILE // 10**9} GB; split it"
+                return f"larger than {MOST_FILE // 10**9} GB; split it"
             self.files.append((path, bool(seen.st_mode & 0o111), seen.st_size))
         elif not stat.S_ISDIR(seen.st_mode):
-            return "it is no file, link or folder"
+            return "not a file, link or folder"
         return ""
 
     def _target(self, path: str) -> str:
@@ -107,8 +107,8 @@ class Walk:
 
 
 def stays_inside(path: str, target: str) -> bool:
-    """Whether a link leads to nowhere but into its folder, whatever other such links lie on its way: its target goes up
-    only at its beginning, where there are no links."""
+    """Return whether a link stays in its folder, regardless of other such links in its path: the target contains ..
+    only at its beginning, before any link."""
     parts = target.split("/")
     up = 0
     while parts[up : up + 1] == [".."]:
@@ -123,19 +123,19 @@ def walk(folder: int, owner: int | None = None) -> Walked:
 
 
 def read(folder: int, walked: Walked, memory: Remembered, owner: int | None = None) -> list[ManifestFile]:
-    """Return the files with their digests. Raises UnsafePathError for one that is not what it was."""
+    """Return the files with their digests. Raises UnsafePathError for a changed file."""
     found = []
     for path, executable, size in walked.files:
         with files.opened(path, within=folder, owner=owner) as handle:
             sha256, seen = digest(handle, path, memory)
         if seen.st_size != size:
-            raise files.UnsafePathError(errno.EAGAIN, "was changed while it was read", path)
+            raise files.UnsafePathError(errno.EAGAIN, "changed while it was read", path)
         found.append(ManifestFile(path, executable, size, sha256))
     return found
 
 
 def digest(handle: int, path: str, memory: Remembered, *, again: bool = False) -> tuple[str, os.stat_result]:
-    """Return the content of an open file, read where unknown. Raises UnsafePathError where it changes meanwhile."""
+    """Return the digest of an open file, from the cache if possible. Raises UnsafePathError if it changes meanwhile."""
     began, seen = time.time(), os.fstat(handle)
     known = None if again else memory.get(path, seen)
     if known:
@@ -147,7 +147,7 @@ def digest(handle: int, path: str, memory: Remembered, *, again: bool = False) -
         left -= len(chunk)
     after = os.fstat(handle)
     if (after.st_size, after.st_mtime_ns, after.st_ctime_ns) != (seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns):
-        raise files.UnsafePathError(errno.EAGAIN, "was changed while it was read", path)
+        raise files.UnsafePathError(errno.EAGAIN, "changed while it was read", path)
     memory.put(path, seen, told.hexdigest(), began)
     return told.hexdigest(), seen
 

@@ -1,4 +1,4 @@
-"""What is mounted here, as the kernel lists it: no server is asked for that, and nothing can hang."""
+"""List the mounts from the kernel's table, without contacting servers, so that it cannot block."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ..tools import files
 
 MOUNTS = "/proc/self/mountinfo"
-# File systems of other machines.
+# Network file systems.
 NETWORK = (
     *("nfs", "nfs4", "cifs", "smb3", "ceph", "lustre", "gpfs", "beegfs", "glusterfs", "fuse.glusterfs", "fuse.sshfs"),
     *("9p", "afs", "orangefs", "wekafs", "fuse.juicefs"),
@@ -17,7 +17,7 @@ ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 class Mounted(NamedTuple):
-    """source and type as mount(8) shows them; options: those of the file system and of this place."""
+    """source, type: as mount(8) shows them. options: of the file system and of this mount."""
 
     path: str
     source: str
@@ -26,12 +26,12 @@ class Mounted(NamedTuple):
 
 
 def mounted() -> list[Mounted]:
-    """In the order in which they were mounted: of two on one path, the later is on top."""
+    """Return the mounts in mount order: of two on one path, the later one is on top."""
     return parse(files.text(MOUNTS, links=True) or "")
 
 
 def parse(text: str) -> list[Mounted]:
-    """proc(5): ID, parent, device, root, place, options, optional fields, -, type, source, options."""
+    """Parse mountinfo, proc(5): ID, parent, device, root, path, options, optional fields, -, type, source, options."""
     found = []
     for line in text.splitlines():
         head, dash, tail = line.partition(" - ")

@@ -1,4 +1,4 @@
-"""Shared folders on this node: observed without waiting for a server, and mounted where they are not."""
+"""Shared folders on this node: inspect them without blocking on a server, and mount missing ones."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ FSTAB = "/etc/fstab"
 
 
 def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
-    """Do what differs, unless this is a check. params: the options of library/shared_data.py."""
+    """Apply the changes, unless in check mode. params: options of library/shared_data.py."""
     refuse([f"{what}. {fix}" for what, fix in faults(params["mounts"], params["scratch"])])
     mounts = mounts_of(params["mounts"])
     refuse(unsafe([*(mount.path for mount in mounts), *filter(None, [params["scratch"]])]))
@@ -60,20 +60,18 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
 
 
 def unsafe(paths: Iterable[str]) -> list[str]:
-    """Folders whose place others could lead elsewhere: root makes them, and mounts over them, by name."""
+    """Return the unsafe folders: root mounts on them by name, so other users must not control their parents."""
     found = {path: trust.foreign_writer(str(Path(path).parent)) for path in paths}
-    return [
-        f"{path} is not safe to use: {why}. Choose one below folders of root's" for path, why in found.items() if why
-    ]
+    return [f"{path} is not safe to use: {why}. Choose a folder of root" for path, why in found.items() if why]
 
 
 def silent(mount: Mount) -> str:
-    """Have it mounted by looking at it; return why it is not."""
+    """Trigger the mount; return why it failed."""
     why, _ = silence(mount.path, SECONDS + 5.0)
     if not why:
         return ""
     journal = shell("sudo journalctl -b --no-pager -u {unit}", unit=unit_name(mount.path, "mount"))
-    return f"{mount.source} does not come up on {mount.path}: {why}. What systemd says of it: {journal}"
+    return f"{mount.source} cannot be mounted on {mount.path}: {why}. systemd's log: {journal}"
 
 
 def act(plan: MountPlan, scratch: str) -> None:
@@ -102,17 +100,17 @@ def act(plan: MountPlan, scratch: str) -> None:
 
 
 def _end(path: str) -> None:
-    """End a mount that nobody uses, and what mounts it.
+    """Unmount an unused folder, then stop its automount.
 
-    Not by stopping the mount's unit: systemd would first stop every unit that works in the folder, such as a launch.
-    Nor the automount first: its end takes a mount away lazily, under whoever uses it.
+    Do not stop the mount unit: systemd would first stop all units that use the folder, for example a launch. Do not
+    stop the automount first: it would unmount lazily, while the folder is in use.
     """
     if any(one.path == path and one.type != "autofs" for one in mounted()):
         failed = failure(("umount", path), run("umount", path, seconds=SYSTEMCTL_SECONDS))
         if failed:
             raise RefusedError(
-                f"{path} is in use, and stays as it is ({failed})",
-                f"See who uses it: {shell('sudo fuser -vm {path}', path=path)}",
+                f"{path} is in use and stays mounted ({failed})",
+                f"Find its users: {shell('sudo fuser -vm {path}', path=path)}",
             )
     _must("systemctl", "stop", unit_name(path, "automount"))
 
@@ -156,7 +154,7 @@ def our_units() -> dict[str, str]:
 
 
 def folder(path: str) -> str:
-    """What is there, where nothing is mounted."""
+    """Return the state of a path without a mount."""
     found: str = OTHER
     try:
         if stat.S_ISDIR(os.lstat(path).st_mode):
@@ -179,7 +177,7 @@ def fstab() -> dict[str, str]:
 
 
 def states(verb: str, units: Sequence[str], good: Iterable[str]) -> list[str]:
-    """Which of these units are so."""
+    """Return the units in one of these states."""
     if not units:
         return []
     said = run("systemctl", verb, *units, seconds=LOOK_SECONDS).text.split()
@@ -187,7 +185,7 @@ def states(verb: str, units: Sequence[str], good: Iterable[str]) -> list[str]:
 
 
 def can_mount(kind: str) -> bool:
-    """Whether mount(8) finds its helper, or the kernel mounts such a file system without one (none: a bind)."""
+    """Return whether mount(8) has a helper, or the kernel mounts this type without one (none: a bind mount)."""
     if kind == "none":
         return True
     if any(Path(place, f"mount.{kind}").exists() for place in HELPERS):

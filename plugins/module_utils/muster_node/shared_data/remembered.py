@@ -1,7 +1,7 @@
-"""What is in files, remembered for as long as the kernel says that they are the same: data is too large to be read
-each time. A file counts as the same by its inode, size and times, of which nobody can set that of the last change.
+"""Cache of file digests, because data is too large to be read each time. A file counts as unchanged if its inode, size
+and times are; no program can set the change time. The cache is valid for one boot, because after a power loss a file
+may differ from what was written.
 
-With them counts the boot: after a loss of power a file may hold something else than what was written.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 from ..tools import files
 
 BOOT = "/proc/sys/kernel/random/boot_id"
-MOST = 64_000_000  # bytes: of 200,000 files
-TICK = 2.0  # seconds: some file systems know times no better
+MOST = 64_000_000  # bytes, for 200,000 files
+TICK = 2.0  # seconds, the time resolution of some file systems
 
 
 class Remembered:
-    """kept: the folder of what is remembered. folder: which one it is of."""
+    """kept: folder of the cache. folder: whose files are cached."""
 
     def __init__(self, kept: str, folder: str) -> None:
         self.file = Path(kept) / f"{hashlib.sha256(os.path.realpath(folder).encode()).hexdigest()[:16]}.json"
@@ -28,13 +28,13 @@ class Remembered:
         self.known: dict[str, Any] = self._read()
 
     def get(self, path: str, seen: os.stat_result) -> str | None:
-        """Return the sha256 of a file, unless it may be another one by now."""
+        """Return the sha256 of a file if it is certainly unchanged."""
         entry = self.known.get(path)
         return str(entry[1]) if isinstance(entry, list) and len(entry) == 2 and entry[0] == _stamp(seen) else None
 
     def put(self, path: str, seen: os.stat_result, sha256: str, read_at: float | None = None) -> None:
-        """read_at: when reading it began, where others may write it: whoever did so a moment before may do it again
-        without a trace."""
+        """read_at: start of reading, if other users can write: a change just before could be repeated without a new
+        time stamp."""
         if read_at is None or seen.st_ctime < read_at - TICK:
             self.known[path] = [_stamp(seen), sha256]
 

@@ -1,1 +1,1 @@
-"""Running commands, reading and writing files, naming processes: each once, for everything that runs on nodes."""
+"""Tools for everything that runs on nodes: commands, files, processes."""

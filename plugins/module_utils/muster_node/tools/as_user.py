@@ -1,8 +1,8 @@
-"""Doing something as another user, in a process of its own that has limits: for whatever that user may have written.
+"""Runs work as another user in a child process with limits, to access files that this user may have written.
 
-Root that reads it by itself can be led to any file by a link, held up by a pipe, and filled by an endless file. The
-child is that user and nobody else, so the kernel refuses what is not theirs; it has limits on time, memory and what it
-says; and nobody but root may look into it, or trace it.
+If root read such files directly, a link could lead it to any file, a pipe could block it, and an endless file could
+fill its memory. The child runs only as that user, so the kernel denies access to other users' files. It has limits on
+time, memory and output, and only root may inspect or trace it.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SECONDS = 10.0
-MOST = 32_000_000  # bytes of the answer
-MEMORY = 256 << 20  # bytes that the child may add to what this process has
+MOST = 32_000_000  # bytes of the result
+MEMORY = 256 << 20  # bytes of memory that the child may add to this process's memory
 CHUNK = 1 << 16
-END_SECONDS = 2.0  # for the kernel to end a child; one that hangs in it is left behind
+END_SECONDS = 2.0  # for the kernel to end a child; a child that hangs in the kernel is left behind
 
 
 class SilentError(OSError):
-    """There is no answer: strerror says why."""
+    """There is no result; strerror gives the reason."""
 
 
 def as_user(
@@ -39,10 +39,10 @@ def as_user(
     most: int = MOST,
     writes: int = 0,
 ) -> Any:
-    """Return what `work` returned, as JSON carries it. Raises SilentError; also where `work` raised anything.
+    """Return the result of `work` as JSON data. Raises SilentError, also after any exception in `work`.
 
-    user: who is to do it, which takes root; where this process is not root's, or without one, it is done as this user.
-    writes: bytes that a file may have which it writes, for one that was opened beforehand.
+    user: the user of the child; requires root. Without root or without a user, the child runs as the current user.
+    writes: maximum size of a file that the child writes and that was opened before.
     """
     source, target = os.pipe()
     child = os.fork()
@@ -64,7 +64,7 @@ def as_user(
     try:
         return json.loads(said)
     except (ValueError, RecursionError):
-        raise SilentError(0, f"it ended with {code} before it had answered") from None
+        raise SilentError(0, f"the child process ended with exit code {code} without a result") from None
 
 
 def _become(user: pwd.struct_passwd | None, seconds: float, writes: int) -> None:
@@ -83,14 +83,14 @@ def _become(user: pwd.struct_passwd | None, seconds: float, writes: int) -> None
 
 
 def become(user: pwd.struct_passwd) -> None:
-    """Be that user and nobody else from here on, which takes root."""
+    """Switch permanently to this user; requires root."""
     os.setgroups(os.getgrouplist(user.pw_name, user.pw_gid))
     os.setresgid(user.pw_gid, user.pw_gid, user.pw_gid)
-    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)  # which takes all capabilities, and tracing by that user
+    os.setresuid(user.pw_uid, user.pw_uid, user.pw_uid)  # also drops all capabilities, and tracing by the user
 
 
 def _pages() -> int:
-    """Pages of memory that this process has addresses for."""
+    """Return the number of pages in this process's address space."""
     with open("/proc/self/statm", encoding="ascii") as stream:
         return int(stream.read().split()[0])
 
@@ -103,7 +103,7 @@ def _send(target: int, work: Callable[[], Any]) -> None:
 
 
 def _heard(source: int, deadline: float, most: int) -> bytes | str:
-    """Return what came until the other end was closed, or why that is not all."""
+    """Return the data until the other end is closed, or the reason why it is incomplete."""
     said = bytearray()
     poll = select.poll()
     poll.register(source, select.POLLIN)
@@ -113,12 +113,12 @@ def _heard(source: int, deadline: float, most: int) -> bytes | str:
             return bytes(said)
         said += chunk
         if len(said) > most:
-            return f"it answered with more than {most} bytes"
-    return "it did not answer in time"
+            return f"the result is larger than {most} bytes"
+    return "no result within the time limit"
 
 
 def _ended(child: int) -> int | None:
-    """End a child, which nobody else has waited for, so that its number is still its own."""
+    """End a child that has not been waited for, so that its PID is still valid."""
     deadline = time.monotonic() + END_SECONDS
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""The control group of a launch: what it uses, what it may use, and what the kernel refused it, or ended in it.
+"""The control group of a launch: usage, limits, and events such as OOM kills and denied forks.
 
-With cgroup v2 one folder has all of it; with v1, or both, each controller has a tree of its own. Whose number is not
-there is not limited, or not seen by anybody.
+With cgroup v2 all data is in one folder. With v1, or both, each controller has a separate tree. A missing number means
+that there is no limit, or that the number is not visible.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from .kernel_files import pairs, whole, word
 Json = dict[str, Any]
 
 CGROUPS = "/sys/fs/cgroup"
-V2, BESIDE = "", "unified"  # its tree alone, or beside those of v1
+V2, BESIDE = "", "unified"  # the only tree, or next to the trees of v1
 WANTED = ("memory", "cpu", "cpuacct", "pids", "freezer")
-NO_LIMIT = 1 << 60  # what v1 says in the place of "max" is nearly 2^63, rounded to pages
+NO_LIMIT = 1 << 60  # v1 reports nearly 2^63, rounded to pages, instead of "max"
 EVENTS = ("low", "high", "max", "oom", "oom_kill", "oom_group_kill")
-# By name: the controller, its file in v1 and in v2, and what is counted there.
+# By name: the controller, its file in v1 and in v2, and the counter.
 OF_MACHINE = {
     "oom_kill": ("memory", "memory.oom_control", "memory.events", "oom_kill"),
     "pids_refused": ("pids", "pids.events", "pids.events", "max"),
@@ -30,23 +30,25 @@ PERIODS = ("nr_periods", "nr_throttled", "throttled_usec", "usage_usec")
 
 
 def unit_facts(pid: int) -> Json:
-    """Those of the unit that a process is in; see Unit in evidence.py. Raises LookupError where none is to be seen."""
+    """Return the facts of a process's unit; see Unit in evidence.py. Raises LookupError if the unit is not visible."""
     trees = folders(process.read(pid, "cgroup"), process.read(1, "cgroup"))
     if not trees:
-        raise LookupError("its control group is not to be seen here")
+        raise LookupError("the control group is not visible")
     return facts_v2(trees[V2]) if V2 in trees else facts_v1(trees)
 
 
 def folders(text: str, first: str = "") -> dict[str, str]:
-    """{controller: the unit's folder in its tree}; that of the one tree of v2 as V2, or as BESIDE where v1 has the
-    controllers. A controller that systemd was not given for its units has none. first: the groups of PID 1, since in
-    a container all paths may begin with that of the container, which its own trees leave out.
+    """Return {controller: the unit's folder in its tree}, with the tree of v2 as V2, or as BESIDE if v1 has the
+    controllers.
+
+    Controllers that systemd does not delegate to units are missing. first: the groups of PID 1. In a container all
+    paths may begin with the container's path, which is missing in the container's own trees.
     """
     found: dict[str, str] = {}
     above = groups(first)
     for controller, path in groups(text).items():
         if not path.endswith((".service", ".scope")):
-            continue  # it counts what others use as well
+            continue  # this group also counts other processes
         inner = path.removeprefix(above.get(controller, "").removesuffix("/init.scope"))
         for place in (V2, BESIDE) if controller == V2 else (controller,):
             tree = f"{CGROUPS}/{place}".rstrip("/")
@@ -58,7 +60,7 @@ def folders(text: str, first: str = "") -> dict[str, str]:
 
 
 def groups(text: str) -> dict[str, str]:
-    """{controller: path} of /proc/PID/cgroup."""
+    """Return {controller: path} from /proc/PID/cgroup."""
     found = {}
     for line in text.splitlines():
         controllers, _, path = line.partition(":")[2].partition(":")
@@ -107,8 +109,8 @@ def facts_v1(trees: dict[str, str]) -> Json:
 
 
 def of_machine() -> dict[str, int]:
-    """{oom_kill, pids_refused, nr_periods, nr_throttled} of the group that all of this machine is in, as far as that
-    counts: a container that is the whole machine has one with limits of its own, any other machine has none."""
+    """Return {oom_kill, pids_refused, nr_periods, nr_throttled} of the machine's own group, if available. Only a
+    container that acts as a machine has such a group with limits."""
     above = groups(process.read(1, "cgroup"))
     found = {}
     for name, (controller, v1, v2, counted) in OF_MACHINE.items():
@@ -121,7 +123,7 @@ def of_machine() -> dict[str, int]:
 
 
 def cores(quota: str, period: str) -> float | None:
-    """None without a limit: "max" in v2, -1 in v1."""
+    """Return the CPU limit in cores, or None without a limit ("max" in v2, -1 in v1)."""
     if not quota.isdecimal() or not period.isdecimal() or int(period) == 0:
         return None
     return int(quota) / int(period)

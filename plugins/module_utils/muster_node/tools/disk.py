@@ -1,4 +1,4 @@
-"""How much room there is where something is to be written."""
+"""Reports free space on the file system of a path."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def disk_facts(path: str) -> dict[str, Any]:
-    """Free bytes where the run directory will be: of its nearest existing parent."""
+    """Return the free space for a future folder, measured at its nearest existing parent."""
     while not os.path.isdir(path):
         path = os.path.dirname(path) or "/"
     usage = os.statvfs(path)

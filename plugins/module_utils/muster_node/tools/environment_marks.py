@@ -1,6 +1,6 @@
-"""What the program that made an environment has left in it: conda, mamba, pixi, venv and others like it.
+"""Reads files by which conda, mamba, pixi, venv and similar programs mark their environments.
 
-Whoever reads them is somebody who may be led anywhere by what lies there: see as_user.
+Read them as an unprivileged user, because the files may be links to any place: see as_user.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ import os
 
 from . import files
 
-# The beginning of conda's history has the command that made it, and pixi's file is small.
+# conda's history begins with the command that created the environment. pixi's file is small.
 MARKS = ("conda-meta/pixi", "conda-meta/history", "pyvenv.cfg")
 MOST = 4000  # bytes of each
 
 
 def marks(environment: str) -> dict[str, str]:
-    """The texts of its marks by their names, as far as they are there."""
+    """Return the contents of the existing mark files by name."""
     found = {name: files.text(f"{environment}/{name}", most=MOST) for name in MARKS}
     there = {name: text for name, text in found.items() if text is not None}
     if "conda-meta/history" not in there and os.path.isdir(f"{environment}/conda-meta"):
-        # Whoever put it together by a library writes no history.
+        # Environments created through a library have no history.
         there["conda-meta/history"] = ""
     return there

@@ -1,18 +1,20 @@
-"""Reading and writing files: the one way, on nodes and on the controller, whoever else may write where they lie.
+"""Safe reading and writing of files on nodes and the controller, in folders that other users may be able to write to.
 
-Another user may put a link, a FIFO or an endless file in the place of a file, and may do so between two calls. So a
-file is opened first and checked by its descriptor; what may not be had is refused (UnsafePathError, an OSError).
+Another user may replace a file with a link, a FIFO or an endless file at any time. So a file is opened first and then
+checked through its descriptor. Unsafe files are rejected (UnsafePathError, an OSError).
 
-- A path's last part is never followed when it is a link, unless the caller says `links=True`: for the system's own
-  files, such as /etc/os-release. Its parents are followed, as the caller names them.
-- `within` is a folder that `folder()` has opened. A path within it has no link in any of its parts, and no "..": for
-  every folder that somebody else may write. What happens in it happens in this very folder, even when it was moved.
-- Only regular files are read. A FIFO, a socket or a device is refused without waiting for it.
-- `owner` is the uid that a file or folder must belong to. It also refuses a hard link to another user's file.
-- Nothing is read beyond `most` bytes.
 
-Standard library only, Python 3.10+. Modules import it as ansible.module_utils.muster_node.tools.files, plugins of the
-controller as muster_node.tools.files, programs (see Program in plugin_utils) likewise.
+- The last part of a path is never followed if it is a link, unless the caller passes `links=True` for system files such
+  as /etc/os-release. Links in parent folders are followed.
+- `within` is a folder opened by `folder()`. A path within it may not contain links or "..". Use it for every folder
+  that another user may write to. Operations apply to this folder even if it was moved.
+- Only regular files are read. A FIFO, socket or device is rejected without waiting for it.
+- `owner` is the required uid of a file or folder. This also rejects hard links to another user's file.
+- At most `most` bytes are read.
+
+
+Standard library only, Python 3.10+. Modules import it as ansible.module_utils.muster_node.tools.files. Plugins of the
+controller and programs (see NodeProgram in plugin_utils) import it as muster_node.tools.files.
 """
 
 from __future__ import annotations
@@ -27,24 +29,24 @@ from typing import TYPE_CHECKING, BinaryIO
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-MOST = 64_000_000  # bytes of a file that is read whole; dpkg's status, the largest of them, has 5 to 20 MB
-MOST_TEXT = 4_000_000  # bytes of a text that is looked at, and may be cut
+MOST = 64_000_000  # bytes of a file that is read completely; the largest is dpkg's status with 5 to 20 MB
+MOST_TEXT = 4_000_000  # bytes of a text that may be truncated
 MOST_NAMES = 100_000
 CHUNK = 1 << 20
-NEW = ".new"  # how the name ends of a file that is not yet in its place; one that stays was left by a killed run
+NEW = ".new"  # suffix of a temporary file; a leftover one is from a killed run
 
-# A FIFO would wait for its other end, a file for whoever holds a lease on it, and a terminal would become this
-# process's own: none of it with these.
+# Without these flags, a FIFO would wait for its other end, a file for the holder of a lease, and a terminal would
+# become this process's controlling terminal.
 SAFE = os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 NOT_REGULAR = "is not a regular file"
 
 
 class UnsafePathError(OSError):
-    """What the path leads to is not to be read or written. strerror continues a sentence that begins with the path."""
+    """The path must not be read or written. strerror continues a sentence that begins with the path."""
 
 
 class ForeignError(UnsafePathError):
-    """It belongs to somebody else."""
+    """The path belongs to another user."""
 
 
 # ---------------------------------------------------------------- reading
@@ -53,7 +55,7 @@ class ForeignError(UnsafePathError):
 def read(
     path: str, *, most: int = MOST, within: int | None = None, links: bool = False, owner: int | None = None
 ) -> bytes:
-    """Return the whole file; one of more than `most` bytes is refused, never cut."""
+    """Return the complete file. A file larger than `most` bytes is rejected, not truncated."""
     content = part(path, 0, most + 1, within=within, links=links, owner=owner)
     if len(content) > most:
         raise UnsafePathError(errno.EFBIG, f"has more than {most} bytes", path)
@@ -63,7 +65,7 @@ def read(
 def part(
     path: str, begin: int, most: int, *, within: int | None = None, links: bool = False, owner: int | None = None
 ) -> bytes:
-    """Return `most` bytes from `begin` on, or fewer at the end. A negative begin counts from the end: a tail."""
+    """Return `most` bytes from `begin`, or fewer at the end. A negative `begin` counts from the end."""
     with opened(path, within=within, links=links, owner=owner) as handle:
         if begin:
             size = os.fstat(handle).st_size
@@ -76,7 +78,7 @@ def part(
 
 
 def text(path: str, *, most: int = MOST_TEXT, within: int | None = None, links: bool = False) -> str | None:
-    """Return what the file says, cut after `most` bytes; None where it cannot be read. Bad UTF-8 is replaced."""
+    """Return the text, truncated to `most` bytes, or None if the file cannot be read. Invalid UTF-8 is replaced."""
     try:
         return part(path, 0, most, within=within, links=links).decode("utf-8", "replace")
     except OSError:
@@ -87,7 +89,7 @@ def text(path: str, *, most: int = MOST_TEXT, within: int | None = None, links: 
 def opened(
     path: str, *, within: int | None = None, links: bool = False, owner: int | None = None, written: bool = False
 ) -> Iterator[int]:
-    """Yield the descriptor of a regular file that is open for reading; written: and for writing."""
+    """Yield the descriptor of a regular file opened for reading, with `written` also for writing."""
     with _parent(path, within) as (parent, name):
         handle = _open(name, (os.O_RDWR if written else os.O_RDONLY) | _following(links), path, parent)
     try:
@@ -99,7 +101,7 @@ def opened(
 
 @contextmanager
 def folder(path: str, *, within: int | None = None, links: bool = False, owner: int | None = None) -> Iterator[int]:
-    """Yield the descriptor of a folder, for `within`."""
+    """Yield the descriptor of a folder, for use as `within`."""
     with _parent(path, within) as (parent, name):
         handle = _open(name, os.O_RDONLY | os.O_DIRECTORY | _following(links), path, parent)
     try:
@@ -110,13 +112,13 @@ def folder(path: str, *, within: int | None = None, links: bool = False, owner: 
 
 
 def names(path: str, *, within: int | None = None, links: bool = False, most: int = MOST_NAMES) -> list[str]:
-    """Return the names in a folder, sorted; a folder with more than `most` is refused."""
+    """Return the sorted names in a folder. A folder with more than `most` names is rejected."""
     found: list[str] = []
     with folder(path, within=within, links=links) as handle, os.scandir(handle) as entries:
         for entry in entries:
             found.append(entry.name)
             if len(found) > most:
-                raise UnsafePathError(errno.EFBIG, f"holds more than {most} files", path)
+                raise UnsafePathError(errno.EFBIG, f"contains more than {most} files", path)
     return sorted(found)
 
 
@@ -141,7 +143,7 @@ def replace(
     links: bool = False,
     within: int | None = None,
 ) -> None:
-    """Put a file in its place at once or not at all; see replacing."""
+    """Replace a file atomically; see replacing."""
     with replacing(path, mode=mode, owner=owner, keep=keep, parents=parents, links=links, within=within) as stream:
         stream.write(content)
 
@@ -157,11 +159,11 @@ def replacing(
     links: bool = False,
     within: int | None = None,
 ) -> Iterator[BinaryIO]:
-    """Yield the stream of a new file, which takes the path's place when the block ends well, and else never was.
+    """Yield the stream of a new file, which replaces the path if the block succeeds, and is removed otherwise.
 
-    mode: of the new file; without one, what the umask leaves. owner: (uid, gid); without one, this process's. keep: a
-    regular file that is there hands its mode on to the new one, and its owner where this is root. parents: missing
-    folders are made. A link in the file's place is replaced itself; with links=True, the file that it leads to.
+    mode: mode of the new file; default by umask. owner: (uid, gid); default this process's. keep: use the mode of an
+    existing regular file, and its owner if this process is root. parents: create missing folders. An existing link is
+    replaced itself; with links=True, its target is replaced.
     """
     if links and within is None:
         path = os.path.realpath(path)
@@ -190,7 +192,7 @@ def replacing(
 
 
 def link(path: str, target: str) -> None:
-    """Put a link in its place at once, whatever was there; what it leads to is not looked at."""
+    """Replace a path with a link atomically, without checking the target."""
     with _parent(path, None, held=True) as (parent, name):
         fresh = _fresh_name(name)
         os.symlink(target, fresh, dir_fd=parent)
@@ -204,7 +206,7 @@ def link(path: str, target: str) -> None:
 
 
 def overwrite(path: str, content: bytes, *, within: int | None = None) -> None:
-    """Write over the beginning of a regular file that is there, by a single write: for /proc, and for what stays."""
+    """Overwrite the beginning of an existing regular file with a single write, for example in /proc."""
     with _parent(path, within) as (parent, name):
         handle = _open(name, os.O_WRONLY | os.O_NOFOLLOW, path, parent)
     try:
@@ -215,7 +217,7 @@ def overwrite(path: str, content: bytes, *, within: int | None = None) -> None:
 
 
 def make_folder(path: str, *, mode: int, owner: tuple[int, int] | None = None, within: int | None = None) -> None:
-    """Make a folder of this mode and owner, whatever the umask; FileExistsError where something has that name."""
+    """Create a folder with this mode and owner, regardless of the umask. Raises FileExistsError if the name exists."""
     with _parent(path, within, held=True) as (parent, name):
         os.mkdir(name, 0o700, dir_fd=parent)
         handle = _open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, path, parent)
@@ -227,7 +229,7 @@ def make_folder(path: str, *, mode: int, owner: tuple[int, int] | None = None, w
 
 
 def remove(path: str, *, within: int | None = None) -> bool:
-    """Remove a file, or a link itself; return whether there was one."""
+    """Remove a file or a link. Return whether it existed."""
     try:
         with _parent(path, within, held=True) as (parent, name):
             os.unlink(name, dir_fd=parent)
@@ -242,8 +244,8 @@ def remove(path: str, *, within: int | None = None) -> bool:
 
 @contextmanager
 def _parent(path: str, within: int | None, *, held: bool = False) -> Iterator[tuple[int | None, str]]:
-    """Yield the open folder of a path's last part, and that part. held: it is opened, so that several steps
-    happen in one and the same, and can be synced; a single step without `within` needs none."""
+    """Yield the open parent folder of a path, and the last part. held: open the folder, so that several steps use the
+    same folder and it can be synced. A single step without `within` does not need it."""
     flags = os.O_DIRECTORY | os.O_CLOEXEC | (os.O_RDONLY if held else os.O_PATH)
     if within is None:
         if not held:
@@ -269,7 +271,7 @@ def _parent(path: str, within: int | None, *, held: bool = False) -> Iterator[tu
 
 
 def _open(name: str, flags: int, path: str, parent: int | None, mode: int = 0o600) -> int:
-    """Open, and say by the path why not."""
+    """Open the file. Errors contain the path."""
     try:
         return os.open(name, flags | SAFE, mode, dir_fd=parent)
     except OSError as problem:
@@ -293,7 +295,7 @@ def _judge(handle: int, path: str, owner: int | None, is_kind: Callable[[int], b
 
 
 def _fresh_name(name: str) -> str:
-    # Hidden, and with an ending that neither apt, systemd nor sshd would read.
+    # A hidden name with a suffix that apt, systemd and sshd ignore.
     return f".{name[:50]}.{os.urandom(6).hex()}{NEW}"
 
 
@@ -306,7 +308,7 @@ def _regular(name: str, parent: int | None) -> os.stat_result | None:
 
 
 def _give(handle: int, mode: int | None, owner: tuple[int, int] | None) -> None:
-    # The owner first: a change of owner takes set-user-ID bits away.
+    # Owner first, because a change of owner clears set-user-ID bits.
     if owner is not None:
         os.fchown(handle, *owner)
     if mode is not None:
@@ -318,7 +320,7 @@ def _following(links: bool) -> int:
 
 
 def _sync(handle: int | None) -> None:
-    """Have a folder's names on the disk; a file system that cannot do this says EINVAL."""
+    """Sync a folder to disk. File systems without support return EINVAL."""
     try:
         if handle is not None:
             os.fsync(handle)

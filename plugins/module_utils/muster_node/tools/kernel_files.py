@@ -1,4 +1,4 @@
-"""Small files of the kernel in /proc and /sys, as what they hold."""
+"""Reads small files of the kernel in /proc and /sys."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from . import files
 
 
 def word(path: str) -> str:
-    """What a small file of the kernel says; "" where it is not there, or cannot be read."""
+    """Return the stripped text of a kernel file, or "" if it cannot be read."""
     return (files.text(path, most=4096) or "").strip()
 
 
 def whole(path: str) -> int | None:
-    """The number that a small file of the kernel holds."""
+    """Return the number in a kernel file, or None."""
     said = word(path)
     return int(said) if said.lstrip("-").isdecimal() else None
 
 
 def pairs(path: str) -> dict[str, int]:
-    """A file of lines "name number"."""
+    """Return the numbers of a file with lines "name number"."""
     found = {}
     for line in word(path).splitlines():
         words = line.split()

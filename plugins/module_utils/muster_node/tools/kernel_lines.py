@@ -1,4 +1,4 @@
-"""Lines of the kernel's log that a cluster has to do with, by kind; and the log as journalctl and dmesg print it."""
+"""Classifies lines of the kernel log that are relevant for a cluster, and parses output of journalctl and dmesg."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 
 class KernelLineKind(NamedTuple):
-    """Lines of one kind, of which only so many are brought back: the newest of the same, and the newest of all.
+    """A kind of kernel log line. Only the newest lines are returned, limited per group and in total.
 
-    pattern: its groups tell which lines are the same; the first says what they are about. each: at most so many of the
-    same. most: of all together.
+    pattern: its groups tell which lines are the same; the first group is their subject. each: limit for identical
+    lines. most: limit for all lines of the kind.
     """
 
     pattern: re.Pattern[str]
@@ -22,10 +22,10 @@ def _kind(pattern: str, each: int = 20, most: int = 100) -> KernelLineKind:
     return KernelLineKind(re.compile(pattern, re.IGNORECASE), each, most)
 
 
-# muster/health/kernel_log.py says what they mean. A line is of the first kind that it fits.
+# muster/health/kernel_log.py interprets the kinds. A line belongs to the first kind that matches.
 KINDS = {
     "loaded": _kind(r"NVRM: loading NVIDIA", each=2),
-    # By GPU, number and severity: 450 faults of an application leave room for the one that is fatal.
+    # Grouped by GPU, number and severity, so that 450 application faults do not displace a fatal one.
     "xid": _kind(r"NVRM: Xid \(PCI:([0-9a-f:.]+)[^)]*\): (\d+)(?:,.*?\b((?:non-?)?fatal)\b)?", each=2, most=400),
     "sxid": _kind(r"SXid \(PCI:([0-9a-f:.]+)\): (\d+), (Fatal|Non-fatal)", most=400),
     "oom": _kind(r"out of memory: Killed process \d+ \((.+?)\)"),
@@ -51,7 +51,8 @@ KINDS = {
 
 
 def kind_of(text: str) -> tuple[str, tuple[str | None, ...]]:
-    """Return the kind of a line, "" for one that nobody asks for, and what tells it from others of its kind."""
+    """Return the kind of a line ("" for irrelevant lines), and the groups that distinguish it from others of its
+    kind."""
     for name, kind in KINDS.items():
         if match := kind.pattern.search(text):
             return name, match.groups()
@@ -59,8 +60,7 @@ def kind_of(text: str) -> tuple[str, tuple[str | None, ...]]:
 
 
 def from_journal(text: str) -> list[tuple[float, str]]:
-    """Return seconds since the start and text of the kernel's own lines, the oldest first; the journal has the newest
-    first."""
+    """Return (seconds since boot, text) of the kernel's lines, oldest first. The journal lists the newest first."""
     lines = re.finditer(r"^\[ *(\d+\.\d+)\] \S+ kernel: (.*)$", text, re.MULTILINE)
     return [(float(match[1]), match[2]) for match in lines][::-1]
 

@@ -1,7 +1,7 @@
-"""Packs a program for nodes and the tools that it imports into one text, and runs that with any Python 3.10+.
+"""Packs a program for nodes with the tools that it imports into one text, which runs with any Python 3.10+.
 
-For the controller there is Program (plugin_utils/muster_controller/nodes/program.py); looks use this when they hand a
-program to another user, unit or interpreter of the node.
+The controller uses NodeProgram (plugin_utils/muster_controller/nodes/program.py). Looks use this module to run a
+program as another user, in a unit, or with another interpreter on the node.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 ROOM = "muster_node"
-# What decides, by the name under which everything on nodes imports it.
+# The package with the decisions, by the name under which code on nodes imports it.
 DECIDES = "ansible.module_utils.muster"
-# Reading a file as Python does takes twenty times as long; a test holds that both find the same.
+# Parsing with ast takes twenty times as long. A test checks that both find the same imports.
 IMPORT = re.compile(r"^ *from (\.+)([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 OF_DECISIONS = re.compile(rf"^ *from ({re.escape(DECIDES)})(?![\w])([\w.]*) import (\([^)]*\)|.*)$", re.MULTILINE)
 
 
 @cache
 def pack(name: str) -> str:
-    """Return a program as one text, which runs as a file as well. name: of its module, as imported here."""
+    """Return a program as one text, which can also be run as a file. name: its module, as imported here."""
     room = name.rsplit(".", 2)[0]
-    beside = f"{room.removesuffix(ROOM)}muster"  # where the decisions lie here
+    beside = f"{room.removesuffix(ROOM)}muster"  # the package with the decisions in this process
     there = {room: ROOM, beside: DECIDES}
     sources: dict[str, str] = {}
     wanted = [name, program.__name__]
@@ -48,14 +48,14 @@ def source_of(module: str) -> str:
     loader: Any = spec.loader if spec else None
     source = loader.get_source(module) if hasattr(loader, "get_source") else None
     if source is None:
-        raise ModuleNotFoundError(f"there is no source of {module}", name=module)
+        raise ModuleNotFoundError(f"the source of {module} is not available", name=module)
     return str(source)
 
 
 def imported(module: str, source: str, room: str, beside: str = "") -> Iterator[str]:
     """Yield the modules of the room that a module imports, always as `from .. import x` or `from ..y import x`.
 
-    beside: the room of the decisions, which are imported by their whole name.
+    beside: the package with the decisions, which is imported by its full name.
     """
     for dots, name, names in imports(source, IMPORT):
         package = ".".join(module.split(".")[: -len(dots)])
@@ -67,7 +67,7 @@ def imported(module: str, source: str, room: str, beside: str = "") -> Iterator[
 
 
 def modules(found: str, names: list[str]) -> Iterator[str]:
-    """Yield a module, or those of a folder that are named."""
+    """Yield a module, or the imported modules of a package."""
     spec = find_spec(found)
     if spec is None or spec.submodule_search_locations is None:
         yield found
@@ -76,7 +76,7 @@ def modules(found: str, names: list[str]) -> Iterator[str]:
 
 
 def imports(source: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield of each `from ..name import names` its dots, or what stands for them, the name, and the names."""
+    """Yield for each `from ..name import names` the dots (or their substitute), the name, and the imported names."""
     for before, name, names in pattern.findall(source):
         bare = re.sub(r"#.*", "", names).strip("() \n")
         yield before, name, [each.split()[0] for each in bare.split(",") if each.strip()]
@@ -84,10 +84,10 @@ def imports(source: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, l
 
 @cache
 def framed(name: str) -> bytes:
-    """Return a program as BOOTSTRAP reads it."""
+    """Return a program in the format that BOOTSTRAP reads."""
     return program.framed(pack(name))
 
 
 def sent(name: str, payload: Any) -> bytes:
-    """Return the whole standard input of a call: the program, and the payload behind it."""
+    """Return the standard input of a call: the program, followed by the payload."""
     return framed(name) + json.dumps(payload).encode()

@@ -1,4 +1,4 @@
-"""Processes of this node: whose one is, when it began, whether it still runs; and those of a launch."""
+"""Processes of this node: owner, start time and state, and the processes of launches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from . import files
 
-# What every process of a launch has in its environment, and the unit that it is started in.
+# The environment variable of all processes of a launch, and the launch's unit.
 LAUNCH_MARK = "MUSTER_LAUNCH_ID"
 LAUNCH_UNIT = "muster-launch-{}.service"
 LAUNCH_ID = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}\Z")
@@ -18,11 +18,11 @@ A_MANAGER = re.compile(r"user@(\d+)\.service")
 SYSTEMD_PATH = re.compile(r"^(0:|\d+:name=systemd):(/.*)$", re.MULTILINE)
 GONE = ("Z", "X")
 TICKS = os.sysconf("SC_CLK_TCK")
-MOST_COMMAND = 200  # characters of a command line that is quoted
+MOST_COMMAND = 200  # characters of a quoted command line
 
 
 class ProcessStatus(NamedTuple):
-    """state: the kernel's letter. cpu: seconds. started: ticks since the boot; with the PID it names one process."""
+    """state: the kernel's letter. cpu: seconds. started: ticks since boot; PID and start identify one process."""
 
     state: str
     parent: int
@@ -31,9 +31,9 @@ class ProcessStatus(NamedTuple):
 
 
 class LaunchUnit(NamedTuple):
-    """A launch by its unit. uid: in whose own manager it runs; None for one of the system's, which only root makes.
+    """A launch by its unit. uid: the user whose manager runs it, or None for the system's manager, which requires root.
 
-    Whoever has a manager gives units in it any name, so that the id alone says nothing of whose launch it is.
+    Users choose the names of units in their own manager, so the id alone does not identify the launch's user.
     """
 
     id: str
@@ -45,8 +45,8 @@ def ids() -> list[int]:
 
 
 def status(pid: int) -> ProcessStatus | None:
-    """Return nothing of one that is gone."""
-    # The name stands in brackets, and may hold anything.
+    """Return the status, or None for a process that is gone."""
+    # The name is in parentheses and may contain any character.
     words = read(pid, "stat").rpartition(")")[2].split()
     if len(words) < 20:
         return None
@@ -54,18 +54,18 @@ def status(pid: int) -> ProcessStatus | None:
 
 
 def runs(pid: int, started: int | None = None) -> bool:
-    """Whether a process runs, and is the one that began then."""
+    """Return whether a process is running and has this start time."""
     seen = status(pid)
     return seen is not None and seen.state not in GONE and started in {None, seen.started}
 
 
 def read(pid: int, name: str) -> str:
-    """Return what the kernel says of a process, empty where it is gone or not ours to see."""
+    """Return the text of a process's file in /proc, or "" if the process is gone or not accessible."""
     return files.text(f"/proc/{pid}/{name}") or ""
 
 
 def shown(pid: int) -> str:
-    """Return what a process calls itself, and its PID, for people. Its user chooses the name: it is quoted."""
+    """Return the name and PID of a process for people. The name is quoted, because its user chooses it."""
     letters = read(pid, "comm").removesuffix("\n")
     name = "".join(letter if letter.isprintable() and letter != '"' else "?" for letter in letters).strip()
     return f'"{name}" ({pid})' if name else f"a process ({pid})"
@@ -79,12 +79,12 @@ def owner(pid: int) -> str:
 
 
 def words(pid: int) -> list[str]:
-    """Return its command line."""
+    """Return the command line of a process."""
     return [word for word in read(pid, "cmdline").split("\0") if word]
 
 
 def executable(pid: int) -> str:
-    """Return the path of the program that it runs; of others' processes, root alone may see it."""
+    """Return the path of a process's program. Other users' processes require root."""
     try:
         return os.readlink(f"/proc/{pid}/exe")
     except OSError:
@@ -92,26 +92,26 @@ def executable(pid: int) -> str:
 
 
 def unit(pid: int) -> str:
-    """Return the innermost unit that it belongs to."""
+    """Return the innermost unit of a process."""
     leaves = (line.rpartition("/")[2] for line in reversed(read(pid, "cgroup").splitlines()))
     return next((leaf for leaf in leaves if leaf.endswith((".service", ".scope"))), "")
 
 
 def outermost_unit(pid: int) -> str:
-    """Return the unit of the system that it belongs to. Units within it, as those of a user's own manager, have any
-    name that this user likes."""
+    """Return the system unit of a process. Users choose the names of units within it, for example in their own
+    manager."""
     return next(iter(_units(pid)), "")
 
 
 def _units(pid: int) -> list[str]:
-    """Return the units that it belongs to, the outermost first.
+    """Return the units of a process, the outermost first.
 
-    systemd keeps them in its own tree of cgroup v1, or in that of v2. The kernel lists both, also the one that systemd
-    does not use, in which nothing belongs to a unit.
+    systemd uses its own tree of cgroup v1, or the tree of v2. The kernel lists both, including the one that systemd
+    does not use, which contains no units.
     """
     first = _cgroups(1)
     for tree, path in _cgroups(pid).items():
-        # Where PID 1 itself is in a unit of a host beyond, all paths begin there.
+        # If PID 1 is in a unit of an outer host, all paths begin with that unit.
         beyond = first.get(tree, "").removesuffix("/init.scope")
         parts = path.removeprefix(beyond).split("/")
         if units := [part for part in parts if part.endswith((".service", ".scope"))]:
@@ -124,7 +124,7 @@ def _cgroups(pid: int) -> dict[str, str]:
 
 
 def launch_at(pid: int) -> LaunchUnit | None:
-    """Return the launch whose unit it belongs to, in the system's manager or in a user's own."""
+    """Return the launch of a process by its unit, in the system's manager or a user's manager."""
     outer, inner = [*_units(pid), "", ""][:2]
     if found := A_LAUNCH_UNIT.fullmatch(outer):
         return LaunchUnit(found[1])
@@ -133,8 +133,8 @@ def launch_at(pid: int) -> LaunchUnit | None:
 
 
 def in_launches() -> dict[tuple[int | None, str], list[int]]:
-    """Return by (uid of a user's own manager, or None; id) the processes in the units of launches, the first one began
-    first. Which unit a process belongs to, the kernel says to everybody."""
+    """Return the processes in units of launches, by (uid of a user's manager or None, id), sorted by start time. The
+    kernel shows the unit of a process to every user."""
     found: dict[tuple[int | None, str], list[int]] = {}
     for pid in ids():
         launch = launch_at(pid)
@@ -149,39 +149,39 @@ def _started(pid: int) -> int:
 
 
 def age(pid: int) -> float | None:
-    """Return the seconds since it began, asleep or not; nothing of one that is gone."""
+    """Return the seconds since the start of a process, including suspend, or None for a process that is gone."""
     seen = status(pid)
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - seen.started / TICKS) if seen else None
 
 
 def user_id(pid: int) -> int | None:
-    """Return its real uid, also where it hides itself; None for one that is gone."""
+    """Return the real uid of a process, even if it hides itself, or None for a process that is gone."""
     found = re.search(r"^Uid:\t(\d+)", read(pid, "status"), re.MULTILINE)
     return int(found[1]) if found else None
 
 
 def environment(pid: int) -> dict[str, str]:
-    """Return what it was started with; of others' processes, root alone may see it."""
+    """Return the initial environment of a process. Other users' processes require root."""
     pairs = (item.partition("=") for item in read(pid, "environ").split("\0"))
     return {name: value for name, equals, value in pairs if equals}
 
 
 def opened(pid: int) -> set[str]:
-    """Return where its descriptors lead; of others' processes, root alone may see it."""
+    """Return the targets of a process's descriptors. Other users' processes require root."""
     found = set()
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):
             try:
                 found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
             except OSError:
-                continue  # closed between the listing and the look
+                continue  # closed in the meantime
     except OSError:
         return set()
     return found
 
 
 def children(pid: int) -> list[int]:
-    """Return its child processes. The kernel lists them per thread where it is built to; else all are read."""
+    """Return the child processes. If the kernel does not list them per thread, all processes are read."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -189,17 +189,17 @@ def children(pid: int) -> list[int]:
     except FileNotFoundError:
         return [one for one in ids() if (seen := status(one)) and seen.parent == pid]
     except OSError:
-        pass  # it ended between two of these reads
+        pass  # the process ended in the meantime
     return found
 
 
 def who(pid: int) -> dict[str, Any]:
-    """Return who one process is, for a sentence: {pid, command, user, unit}."""
+    """Return a description of a process: {pid, command, user, unit}."""
     return {"pid": pid, "command": " ".join(words(pid))[:MOST_COMMAND], "user": owner(pid), "unit": unit(pid)}
 
 
 def known(pid: int) -> dict[str, Any]:
-    """Return what everybody may see of a process; nothing of one that is gone."""
+    """Return what every user may see of a process."""
     seen = status(pid)
     return {
         "pid": pid,
@@ -211,9 +211,9 @@ def known(pid: int) -> dict[str, Any]:
 
 
 def is_of_launch(pid: int, launch: LaunchUnit, uid: int) -> bool:
-    """Whether it is in a launch's unit, or a process of the launch's user that carries its mark.
+    """Return whether a process is in a launch's unit, or belongs to the launch's user and has the launch's mark.
 
-    A mark alone says nothing: anybody chooses their own environment.
+    The mark alone does not prove it, because every user chooses their own environment.
     """
     if launch_at(pid) == launch:
         return True

@@ -1,6 +1,6 @@
-"""What every program for nodes has: verbs, and one text that also holds the tools it imports (made by pack.py).
+"""Common parts of all programs for nodes: verbs, and one text with the imported tools (created by pack.py).
 
-This file is the beginning of every such text, and one of the tools within it.
+This file is the beginning of every such text, and one of its tools.
 """
 
 from __future__ import annotations
@@ -16,47 +16,47 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 HERE = "muster_node.tools.program"
-# The program and its payload come on standard input, one behind the other: the payload may hold secrets, which have no
-# place in an argument list that every user of the node can read.
+# Program and payload are sent on standard input, one after the other. The payload may contain secrets and must not be
+# in an argument list, which every user of the node can read.
 BOOTSTRAP = "import sys, zlib; i = sys.stdin.buffer; exec(zlib.decompress(i.read(int(i.readline()))))"
 
 
 def answer(verbs: Mapping[str, Callable[[Any], Any]]) -> None:
-    """Do what the verb among the arguments says with the JSON on standard input, and print its answer as a line."""
+    """Run the verb given as argument with the JSON on standard input, and print its result as one line."""
     done = verbs[sys.argv[1]](json.loads(sys.stdin.buffer.read()))
     sys.stdout.write("\n" + json.dumps(done) + "\n")
     sys.stdout.flush()
 
 
 def answer_in(text: str) -> dict[str, Any] | None:
-    """Return the last line that is a JSON object: a login script, a library or torchrun may say something as well."""
+    """Return the last line with a JSON object. Login scripts, libraries and torchrun may print other lines."""
     for line in reversed(text.splitlines()):
         if line.startswith("{"):
             try:
                 found = json.loads(line)
             except ValueError:
-                continue  # noise that happens to begin with a brace
+                continue  # other output that begins with a brace
             if isinstance(found, dict):
                 return found
     return None
 
 
 def framed(text: str) -> bytes:
-    """Return a program as BOOTSTRAP reads it; the payload comes behind it."""
+    """Return a program in the format that BOOTSTRAP reads. The payload follows it."""
     packed = zlib.compress(text.encode(), 9)
     return b"%d\n%s" % (len(packed), packed)
 
 
 def own_text() -> str:
-    """Return the text of the program that runs, for a copy on the node; LookupError where it runs from a file tree."""
+    """Return the text of the running program, for a copy on the node. Raises LookupError if it runs from files."""
     for each in sys.meta_path:
         if hasattr(each, "program_text"):
             return str(each.program_text)
-    raise LookupError("it does not run from one text (see Program)")
+    raise LookupError("the program does not run from one text (see NodeProgram)")
 
 
 class TextLoader(SourceFileLoader):
-    """Loads one module from a text that is at hand."""
+    """Loads one module from a text in memory."""
 
     def __init__(self, name: str, text: str) -> None:
         super().__init__(name, name.replace(".", "/") + ".py")
@@ -66,11 +66,11 @@ class TextLoader(SourceFileLoader):
         return self.text.encode()
 
     def path_stats(self, path: str) -> Mapping[str, Any]:
-        raise FileNotFoundError(path)  # so nothing is cached
+        raise FileNotFoundError(path)  # prevents caching
 
 
 class Finder:
-    """Finds the modules of one text. sources: {muster_node.programs.NAME: its source, ...}."""
+    """Finds the modules of one text. sources: {muster_node.programs.NAME: source, ...}."""
 
     def __init__(self, name: str, sources: Mapping[str, str]) -> None:
         self.sources = sources
@@ -84,7 +84,7 @@ class Finder:
 
 
 def text_of(name: str, sources: Mapping[str, str]) -> str:
-    """Return the one text. name: the module whose main is the program's."""
+    """Return one text with all sources. name: the module with the program's main."""
     parts = [sources[HERE], f"run({name!r}, {{"]
     for module, source in sources.items():
         parts += [f"{module!r}: (", *map(repr, source.splitlines(keepends=True)), "),"]

@@ -1,8 +1,8 @@
-"""Whether name servers answer: each is asked, by one packet, for the name of an address, as every reverse look-up asks.
+"""Checks whether name servers respond: sends one packet to each server, a query for the name of an address.
 
-What it answers does not matter: "there is none" is an answer. A private address is answered without the internet. It
-is the address of the network and no node's: systemd-resolved answers for this machine and for /etc/hosts by itself,
-without the servers behind it.
+The content of the response is irrelevant; "no such name" is a response. A private address is answered without internet
+access. The queried address is the network's address, not a node's, because systemd-resolved answers queries for this
+machine and for /etc/hosts itself, without its servers.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import time
 from . import files
 
 CONF = "/etc/resolv.conf"
-MOST = 3  # resolv.conf(5), MAXNS: the C library asks no more
+MOST = 3  # resolv.conf(5), MAXNS: the limit of the C library
 SECONDS = 2.0
 TYPE_PTR, CLASS_IN, RECURSE = 12, 1, 0x0100
 REFUSED = "refused"
@@ -29,9 +29,10 @@ def servers(conf: str) -> list[str]:
 
 
 def ask_all(address: str, conf: str = CONF, port: int = 53) -> dict[str, float | str | None]:
-    """Ask all servers of a resolv.conf, which is a link wherever systemd-resolved runs.
+    """Query all servers of a resolv.conf, which is a link on systems with systemd-resolved.
 
-    Of each server how many seconds it took, "refused" where nothing listens, None where nothing came in time.
+    Return for each server the response time in seconds, "refused" if nothing listens, or None without a response in
+    time.
     """
     found: dict[str, float | str | None] = dict.fromkeys(servers(files.text(conf, links=True) or ""))
     threads = [threading.Thread(target=_ask, args=(each, address, port, found), daemon=True) for each in found]
@@ -60,12 +61,12 @@ def _ask(server: str, address: str, port: int, found: dict[str, float | str | No
                 found[server] = round(time.monotonic() - began, 3)
                 return
     except (OSError, ValueError):
-        # Nobody waits for what is refused at once, or cannot even be asked.
+        # Refused immediately, or not reachable at all: no timeout for programs.
         found[server] = REFUSED
 
 
 def question(mark: bytes, address: str) -> bytes:
-    """RFC 1035, section 4: one question, for the name of the first address in the network of this one."""
+    """Return a query for the name of the first address in this address's network (RFC 1035, section 4)."""
     bits = 64 if ":" in address else 24
     network = ipaddress.ip_network((address, bits), strict=False).network_address
     labels = network.reverse_pointer.split(".")

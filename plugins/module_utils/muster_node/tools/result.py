@@ -1,4 +1,4 @@
-"""What modules answer: refusals in one sentence that begins with the node's name, warnings, diffs."""
+"""Results of modules: errors in one sentence that begins with the node's name, warnings, diffs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class RefusedError(Exception):
-    """What stands in the way and what to do about it, as one sentence without its full stop.
+    """The problem and its fix as one sentence without the final full stop.
 
-    more: parts of the module's result that go with it.
+    more: additional parts of the module's result.
     """
 
     def __init__(self, what: str, fix: str = "", **more: Any) -> None:
@@ -22,17 +22,17 @@ class RefusedError(Exception):
 
 
 def refuse(problems: Sequence[str], differences: Sequence[str] = (), fix: str = "", **more: Any) -> None:
-    """Raise RefusedError if there is anything wrong.
+    """Raise RefusedError if there is any problem.
 
-    problems: what is not ours to fix. differences: what a module finds that only verifies; `fix` says how to have them
-    put right, and helps nobody as long as there are problems.
+    problems: problems that the module cannot fix. differences: differences found by a module in verify mode. fix: how
+    to fix the differences; only added if there are no problems.
     """
     if problems or differences:
         raise RefusedError("; ".join([*problems, *differences]), "" if problems else fix, **more)
 
 
 def diff(name: str, before: str, after: str) -> dict[str, str]:
-    """One part of a module's diff. name: of the file, or of what else is different."""
+    """Return one part of a module's diff. name: name of the file or other item."""
     return {"before_header": name, "after_header": name, "before": before, "after": after}
 
 
@@ -50,10 +50,10 @@ def warn(module: Any, sentences: Iterable[str]) -> None:
 def one_sentence(
     module: Any, path: str = "", refusals: tuple[type[Exception], ...] = (), node: str = "node"
 ) -> Iterator[None]:
-    """End the module with the sentence of what is raised within.
+    """Fail the module with the sentence of an exception raised in the block.
 
-    path: what an error of the operating system is about that names no file. refusals: further errors whose text is
-    such a sentence. node: the option that has the node's name.
+    path: subject of operating system errors without a file name. refusals: further exceptions whose text is such a
+    sentence. node: the option with the node's name.
     """
     begin = module.params[node]
     try:
@@ -63,7 +63,7 @@ def one_sentence(
     except refusals as refused:
         module.fail_json(msg=f"{begin}: {refused}.")
     except subprocess.TimeoutExpired as problem:
-        module.fail_json(msg=f"{begin}: {problem.cmd[0]} gave no answer within {problem.timeout:g} s.")
+        module.fail_json(msg=f"{begin}: {problem.cmd[0]} did not respond within {problem.timeout:g} s.")
     except OSError as problem:
         where = problem.filename or path
         module.fail_json(msg=f"{begin}: {f'{where}: ' if where else ''}{problem.strerror}.")

@@ -1,4 +1,4 @@
-"""What the kernel knows of the way to an address, asked without the program ip."""
+"""Reads the kernel's routes and neighbors without the program ip."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SECONDS = 1.0
 
 
 def way(address: str) -> str:
-    """The interface by which it sends, as `ip route get` says; "" where there is no route, or nothing is said."""
+    """Return the interface of the route to an address, like `ip route get`, or "" if there is none."""
     try:
         to = ipaddress.ip_address(address)
         family = socket.AF_INET if to.version == 4 else socket.AF_INET6
@@ -42,7 +42,7 @@ def interface_in(said: bytes) -> str:
 
 
 def neighbour(address: str) -> str:
-    """What the kernel knows of the link to a neighbour: "failed" when nobody there has the address."""
+    """Return the kernel's neighbor state: "known", "failed" if no host has the address, or ""."""
     for line in (files.text("/proc/net/arp") or "").splitlines()[1:]:
         fields = line.split()
         if fields and fields[0] == address:

@@ -1,4 +1,4 @@
-"""Running a command on a stranger's machine: it has a time limit, its output is bounded, and why it failed is said."""
+"""Runs commands on nodes with a time limit and bounded output, and reports why they failed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 SECONDS = 6.0
-# Sixteen GPUs list a megabyte of clocks that they could run at.
+# Sixteen GPUs list one megabyte of supported clocks.
 MOST = 4_000_000
 CHUNK = 65536
-# An ordinary user's path lacks the last two on Debian.
+# On Debian, a normal user's PATH does not contain the last two.
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/local/sbin:/usr/sbin:/sbin"
-# The same words whatever the administrator's language, and nothing of a login.
+# Output independent of the administrator's language, without login variables.
 CLEAN = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
 
 
 class CommandResult(NamedTuple):
-    """What came, and why nothing came. A command may fail and still have said something: then both are there.
+    """The output of a command, and why it failed. A failed command may have output as well.
 
-    aside: what it said on its error stream. code: None where it did not start (missing: there is no such command) or
-    did not end in time (late).
+    aside: standard error. code: None if the command did not start (missing: not installed) or timed out (late).
     """
 
     text: str
@@ -42,7 +41,7 @@ class CommandResult(NamedTuple):
 
     @property
     def said(self) -> str:
-        """What it says of itself, on one line: for the sentence of a failure."""
+        """Return the error output, or the output, on one line, for an error message."""
         return " ".join((self.aside or self.text).split())
 
 
@@ -55,11 +54,12 @@ def run(
     user: pwd.struct_passwd | None = None,
     most: int = MOST,
 ) -> CommandResult:
-    """Run a command, and leave it where it is when it hangs: waiting for one that the kernel holds would hang too.
+    """Run a command. A command that hangs in the kernel is killed and left behind, because waiting for it would hang
+    too.
 
-    seconds: None for a package manager alone, which must not be ended between two steps. env: its whole environment.
-    user: as whom, which takes root. most: bytes that are kept of each stream; the rest is read and dropped, so that
-    the command can end.
+    seconds: None only for package managers, which must not be interrupted. env: the complete environment. user: the
+    user to run as; requires root. most: kept bytes of each stream; the rest is read and dropped, so that the command
+    can end.
     """
     given = stdin.encode() if isinstance(stdin, str) else stdin
     try:
@@ -84,8 +84,8 @@ def run(
         return CommandResult("", f"{argv[0]} did not answer within {seconds:.0f} s", late=True)
     text, aside = (stream[:most].decode("utf-8", "replace") for stream in said)
     if process.returncode == 0:
-        # What is cut is no evidence of what is not in it.
-        why = f"{argv[0]} printed more than {most} bytes, and the rest was dropped" if len(said[0]) > most else ""
+        # Truncated output proves nothing about missing content.
+        why = f"the output of {argv[0]} was truncated after {most} bytes" if len(said[0]) > most else ""
         return CommandResult(text, why, aside, 0)
     first = aside.split("\n")[0].strip()[:200]
     why = f"{argv[0]} ended with {process.returncode}" + (f": {first}" if first else "")
@@ -93,7 +93,7 @@ def run(
 
 
 def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
-    """What makes a process somebody else's. Who is that user already needs nothing, and could not do it."""
+    """Return Popen's arguments for another user. The same user needs none, and could not set them."""
     if user is None or os.geteuid() == user.pw_uid != 0:
         return {}
     groups = os.getgrouplist(user.pw_name, user.pw_gid)
@@ -101,16 +101,16 @@ def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
 
 
 def failure(argv: Sequence[str], answer: CommandResult) -> str:
-    """Return a sentence about a command that failed; nothing where it did not."""
+    """Return a sentence about a failed command, or an empty string."""
     if answer.code is None:
         return answer.why
-    return f"{' '.join(argv)} ended with code {answer.code} and said: {answer.said or 'nothing'}" if answer.code else ""
+    return f"{' '.join(argv)} ended with exit code {answer.code}: {answer.said or 'no output'}" if answer.code else ""
 
 
 def _talk(
     process: subprocess.Popen[bytes], given: bytes, deadline: float | None, most: int
 ) -> tuple[bytes, bytes] | None:
-    """Return what a command said on both streams once it has ended; None where it is late."""
+    """Return both output streams once the command has ended, or None after a timeout."""
     out, err = bytearray(), bytearray()
     rest = memoryview(given)
     with selectors.DefaultSelector() as selector:
@@ -143,7 +143,7 @@ def _talk(
 
 
 def _write_some(handle: int, rest: memoryview) -> memoryview:
-    """Return what is still to be written; nothing where nobody reads it any more."""
+    """Return the data still to be written, or nothing if the reader is gone."""
     try:
         return rest[os.write(handle, rest[:CHUNK]) :]
     except BlockingIOError:
@@ -153,17 +153,17 @@ def _write_some(handle: int, rest: memoryview) -> memoryview:
 
 
 def read(path: str) -> CommandResult:
-    """Read a file that the system or this user has written, links included; cut after so many bytes."""
+    """Read a file written by the system or this user, following links. Truncated after MOST bytes."""
     try:
         said = files.part(path, 0, MOST + 1, links=True)
-        why = f"{path} is longer than {MOST} bytes, and was cut" if len(said) > MOST else ""
+        why = f"{path} was truncated after {MOST} bytes" if len(said) > MOST else ""
         return CommandResult(said[:MOST].decode("utf-8", "replace"), why)
     except OSError as error:
         return CommandResult("", f"{path}: {error.strerror}")
 
 
 def names(folder: str) -> list[str]:
-    """Return what a folder holds, or nothing where it cannot be read."""
+    """Return the names in a folder, or nothing if it cannot be read."""
     try:
         return files.names(folder, links=True)
     except OSError:

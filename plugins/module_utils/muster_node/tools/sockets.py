@@ -1,4 +1,4 @@
-"""Ports of TCP on this node: whether one can be listened on, and the kernel's list of sockets."""
+"""TCP ports of this node: tests whether a port is free, and reads the kernel's list of sockets."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST = 64_000_000  # bytes of the kernel's list
 
 
 class TcpSocket(NamedTuple):
-    """state: the kernel's number, as LISTENING. inode: "0" where no process has it any more. uid: whose it is."""
+    """state: the kernel's number, such as LISTENING. inode: "0" if no process has the socket. uid: of the owner."""
 
     port: int
     state: str
@@ -25,7 +25,7 @@ class TcpSocket(NamedTuple):
 
 
 def can_listen(port: int) -> bool:
-    """Whether the port is free on the wildcard address, where the rendezvous store and others listen."""
+    """Return whether the port is free on the wildcard address, on which the rendezvous store and others listen."""
     for family in (socket.AF_INET6, socket.AF_INET):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as sock:
@@ -35,7 +35,7 @@ def can_listen(port: int) -> bool:
         except OSError as exc:
             if exc.errno == errno.EADDRINUSE:
                 return False
-            # no IPv6 here: the IPv4 answer decides
+            # no IPv6: the IPv4 result decides
     return True
 
 

@@ -1,4 +1,4 @@
-"""What torch says of itself in the file version.py of its package, without being imported."""
+"""Reads torch's version.py without importing torch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MOST = 100_000  # bytes
 
 
 def said_in(site: Path) -> dict[str, Any] | None:
-    """Return its variables, such as __version__ and cuda; None where there is no torch. site: its site-packages."""
+    """Return the variables of version.py, such as __version__ and cuda, or None without torch. site: site-packages."""
     text = files.text(str(site / "torch" / "version.py"), most=MOST, links=True)
     if text is None:
         return None

@@ -1,4 +1,4 @@
-"""What was looked at, on its way from a node to the controller: JSON, made small. Eight GPUs alone print 130 kB."""
+"""Encodes inspection results for the transfer to the controller as compressed JSON. Eight GPUs print 130 kB."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import json
 import zlib
 from typing import Any
 
-# nvidia-smi's four answers may be 4 MB each. Who decodes believes no node that it is not more.
+# nvidia-smi's four outputs may have 4 MB each. The decoder enforces the limit.
 MOST_BYTES = 32_000_000
 
 
 def encode(value: Any) -> str:
-    """Return the value as text; raises ValueError when it is too large to be decoded again."""
+    """Return the value as text. Raises ValueError if it is too large to be decoded."""
     text = json.dumps(value).encode()
     if len(text) > MOST_BYTES:
-        raise ValueError(f"what was looked at is {len(text)} bytes, and {MOST_BYTES} is the most")
+        raise ValueError(f"the inspection result has {len(text)} bytes, but at most {MOST_BYTES} are allowed")
     return base64.b64encode(zlib.compress(text)).decode()
 
 
 def decode(text: str) -> Any:
-    """Return the value that was encoded; raises ValueError for anything else."""
+    """Return the encoded value. Raises ValueError for invalid text."""
     stream = zlib.decompressobj()
     try:
         content = stream.decompress(base64.b64decode(text, validate=True), MOST_BYTES)
     except zlib.error as error:
-        raise ValueError(f"it is damaged: {error}") from error
+        raise ValueError(f"corrupt data: {error}") from error
     if not stream.eof:
-        raise ValueError(f"it is cut off, or more than {MOST_BYTES} bytes")
+        raise ValueError(f"truncated, or more than {MOST_BYTES} bytes")
     return json.loads(content)

@@ -1,7 +1,7 @@
-"""Folders with all that is in them, which somebody else has filled: they are measured and removed within bounds.
+"""Measures and removes folders that another user has filled, with bounded cost.
 
-No link is followed and no other file system entered; a tree as deep as its writer liked costs no more than a flat one,
-since every step happens in an open folder.
+Follows no links and enters no other file system. Deep trees cost no more than flat ones, because every step works in an
+open folder.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from contextlib import suppress
 from . import files
 
 HERE = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | files.SAFE
-DEPTH = 64  # folders below each other that are measured
+DEPTH = 64  # levels of folders that are measured
 
 
 def size(within: int, name: str, deadline: float) -> int:
-    """Return the bytes on the disk below a folder, as far as they are counted by then (on the monotonic clock)."""
+    """Return the disk usage below a folder in bytes, as far as counted before the deadline (monotonic clock)."""
     found = 0
     todo = [name]
     while todo and time.monotonic() < deadline:
@@ -35,9 +35,10 @@ def size(within: int, name: str, deadline: float) -> int:
 
 
 def remove(within: int, name: str, deadline: float) -> bool:
-    """Remove a folder of `within`, which nobody but this user may write; return whether it is gone by then.
+    """Remove a folder of `within`, which only this user may write to. Return whether it was removed before the
+    deadline.
 
-    What was removed stays so when the time is up.
+    A partly removed folder stays partly removed.
     """
     try:
         top = os.open(name, HERE, dir_fd=within)
@@ -47,7 +48,7 @@ def remove(within: int, name: str, deadline: float) -> bool:
         return False
     try:
         tried: set[str] = set()
-        # Every folder in the top one is emptied by moving the folders in it up to the top: none lies deeper.
+        # Folders below a folder are moved up to the top one, so no folder is nested deeper.
         while new := _emptied(top, top, deadline) - tried:
             tried |= new
             for each in new:
@@ -71,13 +72,13 @@ def _remove_folder(top: int, name: str, deadline: float) -> None:
 
 
 def _emptied(handle: int, top: int, deadline: float) -> set[str]:
-    """Remove what is no folder, and move folders up into the top one; return the names of those that are there."""
+    """Remove files, and move folders up into the top folder. Return the names of the folders in the top folder."""
     device = os.fstat(top).st_dev
     there: set[str] = set()
     if os.fstat(handle).st_dev != device:
         return there
     with suppress(OSError):
-        os.fchmod(handle, 0o700)  # its owner may have made it read-only
+        os.fchmod(handle, 0o700)  # the owner may have made it read-only
     with os.scandir(handle) as entries:
         for entry in entries:
             if time.monotonic() > deadline:
@@ -97,7 +98,7 @@ def _move_up(name: str, handle: int, top: int) -> None:
     try:
         os.rename(name, new, src_dir_fd=handle, dst_dir_fd=top)
     except PermissionError:
-        # Only root may move a folder that is read-only: its ".." is written.
+        # Only root may move a read-only folder, because its ".." is rewritten.
         _let_write(name, handle)
         os.rename(name, new, src_dir_fd=handle, dst_dir_fd=top)
 

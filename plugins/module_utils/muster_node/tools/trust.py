@@ -1,4 +1,4 @@
-"""Whether a path is safe to use by name: nobody but those who are trusted may change what it leads to."""
+"""Checks whether a path is safe to use by name: only trusted users may change what it leads to."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from . import files
 
-MOST_LINKS = 40  # as the kernel
+MOST_LINKS = 40  # like the kernel
 
 
 @dataclass(frozen=True)
 class TrustedOwners:
-    """Who may write on a path, by number. private_groups: also groups that no other account is in (see is_private)."""
+    """Trusted users and groups by id. private_groups: also groups without other members (see is_private)."""
 
     users: frozenset[int]
     groups: frozenset[int] = frozenset()
@@ -28,11 +28,11 @@ class TrustedOwners:
 
 
 def foreign_writer(path: str, *, shared: bool = False, trusted: TrustedOwners | None = None) -> str | None:
-    """Return who else may change what an absolute path leads to, as a sentence; None where nobody may.
+    """Return who else may change what an absolute path leads to, as a sentence, or None.
 
-    The path is walked as the kernel does, so folders on the way to a link's target count as well. In a folder with the
-    sticky bit, such as /tmp, what others do not own is safe; shared: the path's end may be such a folder. What is
-    missing is nobody's: see make_folder. trusted: without it, root and this process's user, and no group.
+    The path is walked like in the kernel, so folders on the way to a link's target count as well. In a folder with the
+    sticky bit, such as /tmp, files of trusted users are safe. shared: the path's end may be such a folder. A missing
+    part is safe: see make_folder. trusted: default root and this process's user, and no group.
     """
     trusted = trusted or TrustedOwners(frozenset({0, os.geteuid()}))
     place, rest = "/", _parts(path)
@@ -53,7 +53,7 @@ def foreign_writer(path: str, *, shared: bool = False, trusted: TrustedOwners | 
         if seen.st_uid not in trusted.users:
             return _owned(below, seen)
         if links > MOST_LINKS:
-            return f"{below} leads to itself"
+            return f"{below} is part of a loop of links"
         target = os.readlink(below)
         rest = _parts(target) + rest
         place = "/" if target.startswith("/") else place
@@ -61,19 +61,19 @@ def foreign_writer(path: str, *, shared: bool = False, trusted: TrustedOwners | 
 
 
 def make_folder(path: str, mode: int = 0o755, *, trusted: TrustedOwners | None = None) -> None:
-    """Make a folder and what is missing above it. Raises ForeignError where others may change what the path leads to;
-    then nothing is made in what is theirs."""
+    """Create a folder and its missing parents. Raises ForeignError if others may change what the path leads to; nothing
+    is created in their folders then."""
     refuse_foreign(path, trusted=trusted)
     place = os.path.realpath(path)
     for end in (at for at, letter in enumerate(f"{place}/") if letter == "/" and at):
-        # Whoever made one meanwhile, in a folder like /tmp, is found out by its owner.
+        # If another user created the folder in the meantime, for example in /tmp, its owner reveals it.
         with suppress(FileExistsError):
             files.make_folder(place[:end], mode=mode)
         refuse_foreign(place[:end], shared=end < len(place), trusted=trusted)
 
 
 def refuse_foreign(path: str, *, shared: bool = False, trusted: TrustedOwners | None = None) -> None:
-    """Raise ForeignError where foreign_writer names somebody."""
+    """Raise ForeignError if another user may change the path."""
     sentence = foreign_writer(path, shared=shared, trusted=trusted)
     if sentence:
         raise files.ForeignError(errno.EPERM, f"is not safe to use: {sentence}", path)
@@ -84,10 +84,10 @@ def _parts(path: str) -> list[str]:
 
 
 def is_private(gid: int, users: frozenset[int]) -> bool:
-    """Return whether a group is one of these users' own: it has the user's name, is the user's first group, and has no
-    other member. So useradd makes it on most systems, where the umask is 0002.
+    """Return whether a group is a user's private group: it has the user's name, is the user's primary group, and has no
+    other member. useradd creates such a group on most systems with the umask 0002.
 
-    A group of any other name is not private, because a directory service may hide the members of a group.
+    A group with any other name is not private, because a directory service may hide its members.
     """
     try:
         group = grp.getgrgid(gid)
@@ -99,21 +99,21 @@ def is_private(gid: int, users: frozenset[int]) -> bool:
 
 
 def _judged(place: str, trusted: TrustedOwners, *, shared: bool) -> str | None:
-    """shared: others may write here as long as they cannot touch what is not theirs (the sticky bit)."""
+    """shared: other users may have write permission, if the sticky bit protects files of others."""
     seen = os.lstat(place)
     if seen.st_uid not in trusted.users:
         return _owned(place, seen)
     if shared and seen.st_mode & stat.S_ISVTX:
         return None
     if seen.st_mode & stat.S_IWOTH:
-        return f"everybody may write in {place}"
+        return f"{place} is writable by all users"
     if seen.st_mode & stat.S_IWGRP and (_has_list(place) or not trusted.has_group(seen.st_gid)):
-        return f"the group {_group(seen.st_gid)} may write in {place}"
+        return f"{place} is writable by the group {_group(seen.st_gid)}"
     return None
 
 
 def _has_list(place: str) -> bool:
-    """Return whether an access control list admits more accounts, to which the bits of the group then apply."""
+    """Return whether an access control list allows more accounts, limited by the group permission bits."""
     try:
         return "system.posix_acl_access" in os.listxattr(place)
     except (AttributeError, OSError):  # not on this system, or not on this file system

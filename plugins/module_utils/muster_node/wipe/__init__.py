@@ -1,1 +1,1 @@
-"""What of Muster's own lies on a node, and taking it off (library/wipe_node.py)."""
+"""Muster's files on a node, and their removal (library/wipe_node.py)."""

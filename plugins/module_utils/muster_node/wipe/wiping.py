@@ -1,4 +1,4 @@
-"""Muster's own things on this node: what of them lies there, and their removal as planned."""
+"""Find Muster's files, units and account on this node, and remove them as planned."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TREES_SECONDS = 300.0  # an environment with CUDA has 40,000 files
 
 
 def observe(params: dict[str, Any], request: WipeRequest) -> WipeState:
-    """params: the options of library/wipe_node.py."""
+    """params: options of library/wipe_node.py."""
     return WipeState(
         files=dict(_files(params["files"])),
         trees=dict(_trees([tree.path for tree in request.trees])),
@@ -93,7 +93,7 @@ def _work(root: str) -> tuple[str, ...]:
 
 def act(plan: WipePlan, params: dict[str, Any]) -> None:
     for name in plan.units:
-        # One that has just ended by itself is gone already.
+        # A unit that has just ended has already been unloaded.
         run("systemctl", "reset-failed", name, seconds=SECONDS)
     for path in plan.files:
         files.remove(path)
@@ -130,7 +130,7 @@ def _remove(handle: int, name: str, deadline: float) -> None:
 
 
 def _remove_empty(paths: Sequence[str]) -> None:
-    """Folders that were made for these, as nobody else has anything in them; those of packages stay."""
+    """Remove the empty parent folders of these paths, except those that belong to packages."""
     for path in paths_above(paths):
         with suppress(OSError):
             if not files.names(path) and run("dpkg-query", "--search", path, seconds=SECONDS).code:

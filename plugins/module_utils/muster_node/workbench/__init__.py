@@ -1,1 +1,1 @@
-"""What a node has for notebooks, and changing it (library/workbench.py); and somebody's own notebook."""
+"""The notebook setup of a node (library/workbench.py), and users' notebooks."""

@@ -1,6 +1,6 @@
-"""Somebody's own notebook: a unit of their own user manager, which the role workbench has put there for everybody.
+"""A user's notebook: a unit in the user's own systemd manager, installed by the role workbench for all users.
 
-All of it is done as its owner: root becomes that account first.
+All operations run as the user: root first changes to that account.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ UNIT_FILE = f"/etc/systemd/user/{UNIT}"
 
 
 class NoNotebookError(Exception):
-    """Why it is not so, as a sentence without its full stop."""
+    """Why the operation failed, without a full stop."""
 
 
 def as_owner(owner: pwd.struct_passwd, verb: str, request: Json) -> Json:
-    """Do it as that account; {"error": ...} where it did not work."""
+    """Run an operation as the user; {"error": ...} if it fails."""
     work: dict[str, Callable[[pwd.struct_passwd, Json], Json]] = {"look": look, "start": start, "stop": stop}
 
     def done() -> Json:
@@ -57,7 +57,7 @@ def as_owner(owner: pwd.struct_passwd, verb: str, request: Json) -> Json:
 
 
 def owner_of(name: str) -> pwd.struct_passwd:
-    """The account that is meant: the one that logs in, where none is named."""
+    """Return the requested account, by default the login account."""
     own = pwd.getpwuid(os.geteuid())
     if name in ("", own.pw_name):
         found = own
@@ -65,11 +65,11 @@ def owner_of(name: str) -> pwd.struct_passwd:
         try:
             found = pwd.getpwnam(name)
         except KeyError:
-            raise NoNotebookError(f"there is no account {name}") from None
+            raise NoNotebookError(f"account {name} does not exist") from None
     if found.pw_uid == 0:
-        raise NoNotebookError("a notebook belongs to a person, and not to root: name one with -e notebook_user=NAME")
+        raise NoNotebookError("root cannot have a notebook: set a user with -e notebook_user=NAME")
     if os.geteuid() not in (0, found.pw_uid):
-        raise NoNotebookError(f"{own.pw_name} may not start a notebook of {name}")
+        raise NoNotebookError(f"{own.pw_name} must not start a notebook of {name}")
     return found
 
 
@@ -100,12 +100,12 @@ def look(owner: pwd.struct_passwd, request: Json) -> Json:
 def start(owner: pwd.struct_passwd, request: Json) -> Json:
     before = look(owner, request)
     if not before["there"]:
-        raise NoNotebookError("JupyterLab is not on this node")
+        raise NoNotebookError("JupyterLab is not installed on this node")
     if not before["launch_user"]:
-        raise NoNotebookError(f"{owner.pw_name} is not in launch_users, and only they have notebooks")
+        raise NoNotebookError(f"{owner.pw_name} is not in launch_users, which is required for notebooks")
     if not Path(runtime(owner)).is_dir():
         unit = f"user@{owner.pw_uid}.service"
-        raise NoNotebookError(f"{unit}, the systemd of {owner.pw_name}, does not run: launch_users starts it")
+        raise NoNotebookError(f"{unit} of {owner.pw_name} is not running: the role launch_users starts it")
     place = folder(owner, request)
     with suppress(FileExistsError):
         files.make_folder(place, mode=0o700)
@@ -129,10 +129,10 @@ def stop(owner: pwd.struct_passwd, request: Json) -> Json:
     for path in (f"{place}/at_boot", f"{place}/token", f"{runtime(owner)}/muster-notebook.wanted"):
         files.remove(path)
     with suppress(OSError):
-        Path(place).rmdir()  # what else is in it is its owner's
+        Path(place).rmdir()  # it contains files of the user
     after = look(owner, request)
     if after["running"]:
-        raise NoNotebookError(f"the notebook of {owner.pw_name} still runs")
+        raise NoNotebookError(f"the notebook of {owner.pw_name} is still running")
     return after
 
 
@@ -159,23 +159,23 @@ def environment(owner: pwd.struct_passwd) -> dict[str, str]:
 def systemctl(owner: pwd.struct_passwd, *words: str, may_fail: bool = False) -> None:
     done = run(*command(*words), env=environment(owner), seconds=STOP_SECONDS)
     if done.code != 0 and not may_fail:
-        raise NoNotebookError(f"{' '.join(command(*words))} did not work: {done.said or done.why}")
+        raise NoNotebookError(f"{' '.join(command(*words))} failed: {done.said or done.why}")
 
 
 def wait(owner: pwd.struct_passwd, seen: Json) -> None:
-    """Until it answers: nobody without the token, and whoever has it."""
+    """Wait until the notebook responds with the token, and check that it rejects requests without the token."""
     token = files.read(seen["token_file"], most=100).decode()
     deadline = time.monotonic() + START_SECONDS
     while (code := answer(seen["socket"], token)) != 200:
         if state(owner) not in RUNS or time.monotonic() > deadline:
-            raise NoNotebookError(f"the notebook of {owner.pw_name} does not answer ({code or 'nobody listens'})")
+            raise NoNotebookError(f"the notebook of {owner.pw_name} does not respond ({code or 'nothing listens'})")
         time.sleep(0.2)
     if answer(seen["socket"], "") != 403:
-        raise NoNotebookError("it answers without its token, too")
+        raise NoNotebookError("the notebook accepts requests without its token")
 
 
 def answer(path: str, token: str) -> int:
-    """The code of a status from the server behind this socket; 0 where nobody answers."""
+    """Return the HTTP status of the server on this socket; 0 without a response."""
     head = f"Authorization: token {token}\r\n" if token else ""
     with suppress(OSError, ValueError, IndexError), socket.socket(socket.AF_UNIX) as talk:
         talk.settimeout(CALL_SECONDS)

@@ -1,4 +1,4 @@
-"""What launch users need on this node for notebooks of their own: observed, made where it differs, and taken off."""
+"""The notebook setup of a node: inspect it, apply it, and remove it."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ MOST_ANSWER = 1000  # bytes
 
 def request_of(params: dict[str, Any]) -> WorkbenchRequest:
     given = {key: params[key] for key in ("root", "users_root", "programs", "environments")}
-    refuse([f"the environment {name!r} cannot name a kernel" for name in params["environments"] if not is_kernel(name)])
+    refuse([f"{name!r} is not a valid kernel name" for name in params["environments"] if not is_kernel(name)])
     return WorkbenchRequest(**given, present=params["state"] == "present")
 
 
 def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
-    """Do what differs, unless this is a check. params: the options of library/workbench.py."""
+    """Apply the changes, unless in check mode. params: options of library/workbench.py."""
     request = request_of(params)
     foreign = trust.foreign_writer(request.root)
     if foreign:
-        raise RefusedError(f"{request.root} is not safe to use: {foreign}", "Set workbench_root to a folder of root's")
+        raise RefusedError(f"{request.root} is not safe to use: {foreign}", "Set workbench_root to a folder of root")
     plan = make_plan(request, observe(request))
     refuse((), plan.differences if params["mode"] == "verify" else (), FIX)
     shown = [diff(path, files.text(path) or "", text or "") for path, text in plan.files.items()]
@@ -56,7 +56,7 @@ def act(plan: WorkbenchPlan, request: WorkbenchRequest) -> None:
         said = notebook.as_owner(pwd.getpwnam(name), "stop", {"users_root": request.users_root})
         if said.get("error"):
             raise RefusedError(
-                f"the notebook of {name} was not ended. Its account reports: {quote(str(said['error']))}"
+                f"the notebook of {name} could not be stopped. Its account reports: {quote(str(said['error']))}"
             )
     if request.present:
         trust.make_folder(request.root)
@@ -116,7 +116,7 @@ def link(path: str) -> str:
 
 
 def python(environment: str) -> Python:
-    """Asked as nobody: what somebody else keeps there is not run by root."""
+    """Inspect an environment as nobody, because root must not run programs of other users."""
     argv = (f"{environment}/bin/python", "-I", "-c", ASK)
     done = run(*argv, seconds=PYTHON_SECONDS, user=pwd.getpwnam("nobody"), most=MOST_ANSWER)
     words = done.text.split()
@@ -124,14 +124,14 @@ def python(environment: str) -> Python:
 
 
 def built(root: str) -> list[str]:
-    """What lies in JupyterLab's folder of the role pytorch's making; what it would not name is somebody else's."""
+    """Return the files of the role pytorch in JupyterLab's folder, without files of others."""
     found = [f"envs/{name}" for name in names(f"{root}/envs") if is_environment(name)]
     found += [f"wheels/{name}" for name in names(f"{root}/wheels") if is_digest(name)]
     return found + [name for name in ("current",) if os.path.lexists(f"{root}/{name}")]
 
 
 def running(users_root: str) -> list[str]:
-    """Accounts with a notebook, by the folder that its unit has as long as it runs."""
+    """Return users with a running notebook, by the runtime folder of its unit."""
     found = []
     for name in names(users_root):
         with suppress(KeyError):

@@ -1,1 +1,1 @@
-"""What the controller keeps of each run, artifacts/<cluster>/<run>/, and the record of all of them."""
+"""Artifacts that the controller keeps of each run, artifacts/<cluster>/<run>/, and the record of all runs."""

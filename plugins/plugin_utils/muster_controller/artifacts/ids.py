@@ -1,4 +1,4 @@
-"""Names of runs and launches, as the programs on the nodes want them: a launch has its run's."""
+"""Ids of runs and launches, in the format that the programs on the nodes require. A launch has the id of its run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the controller keeps of a launch. Losing it is a warning, said once for each reason, and ends nothing."""
+"""Writes files about a launch on the controller. An error is a warning, shown once per reason, and stops nothing."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-ROOM = 64 * 1024 * 1024  # bytes that wait to be written
-END = 10.0  # seconds that the end of a launch waits for its files
+ROOM = 64 * 1024 * 1024  # bytes in the write queue
+END = 10.0  # seconds to wait for files at the end of a launch
 
 
 class Keeping:
@@ -23,37 +23,37 @@ class Keeping:
         self.aside = Aside("files", ROOM, lambda _exc: None)
 
     def keep(self, path: Path, write: Callable[[], object], size: int = 1) -> bool:
-        """Write aside, in the order of asking; False where too much waits already, and nothing is written."""
+        """Write in a thread, in the order of the calls. Return False if the queue is full and nothing was written."""
         if self.aside.do(partial(self.attempt, path, write), size):
             return True
-        self.warn(f"{path.parent} takes no more for now: the file system there is slow, or hangs", "slow")
+        self.warn(f"files for {path.parent} are not written: the file system is slow or hangs", "slow")
         return False
 
     def attempt(self, path: Path, write: Callable[[], object]) -> str:
-        """Write, and return why it failed; "" where it did not."""
+        """Write, and return the error, or an empty string."""
         try:
             write()
-        except Exception as exc:  # a full disk, short memory, a text that cannot be encoded: the launch goes on
+        except Exception as exc:  # full disk, low memory, text that cannot be encoded: the launch continues
             why = (exc.strerror if isinstance(exc, OSError) else None) or f"{type(exc).__name__} {exc}".strip()
-            self.warn(f"{path} could not be kept: {why}", why)
+            self.warn(f"{path} could not be written: {why}", why)
             return why
         return ""
 
     def warn(self, sentence: str, kind: str) -> None:
         if kind not in self.said:
             self.said.add(kind)
-            self.say(f"{sentence}; the launch goes on, and the same is not said again")
+            self.say(f"{sentence}; the launch continues (shown once)")
 
     def surely(self, path: Path, write: Callable[[], object], seconds: float = END) -> str:
-        """Write now, and return why it is lost; "" where it is kept."""
+        """Write now and wait. Return the error, or an empty string."""
         said: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.aside.do(lambda: said.put(self.attempt(path, write)), 0)
         try:
             return said.get(timeout=seconds)
         except queue.Empty:
-            return f"the file system did not take it within {seconds:.0f} s"
+            return f"the file system did not respond within {seconds:.0f} s"
 
     def finish(self, seconds: float = END) -> None:
-        """Wait until all is written."""
+        """Wait until all files are written."""
         if not self.aside.wait(seconds):
-            self.say("the controller's copy of the logs is incomplete: the file system there takes nothing more")
+            self.say("the controller's copy of the logs is incomplete: its file system does not respond")

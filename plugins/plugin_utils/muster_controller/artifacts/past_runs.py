@@ -1,4 +1,4 @@
-"""The newest run of each kind among the artifacts of a cluster: of smoke, of health, of drift."""
+"""Finds the newest smoke, health and drift run in the artifacts of a cluster."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-LOOKED_AT = 300  # runs
+LOOKED_AT = 300  # newest runs that are searched
 BOOK = "acceptance.json"  # see ddp_smoke_verdict
 
 
@@ -28,7 +28,7 @@ def past(cluster_folder: Path) -> PastRuns:
 
 
 def _smoke(folder: Path) -> bool:
-    """Also one whose launch failed before any rank had reported; not one that runs."""
+    """Return whether this is a finished smoke run, also if its launch failed before any rank reported."""
     if not (folder / "verdict.json").is_file():
         return False
     return (folder / "smoke.json").is_file() or read_json(folder / "plan.json").get("what") == "acceptance"

@@ -1,7 +1,7 @@
-"""Files that the controller keeps of a run, artifacts/<cluster>/<run>/: for the eyes of the one who ran it alone.
+"""Private files of a run on the controller, artifacts/<cluster>/<run>/, readable only by the user who ran it.
 
-They hold what nodes and training scripts printed. So whatever the umask, folders are 0700 and files 0600, also the
-missing folders above them.
+They contain output of nodes and training scripts. Folders have mode 0700 and files 0600 regardless of the umask, also
+missing parent folders.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FILE = 0o600
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write atomically: a reader never meets half a file."""
+    """Write atomically, so that a reader never sees a partial file."""
     make_folder(path.parent)
     files.replace(str(path), text.encode("utf-8", "replace"), mode=FILE)
 
 
 def append(path: Path, data: bytes) -> int:
-    """Append what the file system takes at once, and return how many bytes those are."""
+    """Append as many bytes as the file system accepts in one write, and return their number."""
     make_folder(path.parent)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
     try:
@@ -44,5 +44,5 @@ def make_folder(folder: Path) -> None:
 
 
 def point_latest(folder: Path) -> None:
-    """Let `latest` beside this run's folder point to it."""
+    """Let `latest` next to the run's folder point to the folder."""
     files.link(str(folder.parent / "latest"), folder.name)

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 A_RUN = re.compile(LAUNCH_ID.pattern[:-2])
-# What speaks of other runs: attempts of one launch, launches that are compared, a state that was compared with.
+# Files that refer to other runs: attempts of a launch, compared launches, compared states.
 SPEAK_OF_RUNS = ("run.json", "plan.json", "attempts.json", "comparison.json")
 LATEST = "latest"
 GOING = ".going-"
 
 
 def prune(cluster_folder: Path, most: int) -> str:
-    """Remove what does not stay, and return what is to be said of it; "" for nothing."""
+    """Remove old runs, and return a message, or "" if there is nothing to report."""
     if most <= 0:
         return ""
     try:
@@ -37,13 +37,13 @@ def prune(cluster_folder: Path, most: int) -> str:
         for left in sorted(cluster_folder.glob(f"{GOING}*")):
             shutil.rmtree(left, ignore_errors=True)
     except OSError as error:
-        return f"Artifacts of {cluster_folder.name}: none were removed: {error}"
+        return f"Old artifacts of {cluster_folder.name} could not be removed: {error}"
     return sentence(decision, len(failed), cluster_folder.name)
 
 
 def remove(folder: Path) -> bool:
-    """It goes at once, and then file by file, without following a link; what a run that is killed leaves, the next one
-    removes. Another run that ends now may have been first.
+    """Rename the folder, and then delete it without following links. The next run deletes what a killed run leaves. A
+    run that ends at the same time may have removed the folder first.
     """
     going = folder.with_name(GOING + folder.name)
     try:
@@ -70,7 +70,7 @@ def look(folder: Path) -> KeptRun:
 
 
 def over(folder: Path, run: dict[str, object]) -> bool:
-    """A run says so when it ends; a launch that was left to itself goes on after that."""
+    """Return whether a run has ended, including a launch that continued after its run."""
     if not run.get("ended"):
         return False
     return run.get("launch", "") != run_verdict.DETACHED and not (
@@ -79,14 +79,14 @@ def over(folder: Path, run: dict[str, object]) -> bool:
 
 
 def named(cluster_folder: Path) -> Iterator[str]:
-    """The runs that latest and the accepted state speak of."""
+    """Yield the runs that `latest` and the accepted state refer to."""
     with suppress(OSError):
         yield (cluster_folder / LATEST).readlink().name
     yield from ids_in(cluster_folder / BOOK)
 
 
 def ids_in(path: Path) -> list[str]:
-    """Raises OSError where the file is there and cannot be read: whoever does not know what it says removes nothing."""
+    """Return the run ids in a file. Raises OSError if an existing file cannot be read; nothing must be removed then."""
     try:
         return A_RUN.findall(files.read(str(path)).decode("utf-8", "replace"))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Who ran what, and how it ended: artifacts/<cluster>/record.jsonl, a line for each, and none is ever changed."""
+"""Records who ran what, with the outcome: one line per run in artifacts/<cluster>/record.jsonl, append-only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST = 64_000  # bytes of a line
 
 
 def operator() -> str:
-    """Who runs this, from where: alice@laptop. Behind sudo, whoever typed it."""
+    """Return the user and host of this run: alice@laptop. With sudo, the original user."""
     try:
         user = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):  # a uid without a name
@@ -28,7 +28,8 @@ def operator() -> str:
 
 
 def add(cluster_folder: Path, entry: Mapping[str, Any]) -> None:
-    """Add one line, by one write: those of two runs never mix. A line that is too long lists no nodes."""
+    """Append one line with a single write, so that lines of two runs never mix. A too long line is written without
+    nodes."""
     line = json.dumps({**entry, "who": operator()})
     if len(line) > MOST:
         line = json.dumps({"time": entry["time"], "who": operator(), "playbook": entry["playbook"], "cut": True})

@@ -1,7 +1,7 @@
-"""Where the artifacts of a run are kept: artifacts/<cluster>/<run>/.
+"""Folders of the artifacts of a run: artifacts/<cluster>/<run>/.
 
-A run is one ansible-playbook that looked at nodes or launched something. Its id is made once, by the callback report in
-ansible-playbook itself, and inherited by the processes in which the actions run. A launch has its run's.
+A run is one ansible-playbook process that inspected nodes or launched a program. The callback report creates the run's
+id in ansible-playbook, and the forked processes of actions inherit it. A launch has the id of its run.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ VARIABLE = "MUSTER_RUN"
 
 
 def begin() -> str:
-    """Begin a run: every process that is forked from this one belongs to it."""
+    """Begin a run. Every process forked from this one belongs to the run."""
     os.environ[VARIABLE] = fresh_id()
     return os.environ[VARIABLE]
 
 
 def run_id() -> str:
-    """The id of this run. Where the callback is not enabled, that of this process alone."""
+    """Return the id of this run. Without the callback, return an id of this process."""
     known = os.environ.get(VARIABLE, "")
     return known if LAUNCH_ID.match(known) else begin()
 
 
 def run_folder(cluster_folder: Path) -> Path:
-    """The folder of this run, made where it is not there yet; `latest` points to it."""
+    """Return the folder of this run, created if missing. `latest` points to it."""
     folder = cluster_folder / run_id()
     if not folder.is_dir():
         open_run(folder)
@@ -53,7 +53,7 @@ def run_folder(cluster_folder: Path) -> Path:
 
 
 def open_run(folder: Path) -> None:
-    """Begin or go on with the run of this folder. What earlier runs left open to other users is closed."""
+    """Create or reuse the folder of a run. Remove other users' access to earlier runs."""
     make_folder(folder)
     for path in (folder.parent, *history(folder.parent)):
         if path.stat().st_mode & 0o077 and path.stat().st_uid == os.geteuid():
@@ -62,20 +62,20 @@ def open_run(folder: Path) -> None:
 
 
 def launch_id(cluster_folder: Path) -> str:
-    """What the next launch is called: as its run, whose artifacts are beside it. A second one gets an own name."""
+    """Return the id of the next launch: the run's id, or a new id if the run already has a launch."""
     taken = (cluster_folder / run_id() / "plan.json").exists()
     return fresh_id() if taken else run_id()
 
 
 def add_verdict(folder: Path, verdict: Mapping[str, Any], instead_of: Sequence[str] = ()) -> Verdict:
-    """Add a step's verdict to the run's, which is kept in verdict.json and returned; see run_verdict.joined."""
+    """Merge a step's verdict into the run's verdict.json, and return the result; see run_verdict.joined."""
     whole = joined(read_json(folder / "verdict.json"), verdict, instead_of)
     write_json(folder / "verdict.json", whole)
     return whole
 
 
 def kept_plan(folder: Path) -> LaunchPlan | None:
-    """Return the plan of a launch that the controller has kept; None where there is none, or none that can be used."""
+    """Return the plan of a launch kept by the controller, or None if it is missing or invalid."""
     try:
         return LaunchPlan.read(read_json(folder / "plan.json"))
     except ValueError:
@@ -83,7 +83,7 @@ def kept_plan(folder: Path) -> LaunchPlan | None:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """What is in the file; nothing where there is none, or none that can be used."""
+    """Return the content of a JSON file, or {} if it is missing or invalid."""
     try:
         content = json.loads(files.read(str(path)))
     except (OSError, ValueError):
@@ -92,7 +92,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def history(cluster_folder: Path) -> Iterator[Path]:
-    """The folders of all runs, the newest first."""
+    """Yield the folders of all runs, the newest first."""
     try:
         names = [
             entry.name
@@ -106,17 +106,17 @@ def history(cluster_folder: Path) -> Iterator[Path]:
 
 
 def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
-    """Keep it, or say that it is lost, where it was to go, and what it is."""
+    """Keep the verdict, or report the error with the verdict."""
     path = folder / "verdict.json"
     if knows_less(verdict, read_json(path)):
-        keeping.say(f"The verdict in {path} stays as it is: it says how the launch ended, which is not to be seen now")
+        keeping.say(f"The verdict in {path} is kept, because it contains the outcome, which is no longer visible")
         return
     lost = keeping.surely(path, lambda: add_verdict(folder, verdict, instead_of=("launch.", "smoke.")))
     if lost:
-        keeping.say(f"The verdict is not in {path}: {lost}. It is: {verdict['status']}: {verdict['summary']}")
+        keeping.say(f"Cannot write the verdict to {path}: {lost}. Verdict: {verdict['status']}: {verdict['summary']}")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write a value, printable, with the commands of its findings as they can be typed; see write_text."""
+    """Write a value as printable JSON, with commands of findings adapted to this terminal; see write_text."""
     text = json.dumps(terminal().shapes(value), indent=2, sort_keys=False, ensure_ascii=False)
     write_text(path, printable(text) + "\n")

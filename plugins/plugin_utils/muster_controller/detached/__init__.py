@@ -1,1 +1,1 @@
-"""A detached launch with restarts: its watcher on the head node, and how it gets there."""
+"""A detached launch with restarts: its watcher on the head node, and the start of the watcher."""

@@ -1,7 +1,7 @@
-"""A detached launch with restarts, from the controller's side: handed over to a watcher on the head node, then asked.
+"""The controller's side of a detached launch with restarts: starts a watcher on the head node, and queries it.
 
-What it needs before the start is looked at from here, and refused by name: whose launch it is, and whether that user
-logs in from the head node on every participant and spare.
+Before the start the controller checks the launch's user, and whether this user can log in from the head node to every
+participant and spare. A problem is reported with the node's name.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ HERE = Path(__file__).parents[1]
 ROOMS = HERE.parents[1] / "module_utils"
 MAIN = "detached.watcher"
 ENTRY = f"from {HERE.name}.{MAIN} import main\n\nmain()\n"
-# A zip has a time for each file; the same program shall be the same bytes.
+# Fixed time stamps, so that the same program gives the same bytes.
 BEGINNING = (1980, 1, 1, 0, 0, 0)
 
 
 # ---------------------------------------------------------------- bundle
 
-# The watcher as one file: this package as far as it needs no Ansible, and the rooms that it imports, as a zip.
+# The watcher as one zip file: the parts of this package without Ansible, and the rooms that they import.
 
 
 @cache
@@ -78,7 +78,7 @@ def text_of(name: str) -> str:
 
 
 def needed() -> set[str]:
-    """ROOM.FILE of this package for all that the watcher imports; not those for the eyes of a type checker alone."""
+    """Return ROOM.FILE for all files of this package that the watcher imports at run time."""
     found: set[str] = set()
     wanted = [MAIN]
     while wanted:
@@ -101,18 +101,18 @@ def imported(text: str, room: str) -> Iterator[str]:
 
 LAUNCH, WATCHER = NodeProgram("launch"), NodeProgram("watcher")
 IDENTITY_TIMEOUT = 30.0
-REACH_TIMEOUT = 40.0  # and more with many nodes: six are logged in on at once
+REACH_TIMEOUT = 40.0  # plus the following time per node; six logins run at once
 REACH_EACH = 4.0
 BEGIN_TIMEOUT = 60.0
 WORD_TIMEOUT = 30.0
 PAUSE = 1.0
-MOST_SILENT = 60.0  # seconds for which the head node may not answer, while it is asked for its watcher's word
-SLACK = 60  # seconds that a watcher has for its last words, beside those that ranks and units have
+MOST_SILENT = 60.0  # seconds without a response from the head node until an error is raised
+SLACK = 60  # additional seconds for the watcher's last report
 MEMORY = "2G"
 
 
 class HandingOver:
-    """Before there is a watcher. ways: to all participants and spares; head: the first of them."""
+    """Steps before there is a watcher. ways: to all participants and spares. head: the first of them."""
 
     def __init__(self, ways: Mapping[str, Way], say: Callable[[str], None], give_up: Callable[[], bool]) -> None:
         self.head = next(iter(ways))
@@ -123,7 +123,7 @@ class HandingOver:
         self.messages.open()
 
     def whose(self, requested: str) -> tuple[Whose, list[Finding]]:
-        """Whose launch it is, and what stands against that."""
+        """Return the launch's user, and findings that block the launch."""
         for name in self.names:
             self.messages.ask(name, "identity", {})
         answers = self.gather("identity", self.names, IDENTITY_TIMEOUT)
@@ -132,39 +132,39 @@ class HandingOver:
         read = reader({name: [0] for name in self.names})
         for name in self.names:
             answer = answers.get(name)
-            why = answer.error if answer else f"no answer within {IDENTITY_TIMEOUT:.0f} s"
+            why = answer.error if answer else f"no response within {IDENTITY_TIMEOUT:.0f} s"
             try:
                 known[name] = read(name, "identity", answer and answer.data)[0]
             except UnusableError as problem:
-                text = f"does not say who logs in there: {why or problem}"
-                found.append(watched.WATCHER.fail(name, text, fix="Look with", command=ping(name)))
+                text = f"the login user could not be determined: {why or problem}"
+                found.append(watched.WATCHER.fail(name, text, fix="Check the connection with", command=ping(name)))
         whose, against = manager.whose(requested, known)
         self.messages.own = whose.own
         return whose, [*found, *against] or watched.unwatchable(self.head, whose)
 
     def unreached(self, user: str, addresses: Mapping[str, str]) -> list[Finding]:
-        """What stands against logins from the head node. addresses: of the others, by name."""
+        """Return findings about failed logins from the head node. addresses: of the other nodes, by name."""
         self.messages.ask(self.head, "reach", {"nodes": dict(addresses)}, program=WATCHER)
         answer = self.gather("reach", [self.head], REACH_TIMEOUT + REACH_EACH * len(addresses)).get(self.head)
         tried = answer.data.get("tried") if answer and isinstance(answer.data, dict) else None
         if not isinstance(tried, dict):
-            why = answer.error or "its answer is of no use" if answer else "no answer"
+            why = answer.error or "invalid response" if answer else "no response"
             return [
                 watched.WATCHER.fail(
-                    self.head, f"does not say on which nodes {user} can log in: {why}", fix="Look at it"
+                    self.head, f"the logins of {user} on other nodes could not be tested: {why}", fix="Check the node"
                 )
             ]
         return watched.unreached(self.head, user, {k: v for k, v in tried.items() if isinstance(v, dict)}, addresses)
 
     def bring(self, project: Project, plan: LaunchPlan, nodes: list[NodeSpec]) -> dict[str, str]:
-        """Have the project on all participants and spares, since nobody can send it later; return why not, by node."""
+        """Copy the project to all participants and spares before the start. Return the reasons of failures, by node."""
         store = str(Path(plan.head.run_dir).parents[1] / STORE)
         places = {node.name: DistributionNode(node.address, store) for node in nodes}
         port = plan.master_port
         return Distribution(places, port, self.messages, self.say, self.give_up, privileged=False).bring(project)
 
     def begin(self, launch_id: str, spec: dict[str, Any]) -> str:
-        """Make the unit of the watcher; why that failed, or nothing."""
+        """Create the systemd unit of the watcher. Return the error, or an empty string."""
         options = spec["request"]["options"]
         stopping = options["stop_timeout"] + options["failure_timeout"] + SLACK
         request = {
@@ -184,7 +184,7 @@ class HandingOver:
         self.messages.ask(self.head, "begin", request, program=WATCHER)
         answer = self.gather("begin", [self.head], BEGIN_TIMEOUT).get(self.head)
         if answer is None or not isinstance(answer.data, dict):
-            return answer.error if answer and answer.error else "no answer"
+            return answer.error if answer and answer.error else "no response"
         return str(answer.data.get("error", ""))
 
     def gather(self, verb: str, nodes: list[str], timeout: float) -> dict[str, NodeReply]:
@@ -195,7 +195,7 @@ class HandingOver:
 
 
 class Watched:
-    """A launch that has a watcher. quote: show a sentence as it stands, which is not this controller's own."""
+    """A launch with a watcher. quote: shows a text that the controller did not write."""
 
     def __init__(self, launch_id: str, way: Way, quote: Callable[[str], None], watcher: watched.WatcherPlace) -> None:
         self.launch_id = launch_id
@@ -215,12 +215,12 @@ class Watched:
         return self.asked(verb, {"launch_id": self.launch_id})
 
     def settle(self) -> None:
-        """An administrator asks in that user's name: in any other systemd there is no such watcher, and that would pass
-        for one that is gone. Raises NodeError."""
+        """Let an administrator send requests as the launch's user, because only this user's systemd has the watcher;
+        elsewhere it would seem to be gone. Raises NodeError."""
         login = self.asked("identity", {}, program=LAUNCH)
         name = login.get("name")
         if name != self.user and login.get("launch_user"):
-            raise NodeError(f"it is {self.user}'s own launch, and {name} logs in", reachable=True)
+            raise NodeError(f"user launch of {self.user}, but the login user is {name}", reachable=True)
         if name != self.user:
             self.messages.by_root = frozenset({self.head})
         self.messages.user = self.user
@@ -229,24 +229,24 @@ class Watched:
         self.messages.ask(self.head, verb, payload, **how)
         answer = self.messages.gather(verb, [self.head], WORD_TIMEOUT, lambda _: None).get(self.head)
         if answer is None or not isinstance(answer.data, dict):
-            raise NodeError(answer.error if answer else f"no answer within {WORD_TIMEOUT:.0f} s", reachable=False)
+            raise NodeError(answer.error if answer else f"no response within {WORD_TIMEOUT:.0f} s", reachable=False)
         return answer.data
 
     def word(self) -> Word:
-        """What it has said by now. Raises NodeError."""
+        """Return the watcher's current report, and show its new sentences. Raises NodeError."""
         try:
             found = self.watcher.read(self.ask("word"))
         except UnusableError as problem:
-            raise NodeError(f"its watcher's word is of no use: {problem}", reachable=True) from None
+            raise NodeError(f"invalid report of the watcher: {problem}", reachable=True) from None
         for sentence in found.said[max(0, self.heard - found.first) :]:
             self.quote(sentence)
         self.heard = max(self.heard, found.first + len(found.said))
         return found
 
     def follow(self, enough: Callable[[Word], bool], seconds: float = float("inf")) -> Word | None:
-        """Until that is enough, or the watcher is over; None where neither came in this time.
+        """Follow the watcher until `enough` is true or the watcher has ended. Return None after a timeout.
 
-        Raises NodeError where its node does not answer any more.
+        Raises NodeError if the head node stops responding.
         """
         until, heard = time.monotonic() + seconds, time.monotonic()
         while time.monotonic() < until:
@@ -263,7 +263,7 @@ class Watched:
         return None
 
     def end(self) -> str:
-        """Have it end the launch and itself; why it could not be asked, or nothing. Raises NodeError."""
+        """Tell the watcher to stop the launch and itself. Return the error, or an empty string. Raises NodeError."""
         return str(self.ask("end").get("error", ""))
 
     def close(self) -> None:
@@ -271,5 +271,5 @@ class Watched:
 
 
 def leases_over(nodes: int, options: LaunchOptions) -> float:
-    """Seconds after which the leases of a watcher that is gone have certainly ended what it began."""
+    """Return the seconds after which the leases of a lost watcher have certainly ended its launch."""
     return 2 * pace(nodes, options.silence_timeout).lease + options.failure_timeout + 5.0

@@ -1,4 +1,4 @@
-"""A detached launch with restarts, as whoever begins it, attaches to it or ends it has to do with it."""
+"""Starts, attaches to and stops a detached launch with restarts."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
     from muster_controller.launch.settings import Settings
     from muster_controller.nodes.connection import NodeConnection
 
-STOPPING_SLACK = 90.0  # seconds for a watcher to end everything, beside those that ranks and units have
+STOPPING_SLACK = 90.0  # additional seconds for a watcher to stop everything
 
 
 @dataclass
 class WatchedOutcome:
-    """verdict: None where no watcher has one. plan: of the newest attempt. plans: of all, the oldest first. attempts:
-    how each ended. began: whether there is a launch at all. why: why the watcher has no verdict."""
+    """verdict: None if no watcher has one. plan: plan of the newest attempt. plans: all plans, the oldest first.
+    attempts: the outcome of each attempt. began: whether a launch was started. why: why the watcher has no verdict."""
 
     plan: LaunchPlan
     verdict: Verdict | None = None
@@ -62,7 +62,8 @@ class WatchedLaunch:
         settings: Settings,
         nodes: Sequence[str],
     ) -> None:
-        """folder: of the cluster's launches here. quote: say what is not our own. nodes: of the inventory."""
+        """folder: the cluster's launches on the controller. quote: shows a text that the controller did not write.
+        nodes: of the inventory."""
         self.folder = folder
         self.connect = connect
         self.say = say
@@ -71,7 +72,7 @@ class WatchedLaunch:
         self.nodes = nodes
         self.interruption = Interruption()
 
-    # ------------------------------------------------------------ begun
+    # ------------------------------------------------------------ starting
 
     def begin(
         self,
@@ -81,7 +82,7 @@ class WatchedLaunch:
         redaction: Redaction,
         keep: Callable[[LaunchPlan], str],
     ) -> WatchedOutcome:
-        """Have a watcher begin it, and see that all of its ranks run. keep: the plan; why that failed, or nothing."""
+        """Start a watcher with the launch, and wait until all ranks run. keep: keeps the plan and returns the error."""
         taking_part = plan.names
         specs = {spec.name: spec for spec in inventory}
         ways = {name: self.connect(name) for name in (*taking_part, *request.options.spares)}
@@ -104,7 +105,7 @@ class WatchedLaunch:
                     if failures := without_project(handing.bring(self.settings.project, plan, nodes)):
                         return WatchedOutcome(plan, outcome.refused(failures), began=False)
                 if lost:
-                    text = f"without its plan here a detached launch cannot be found again: {lost}"
+                    text = f"a detached launch needs its plan on the controller, which could not be written: {lost}"
                     return WatchedOutcome(
                         plan, outcome.refused([watched.WATCHER.fail(handing.head, text)]), began=False
                     )
@@ -116,18 +117,18 @@ class WatchedLaunch:
                     return WatchedOutcome(plan, outcome.refused([watched.WATCHER.fail(handing.head, why)]), began=False)
                 if why := handing.begin(request.launch_id, spec):
                     failed = watched.WATCHER.fail(
-                        handing.head, f"its watcher could not be begun: {why}", fix="Look at it"
+                        handing.head, f"the watcher of the launch could not be started: {why}", fix="Check the node"
                     )
                     return WatchedOutcome(plan, outcome.refused([failed]), began=False)
             finally:
                 handing.close()
             self.say(
-                f"{handing.head} watches it, and begins further attempts; it is {whose.user}'s own launch, without root"
+                f"{handing.head} watches the launch and starts further attempts; user launch of {whose.user} (no root)"
             )
             return self.until_it_runs(plan)
 
     def until_it_runs(self, plan: LaunchPlan) -> WatchedOutcome:
-        """Somebody who interrupts meanwhile ends it."""
+        """Wait until all ranks are running. An interruption stops the launch."""
 
         def follow(watcher: Watched) -> Word | None:
             found = watcher.follow(lambda word: word.running or self.interruption.came)
@@ -135,20 +136,19 @@ class WatchedLaunch:
 
         return self.seen(plan, follow)
 
-    # ------------------------------------------------------------ attached to, or ended
+    # ------------------------------------------------------------ attaching
 
     def attach(self, plan: LaunchPlan) -> WatchedOutcome:
-        """See it through. An interruption leaves it as it is."""
+        """Follow the launch to its end. An interruption does not stop the launch."""
         with self.interruption:
             return self.seen(plan, lambda watcher: watcher.follow(lambda _word: self.interruption.came))
 
     def stop(self, plan: LaunchPlan) -> WatchedOutcome:
-        """End its watcher first, which ends the attempt that runs: so no other one begins."""
+        """Stop the watcher first, which stops the running attempt, so that no further attempt starts."""
         with self.interruption:
             return self.seen(plan, self.ended)
 
     def seen(self, plan: LaunchPlan, follow: Callable[[Watched], Word | None]) -> WatchedOutcome:
-        """Return the outcome after the watcher of this plan was followed."""
         watcher = self.watched(plan)
         try:
             return self.outcome(plan, follow(watcher))
@@ -160,29 +160,29 @@ class WatchedLaunch:
     def ended(self, watcher: Watched) -> Word | None:
         """Raises NodeError."""
         if not (word := watcher.word()).over and (why := watcher.end()):
-            raise NodeError(f"its watcher could not be asked to end: {why}", reachable=True)
+            raise NodeError(f"the watcher could not be told to stop: {why}", reachable=True)
         if word.over:
             return word
-        self.say(f"The watcher on {watcher.head} was asked to end the launch")
+        self.say(f"The watcher on {watcher.head} was told to stop the launch")
         seconds = self.settings.options.stop_timeout + self.settings.options.failure_timeout + STOPPING_SLACK
         return watcher.follow(lambda _word: False, seconds)
 
-    # ------------------------------------------------------------ what came of it
+    # ------------------------------------------------------------ outcome
 
     def outcome(self, plan: LaunchPlan, word: Word | None) -> WatchedOutcome:
         if word is None:
-            return WatchedOutcome(plan, why="its watcher did not end in time")
+            return WatchedOutcome(plan, why="the watcher did not end in time")
         if not word.known and not word.alive:
-            return WatchedOutcome(plan, why="nothing is known of its watcher there, as after a restart of the node")
+            return WatchedOutcome(plan, why="the watcher is unknown on the node, for example after a reboot")
         plans = [found for one in word.attempts if (found := self.plan_of(one, plan))]
         newest = plans[-1] if plans else plan
         if word.verdict is None and not word.alive:
-            return WatchedOutcome(newest, plans=plans, why="it has ended without a word on how the launch ended")
+            return WatchedOutcome(newest, plans=plans, why="the watcher ended without reporting the launch's outcome")
         return WatchedOutcome(newest, word.verdict, plans, word.history, running=word.verdict is None, left=word.left)
 
     def plan_of(self, attempt: Mapping[str, Any], first: LaunchPlan) -> LaunchPlan | None:
-        """The plan of an attempt as its watcher reports it, which is of the first one's user; None where it cannot be
-        followed, which is said."""
+        """Return the plan of an attempt from its watcher, with the user of the first attempt. If the plan is invalid,
+        show a message and return None."""
         found = unpacked(attempt["plan"])
         try:
             run_dir = str(found["nodes"][0]["run_dir"])
@@ -192,23 +192,23 @@ class WatchedLaunch:
         why = usable(found, attempt["launch_id"], run_dir, self.nodes, owner)
         plan = None if why else LaunchPlan.read(found)
         if plan and self.is_another(plan, first):
-            why = "a launch of this name is kept here, and it is another one"
+            why = "another launch with this id is kept on the controller"
         if why:
-            self.say(f"nothing of attempt {attempt['number']} ({attempt['launch_id']}) is brought here: {why}")
+            self.say(f"attempt {attempt['number']} ({attempt['launch_id']}) cannot be fetched: {why}")
             return None
         return plan
 
     def is_another(self, plan: LaunchPlan, first: LaunchPlan) -> bool:
-        """Whether the folder of this attempt would be that of a launch which the watcher did not begin."""
+        """Return whether the folder of this attempt belongs to a launch that the watcher did not start."""
         folder = self.folder / plan.launch_id
         kept = kept_plan(folder)
         is_kept = (folder / "plan.json").exists()
         return plan.watched != first.watched or (is_kept and (kept is None or kept.watched != first.watched))
 
     def wait_for_leases(self, plan: LaunchPlan) -> None:
-        """Until what a watcher that is gone had begun has certainly ended."""
+        """Wait until everything that a lost watcher started has certainly ended."""
         seconds = leases_over(len(plan.nodes), self.settings.options)
-        self.say(f"waits {seconds:.0f} s, until what its watcher had begun has certainly ended (its lease)")
+        self.say(f"waiting {seconds:.0f} s until the lease ends the launch of the lost watcher")
         until = time.monotonic() + seconds
         with self.interruption:
             while time.monotonic() < until and not self.interruption.came:
@@ -221,4 +221,4 @@ class WatchedLaunch:
 
 
 def runs_detached(plan: LaunchPlan) -> Verdict:
-    return outcome.judge(LaunchRecord(plan, Decision(Ending.DETACHED, "left to its watcher")), "")
+    return outcome.judge(LaunchRecord(plan, Decision(Ending.DETACHED, "supervised by its watcher")), "")

@@ -1,8 +1,7 @@
-"""The watcher of a detached launch with restarts: an attached supervisor that lives on the launch's head node.
+"""The watcher of a detached launch with restarts: a supervisor that runs on the launch's head node.
 
-It runs there as one file (see handing_over.py), in a unit of its user's own manager, and logs in on the others as that
-user.
-Its attempts hold the leases of an attached launch, so that all of it ends within seconds of the watcher's own end.
+It runs as one file (see handing_over.py) in a unit of its user's systemd manager, and logs in to the other nodes as
+that user. Its attempts hold the leases of an attached launch, so all processes end within seconds after the watcher.
 """
 
 from __future__ import annotations
@@ -42,19 +41,19 @@ if TYPE_CHECKING:
     from muster_controller.playbook.node_error import Way
 
 
-SECONDS = 900.0  # behind those that systemd has to stop a unit; ssh itself finds out much sooner that a node is gone
-MOST = 64_000_000  # bytes of an answer
-NO_LOGIN = 255  # how ssh ends where it came to nothing
+SECONDS = 900.0  # longer than systemd needs to stop a unit; ssh detects a lost node much earlier
+MOST = 64_000_000  # bytes of a response
+NO_LOGIN = 255  # exit code of ssh if the login failed
 
 
 # ---------------------------------------------------------------- mesh
 
-# The ways of a watcher on the head node to the nodes of its launch: ssh between them, and this node itself.
+# Access of a watcher on the head node to the nodes of its launch: over SSH, or locally.
 
 
 @dataclass(frozen=True)
 class Login:
-    """To another node, by a connection that is shared. control: the path of its socket."""
+    """Access to another node over a shared SSH connection. control: path of its socket."""
 
     name: str
     address: str
@@ -71,13 +70,13 @@ class Login:
         return done.code, done.text, done.aside
 
     def beside(self) -> Login:
-        """Each command is a session of its own."""
+        """Return this object, because each command has its own session."""
         return self
 
 
 @dataclass(frozen=True)
 class Here:
-    """To this node."""
+    """Access to this node."""
 
     name: str
     interpreter: str
@@ -96,7 +95,7 @@ class Here:
 
 def _refuse(name: str, *, privileged: bool) -> None:
     if privileged:
-        raise NodeError(f"nobody is root on {name} in somebody's own launch", reachable=True)
+        raise NodeError(f"a user launch cannot run commands as root on {name}", reachable=True)
 
 
 MOST_SPEC = 64_000_000  # bytes
@@ -104,10 +103,10 @@ BY_HAND = "ended by hand (launch_stop)"
 
 
 class Brought(Project):
-    """A project whose files are on the nodes already, and not here: nodes give them to those that lack some."""
+    """A project whose files are only on the nodes. Nodes with the files send them to the others."""
 
     def read(self, _file: ManifestFile, _begin: int, _most: int) -> bytes:
-        return b""  # where no node has it any more, what comes is refused there by its sha256
+        return b""  # if no node has the file any more, the node rejects this by its sha256
 
 
 def spec_of(
@@ -118,9 +117,9 @@ def spec_of(
     ways: Mapping[str, Mapping[str, str]],
     head: str,
 ) -> dict[str, Any]:
-    """What a watcher is told, as JSON has it. ways: {node: {address, interpreter}}."""
+    """Return the specification of a watcher, as JSON data. ways: {node: {address, interpreter}}."""
     project = settings.project
-    # To the watcher, each attempt is one that it holds the lease of.
+    # The watcher holds the lease of each attempt.
     attended = replace(request, options=replace(request.options, detached=False))
     return {
         "request": asdict(attended),
@@ -184,7 +183,7 @@ class Watcher:
         number = len(earlier) + 1
         kept = packed(masked(plan, self.redaction))
         began = {"number": number, "launch_id": plan.launch_id, "plan": kept}
-        # Said before anything begins: whoever ends the launch without its watcher knows what to end.
+        # Recorded before the start, so that the launch can be stopped without its watcher.
         self.note(attempts=[*self.state["attempts"], began][-MOST_ATTEMPTS:])
         supervisor = Supervisor(
             plan,
@@ -207,7 +206,7 @@ class Watcher:
 
     def note(self, **what: Any) -> None:
         self.state.update(what)
-        with suppress(OSError):  # memory is short: what it says next has all of it
+        with suppress(OSError):  # no space: the next note contains this one
             files.replace(str(self.folder / STATE), json.dumps(self.state).encode(), mode=0o600)
 
 

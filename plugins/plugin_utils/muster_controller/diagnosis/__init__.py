@@ -1,1 +1,1 @@
-"""Why a launch failed or hangs: what is asked of its nodes, and what is read from logs."""
+"""Diagnosis of failed or hanging launches on the controller: checks of their nodes, and reading of logs."""

@@ -1,6 +1,7 @@
-"""Looks at the nodes of a launch that has failed or hangs, for its diagnosis: all side by side, and never for long.
+"""Checks the nodes of a failed or hanging launch for its diagnosis: all in parallel, and within a time limit.
 
-They change nothing and end nothing. What has not answered when their time is over was not looked at, with the reason.
+The checks change nothing and stop no process. A node that does not answer in time counts as not checked, with the
+reason.
 """
 
 from __future__ import annotations
@@ -22,16 +23,14 @@ if TYPE_CHECKING:
     from muster_controller.launch.link_probe import LinkProbe
     from muster_controller.nodes.messages import Messages
 
-SECONDS = 13.0  # for all looks together; ending them, deciding and showing have the rest of twenty
-LISTENING = (
-    5.0  # of them, until nodes that do not listen are left out: one that is silent keeps nothing from the others
-)
-MOST_AGAIN = 4  # of the slowest pairs are measured again, for half a second each
-LOST = "it stopped answering, and was not asked afterwards"
+SECONDS = 13.0  # for all checks together; ending them, deciding and showing take the rest of 20 s
+LISTENING = 5.0  # of them, until nodes without listeners are left out, so that a silent node does not delay the others
+MOST_AGAIN = 4  # slowest pairs that are measured again, for half a second each
+LOST = "it stopped responding and was not checked after the failure"
 
 
 class Afterwards:
-    """The looks at some nodes of one launch."""
+    """The checks of some nodes of one launch."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class Afterwards:
         lost: Mapping[str, str],
         seconds: float = SECONDS,
     ) -> None:
-        """lost: nodes that do not answer, and why."""
+        """lost: nodes that do not respond, and why."""
         self.plan = plan
         self.nodes = nodes
         self.messages = messages
@@ -54,15 +53,15 @@ class Afterwards:
         return self.interrupted() or time.monotonic() > self.until
 
     def look(self, gathered: Gathered, *, live: bool, speed: bool = False) -> None:
-        """live: whether ranks hold the ports still. speed: whether it matters how much goes through."""
+        """live: whether ranks still hold the ports. speed: whether to measure throughput."""
         gathered.not_looked.update({name: why or LOST for name, why in self.lost.items() if name in self.nodes})
         others = (name for name in self.plan.names if name not in self.nodes)
-        gathered.not_looked.update(dict.fromkeys(others, "only those that were involved first are asked afterwards"))
+        gathered.not_looked.update(dict.fromkeys(others, "only the nodes involved first are checked after a failure"))
         self.links(gathered, live=live, speed=speed)
         self.lost_ones(gathered)
 
     def links(self, gathered: Gathered, *, live: bool, speed: bool) -> None:
-        """Have them call each other, under the launch's own addresses and port."""
+        """Let the nodes connect to each other, with the launch's addresses and port."""
         there = [one for one in self.plan.nodes if one.node in self.nodes and one.node not in self.lost]
         if len(there) < 2 or self.give_up():
             return
@@ -78,7 +77,7 @@ class Afterwards:
         gathered.not_looked.update(self.unanswered(probe))
 
     def lost_ones(self, gathered: Gathered) -> None:
-        """Have the others call each node that does not answer the controller."""
+        """Let the others connect to each node that does not respond to the controller."""
         lost = [name for name in self.nodes if name in self.lost]
         asked = [one for one in self.plan.nodes if one.node in self.nodes and one.node not in self.lost]
         if not lost or not asked or self.give_up():
@@ -96,7 +95,7 @@ class Afterwards:
             try:
                 called[name] = before_launch.read_called(answer.data, ports)["links"]
             except ValueError as exc:
-                gathered.not_looked[name] = f"what it reports is of no use: {exc}"
+                gathered.not_looked[name] = f"invalid answer: {exc}"
         for name in lost:
             seen = {peer: found[name] for peer, found in called.items() if name in found}
             gathered.findings += [one.as_dict() for one in lost_peers.judge(name, seen)]
@@ -105,5 +104,5 @@ class Afterwards:
 
     def unanswered(self, probe: LinkProbe) -> dict[str, str]:
         if self.interrupted():
-            return dict.fromkeys(probe.why, "somebody interrupted the looks")
+            return dict.fromkeys(probe.why, "the checks were interrupted")
         return dict(probe.why)

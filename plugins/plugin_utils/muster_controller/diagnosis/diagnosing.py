@@ -1,6 +1,6 @@
-"""The diagnosis of a launch that Muster saw through: gathered while its nodes are as it left them, decided and kept.
+"""Diagnoses a supervised launch right after its failure: gathers evidence, decides, and writes the artifacts.
 
-It changes nothing, and takes nothing from the launch's own verdict: one that fails is a sentence.
+A diagnosis changes nothing on nodes. If it fails, a warning is printed and the launch's own verdict stands.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
     from muster_controller.artifacts.keeping import Keeping
     from muster_controller.launch.supervisor import Supervisor
 
-PROBES = "probe"  # the beginning of questions that a look afterwards can answer
+PROBES = "probe"  # prefix of questions that a check after the failure can answer
 SPEED = f"{PROBES}.{SLOW_STREAM.id}"
 
 
 class Diagnosed(NamedTuple):
-    """verdict: that of the launch, with what the diagnosis adds."""
+    """verdict: the launch's verdict with the findings of the diagnosis."""
 
     said: Diagnosis
     verdict: Verdict
@@ -55,7 +55,7 @@ def failed(record: LaunchRecord) -> bool:
 
 
 class Diagnosing:
-    """One diagnosis of a launch that is over."""
+    """One diagnosis of a finished launch."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Diagnosing:
     def diagnose(
         self, record: LaunchRecord, verdict: Verdict, folder: Path, keeping: Keeping | None
     ) -> Diagnosed | None:
-        """None where it fails, of which a sentence is said. keeping: None where another supervisor keeps the folder."""
+        """Return the diagnosis; None if it fails, after a warning. keeping: None if another supervisor writes."""
         with (interruption := Interruption()):
             try:
                 case = self.gathered(record, lambda: interruption.came)
@@ -80,14 +80,14 @@ class Diagnosing:
                 said: Diagnosis = self.redaction.shape(diagnosis(case, decided))
                 joined: Verdict = self.redaction.shape(with_diagnosis(verdict, case, decided, said))
             except Exception as exc:  # whatever it is, the launch's own verdict stands
-                self.say(f"Why the launch failed could not be diagnosed ({type(exc).__name__}: {exc})")
+                self.say(f"Could not diagnose the failed launch ({type(exc).__name__}: {exc})")
                 return None
         if keeping:
             keep(folder, case.seen, said, keeping)
         return Diagnosed(said, joined)
 
     def gathered(self, record: LaunchRecord, give_up: Callable[[], bool]) -> LaunchCase:
-        """The case, with looks afterwards where their answer may tell more."""
+        """Return the case, with checks after the failure if questions are open."""
         gathered = recorded(self.supervisor)
         epoch = time.time() - time.monotonic()
         timeout = float(self.supervisor.options.rendezvous_timeout)
@@ -114,8 +114,8 @@ class Diagnosing:
     def site_questions(
         self, questions: Sequence[SiteQuestion], record: LaunchRecord, lost: Mapping[str, str]
     ) -> SiteQuestions | None:
-        """What the site asks by commands, under way over connections of their own, so that no other look waits for
-        them; None where there is nothing, or nothing may be run."""
+        """Start the commands of site rules over separate connections, so that they do not delay other checks; None if
+        there are none, or if the site does not allow commands."""
         if not questions or not self.site.commands:
             return None
         connections = self.supervisor.snapshots.connections
@@ -132,7 +132,7 @@ class Diagnosing:
 
 
 def recorded(supervisor: Supervisor) -> Gathered:
-    """What the nodes recorded while it ran."""
+    """Return what the nodes recorded during the launch."""
     known = supervisor.evidence
     return Gathered(dict(known.start), dict(known.end), dict(known.snapshots), key=known.key)
 

@@ -1,7 +1,7 @@
-"""ForeignLogs that Muster did not make, read from a file, a folder or a pattern that the user names.
+"""Reads logs that Muster did not write, from a file, a folder or a glob pattern given by the user.
 
-Whoever writes in a folder of logs may put a link, a FIFO or an endless file there. What is named may be a link itself;
-below it, no link is followed, and only regular files are read. The rest is left out, and reported by name.
+A log folder may contain links, FIFOs or endless files. The given path may be a link; below it, links are not followed
+and only regular files are read. Other files are skipped and reported by name.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from muster_node.tools import files
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ENDINGS = (".log", ".out", ".err", ".txt")  # of the files of a folder; a file that is named may have any
+ENDINGS = (".log", ".out", ".err", ".txt")  # of files in a folder; a file given by name may have any
 MOST_SEEN = 100_000  # names in a folder and the folders below it
 MOST_FILES = 2000
-MOST_BYTES = 64_000_000  # of all of them together
-LONGEST = 4_000_000  # of one of them, the last
+MOST_BYTES = 64_000_000  # of all files together
+LONGEST = 4_000_000  # last bytes of one file
 
 
 class ForeignLogs(NamedTuple):
-    """texts: the ends of the logs, by their paths. left_out: sentences on files that were not read."""
+    """texts: the ends of the logs, by path. left_out: files that were not read, with the reasons."""
 
     texts: dict[str, str]
     left_out: tuple[str, ...] = ()
@@ -44,28 +44,28 @@ def read_logs(where: str) -> ForeignLogs:
     if path.is_dir():
         folder, found = path, sorted(_below(path))
     else:
-        # A pattern: the folder before its first wildcard, and the rest of it.
+        # Split a pattern into the folder before its first wildcard, and the rest.
         plain = list(takewhile(lambda part: not set(part) & set("*?["), path.parts[:-1]))
         folder = Path(*plain)
         matches = islice(folder.glob(str(Path(*path.parts[len(plain) :]))), MOST_SEEN)
         found = sorted(str(one.relative_to(folder)) for one in matches if one.is_symlink() or not one.is_dir())
     if len(found) > MOST_FILES:
-        raise PlanError([f"There are {len(found)} files at {where}; no more than {MOST_FILES} are read. Name fewer."])
+        raise PlanError([f"{where} has {len(found)} files; at most {MOST_FILES} can be read. Select fewer files."])
     logs = _read(folder, found) if found else ForeignLogs({})
     if not logs.texts:
         endings = ", ".join(ENDINGS)
-        what = f"There is no log at {where}: name a file, a folder with files {endings}, or a pattern."
-        raise PlanError([what, *([f"Left out: {few(logs.left_out, '; ')}."] if logs.left_out else [])])
+        what = f"No log found at {where}. Give a file, a folder with files {endings}, or a glob pattern."
+        raise PlanError([what, *([f"Skipped: {few(logs.left_out, '; ')}."] if logs.left_out else [])])
     return logs
 
 
 def _below(folder: Path) -> Iterator[str]:
-    """The paths below a folder that are read as logs, and links to folders, which are not followed."""
+    """Yield the paths of logs below a folder, and of links to folders, which are not followed."""
     seen = 0
     for place, folders, names in os.walk(folder):
         seen += len(folders) + len(names)
         if seen > MOST_SEEN:
-            raise PlanError([f"There are more than {MOST_SEEN} files and folders in {folder}. Name a part of it."])
+            raise PlanError([f"{folder} has more than {MOST_SEEN} files and folders. Give a folder below it."])
         here = Path(place)
         yield from (str((here / name).relative_to(folder)) for name in folders if (here / name).is_symlink())
         yield from (str((here / name).relative_to(folder)) for name in names if name.endswith(ENDINGS))

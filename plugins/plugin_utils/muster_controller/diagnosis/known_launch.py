@@ -1,6 +1,6 @@
-"""A launch that is diagnosed by hand: from what the controller keeps of it, else from its nodes, running or over.
+"""Diagnosis of a running or finished launch on request, from the controller's artifacts or from its nodes.
 
-Nothing is changed on a node, nothing ended, and no lease renewed.
+It changes nothing on nodes, stops no process and renews no lease.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ if TYPE_CHECKING:
 
 LAUNCH = NodeProgram("launch")
 SECONDS = 15.0
-TIMEOUT = 120.0  # seconds of rendezvous, where nobody knows what was given
+TIMEOUT = 120.0  # seconds of rendezvous, if the launch's value is unknown
 
 
 def newest(cluster_folder: Path) -> str:
-    """The id of the last launch that was begun from here; "" for none."""
+    """Return the id of the last launch started from this controller; "" for none."""
     return next((path.name for path in history(cluster_folder) if (path / "plan.json").is_file()), "")
 
 
 def kept_case(folder: Path) -> LaunchCase | None:
-    """What was gathered when it failed; None where that was not, or while it ran."""
+    """Return the case gathered when the launch failed; None if there is none, or if the launch was running."""
     kept: Any = read_json(folder / "evidence.json")
     return LaunchCase(kept) if kept.get("schema") == SCHEMA and kept["launch"].get("live") is False else None
 
 
 class KnownLaunch:
-    """One launch of Muster's. folder: where the controller keeps it, if it does."""
+    """One launch of Muster. folder: its artifacts on the controller, if there are any."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class KnownLaunch:
         """Raises PlanError."""
         logs = self.logs()
         verdict = read_json(self.folder / "verdict.json")
-        said = "" if self.live else str(verdict.get("summary", "how it ended is not known"))
-        # Of one that is over, a node that does not answer now has not been lost by it.
+        said = "" if self.live else str(verdict.get("summary", "its outcome is unknown"))
+        # A node that does not respond now was not necessarily lost by a finished launch.
         record = from_logs(self.plan, logs, said, self.silent if self.live else {})
         gathered = self.recorded()
         looks = Afterwards(self.plan, involved(record), self.messages, self.give_up, self.silent)
@@ -82,7 +82,7 @@ class KnownLaunch:
         return LaunchCase(case_shape(record, gathered, epoch, TIMEOUT, live=self.live))
 
     def recorded(self) -> Gathered:
-        """What is kept of its start and its end; of one that runs, how its ranks are now."""
+        """Return the records kept of its start and end; for a running launch, a new snapshot of its ranks."""
         gathered = Gathered(key=kept_key(self.folder))
         moments: dict[str, dict[str, Any]] = {
             START: gathered.start,
@@ -97,7 +97,7 @@ class KnownLaunch:
                 try:
                     gathered.snapshots[name] = reading.read(Snapshot, answer)[0]
                 except UnusableError as exc:
-                    gathered.not_looked[name] = f"its snapshot is of no use: {exc}"
+                    gathered.not_looked[name] = f"invalid snapshot: {exc}"
         return gathered
 
     def snapshot_request(self, entry: PlannedNode) -> dict[str, Any]:
@@ -108,13 +108,13 @@ class KnownLaunch:
         }
 
     def logs(self) -> dict[str, dict[str, str]]:
-        """The ends of all logs, by node; of a node that does not answer, as the controller has them."""
+        """Return the ends of all logs by node; for nodes that do not respond, the controller's copies."""
         found = {entry.node: self.kept_logs(entry) for entry in self.plan.nodes}
         for name, answer in self.ask("follow", self.follow_request).items():
             try:
                 parts = self.read(name, "logs", answer)[0]["logs"]
             except UnusableError as exc:
-                self.silent[name] = f"its answer is of no use: {exc}"
+                self.silent[name] = f"invalid answer: {exc}"
                 continue
             self.live = self.live or answer.get("over") is False
             found[name].update({key: part["text"] for key, part in parts.items() if part["text"]})
@@ -139,7 +139,7 @@ class KnownLaunch:
     def ask(
         self, verb: str, request: Callable[[PlannedNode], dict[str, Any]], program: NodeProgram | None = None
     ) -> dict[str, Any]:
-        """The answers of all nodes to one verb; of the others, why there is none."""
+        """Ask all nodes with one verb; return the answers, and record in `silent` why others gave none."""
         entries = {entry.node: entry for entry in self.plan.nodes if entry.node not in self.silent}
         if not self.own:
             for name in entries:
@@ -150,7 +150,7 @@ class KnownLaunch:
                 if answer and isinstance(answer.data, dict):
                     self.own[name] = is_own(answer.data) or self.plan.is_own
                 else:
-                    self.silent[name] = answer.error if answer else "it does not answer"
+                    self.silent[name] = answer.error if answer else "no response"
         asked = [name for name in entries if name in self.own]
         for name in asked:
             own = self.own[name]
@@ -161,14 +161,14 @@ class KnownLaunch:
         for name in asked:
             answer = answers.get(name)
             if answer is None or not isinstance(answer.data, dict):
-                self.silent[name] = answer.error if answer else "it does not answer"
+                self.silent[name] = answer.error if answer else "no response"
             else:
                 found[name] = answer.data
         return found
 
 
 def read_end(path: Path, most: int) -> str:
-    """The last bytes of a file as text; nothing of one that cannot be read."""
+    """Return the last bytes of a file as text; "" if it cannot be read."""
     try:
         with path.open("rb") as stream:
             stream.seek(max(0, path.stat().st_size - most))

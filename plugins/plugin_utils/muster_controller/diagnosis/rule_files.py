@@ -1,4 +1,4 @@
-"""The files of a site's own rules for diagnoses, which diagnose_rules names: read with the line of every entry."""
+"""Reads the site's rule files listed in diagnose_rules, with the line number of every entry."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILES, COMMANDS = "diagnose_rules", "diagnose_rules_commands"
 
 
 class SiteRules(NamedTuple):
-    """commands: whether they may be run on the nodes. problems: for which there are no rules."""
+    """commands: whether commands may run on the nodes. problems: with any problem, there are no rules."""
 
     rules: Rules = Rules()
     commands: bool = False
@@ -36,7 +36,7 @@ NO_RULES = SiteRules()
 
 
 def site_rules(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> SiteRules:
-    """Those of the inventory, as they are now."""
+    """Read the rules that the inventory names."""
     reading = read_node(task_vars, templar, load_roles(loader, "diagnose"), host, (FILES, COMMANDS))
     commands = reading.values.get(COMMANDS) is True
     rules, problems = read_rules(reading.values.get(FILES) or (), commands=commands)
@@ -44,9 +44,9 @@ def site_rules(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoade
 
 
 def read_rules(names: Sequence[str], *, commands: bool, folder: Path | None = None) -> tuple[Rules, list[Problem]]:
-    """The rules of all files, and all that is wrong with them. commands: whether what they name is to be run, so that
-    nobody but those who own the playbooks may have written them. folder: where relative names begin, where that is not
-    the folder of ansible.cfg."""
+    """Return the rules of all files, and all problems. commands: whether their commands may run; then only the owner of
+    the playbooks may have write access to the files. folder: base of relative names, default the folder of
+    ansible.cfg."""
     found: list[RuleFile] = []
     problems: list[Problem] = []
     for name in dict.fromkeys(names):
@@ -55,10 +55,10 @@ def read_rules(names: Sequence[str], *, commands: bool, folder: Path | None = No
             file, wrong = read_file(path, name)
             stranger = who_else_writes(path) if commands else None
         except (OSError, UnicodeDecodeError) as exc:
-            why = getattr(exc, "strerror", None) or "it is no text in UTF-8"
-            problems.append(Problem(name, f"the rules of the site cannot be read ({why})", CONTROLLER_FILES))
+            why = getattr(exc, "strerror", None) or "not UTF-8"
+            problems.append(Problem(name, f"the site rules cannot be read ({why})", CONTROLLER_FILES))
         except (yaml.YAMLError, RecursionError) as exc:
-            problems.append(Problem(where(name, exc), f"it is no YAML: {said(exc)}", "Correct it"))
+            problems.append(Problem(where(name, exc), f"invalid YAML: {said(exc)}", "Correct it"))
         else:
             found.append(file)
             problems += [*wrong, *([Problem(name, *stranger)] if stranger else [])]
@@ -68,7 +68,7 @@ def read_rules(names: Sequence[str], *, commands: bool, folder: Path | None = No
 
 
 def read_file(path: Path, name: str) -> tuple[RuleFile, list[Problem]]:
-    """It, and what YAML itself would pass over. Raises OSError, UnicodeDecodeError and YAMLError."""
+    """Return the file, and problems that YAML ignores. Raises OSError, UnicodeDecodeError and YAMLError."""
     text = files.read(str(path), most=MOST, links=True).decode("utf-8")
     loader = yaml.SafeLoader(text)
     try:
@@ -80,7 +80,7 @@ def read_file(path: Path, name: str) -> tuple[RuleFile, list[Problem]]:
 
 
 def lines_of(node: Any) -> Iterator[tuple[tuple[str | int, ...], int]]:
-    """By part, number of the entry and key: the line where it begins."""
+    """Yield ((part, number of the entry, key), line)."""
     for part, value in pairs(node):
         yield (part.value,), part.start_mark.line + 1
         for number, entry in enumerate(value.value if isinstance(value, yaml.SequenceNode) else (), 1):
@@ -90,13 +90,13 @@ def lines_of(node: Any) -> Iterator[tuple[tuple[str | int, ...], int]]:
 
 
 def twice(name: str, node: Any) -> Iterator[Problem]:
-    """Keys of one mapping that are there more than once, of which YAML keeps the last."""
+    """Yield problems for duplicate keys of a mapping, of which YAML keeps only the last."""
     seen: dict[str, int] = {}
     for key, value in pairs(node):
         line = key.start_mark.line + 1
         if key.value in seen:
-            what = f"{key.value} is there since line {seen[key.value]}"
-            yield Problem(f"{name} line {line}", what, "Put both into one, or take one out")
+            what = f"duplicate key {key.value}, first used in line {seen[key.value]}"
+            yield Problem(f"{name} line {line}", what, "Merge both, or remove one")
         seen.setdefault(str(key.value), line)
         for entry in value.value if isinstance(value, yaml.SequenceNode) else ():
             yield from twice(name, entry)
@@ -112,4 +112,4 @@ def where(name: str, exc: Exception) -> str:
 
 
 def said(exc: Exception) -> str:
-    return str(getattr(exc, "problem", None) or "it is too deep")
+    return str(getattr(exc, "problem", None) or "nesting too deep")

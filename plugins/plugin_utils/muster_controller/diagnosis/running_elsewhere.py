@@ -1,6 +1,6 @@
-"""Launches that run on the nodes now, whoever has begun them; for a diagnosis of one that hangs.
+"""Finds launches that are running on the nodes, started by any user, to diagnose one that hangs.
 
-Nodes are only looked at. What runs goes on.
+The checks are read-only; running processes continue.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_WHY = 400  # characters
 
 
 class RunningElsewhere:
-    """agents: by node. silent: why a node did not say."""
+    """agents: launchers by node. silent: why a node did not report them."""
 
     def __init__(self, messages: Messages, nodes: Sequence[str]) -> None:
         self.messages = messages
@@ -44,18 +44,18 @@ class RunningElsewhere:
             self.agents[name] = found
             unseen = answer.get("unseen")
             for part, why in unseen.items() if isinstance(unseen, dict) else ():
-                if part != "others":  # a user without root sees their own, and that is what is asked for
+                if part != "others":  # a user without root sees only their own processes, as intended
                     self.silent[name] = str(why)[:MOST_WHY]
             if not whole:
-                self.silent[name] = "some of what it says of its processes is of no use"
+                self.silent[name] = "some reported processes are invalid"
 
     def choice(self, here: Collection[str], accounts: Iterable[str], wanted: str, *, has_last: bool) -> Choice:
-        """See hand_typed.choose; who logs in on the nodes, and root, are accounts of the cluster as well."""
+        """See hand_typed.choose; root and the login users of the nodes are accounts of the cluster too."""
         known = {*accounts, *self.logins, "root"}
         return hand_typed.choose(self.agents, here, known, wanted, has_last=has_last)
 
     def case(self, user: str, specs: Mapping[str, NodeSpec], give_up: Callable[[], bool]) -> LaunchCase:
-        """That of the launch which this account has typed."""
+        """Return the case of the launch that this user started."""
         typed = hand_typed.one_launch(self.agents, user)
         gathered = Gathered(key=self.key, not_looked=dict(self.silent))
         shape = hand_typed.case_shape(typed, specs, gathered)

@@ -1,4 +1,4 @@
-"""Has nodes answer the questions of a site's own rules that are commands; where the site allows them."""
+"""Runs the commands of site rules on nodes, if the site allows them."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 PROGRAM = NodeProgram("site_questions")
 MOST_NODES, MOST_COMMANDS = 16, 32
-MOST_OUTPUT = 5_000  # characters that are read of an answer
+MOST_OUTPUT = 5_000  # characters of an answer
 
 
 class SiteQuestions:
     def __init__(self, messages: Messages, nodes: Collection[str], user: str, lost: Mapping[str, str]) -> None:
-        """nodes: that may be asked. user: as whom root's commands run. lost: nodes that do not answer, and why."""
+        """nodes: those that may be asked. user: runs the commands instead of root. lost: nodes that do not respond."""
         self.messages = messages
         self.nodes = nodes
         self.user = user
@@ -44,29 +44,29 @@ class SiteQuestions:
             self.messages.ask(node, "commands", {"user": self.user, "commands": request}, program=PROGRAM)
 
     def gather(self, until: float, give_up: Callable[[], bool]) -> Answers:
-        """What comes before this moment, on the monotonic clock; of the rest, why it did not."""
+        """Return the answers until this time on the monotonic clock, and the reasons for missing ones."""
         left = max(0.1, until - time.monotonic())
         came = self.messages.gather("commands", self.asked, left, lambda _: None, give_up) if self.asked else {}
         found = Answers()
         for node, commands in self.asked.items():
             answer = came.get(node)
             said = answer.data.get("answers") if answer and isinstance(answer.data, dict) else None
-            why = (answer.error if answer else "") or "it did not answer in time"
+            why = (answer.error if answer else "") or "no response in time"
             for name, one in commands.items():
                 take(found, one, said.get(name) if isinstance(said, dict) else None, why)
         for one in self.left_out:
-            limits = f"no more than {MOST_NODES} nodes are asked, each {MOST_COMMANDS} commands"
-            found.leave(one, f"it was not asked: {self.lost.get(one.node) or limits}")
+            limits = f"at most {MOST_COMMANDS} commands are run on each of {MOST_NODES} nodes"
+            found.leave(one, f"not asked: {self.lost.get(one.node) or limits}")
         return found
 
 
 def take(found: Answers, one: SiteQuestion, said: Any, why: str) -> None:
-    """Keep what a node says of one command, which may be anything. why: of a node that said nothing."""
+    """Validate and store a node's answer for one command. why: reason if the node did not answer."""
     if not isinstance(said, dict):
         found.leave(one, why)
         return
     code, output = said.get("code"), said.get("output")
     if type(code) not in (int, type(None)) or not isinstance(output, str):
-        found.leave(one, "what it says of the command is of no use")
+        found.leave(one, "invalid answer")
         return
     found.take(one, code, output[:MOST_OUTPUT], str(said.get("why") or "")[:MOST_OUTPUT])

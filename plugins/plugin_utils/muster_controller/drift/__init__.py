@@ -1,1 +1,1 @@
-"""What the nodes have now, and what the steps would change on them."""
+"""The present state of nodes, and the changes that the steps would make."""

@@ -1,6 +1,6 @@
-"""One look at the drift of some nodes: the steps' plans, what was last installed, and what the logs say of both.
+"""Check nodes for drift: run the steps in check mode, compare with the last installation, and search the logs.
 
-The steps' plans come from one place, planned(): site.yml in check mode.
+Only planned() runs the steps: site.yml in check mode.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 
-# The steps that change nodes, in their order.
+# The steps that change nodes, in order.
 TAGS = ("baseline", "network", "gpu_stack", "pytorch")
-BACK = 30 * 86400.0  # seconds that logs are looked through
+BACK = 30 * 86400.0  # seconds of logs to search
 KINDS = {"package": "packages", "file": "paths", "unit": "units", "part": "parts"}
 PARTS = ("dpkg", "apt", "sudo", "muster", "files", "units", "parts")
 
 
 @dataclass
 class DriftReport:
-    """drifted: in the order of nodes and checks. nodes: what could not be seen of each. records: what was installed."""
+    """drifted: sorted by node and check. nodes: unchecked parts, by node. records: of the last installation."""
 
     drifted: list[Drifted]
     nodes: dict[str, Looked]
     records: dict[str, Json]
 
     def accepted(self, nodes: Sequence[str]) -> DriftReport:
-        """The same, once these nodes have written down what is there now: it is what was last installed."""
+        """Return the report after these nodes have recorded their present state as installed."""
         left = [
             one
             for one in self.drifted
@@ -89,14 +89,14 @@ class Drifting:
             unseen = dict(seen[node]["now"]["unseen"]) if node in seen else {}
             if node in histories:
                 unseen |= {f"the log of {name}": why for name, why in histories[node].unseen.items()}
-            no_record = "" if records.get(node) else str(seen.get(node, {}).get("why", "")) or "it was not looked at"
+            no_record = "" if records.get(node) else str(seen.get(node, {}).get("why", "")) or "not checked"
             looked[node] = Looked(one_line(down.get(node, "")), unseen, no_record, tuple(stopped.get(node, ())))
         return DriftReport(drifted, looked, records)
 
     def planned(self, nodes: Sequence[str]) -> tuple[list[Taken], dict[str, list[str]]]:
-        """What the steps would do; by node, the steps that refused it, and so have not looked at all of it.
+        """Return the results of the steps; and by node, the steps that rejected it and so did not check all of it.
 
-        Behind a refusal, the later steps look once more, and at all nodes: what they plan for one hangs on the others.
+        After a rejection, the later steps run again on all nodes, because plans depend on other nodes.
         """
         said: list[Taken] = []
         stopped: dict[str, list[str]] = {}
@@ -105,7 +105,7 @@ class Drifting:
         while tags and names:
             ended = run_steps(self.action, tags, ",".join(names), check=True, log=self.folder / "drift.log")
             if not ended.worked:
-                raise AnsibleActionFail(f"The steps could not be looked at: {ended.why} ({self.folder / 'drift.log'})")
+                raise AnsibleActionFail(f"The steps failed in check mode: {ended.why} ({self.folder / 'drift.log'})")
             refused = {node: tag for node, tag in plans.stopped_at(ended.said).items() if tag in TAGS}
             first = min((TAGS.index(tag) for tag in refused.values()), default=len(TAGS))
             for node, tag in refused.items():
@@ -119,7 +119,7 @@ class Drifting:
     def histories(
         self, found: Sequence[DriftDifference], asked: Mapping[str, Json], seen: Mapping[str, Json]
     ) -> dict[str, History]:
-        """Of the nodes that differ: one question for all that differs there."""
+        """Return the histories of nodes with differences, by one request for each node."""
         questions: dict[str, Json] = {}
         for node in dict.fromkeys(one.node for one in found):
             subjects = [each for one in found if one.node == node for each in one.subjects]

@@ -1,4 +1,4 @@
-"""What is installed on the nodes, asked of all of them side by side by the program drift."""
+"""Ask all nodes in parallel for their installed state, with the program drift."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     Json = dict[str, Any]
 
 PROGRAM = NodeProgram("drift")
-SECONDS = 600.0  # every file of an environment is read, from a slow disk as well
-# Beside what the role node_baseline lists, the role firewall installs one of these.
+SECONDS = 600.0  # to inspect every file of an environment on a slow disk
+# The role firewall installs one of these, in addition to the packages of node_baseline.
 FIREWALLS = ("ufw", "nftables")
 KERNELS = ("linux-image-",)
 OF_A_NODE = (
@@ -29,7 +29,7 @@ OF_A_NODE = (
 
 
 def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Sequence[str]) -> dict[str, Json]:
-    """What the program is asked about each node."""
+    """Return the program's request for each node."""
     listed = loader.load_from_file(str(project_root() / "roles/node_baseline/vars/main.yml"))
     own = [str(name) for entry in listed["_node_baseline_packages"] for name in str(entry).split("|")]
     compiler = [str(name) for name in listed["_node_baseline_compiler"]]
@@ -57,10 +57,10 @@ def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Seq
 
 
 def links_of(request: Json) -> dict[str, str]:
-    """Where each environment of a node is asked for, by name; "" is the default one."""
+    """Return the links of a node's environments, by name; "" is the default one."""
     return {"": request["environment"], **request["named"]}
 
 
 def ask_all(action: ControllerAction, verb: str, requested: Mapping[str, Json]) -> dict[str, NodeAnswer]:
-    """What each node answered. None of them holds up another."""
+    """Return each node's answer; a failed node does not affect others."""
     return ask_nodes(action, PROGRAM, verb, requested, SECONDS)

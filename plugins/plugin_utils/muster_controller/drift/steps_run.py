@@ -1,8 +1,8 @@
-"""Steps of site.yml as an ansible-playbook of their own, started by this one: what it would change, or changes.
+"""Run steps of site.yml in a separate ansible-playbook, to apply changes or to list them in check mode.
 
-It is what a person would type: with the inventories, variables and ways in of this run. What its tasks say of each node
-comes back through the callback collect. Passwords that were typed for this run are handed on through pipes with a name,
-in a folder of this user's alone: they are in no argument list and on no disk.
+The run uses the inventories, variables and connection options of this run. The callback collect returns the results of
+its tasks for each node. Passwords that the user entered are passed through named pipes in a private folder, so they are
+in no argument list and on no disk.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from muster.drift.model import Taken
 
 COLLECT = "MUSTER_COLLECT"
-MOST = 64_000_000  # bytes of what tasks say
+MOST = 64_000_000  # bytes of task results
 FOREIGN = ("AWX_", "RUNNER_", "JOB_EVENT")
-LAST = 4000  # bytes of the screen, of which the last line says why a run ended
+LAST = 4000  # bytes of output, whose last line has the reason of a failure
 FLAGS = {
     "remote_user": "--user",
     "private_key_file": "--private-key",
@@ -52,7 +52,7 @@ FLAGS = {
 
 @dataclass(frozen=True)
 class StepsOutcome:
-    """said: by tasks that changed something, or would, or failed. code: ansible-playbook's. why: its last line."""
+    """said: results of tasks that failed, or that changed something (or would). code: exit status. why: last line."""
 
     said: list[Taken]
     code: int
@@ -60,7 +60,7 @@ class StepsOutcome:
 
     @property
     def worked(self) -> bool:
-        """Whether it came to its end: on some nodes it may have failed, or they may be down."""
+        """Return whether the run completed, even if nodes failed or were unreachable."""
         return self.code in (0, 2, 4, 6)
 
 
@@ -73,7 +73,7 @@ def run_steps(
     log: Path,
     variables: Mapping[str, Any] | None = None,
 ) -> StepsOutcome:
-    """Run these steps on the nodes of this pattern ("" for all). log: for what it prints. variables: more of them."""
+    """Run these steps on the nodes of this pattern ("" for all). log: for the output. variables: additional ones."""
     make_folder(log.parent)
     with _folder() as folder, _secrets(action, folder) as secrets:
         collected = folder / "collected.jsonl"
@@ -125,15 +125,15 @@ def _default(name: str) -> Any:
 
 
 def environment(collected: Path, *, check: bool) -> dict[str, str]:
-    """A look is no run of its own that leaves a page; a change is, and claims its nodes. Whoever drives this run from
-    outside, such as ansible-runner, hears of this one alone."""
+    """Check mode writes no report; a real run does, and claims its nodes. Callbacks of a driver such as ansible-runner
+    are disabled, because the driver expects events of the outer run only."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     return {
         **own,
         COLLECT: str(collected),
         "ANSIBLE_CALLBACKS_ENABLED": "collect" if check else "report,collect",
         "ANSIBLE_STDOUT_CALLBACK": "road",
-        # A driver's own callbacks are loaded where they lie in the path, whether they are asked for or not.
+        # Ansible loads a driver's callbacks from its search path, even if they are not enabled.
         "ANSIBLE_CALLBACK_PLUGINS": str(project_root() / "plugins/callback"),
         "ANSIBLE_CONFIG": str(project_root() / "ansible.cfg"),
         "ANSIBLE_FORCE_COLOR": "0",
@@ -151,7 +151,7 @@ def _folder() -> Iterator[Path]:
 
 @contextmanager
 def _secrets(action: ActionBase, folder: Path) -> Iterator[list[str]]:
-    """The arguments by which the other run reads the passwords of this one."""
+    """Yield the arguments with which the other run reads this run's passwords."""
     play = action._play_context
     given = context.CLIARGS
     spoken = [
@@ -180,7 +180,7 @@ def _secrets(action: ActionBase, folder: Path) -> Iterator[list[str]]:
     try:
         yield argv
     finally:
-        for pipe in pipes:  # whoever still waits for a reader goes on
+        for pipe in pipes:  # unblock writers that still wait for a reader
             with suppress(OSError):
                 os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
 

@@ -1,1 +1,1 @@
-"""What a node is given for its GPUs that only the controller can say."""
+"""GPU software decisions that require the controller."""

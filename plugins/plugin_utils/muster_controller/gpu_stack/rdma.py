@@ -1,4 +1,4 @@
-"""What a node with an RDMA adapter is given, by its look and the inventory; for plugins that run on the controller."""
+"""Choose the RDMA packages of a node from its inspection and the inventory, for plugins on the controller."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONS = ("rdma_mode", "rdma_userspace", "rdma_doca_url", "rdma_doca_key")
 
 
 def table(loader: DataLoader) -> rdma.RdmaTable:
-    """Return what the packages and modules are called, as the role has it."""
+    """Return the names of packages and modules from the role's variables."""
     names: Mapping[str, Any] = loader.load_from_file(str(project_root() / NAMES))
     return rdma.RdmaTable(
         packages=tuple(names["_rdma_packages"]),
@@ -31,7 +31,7 @@ def table(loader: DataLoader) -> rdma.RdmaTable:
 def part_of(
     names: rdma.RdmaTable, node: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None, *, has_gpus: bool
 ) -> rdma.RdmaPart:
-    """values: the node's OPTIONS. facts: what a look saw; None where nobody looked."""
+    """values: the node's OPTIONS. facts: of its inspection; None if not inspected."""
     system = facts["system"] if facts else {}
     seen = rdma.RdmaNodeFacts(
         node,

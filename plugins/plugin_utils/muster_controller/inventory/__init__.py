@@ -1,1 +1,1 @@
-"""The inventory of this run in its own files: where values stand, and how they are changed."""
+"""Find and change values in the inventory files of this run."""

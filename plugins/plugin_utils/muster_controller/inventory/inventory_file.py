@@ -1,9 +1,8 @@
-"""Changing what the inventory of this run says of nodes, in its own files.
+"""Change nodes in the inventory files of this run.
 
-sources: each -i of the run (context.CLIARGS["inventory"]). Each function returns InventoryEdits: what is written, and
-what somebody has to write themselves. Nothing is written with check=True. Text is changed by the rules in
-muster.inventory_file; a file is replaced whole, keeps its mode and owner, and is left alone when it changed while it
-was read.
+sources: each -i of the run (context.CLIARGS["inventory"]). Each function returns InventoryEdits: the changes, and
+instructions for changes to make manually. With check=True, nothing is written. muster.inventory_file changes the text.
+Files are replaced atomically with mode and owner kept; files that were changed since they were read are not written.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ YAML = (".yml", ".yaml")
 
 @dataclass
 class InventoryEdits:
-    """diffs: as Ansible shows them. by_hand: what was not done, and the lines to write. left: files nobody needs."""
+    """diffs: for Ansible. by_hand: instructions for changes that were not made. left: files that are now unused."""
 
     diffs: list[dict[str, str]] = field(default_factory=list)
     by_hand: list[str] = field(default_factory=list)
@@ -55,7 +54,7 @@ class InventoryEdits:
 def add_nodes(
     sources: Sequence[str], nodes: Mapping[str, Mapping[str, Any]], *, group: str = GROUP, check: bool = False
 ) -> InventoryEdits:
-    """List these nodes at the end of a group, with their variables; those that are there are given the variables."""
+    """Append these nodes to a group, with their variables; existing nodes only get the variables."""
 
     def work(inventory: _Inventory) -> None:
         for name, variables in nodes.items():
@@ -72,7 +71,7 @@ def add_nodes(
 
 
 def remove_nodes(sources: Sequence[str], names: Iterable[str], *, check: bool = False) -> InventoryEdits:
-    """Take these nodes out of every group and file. A node that is in none is no change."""
+    """Remove these nodes from all groups and files. Missing nodes are no change."""
 
     def work(inventory: _Inventory) -> None:
         for name in names:
@@ -91,7 +90,7 @@ def remove_nodes(sources: Sequence[str], names: Iterable[str], *, check: bool = 
 def set_variables(
     sources: Sequence[str], nodes: Mapping[str, Mapping[str, Any]], *, check: bool = False
 ) -> InventoryEdits:
-    """Give these nodes variables: in host_vars where they are there already, else where the node is listed."""
+    """Set variables of these nodes: in host_vars if present there, else in the entry of the node."""
 
     def work(inventory: _Inventory) -> None:
         for name, variables in nodes.items():
@@ -116,7 +115,7 @@ def set_variables(
 def unset_variables(
     sources: Sequence[str], nodes: Mapping[str, Iterable[str]], *, check: bool = False
 ) -> InventoryEdits:
-    """Take these variables away from the nodes, wherever they are given to one of them alone."""
+    """Remove these variables from the nodes, wherever they are set for a single node."""
 
     def work(inventory: _Inventory) -> None:
         for name, variables in nodes.items():
@@ -152,7 +151,7 @@ def _work(sources: Sequence[str], work: Callable[[_Inventory], None], *, check: 
 
 
 class _Inventory:
-    """The files of an inventory as they are now, and as they are going to be."""
+    """The files of an inventory, before and after the changes."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.files = paths
@@ -184,7 +183,7 @@ class _Inventory:
         return changes.has_group(self.text(path), group, LANGUAGE)
 
     def listed_alone(self, path: Path, name: str) -> bool:
-        """Whether the node stands there under its own name, and not among many."""
+        """Return whether the node has its own entry, not only a range."""
         found = places_of(parse(self.text(path)), name, LANGUAGE.expand)
         return any(not place.is_range for place in found)
 
@@ -195,7 +194,7 @@ class _Inventory:
             return frozenset()
 
     def own_files(self, name: str) -> list[Path]:
-        """host_vars of the node beside each source, as Ansible finds them."""
+        """Return the node's host_vars files beside each source, as Ansible finds them."""
         found = []
         for folder in dict.fromkeys(path.parent for path in self.files):
             place = folder / "host_vars" / name
@@ -210,7 +209,7 @@ class _Inventory:
             self.outcome.by_hand.append(f"{short(str(path))} {_why(problem)}.\n{fallback}")
 
     def split(self, path: Path, name: str) -> str:
-        """What has to be written where the node stands in an entry for many."""
+        """Return instructions to split a range that contains the node, or ""."""
         try:
             changes.remove(self.text(path), name, LANGUAGE)
         except RangeError as problem:
@@ -222,7 +221,7 @@ class _Inventory:
         return ""
 
     def mentions(self, name: str, paths: Iterable[Path]) -> list[str]:
-        """Each file with the lines in which the name stands as a word."""
+        """Return each file with the lines that contain the name as a word."""
         found = []
         for path in paths:
             try:
@@ -235,7 +234,7 @@ class _Inventory:
         return found
 
     def gives(self, path: Path, name: str) -> bool:
-        """Whether an inventory of another kind has this node; Ansible itself reads it, alone."""
+        """Return whether an inventory of another kind, read by Ansible, has this node."""
         return self._read(path).get_host(name) is not None
 
     def given_by(self, path: Path, name: str) -> set[str]:
@@ -255,16 +254,14 @@ class _Inventory:
 
     def _write(self, path: Path, before: str, after: str) -> None:
         if files.read(str(path), most=MOST, links=True).decode("utf-8") != before:
-            raise AnsibleError(
-                f"{short(str(path))} was changed by somebody else just now. Nothing was written: run again."
-            )
+            raise AnsibleError(f"{short(str(path))} was changed by another process. Nothing was written: run again.")
         try:
             files.replace(os.path.realpath(path), after.encode(), keep=True)
         except OSError as problem:
             raise AnsibleError(f"{short(str(path))} cannot be written ({problem.strerror}).") from None
 
     def _is_written(self, path: Path) -> bool:
-        """Whether it is an inventory of YAML that people write; one that names a plugin is made by that."""
+        """Return whether the file is a handwritten YAML inventory, not the configuration of an inventory plugin."""
         if path.suffix not in YAML or os.access(path, os.X_OK):
             return False
         try:
@@ -288,4 +285,4 @@ def _files_of(source: Path) -> list[Path]:
 def _why(problem: Exception) -> str:
     if isinstance(problem, OSError):
         return f"cannot be read ({problem.strerror})"
-    return "is no text of UTF-8" if isinstance(problem, UnicodeDecodeError) else str(problem)
+    return "is not UTF-8 text" if isinstance(problem, UnicodeDecodeError) else str(problem)

@@ -1,4 +1,4 @@
-"""Options that are the same for all nodes, in the inventory of this run: what the cluster has from now on."""
+"""Write cluster-wide options to the inventory of this run."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 MOST = 8_000_000  # bytes of a file
 YAML = (".yml", ".yaml")
-GROUPS = ("gpu_nodes", "all")  # in the order in which Ansible prefers what they say
+GROUPS = ("gpu_nodes", "all")  # in Ansible's order of precedence
 
 
 @dataclass
 class ValueEdits:
-    """diffs: as Ansible shows them. by_hand: what somebody has to write."""
+    """diffs: for Ansible. by_hand: instructions for manual changes."""
 
     diffs: list[dict[str, str]] = field(default_factory=list)
     by_hand: list[str] = field(default_factory=list)
@@ -44,28 +44,28 @@ class ValueEdits:
 
 
 def keep_values(action: ControllerAction, values: Mapping[str, Any], *, check: bool) -> ValueEdits:
-    """Write what the inventory does not say yet for every node. What nodes have of their own is left to people."""
+    """Write options that are not yet set to these values for all nodes. Values of single nodes are not changed."""
     kept, roles = ValueEdits(), load_roles(action._loader)
     for name, value in values.items():
-        said = {
+        current = {
             node: read_node(action.task_vars, action._templar, roles, node, [name]).values.get(name)
             for node in action.task_vars["groups"]["gpu_nodes"]
         }
-        other = [node for node, one in said.items() if one != value]
+        other = [node for node, one in current.items() if one != value]
         if not other:
             continue
         line = pair(name, value, 2)[0]
-        if len({str(one) for one in said.values()}) > 1:
-            kept.by_hand.append(f"Your inventory has {name} for nodes apart. Write for {', '.join(other)}:\n\n{line}\n")
+        if len({str(one) for one in current.values()}) > 1:
+            kept.by_hand.append(f"Your inventory sets {name} per node. Set for {', '.join(other)}:\n\n{line}\n")
             continue
         why = _write(kept, name, value, check=check)
         if why:
-            kept.by_hand.append(f"{why}Write into your inventory, for all nodes:\n\n{line}\n")
+            kept.by_hand.append(f"{why}Add to your inventory, for all nodes:\n\n{line}\n")
     return kept
 
 
 def _write(kept: ValueEdits, name: str, value: Any, *, check: bool) -> str:
-    """Write it where it stands, or into group_vars/all.yml; return why that was not done."""
+    """Write the option in place or to group_vars/all.yml; return the reason if it was not written."""
     sources = [Path(one).absolute() for one in context.CLIARGS.get("inventory") or () if "," not in one]
     path = None
     try:
@@ -79,12 +79,12 @@ def _write(kept: ValueEdits, name: str, value: Any, *, check: bool) -> str:
             kept.diffs.append({"before": before, "after": after, "before_header": shown, "after_header": shown})
             return ""
     except (OSError, UnicodeDecodeError, CannotEditError) as problem:
-        return f"It was not written: {short(str(path)) if path else 'its files: '} {problem}. "
-    return "There is no group_vars/all.yml beside it. "
+        return f"The option was not written: {short(str(path)) if path else 'inventory files:'} {problem}. "
+    return "The inventory has no group_vars/all.yml. "
 
 
 def _places(sources: list[Path], name: str, value: Any) -> Iterator[tuple[Path, Edit]]:
-    """The one file that says it, of those that Ansible reads; else where it is to stand."""
+    """Yield the file that sets the option and its edit; if none does, the file to add it to."""
     folders = list(dict.fromkeys(one if one.is_dir() else one.parent for one in sources))
     shared = [path for folder in folders for group in GROUPS for path in _of_group(folder / "group_vars" / group)]
     for path in shared:

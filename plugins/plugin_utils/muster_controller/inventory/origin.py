@@ -1,4 +1,4 @@
-"""Where in the inventory a value was written, and which of them are secrets that anybody can read there."""
+"""Find the file and line of inventory values, and secrets in clear text."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from muster.inventory.secrets import is_secret
 from muster_controller.playbook.command_line import short
 
 try:
-    # Ansible's own record of where it read a value. It is not part of the public interface and may be missing: then
-    # nothing is known, and nothing is said.
+    # Ansible's record of where a value was read. It is not a public interface and may be missing; then no origin is
+    # known, and no secrets are reported.
     from ansible._internal._datatag._tags import Origin
     from ansible.parsing.vault import EncryptedString
 except ImportError:
@@ -22,11 +22,11 @@ except ImportError:
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-DEEPEST = 20  # levels of nesting in a variable; the inventory of somebody in his senses has three
+DEEPEST = 20  # maximum nesting of a variable; usual inventories have three levels
 
 
 def clear_secrets(variables: Mapping[str, Any], folders: tuple[Path, ...]) -> Iterator[Secret]:
-    """Yield the secrets among a host's raw variables that stand in clear text in a file below these folders."""
+    """Yield secrets in a host's raw variables that are in clear text in a file below these folders."""
     for variable, value in variables.items():
         for name, text in _texts(str(variable), value, DEEPEST):
             path = _file(text, folders)
@@ -35,7 +35,7 @@ def clear_secrets(variables: Mapping[str, Any], folders: tuple[Path, ...]) -> It
 
 
 def _texts(name: str, value: Any, levels: int) -> Iterator[tuple[str, Any]]:
-    """Yield each text and number within the value, under the name that is nearest to it."""
+    """Yield each text and number in the value, with the nearest name."""
     if levels == 0 or isinstance(value, bool) or (EncryptedString is not None and isinstance(value, EncryptedString)):
         return
     if isinstance(value, (str, int)):
@@ -49,14 +49,14 @@ def _texts(name: str, value: Any, levels: int) -> Iterator[tuple[str, Any]]:
 
 
 def _file(value: Any, folders: tuple[Path, ...]) -> Path | None:
-    """Return the file that the value was read from; what a script or the command line gave was read from none."""
+    """Return the file that the value was read from; None for scripts and the command line."""
     origin = Origin.get_tag(value) if Origin is not None else None
     path = Path(origin.path) if origin is not None and origin.path else None
     return path if path is not None and any(path.is_relative_to(folder) for folder in folders) else None
 
 
 def written_at(value: Any) -> str:
-    """The file and the line that this was read from, as "job.yml line 3"; "" where it was read from none."""
+    """Return the file and line of the value, such as "job.yml line 3"; "" if it is not from a file."""
     origin = Origin.get_tag(value) if Origin is not None else None
     if origin is None or not origin.path:
         return ""

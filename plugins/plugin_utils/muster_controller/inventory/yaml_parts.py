@@ -1,4 +1,4 @@
-"""YAML as parts that know where they stand; read by the parser that Ansible itself has, and by its rules for ranges."""
+"""Parse YAML into parts with positions, with PyYAML and Ansible's rules for host ranges."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ NOTHING = YamlPart(MAPPING, 0, 0, 0)
 
 
 def parse(text: str) -> YamlPart:
-    """Raises CannotEditError where this is no YAML, or more than one document."""
+    """Parse one YAML document. Raises CannotEditError for invalid YAML or several documents."""
     try:
         found = list(yaml.parse(text, Loader=yaml.SafeLoader))
     except yaml.YAMLError as problem:
         raise CannotEditError(f"cannot be read as YAML ({' '.join(str(problem).split())})") from None
     if sum(isinstance(event, yaml.DocumentStartEvent) for event in found) > 1:
-        raise CannotEditError("holds more than one document")
+        raise CannotEditError("contains more than one document")
     events = [event for event in found if isinstance(event, (yaml.NodeEvent, yaml.CollectionEndEvent))]
     if not events:
         return NOTHING
@@ -29,7 +29,7 @@ def parse(text: str) -> YamlPart:
 
 
 def names(pattern: str) -> list[str]:
-    """The nodes that a key among hosts stands for."""
+    """Return the nodes of a key in hosts."""
     if not detect_range(pattern):
         return [pattern]
     try:

@@ -1,6 +1,6 @@
-"""The layer above the supervisor of one attempt: it begins another one where that helps, or says why it does not.
+"""Starts further attempts of a launch where they can help, or reports why it does not.
 
-What is decided here is decided by module_utils/muster/launch/attempts.py. All times are on the monotonic clock.
+The decisions are made by module_utils/muster/launch/attempts.py. All times are on the monotonic clock.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from muster.launch.plan import LaunchRequest, NodeSpec
     from muster_controller.playbook.node_error import Way
 
-    # The plan, the ids of earlier attempts, and the seconds that are left of the time limit (0: any).
+    # Arguments: the plan, the ids of earlier attempts, and the remaining seconds of the time limit (0: unlimited).
     Run = Callable[[LaunchPlan, tuple[str, ...], int], tuple[dict[str, Any], LaunchRecord]]
 
 PROGRAM = NodeProgram("launch")
 LOOK_TIMEOUT = 45.0
-FREE_SECONDS = 60.0  # for the driver to give memory back, and for units to end
+FREE_SECONDS = 60.0  # for the driver to free memory, and for units to end
 PAUSE = 3.0
 
 
@@ -46,7 +46,7 @@ PAUSE = 3.0
 class Attempts:
     """One launch with all of its attempts.
 
-    build: a plan, as build_plan makes it. run: one attempt, from its plan to its result. connect: to one node.
+    build: makes a plan, as build_plan does. run: runs one attempt and returns its result. connect: connects to a node.
     """
 
     request: LaunchRequest
@@ -58,9 +58,9 @@ class Attempts:
     interruption: Interruption = field(default_factory=Interruption)
     history: list[LaunchAttempt] = field(default_factory=list)
     went_on: list[str] = field(default_factory=list)
-    out: set[str] = field(default_factory=set)  # nodes that a failure has named
-    first: LaunchPlan = field(init=False)  # of the first attempt; once it was run, as it was for its user
-    newest: float = 0.0  # when the newest complete checkpoint was written
+    out: set[str] = field(default_factory=set)  # nodes that caused a failure
+    first: LaunchPlan = field(init=False)  # of the first attempt; once it was run, the plan as its user ran it
+    newest: float = 0.0  # time at which the newest complete checkpoint was written
 
     def __post_init__(self) -> None:
         self.options = self.request.options
@@ -69,7 +69,8 @@ class Attempts:
         self.asked: LaunchMessages | None = None
 
     def see_through(self, plan: LaunchPlan) -> dict[str, Any]:
-        """Run attempts until one ends well or no other one helps: the result of the last, with the whole verdict."""
+        """Run attempts until one succeeds or no further one can help. Return the last result, with the overall
+        verdict."""
         with self.interruption:
             try:
                 return self.all_of_them(self.from_checkpoint(plan))
@@ -91,24 +92,24 @@ class Attempts:
             following = self.following(record, attempt)
             if isinstance(following, str):
                 return self.whole(result, following)
-            if self.interruption.came:  # while it was planned
+            if self.interruption.came:  # while the next attempt was planned
                 return self.whole(result, self.interruption.decision().text)
             plan = following
 
     def whole(self, result: dict[str, Any], given_up: str) -> dict[str, Any]:
-        """given_up: why no other attempt is made, where one is allowed or was made."""
+        """Return the overall result. given_up: why there is no further attempt, if one would be allowed or was made."""
         given_up = given_up if self.options.restarts else ""
         if given_up:
-            self.say(f"given up: {given_up}")
+            self.say(f"no further attempt: {given_up}")
         if given_up or self.went_on:
             verdict = attempts.whole_verdict(result["verdict"], self.history, self.went_on, given_up)
             result = {**result, "verdict": verdict}
         return {**result, "attempts": [vars(attempt) for attempt in self.history]}
 
-    # ------------------------------------------------------------ between two of them
+    # ------------------------------------------------------------ between two attempts
 
     def following(self, record: LaunchRecord, attempt: LaunchAttempt) -> LaunchPlan | str:
-        """The plan of the next attempt, or why there is none."""
+        """Return the plan of the next attempt, or why there is none."""
         if attempt.number > self.options.restarts:
             return f"launch_restarts allows {self.options.restarts}"
         if left := attempts.stays(record):
@@ -125,7 +126,7 @@ class Attempts:
         if self.interruption.came:
             return self.interruption.decision().text
         if self.options.time_limit and self.seconds_left() <= 1:
-            return "the time limit of all attempts together is over (launch_time_limit)"
+            return "the time limit of all attempts is reached (launch_time_limit)"
         self.out |= set(attempt.failed)
         current.sort(key=lambda seat: attempt.nodes.index(seat.node))
         used = {seat.node for seat in current}
@@ -156,7 +157,7 @@ class Attempts:
             self.say(said)
 
     def planned(self, nodes: Sequence[str], number: int, launch_id: str, checkpoint: str) -> LaunchPlan:
-        """Ranks are reckoned in the order of these nodes. Raises PlanError."""
+        """Return the plan of an attempt. Ranks follow the order of these nodes. Raises PlanError."""
         port = self.request.cluster.master_port + (number - 1) % PORTS
         request = replace(
             self.request,
@@ -170,7 +171,7 @@ class Attempts:
         return self.build(request, [self.specs[name] for name in nodes])
 
     def wait_for_the_end(self, record: LaunchRecord, seen: dict[str, Fit | str]) -> None:
-        """Until whatever nobody has seen to end has certainly ended."""
+        """Wait until processes on nodes without a confirmed end have certainly ended."""
         unclear = [name for name in (*record.unseen, *record.leftovers) if runs_still(seen.get(name, ""))]
         if not unclear:
             return
@@ -178,22 +179,22 @@ class Attempts:
         until = attempts.certain_end(record, lease, self.options.failure_timeout)
         left = until - time.monotonic()
         if left > 0:
-            self.say(f"waits {left:.0f} s, until what ran on {', '.join(unclear)} has certainly ended (its lease)")
+            self.say(f"waiting {left:.0f} s until the lease ends the launch on {', '.join(unclear)}")
         while time.monotonic() < until and not self.interruption.came:
             time.sleep(0.1)
 
     def look_until_free(self, seen: dict[str, Fit | str]) -> dict[str, Fit | str]:
-        """Look again while memory is still being freed, or a unit ends."""
+        """Inspect the nodes repeatedly while memory is being freed or a unit is ending."""
         until = time.monotonic() + FREE_SECONDS
         while any(map(attempts.may_pass, seen.values())) and time.monotonic() < until and not self.interruption.came:
             time.sleep(PAUSE)
             seen = self.look()
         return seen
 
-    # ------------------------------------------------------------ looks
+    # ------------------------------------------------------------ inspections
 
     def from_checkpoint(self, plan: LaunchPlan) -> LaunchPlan:
-        """The first plan, with the checkpoint that is there already where the user says where they lie."""
+        """Return the first plan, with an existing checkpoint if the user configured the checkpoint path."""
         self.first, pattern = plan, self.options.checkpoints
         nodes = plan.names
         if not pattern or not (pattern.startswith("/") or self.options.chdir):
@@ -208,7 +209,7 @@ class Attempts:
         return self.planned(attempts.led_by(nodes, holders), 1, plan.launch_id, checkpoint["path"])
 
     def as_whoever_logs_in(self, plan: LaunchPlan, nodes: Sequence[str]) -> LaunchPlan:
-        """The same plan, as far as a look needs it, where the launch is somebody's own."""
+        """Return the plan as a user launch, as far as an inspection needs it, if the launch is a user launch."""
         messages = self.messages()
         for name in nodes:
             messages.ask(name, "identity", {})
@@ -220,11 +221,11 @@ class Attempts:
                 seen[name] = shape(name, "identity", answer.data)[0]
         who, against = whose(self.options.run_as, seen)
         if not who.own or against:
-            return plan  # what stands against it is said by the first attempt
+            return plan  # the first attempt reports the problem
         return replace(plan, user=who.user, manager=USER)
 
     def look(self, nodes: Sequence[str] = (), *, gpus: bool | None = None) -> dict[str, Fit | str]:
-        """What each node that is in question says, or why it says nothing."""
+        """Return the response of each node, or why there is none."""
         names = list(nodes) or list(self.names())
         messages = self.messages()
         messages.own = self.first.is_own
@@ -237,7 +238,7 @@ class Attempts:
             try:
                 found[name] = fit.read(answer.data) if answer and answer.data is not None else no_answer(answer)
             except UnusableError as exc:
-                found[name] = f"its answer is of no use: {exc}"
+                found[name] = f"invalid response: {exc}"
         return found
 
     def fit_request(self, plan: LaunchPlan, *, gpus: bool | None) -> FitRequest:
@@ -256,29 +257,29 @@ class Attempts:
         return self.asked
 
     def unfit(self, seat: Seat, seen: dict[str, Fit | str]) -> str:
-        look = seen.get(seat.node, "it was not looked at")
+        look = seen.get(seat.node, "not inspected")
         return attempts.unfit(look, seat.nproc, gpus=self.first.backend == "nccl", shared=self.options.shared)
 
-    # ------------------------------------------------------------ what there is
+    # ------------------------------------------------------------ nodes, slots and time
 
     def names(self) -> list[str]:
-        """The nodes that took part at first, and the spares."""
+        """Return the nodes of the first attempt, and the spares."""
         return [*self.first.names, *self.options.spares]
 
     def seats(self) -> list[Seat]:
         return [Seat(name, self.options.nproc_per_node or self.specs[name].nproc) for name in self.names()]
 
     def seconds_left(self) -> int:
-        """Of the time limit; 0 for none."""
+        """Return the remaining seconds of the time limit; 0 if there is no limit."""
         if not self.options.time_limit:
             return 0
         return max(1, round(self.options.time_limit - (time.monotonic() - self.began)))
 
 
 def runs_still(look: Fit | str) -> bool:
-    """Whether a node does not say that all attempts have ended there."""
+    """Return whether a node does not confirm the end of all attempts."""
     return isinstance(look, str) or bool(look["running"])
 
 
 def no_answer(answer: Any) -> str:
-    return f"does not answer: {answer.error}" if answer and answer.error else "does not answer"
+    return f"no response: {answer.error}" if answer and answer.error else "no response"

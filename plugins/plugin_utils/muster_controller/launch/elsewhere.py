@@ -1,4 +1,4 @@
-"""Launches as nodes know them, wherever they were begun: they keep the plans beside the logs (kept.py there)."""
+"""Launches as known to the nodes, from any controller. Nodes keep the plans next to the logs (kept.py there)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ MOST_PLAN = 16_000_000  # bytes
 
 
 class Heard(NamedTuple):
-    """By node. who: identity there. said: its answer, and when it was received. silent: why there is none."""
+    """By node. who: identity on the node. said: response with the time received. silent: reason for a missing
+    response."""
 
     who: dict[str, dict[str, Any]]
     said: dict[str, dict[str, Any]]
@@ -35,12 +36,12 @@ class Heard(NamedTuple):
 
 
 def packed(plan: LaunchPlan) -> str:
-    """A plan as it travels to a node: entries of many nodes are much the same."""
+    """Return a compressed plan for the transfer to a node. Entries of many nodes are similar, so it compresses well."""
     return base64.b64encode(zlib.compress(json.dumps(plan.as_json()).encode(), 9)).decode()
 
 
 def unpacked(text: Any) -> Any:
-    """What a node has kept; None where it is none."""
+    """Return the plan that a node has kept, or None if it is invalid."""
     try:
         return json.loads(zlib.decompressobj().decompress(base64.b64decode(text, validate=True), MOST_PLAN))
     except (ValueError, TypeError, RecursionError, zlib.error):
@@ -54,7 +55,8 @@ def opened(connections: Mapping[str, Way], program: NodeProgram = PROGRAM) -> Me
 
 
 def ask(messages: Messages, nodes: Sequence[str], verb: str, request: Mapping[str, Any]) -> Heard:
-    """Ask every node, as root where whoever logs in does not launch for themselves; none of them holds up another."""
+    """Send a request to every node, as root unless the login user is a launch user. Nodes do not wait for each
+    other."""
     heard = Heard({}, {}, {})
     for name in nodes:
         messages.ask(name, "identity", {})
@@ -64,7 +66,7 @@ def ask(messages: Messages, nodes: Sequence[str], verb: str, request: Mapping[st
         if answer is None or answer.node in heard.said or answer.node in heard.silent:
             continue
         if not isinstance(answer.data, dict):
-            heard.silent[answer.node] = answer.error or "its answer is of no use"
+            heard.silent[answer.node] = answer.error or "invalid response"
         elif answer.verb == "identity":
             heard.who[answer.node] = answer.data
             own = is_own(answer.data)
@@ -73,7 +75,7 @@ def ask(messages: Messages, nodes: Sequence[str], verb: str, request: Mapping[st
             heard.said[answer.node] = {**answer.data, "received": answer.received}
     for name in nodes:
         if name not in heard.said:
-            heard.silent.setdefault(name, f"no answer within {SECONDS:.0f} s")
+            heard.silent.setdefault(name, f"no response within {SECONDS:.0f} s")
     return heard
 
 
@@ -82,14 +84,14 @@ def is_own(identity: Mapping[str, Any]) -> bool:
 
 
 class FoundPlan(NamedTuple):
-    """as_root: whoever began it logs in by another name, so that only root may look."""
+    """as_root: the launch belongs to a user other than the login user, so only root can read it."""
 
     plan: LaunchPlan
     as_root: bool
 
 
 def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapping[str, Any]) -> FoundPlan:
-    """The plan of a launch that was begun from elsewhere. Raises PlanError."""
+    """Find the plan of a launch that was started from another controller. Raises PlanError."""
     request = {"launch_id": launch_id, **roots(cluster)}
     heard = ask(messages, nodes, "plan", request)
     kept = {name: answer for name, answer in heard.said.items() if answer.get("plan")}
@@ -99,7 +101,7 @@ def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapp
         plan = unpacked(answer["plan"])
         why = usable(plan, launch_id, str(answer.get("run_dir")), nodes, str(answer.get("user") or ""))
         if why:
-            problems.append(f"{name}: the plan of {launch_id} that it keeps cannot be followed: {why}.")
+            problems.append(f"{name}: the kept plan of {launch_id} is invalid: {why}.")
         elif (read := LaunchPlan.read(plan)) not in plans:
             plans.append(read)
     if len(plans) > 1:
@@ -107,9 +109,9 @@ def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapp
     if problems:
         raise PlanError(problems)
     if not plans:
-        silent = [f"{name} did not say: {why}" for name, why in heard.silent.items()]
+        silent = [f"{name} did not respond: {why}" for name, why in heard.silent.items()]
         asked = [name for name in nodes if name in heard.said] or ["any node"]
-        raise PlanError([f"{launch_id} is not known here, nor kept on {few(asked)}.", *silent])
+        raise PlanError([f"Launch {launch_id} is not known on this controller or on {few(asked)}.", *silent])
     readers = {name: answer.get("reader") for name, answer in kept.items() if answer.get("reader") is not None}
     as_root = any(uid != heard.who[name].get("uid") for name, uid in readers.items())
     return FoundPlan(plans[0], as_root)

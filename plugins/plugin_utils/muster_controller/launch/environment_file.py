@@ -1,4 +1,4 @@
-"""The file of a launch's environment on the controller: plain or a vault file, YAML or JSON or lines NAME=value."""
+"""Reads a launch's environment file on the controller: plain or vault, as YAML, JSON or lines NAME=value."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from muster.launch.environment import add, holds_lines, parse_lines
 from muster.launch.plan import PlanError
 from muster_node.tools import files
 
-MOST = 128 * 1024  # bytes; the kernel takes no longer variable
+MOST = 128 * 1024  # bytes; the kernel accepts no longer variable
 
 
 def read_environment(path: str) -> dict[str, str]:
-    """The variables of the file. Raises PlanError, whose sentences hold no value."""
+    """Return the variables of the file. Raises PlanError with sentences that contain no value."""
     try:
         text = _text(_home(Path(path)))
         return parse_lines(text) if holds_lines(text) else _mapping(text)
@@ -30,7 +30,7 @@ def _home(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError:
-        raise PlanError([f"there is no user {path.parts[0].lstrip('~')} here, whose home it is in."]) from None
+        raise PlanError([f"the user {path.parts[0].lstrip('~')} does not exist on the controller."]) from None
 
 
 def _text(path: Path) -> str:
@@ -39,17 +39,17 @@ def _text(path: Path) -> str:
             mode = os.fstat(handle).st_mode
             content = os.pread(handle, MOST + 1, 0)
     except OSError as problem:
-        raise PlanError([f"it cannot be read: {problem.strerror}."]) from None
+        raise PlanError([f"the file cannot be read: {problem.strerror}."]) from None
     if len(content) > MOST:
-        raise PlanError([f"it has more than {MOST} bytes."])
+        raise PlanError([f"the file is larger than {MOST} bytes."])
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise PlanError(["it is no text in UTF-8."]) from None
+        raise PlanError(["the file is not valid UTF-8 text."]) from None
     if is_encrypted(content):
         return _decrypted(text)
     if mode & 0o077:
-        raise PlanError([f"other users may read it. Type: chmod 600 {shlex.quote(str(path))}"])
+        raise PlanError([f"the file is readable by other users. Run: chmod 600 {shlex.quote(str(path))}"])
     return text
 
 
@@ -57,21 +57,21 @@ def _decrypted(text: str) -> str:
     try:
         return str(EncryptedString(ciphertext=text))
     except AnsibleError:
-        how = "Type the command with --ask-vault-pass, or with --vault-password-file FILE"
-        raise PlanError([f"no secret of this run decrypts it. {how}."]) from None
+        how = "Add --ask-vault-pass or --vault-password-file FILE"
+        raise PlanError([f"no vault password of this run decrypts the file. {how}."]) from None
 
 
 def _mapping(text: str) -> dict[str, str]:
-    """What stands in YAML or JSON, each value as it is written there: yes stays yes, and 0123 has its zero."""
+    """Return a YAML or JSON mapping with the values as written: yes stays yes, and 0123 keeps its zero."""
     try:
         tree = yaml.compose(text, Loader=yaml.BaseLoader)
     except yaml.MarkedYAMLError as problem:
         line = problem.problem_mark.line + 1 if problem.problem_mark else 1
-        raise PlanError([f"line {line}: it is neither NAME=value nor YAML."]) from None
+        raise PlanError([f"line {line}: neither NAME=value nor valid YAML."]) from None
     except (yaml.YAMLError, RecursionError):
-        raise PlanError(["it is neither lines NAME=value nor YAML."]) from None
+        raise PlanError(["the file contains neither lines NAME=value nor valid YAML."]) from None
     if not isinstance(tree, yaml.MappingNode):
-        raise PlanError(["it holds neither lines NAME=value nor a mapping of names to values."])
+        raise PlanError(["the file contains neither lines NAME=value nor a mapping of names to values."])
     found: dict[str, str] = {}
     problems = []
     for name, value in tree.value:
@@ -86,5 +86,5 @@ def _mapping(text: str) -> dict[str, str]:
 
 def _scalar(node: yaml.Node) -> str:
     if not isinstance(node, yaml.ScalarNode):
-        raise ValueError("it is no text")
+        raise ValueError("not a string")
     return _decrypted(node.value) if node.tag == "!vault" else str(node.value)

@@ -1,6 +1,6 @@
-"""What the nodes of one launch recorded of themselves: at its start, as it failed and at its end; for its diagnosis.
+"""Evidence that the nodes of a launch record for its diagnosis: at the start, at a failure, and at the end.
 
-It is kept in artifacts/<cluster>/<launch>/evidence/{start,snapshot,end}/<node>.json. Losing any of it ends nothing.
+Kept in artifacts/<cluster>/<launch>/evidence/{start,snapshot,end}/<node>.json. Missing evidence never stops a launch.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
     from .tails import Tails
 
-MOST_PEERS = 32  # whose routes a node looks up
+MOST_PEERS = 32  # whose routes a node reports
 MOST_NAMES = 16
-ROOM = 5000  # answers that wait to be read
+ROOM = 5000  # responses that wait to be read
 SETTLE = 10.0  # seconds
-FAILED = "failed"  # in the place of all else: why a node could not make its part
+FAILED = "failed"  # key of a response that only contains the reason why a node has no evidence
 
 
 class LaunchEvidence:
-    """start, snapshots, end: what was recorded, by node, read and covered. silent: why a node has no snapshot.
+    """start, snapshots, end: the evidence by node, parsed and masked. silent: why a node has no snapshot.
 
-    key: hexadecimal, of the digests of the environment in this launch.
+    key: hexadecimal key for the digests of this launch's environment.
     """
 
     def __init__(self, plan: LaunchPlan, logs: Tails, note: Callable[[str], None]) -> None:
@@ -56,17 +56,17 @@ class LaunchEvidence:
     def key(self) -> str:
         return key_of(self.secret, self.launch_id)
 
-    # ------------------------------------------------------------ asking
+    # ------------------------------------------------------------ requests
 
     def request(self, plan: LaunchPlan, entry: PlannedNode) -> RecordRequest:
         nodes = plan.nodes
         place = entry.node_rank
-        # The head node, and those that follow on a ring: between all of them, every way is looked up.
+        # The head node, and the following nodes on a ring. All nodes together cover every route.
         others = [nodes[0], *nodes[place + 1 :], *nodes[1:place]]
         peers = {one.node: one.address for one in others if one is not entry}
         script = entry.script or ""
         if plan.image and not script.startswith(f"{entry.run_dir}/"):
-            script = ""  # of the image, or of a folder that it is shown
+            script = ""  # in the image, or in a folder that is mounted into it
         return {
             "launch_id": self.launch_id,
             "run_dir": entry.run_dir,
@@ -82,38 +82,40 @@ class LaunchEvidence:
         ports = [plan.master_port, beat_port(plan.master_port)]
         return {"launch_id": self.launch_id, "run_dir": entry.run_dir, "ports": ports}
 
-    # ------------------------------------------------------------ taking
+    # ------------------------------------------------------------ responses
 
     def take(self, moment: str, node: str, given: Any) -> None:
-        """Have it read and kept, aside: with hundreds of nodes that takes seconds, and lets no launch wait."""
+        """Parse and keep a response in a thread. With hundreds of nodes this takes seconds, and must not delay the
+        launch."""
         if given is not None and not self.aside.do(partial(self.read, moment, node, given)):
-            self.note(f"{node}: its part of the evidence ({moment}) came while too much of it waited, and is left out")
+            self.note(f"{node}: evidence ({moment}) discarded, because too many responses are waiting")
 
     def settle(self, seconds: float = SETTLE) -> None:
-        """Wait until all that was taken is read."""
+        """Wait until all received evidence is parsed."""
         if not self.aside.wait(seconds):
-            self.note("Not all of the evidence of the nodes could be read in time")
+            self.note("Some evidence of the nodes could not be read in time")
 
     def read(self, moment: str, node: str, given: Any) -> None:
-        """Read what a node says, and keep what can be used."""
+        """Parse the evidence of a node, and keep the valid part."""
         if isinstance(given, dict) and isinstance(given.get(FAILED), str):
-            self.note(f"{node}: its part of the evidence ({moment}) could not be made: {one_line(given[FAILED])}")
+            self.note(f"{node}: evidence ({moment}) could not be recorded: {one_line(given[FAILED])}")
             return
         try:
             found, dropped = reading.read(SHAPES[moment], given)
         except reading.UnusableError as why:
-            self.note(f"{node}: its part of the evidence ({moment}) is of no use: {why}")
+            self.note(f"{node}: invalid evidence ({moment}): {why}")
             return
         if moment == SNAPSHOT:
             dropped += self.without_strangers(node, found)
         if dropped:
-            self.note(f"{node}: of its part of the evidence ({moment}) this is of no use: {', '.join(dropped)}")
+            self.note(f"{node}: invalid parts of the evidence ({moment}): {', '.join(dropped)}")
         covered = self.covered(found)
         self.put(moment, node, covered)
         self.logs.keep_evidence(moment, node, covered)
 
     def without_strangers(self, node: str, found: Snapshot) -> tuple[str, ...]:
-        """Leave out ranks that the plan does not have there, and second ones: the training user has written which."""
+        """Remove duplicate ranks and ranks that the plan does not place on the node. The training user wrote this
+        list."""
         theirs: dict[tuple[int, int], RankShot] = {}
         for shot in found["ranks"]:
             place = (shot["local_rank"], shot["rank"])
@@ -121,14 +123,14 @@ class LaunchEvidence:
                 theirs.setdefault(place, shot)
         left_out = len(theirs) != len(found["ranks"])
         found["ranks"] = list(theirs.values())
-        return ("ranks that are not of the plan",) if left_out else ()
+        return ("ranks that are not in the plan",) if left_out else ()
 
     def covered(self, found: Any) -> Any:
-        """Without what somebody gave as a secret, and what looks like one in a command line."""
+        """Mask secrets given by the user, and words of command lines that look like secrets."""
         if program := found.get("program"):
             program["argv"] = masked_argv(program["argv"])
         text = json.dumps(found, ensure_ascii=False)
-        # Entry by entry it takes forty times as long.
+        # Masking each entry takes forty times as long.
         return found if self.logs.redaction.text(text) == text else self.logs.redaction.shape(found)
 
     def put(self, moment: str, node: str, found: Any) -> None:
@@ -136,6 +138,6 @@ class LaunchEvidence:
         moments[moment][node] = found
 
     def recall(self, nodes: list[str]) -> None:
-        """Take over what an earlier supervisor of this launch has kept."""
+        """Load the evidence that an earlier supervisor of this launch kept."""
         for moment, node, found in self.logs.kept_evidence(nodes):
             self.put(moment, node, found)

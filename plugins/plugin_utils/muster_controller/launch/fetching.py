@@ -1,6 +1,6 @@
-"""Results of a launch, brought home from its working folders once it has ended: artifacts/<cluster>/<id>/fetched/NODE.
+"""Fetches a launch's results from its working folders after its end, into artifacts/<cluster>/<id>/fetched/NODE.
 
-What is fetched, and under which names, is decided by muster/launch/fetched.py. All times are on the monotonic clock.
+muster/launch/fetched.py decides what is fetched and under which names. All times are on the monotonic clock.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
 PROGRAM = NodeProgram("jobs")
 FOLDER = "fetched"
 LIST_TIMEOUT = 60.0
-SILENCE = 60.0  # seconds without an answer after which a node's files are left where they are
+SILENCE = 60.0  # seconds without a response after which a node's files are not fetched
 PART_BYTES = 12 * 1024 * 1024
 MOST_WANTED = 500  # files in one message
-WRITING = 60.0  # seconds that the file system here has for one part
+WRITING = 60.0  # seconds for the controller's file system to write one part
 SAID_EVERY = 10.0
 GIVEN_UP = "fetching was interrupted"
 
 
 class Rest:
-    """What is still to come from one node."""
+    """The files that are still to be fetched from a node."""
 
     def __init__(self, todo: list[FetchedFile]) -> None:
         self.todo = todo
-        self.offset = 0  # of the first one
+        self.offset = 0  # of the first file
         self.heard = time.monotonic()
 
     def wanted(self) -> dict[str, int]:
@@ -65,7 +65,7 @@ class Fetching:
         keeping: Keeping,
         give_up: Callable[[], bool],
     ) -> None:
-        """folder: of the run. give_up: whether somebody has asked to leave off."""
+        """folder: folder of the run. give_up: returns whether the user has requested to stop."""
         self.plan = plan
         self.wanted: PlannedFetch = plan.fetch or {"patterns": [], "most": 0, "folder": ""}
         self.entries = plan.by_node()
@@ -78,7 +78,7 @@ class Fetching:
         self.told = time.monotonic()
 
     def fetch(self, nodes: Collection[str]) -> Fetched:
-        """Fetch what the plan's patterns name from these nodes; what does not come is said by name."""
+        """Fetch the files that match the plan's patterns from these nodes. Report missing files by name."""
         wanted = choose(self.listings(nodes), self.wanted["most"], self.fetched)
         self.rest = {name: Rest(found) for name, found in wanted.items()}
         for name in self.rest:
@@ -91,7 +91,7 @@ class Fetching:
             if answer is not None and answer.verb == "fetched" and answer.node in self.rest:
                 self.take(answer)
             late = [name for name, rest in self.rest.items() if time.monotonic() > rest.heard + SILENCE]
-            self.leave_all(late, "the node did not answer any more")
+            self.leave_all(late, "the node stopped responding")
             self.say_how_far()
         return self.fetched
 
@@ -104,7 +104,7 @@ class Fetching:
         for name in nodes:
             answer = answers.get(name)
             if answer is None or answer.data is None:
-                self.fetched.leave(name, "", answer.error if answer else "the node did not answer")
+                self.fetched.leave(name, "", answer.error if answer else "no response from the node")
             else:
                 found[name] = listing_of(answer.data)
         return found
@@ -128,12 +128,12 @@ class Fetching:
         wanted = rest.wanted()
         parts = {part.path: part for part in parts_of(answer.data or {}, wanted)}
         if not parts:
-            why = answer.error or str((answer.data or {}).get("why") or "its answer is of no use")
+            why = answer.error or str((answer.data or {}).get("why") or "invalid response")
             self.leave_all([answer.node], why)
             return
-        # A file whose part is missing has none: the same is not asked for again and again.
+        # A missing part counts as an error of its file, so that the file is not requested forever.
         for path in wanted:
-            if not self.took(answer.node, rest, parts.pop(path, Part(path, why="its bytes did not come"))) or not parts:
+            if not self.took(answer.node, rest, parts.pop(path, Part(path, why="no data received"))) or not parts:
                 break
         if rest.todo:
             self.ask(answer.node)
@@ -141,14 +141,14 @@ class Fetching:
             del self.rest[answer.node]
 
     def took(self, node: str, rest: Rest, part: Part) -> bool:
-        """Write a part; whether this file is dealt with, and the next one may follow."""
+        """Write a part. Return whether the file is finished, so that the next one can follow."""
         file, path = rest.todo[0], self.folder / node / part.path
         end = part.offset + len(part.data)
         why = part.why
         if not why and ((part.size, part.changed) != (file.size, file.changed) or end > file.size):
-            why = "it changed while it was fetched"
+            why = "the file changed during the transfer"
         elif not why and not part.data and end < file.size:
-            why = "its bytes did not come"
+            why = "no data received"
         why = why or self.keeping.surely(path, partial(write, path, part), WRITING)
         if why:
             self.fetched.leave(node, part.path, why)
@@ -174,13 +174,11 @@ class Fetching:
         if self.rest and time.monotonic() > self.told + SAID_EVERY:
             self.told = time.monotonic()
             left = sum(sum(file.size for file in rest.todo) - rest.offset for rest in self.rest.values())
-            self.keeping.say(
-                f"fetching results: {left / 1e6:.0f} MB are still to come; Ctrl-C leaves them where they are"
-            )
+            self.keeping.say(f"fetching results: {left / 1e6:.0f} MB left; press Ctrl-C to leave them on the nodes")
 
 
 def write(path: Path, part: Part) -> None:
-    """Raises OSError. What an earlier fetch of the same launch left there is replaced."""
+    """Append a part; the first part replaces the file of an earlier fetch. Raises OSError."""
     make_folder(path.parent)
     if not part.offset:
         files.remove(str(path))

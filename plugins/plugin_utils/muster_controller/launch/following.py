@@ -1,4 +1,4 @@
-"""The output of a launch's ranks as it comes, for whoever only reads: nothing is kept, and no lease is renewed."""
+"""Follows the output of a launch's ranks, read-only: nothing is kept, and no lease is renewed."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from muster_controller.nodes.messages import Messages, NodeReply
 
 TAIL = 4096  # bytes of each log that are shown first
-LIMIT = 256 * 1024  # bytes of one answer
-WAIT = 2.0  # seconds that a node waits for news
+LIMIT = 256 * 1024  # bytes of one response
+WAIT = 2.0  # seconds that a node waits for new output
 PAUSE = 0.5
 IDENTITY_SECONDS = 20.0
-MOST_FAILED = 5  # answers of a node in a row that are of no use
+MOST_FAILED = 5  # consecutive invalid responses of a node
 ALL = -1
 
 
 class Following:
     def __init__(self, plan: LaunchPlan, messages: Messages, say: Callable[[str], None], rank: int) -> None:
-        """rank: whose output is shown; ALL for every rank's."""
+        """rank: the rank whose output is shown, or ALL."""
         self.plan = plan
         self.messages = messages
         self.say = say
@@ -41,7 +41,8 @@ class Following:
         self.over: set[str] = set()
 
     def follow(self, give_up: Callable[[], bool]) -> bool:
-        """Until the launch is over on these nodes, which is returned, or somebody has asked to leave off."""
+        """Show output until the launch has finished on these nodes or the user stops. Return whether it has
+        finished."""
         if not self.entries:
             self.say(f"Launch {self.plan.launch_id} has no rank {self.rank}")
             return False
@@ -52,7 +53,7 @@ class Following:
         left = set(self.own)
         for name in self.entries:
             if name not in left:
-                self.say(f"{name}: {known[name].error if name in known else 'does not answer'}")
+                self.say(f"{name}: {known[name].error if name in known else 'no response'}")
         for name in left:
             self.ask(name)
         while left and not give_up():
@@ -74,7 +75,7 @@ class Following:
         self.messages.ask(name, "follow", request, privileged=not self.own[name], delay=delay)
 
     def take(self, answer: NodeReply) -> bool:
-        """Show what came; whether there may be more."""
+        """Show the received output. Return whether more may follow."""
         name, data = answer.node, answer.data
         try:
             logs = self.read(name, "logs", data)[0]["logs"] if data is not None else {}
@@ -83,7 +84,7 @@ class Following:
         if data is None:
             self.failed[name] += 1
             if self.failed[name] >= MOST_FAILED:
-                self.say(f"{name}: {answer.error or 'its answers are of no use'}")
+                self.say(f"{name}: {answer.error or 'invalid responses'}")
                 return False
             self.ask(name, PAUSE * 4)
             return True

@@ -1,4 +1,4 @@
-"""What somebody gave to a launch: its environment and its arguments, and what of them is a secret."""
+"""The environment and arguments that a user gave to a launch, and the secrets among them."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from muster.launch.planned import LaunchPlan
 
 ON_NODES = (
-    "launch_args: every user of the nodes sees the value of {} in the list of processes. Put it into launch_env_file,"
-    " and let the script read it from its environment"
+    "launch_args: the value of {} is visible to every user of the nodes in the list of processes. Move the value into"
+    " launch_env_file and read it from the environment in the script"
 )
-TOO_COMMON = "The value of {} is too short or too common to be covered in logs"
+TOO_COMMON = "The value of {} is too short or too common to be masked in logs"
 NOT_KNOWN = (
-    "The value of {} is not given here, so that it is not covered in the logs that are fetched. Give the"
-    " launch_env_file that the launch had"
+    "The value of {} was not given here, so it is not masked in fetched logs. Set launch_env_file to the file that the"
+    " launch used"
 )
-UNREADABLE = "Nothing of it is covered in the logs that are fetched. {}"
+UNREADABLE = "Its values are not masked in fetched logs. {}"
 
 
 @dataclass(frozen=True)
 class Given:
-    """env: the variables, those of launch_env_file before those of launch_env. file_env: those of the file."""
+    """env: the variables; launch_env_file takes precedence over launch_env. file_env: the variables of the file."""
 
     env: dict[str, str]
     file_env: dict[str, str]
@@ -47,7 +47,7 @@ class Given:
         return {name: "launch_env_file" if name in self.file_env else "launch_env" for name in self.env}
 
     def warnings(self, plan: LaunchPlan) -> list[str]:
-        """What a user should know about the secrets of the launch of this plan."""
+        """Return warnings about the secrets of the launch."""
         unknown = [
             name
             for name, option in (plan.given or {}).items()
@@ -58,7 +58,7 @@ class Given:
 
 
 def read_given(options: LaunchOptions) -> tuple[Given, list[str]]:
-    """What was given, and warnings. Raises PlanError, but not where a launch that runs is attached to or ended."""
+    """Return the input and warnings. Raises PlanError, but not when attaching to or stopping a running launch."""
     path = options.env_file
     try:
         return Given.read(options, read_environment(path) if path else {}), []

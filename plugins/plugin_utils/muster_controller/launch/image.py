@@ -1,4 +1,4 @@
-"""The container image of a launch: read where it is an archive, and brought to every node before the start."""
+"""The container image of a launch: reads it if it is an archive, and copies it to every node before the start."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 
 
 PROGRAM = NodeProgram("image")
-STORE = "images"  # beside the folder of all launches; archives lie there until podman has them
+STORE = "images"  # next to the folder of all launches; holds archives until podman has loaded them
 MOST_JSON = 4_000_000
 LOOK_TIMEOUT = 120.0
 TRY_TIMEOUT = 330.0  # includes the check for device files, once per image
-LOAD_SECONDS = 1800.0  # for as much as an image has; podman writes all of its layers anew
+LOAD_SECONDS = 1800.0  # for the largest images; podman writes all layers again
 SLACK = 60.0
 
 
 @dataclass(frozen=True)
 class Archive:
-    """Content for Distribution: one file. id: of the image in it."""
+    """Content for Distribution: one file. id: id of the image in the archive."""
 
     path: str
     id: str
@@ -60,8 +60,8 @@ class Archive:
 
 @dataclass(frozen=True)
 class Image:
-    """source: as it was given. archive: None where the nodes fetch it by its digest. folders: of the nodes, which the
-    container shows at the same paths."""
+    """source: as given. archive: None if the nodes pull the image by its digest. folders: folders of the nodes that are
+    mounted into the container at the same paths."""
 
     source: str
     archive: Archive | None
@@ -69,7 +69,7 @@ class Image:
 
     @property
     def wanted(self) -> str:
-        """What a node is asked for."""
+        """Return the image reference that a node is asked for."""
         return self.archive.id if self.archive else self.source
 
     @property
@@ -78,7 +78,7 @@ class Image:
 
 
 def read_image(options: LaunchOptions) -> Image | None:
-    """What the options of a launch say of it. Raises PlanError."""
+    """Read the image options of a launch. Raises PlanError."""
     source, folders = options.image, options.image_folders
     script = "" if options.script_src or options.project else options.script
     problems = judging.problems_of(source, folders, environment=options.environment, script=script)
@@ -88,7 +88,7 @@ def read_image(options: LaunchOptions) -> Image | None:
         return None
     shown = judging.shown(options.chdir, options.data, folders)
     problems = [
-        f"A launch in an image cannot show {each}: it {why}." for each in shown if (why := judging.unusable(each))
+        f"Cannot mount {each} in the container: the path {why}." for each in shown if (why := judging.unusable(each))
     ]
     if problems:
         raise PlanError(problems)
@@ -109,17 +109,17 @@ def read_archive(given: str) -> Archive:
 
             config = _config_of(content, members)
     except tarfile.TarError as problem:
-        raise PlanError([f"launch_image {given} is no archive that podman save writes: {problem}."]) from None
+        raise PlanError([f"launch_image {given} is not an archive written by podman save: {problem}."]) from None
     except OSError as problem:
         raise PlanError([f"launch_image {given}: {problem.strerror}."]) from None
     except (KeyError, ValueError, TypeError, IndexError) as problem:
-        raise PlanError([f"launch_image {given} is no archive of one image: {problem}."]) from None
+        raise PlanError([f"launch_image {given} is not an archive of one image: {problem}."]) from None
     return Archive(path, hashlib.sha256(config).hexdigest())
 
 
 def _config_of(content: Callable[[str], bytes], members: Iterable[str]) -> bytes:
-    """The configuration of the one image in an archive, whose sha256 is the image's id."""
-    if "manifest.json" in members:  # docker-archive, as both programs write it
+    """Return the configuration of the only image in an archive. Its sha256 is the image's id."""
+    if "manifest.json" in members:  # docker-archive, as written by podman and docker
         (image,) = json.loads(content("manifest.json"))
         return content(image["Config"])
     (image,) = json.loads(content("index.json"))["manifests"]  # oci-archive
@@ -133,7 +133,7 @@ def _blob(digest: str) -> str:
 
 
 class Imaging:
-    """Bring the image to every node, and see that it is the same and of use there."""
+    """Copies the image to every node, and checks that it is the same and usable on all nodes."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Imaging:
         self.interruption = interruption
 
     def after(self, prepared: Prepared) -> Prepared:
-        """As soon as nothing stands against the launch any more, also nothing that it waits for."""
+        """Prepare the image once nothing blocks the launch, including resources that the launch waits for."""
         if self.image is None:
             return prepared
         names = prepared.plan.names
@@ -163,14 +163,14 @@ class Imaging:
         return prepared
 
     def request(self, plan: LaunchPlan, chdir: str) -> ImageRequest | None:
-        """For the start."""
+        """Return the image part of the start request."""
         if self.image is None or plan.image is None:
             return None
         gpus = plan.backend == "nccl"
         return {"id": plan.image["id"], "chdir": chdir, "folders": list(self.image.folders), "gpus": gpus}
 
     def engines(self, image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
-        """ids: of the image, by node; "" where it is not there."""
+        """Check the container engines. ids: ids of the image by node, or "" if the image is missing."""
         plan = prepared.plan
         request = {"image": image.wanted, "user": plan.user, "folders": list(image.folders)}
         answers = self.ask("engine", dict.fromkeys(self.names(prepared), request), LOOK_TIMEOUT, prepared)
@@ -190,12 +190,12 @@ class Imaging:
         if prepared.refused or self.interruption.came:
             return
         answers = self.ask(verb, dict.fromkeys(lacking, request), LOAD_SECONDS + SLACK, prepared)
-        failures = {name: one["error"] or "it is not there behind it" for name, one in answers.items() if not one["id"]}
+        failures = {name: one["error"] or "image missing after that" for name, one in answers.items() if not one["id"]}
         prepared.findings += judging.missing(failures)
         ids.update({name: one["id"] for name, one in answers.items()})
 
     def distributed(self, archive: Archive, prepared: Prepared, lacking: list[str]) -> dict[str, Any]:
-        """Have the archive on every node that needs it."""
+        """Copy the archive to every node that needs it."""
         plan = prepared.plan
         store = str(Path(plan.head.run_dir).parents[1] / STORE)
         places = {entry.node: DistributionNode(entry.address, store) for entry in plan.nodes if entry.node in lacking}
@@ -235,7 +235,7 @@ class Imaging:
         return prepared.plan.names
 
     def ask(self, verb: str, requests: dict[str, dict[str, Any]], timeout: float, prepared: Prepared) -> dict[str, Any]:
-        """What the nodes answer; those that do not are found."""
+        """Send requests to nodes and return the responses. A missing response becomes a finding."""
         for name, request in requests.items():
             self.messages.ask(name, verb, request, privileged=True, program=PROGRAM)
         answers = self.messages.gather(verb, requests, timeout, lambda _: None, lambda: self.interruption.came)

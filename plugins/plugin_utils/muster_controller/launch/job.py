@@ -1,4 +1,4 @@
-"""What was given to this run of ansible-playbook with -e, on the command line or in job files, and where."""
+"""Variables given to this run of ansible-playbook with -e, on the command line or in job files, and their places."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
     from ansible.parsing.dataloader import DataLoader
 
-# Where Ansible puts the words behind -e that are no NAME=value.
+# The variable in which Ansible keeps words of -e that are not NAME=value.
 UNASSIGNED = "_raw_params"
 COMMAND_LINE = "-e"
 RUNNING = ("launch_attach", "launch_stop")
-# How a template begins, or a text that says of itself how templates in it do (Ansible's JINJA2_OVERRIDE).
+# The beginning of a template, or of a text that sets its own delimiters (Ansible's JINJA2_OVERRIDE).
 TEMPLATES, OVERRIDE = ("{{", "{%", "{#"), "#jinja2:"
 DEEPEST = 50  # levels of nesting in a variable
-REFUSED = 2  # how a run ends that is refused
+REFUSED = 2  # exit code of a rejected run
 
 
 def read_run(loader: DataLoader) -> Mapping[str, Any]:
-    """The variables as they were given, with Ansible's own record of where."""
+    """Return the variables as given, with Ansible's record of their places."""
     given: Mapping[str, Any] = load_extra_vars(loader)
     return given
 
@@ -47,10 +47,10 @@ def places_of(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _place(name: str, value: Any) -> str:
-    """Where the value is; the line of its name, unless the name was given elsewhere before."""
+    """Return the place of a value: the line of its name, unless the name was first given elsewhere."""
     of_name, of_value = written_at(name), written_at(value)
     if value is None or isinstance(value, bool) or same_file(of_name, of_value):
-        return of_name or COMMAND_LINE  # Ansible knows of these values not where they were
+        return of_name or COMMAND_LINE  # Ansible does not record the place of these values
     return of_value or COMMAND_LINE
 
 
@@ -59,16 +59,16 @@ def same_file(one: str, other: str) -> bool:
 
 
 def refuse_code(loader: DataLoader) -> None:
-    """End the run where a job file holds what would run on the controller: before Ansible reads a variable of it, and
-    so before the first play."""
+    """Stop the run if a job file contains code that would run on the controller. Runs before Ansible reads a variable
+    of the file, and so before the first play."""
     if found := code_in(read_run(loader), [Path(book).name for book in playbooks(context.CLIARGS)]):
-        lines = ["Nothing was read from the job file, and no node was contacted.", *(f"- {one}" for one in found)]
+        lines = ["The job file was not used, and no node was contacted.", *(f"- {one}" for one in found)]
         Display().error("\n".join(lines), wrap_text=False)
         raise SystemExit(REFUSED)
 
 
 def code_in(run: Mapping[str, Any], books: Sequence[str]) -> list[str]:
-    """Sentences on what of the job files behind -e is more than data. books: file names of the playbooks."""
+    """Return sentences about code in the job files of -e. books: file names of the playbooks."""
     of_files = {str(name): where for name, value in run.items() if (where := written_at(value) or written_at(name))}
     by_file: dict[str, list[str]] = {}
     for name, where in of_files.items():
@@ -79,7 +79,7 @@ def code_in(run: Mapping[str, Any], books: Sequence[str]) -> list[str]:
 
 
 def _templates(value: Any, levels: int) -> Iterator[str]:
-    """Where in a value texts are that Ansible would take for templates; what is nested too deep may hold one."""
+    """Yield the places of texts that Ansible would treat as templates. Values nested too deep count as templates."""
     if levels < 0:
         yield written_at(value)
     elif isinstance(value, Mapping):
@@ -94,24 +94,24 @@ def _templates(value: Any, levels: int) -> Iterator[str]:
 
 
 def _is_template(value: Any) -> bool:
-    """What a vault holds is none: Ansible takes it as it is."""
+    """Return whether a value is a template. Vault values are not, because Ansible does not template them."""
     if not isinstance(value, str) or not is_trusted_as_template(value):
         return False
     return value.startswith(OVERRIDE) or any(mark in value for mark in TEMPLATES)
 
 
 def unassigned(run: Mapping[str, Any], sentence: str = "") -> tuple[str, ...]:
-    """sentence: what is the value of one option, though it has blanks in it."""
+    """Return words that are not assignments. sentence: the value of an option that may contain blanks."""
     of_it = sentence.split()[1:]
     return tuple(word for word in str(run.get(UNASSIGNED, "")).split() if word not in of_it)
 
 
 def open_secrets(run: Mapping[str, Any]) -> list[str]:
-    """Sentences about secrets that stand in a job file for everybody who reads it."""
+    """Return warnings about secrets in clear text in a job file."""
     env = run.get("launch_env")
     names = env.items() if isinstance(env, dict) else ()
     return [
-        f"{where}: launch_env has {name} in clear text, and a job file is kept and passed on. Put it into"
+        f"{where}: launch_env contains {name} in clear text. Job files are kept and shared: move the value into"
         " launch_env_file."
         for name, value in names
         if SECRET_NAME.search(str(name)) and not isinstance(value, EncryptedString) and (where := written_at(name))
@@ -119,7 +119,7 @@ def open_secrets(run: Mapping[str, Any]) -> list[str]:
 
 
 def unusable_files(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Options that name a file of the controller which a launch cannot use, and why; a launch that runs needs none."""
+    """Yield options with a controller file that a launch cannot use, and why. A running launch needs no file."""
     if any(values.get(name) for name in RUNNING):
         return
     options = job.options_of(InventoryNode("", values))
@@ -128,7 +128,7 @@ def unusable_files(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "launch_script_src" if values.get("launch_script_src") else "launch_script", why
     project = values.get("launch_project")
     if project and not Path(str(project)).is_dir():
-        yield "launch_project", f"{project} is no folder on the controller"
+        yield "launch_project", f"{project} is not a folder on the controller"
     if env_file:
         try:
             read_environment(str(env_file))

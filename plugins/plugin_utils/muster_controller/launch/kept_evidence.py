@@ -1,4 +1,4 @@
-"""Where the controller keeps a launch's evidence: evidence/{start,snapshot,end}/<node>.json in its folder."""
+"""Paths and keys of a launch's evidence on the controller: evidence/{start,snapshot,end}/<node>.json."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 START, SNAPSHOT, END = "start", "snapshot", "end"
 SHAPES: dict[str, type[Any]] = {START: NodeRecord, SNAPSHOT: Snapshot, END: NodeRecord}
 MOST_FILE = 4_000_000  # bytes
-# Beside the folders of all launches: whoever is given the folder of one gets no key with it.
+# Next to the folders of all launches, so that a shared launch folder does not contain the key.
 KEY_FILE = "evidence.key"
 SECRET_BYTES = 64  # hexadecimal digits
 
@@ -30,14 +30,14 @@ def path_of(folder: Path, moment: str, node: str) -> Path:
 
 
 def kept(folder: Path, nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-    """Moment, node, and what was kept of it in the folder of a launch."""
+    """Yield moment, node and content of the evidence in the folder of a launch."""
     for moment, shape in SHAPES.items():
         for node in nodes:
             try:
                 text = files.read(str(path_of(folder, moment, node)), most=MOST_FILE)
                 yield moment, node, reading.read(shape, json.loads(text))[0]
             except (OSError, ValueError, RecursionError):
-                continue  # there is none, or none that is whole
+                continue  # missing or incomplete
 
 
 def key_of(secret: bytes, launch_id: str) -> str:
@@ -45,7 +45,7 @@ def key_of(secret: bytes, launch_id: str) -> str:
 
 
 def kept_key(folder: Path) -> str:
-    """The key of a launch by its folder; "" where the secret is not there any more."""
+    """Return the key of a launch, or "" if the secret no longer exists."""
     try:
         secret = files.read(str(folder.parent / KEY_FILE), most=SECRET_BYTES)
     except OSError:
@@ -54,8 +54,8 @@ def kept_key(folder: Path) -> str:
 
 
 def shared_secret(folder: Path, new: bytes) -> bytes:
-    """One secret for all launches whose folders lie beside this one, by which the same launch has the same key; the new
-    one where there is none yet. Raises OSError."""
+    """Return the secret shared by all launches with folders next to this one, so that a launch always has the same key.
+    Creates the secret from the new one if it is missing. Raises OSError."""
     path = folder.parent / KEY_FILE
     make_folder(path.parent)
     try:

@@ -1,4 +1,4 @@
-"""Messages to the nodes of a launch: each says whose it is, and what is somebody's own is done without root."""
+"""Messages to the nodes of a launch, with the launch's user. User launches are managed without root."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Any
 
 from muster_controller.nodes.messages import Messages
 
-LOOKS = ("look", "logs")  # that need no root, but for what somebody else has begun
+LOOKS = ("look", "logs")  # verbs without root, except for another user's launch
 
 
 class LaunchMessages(Messages):
-    """own: whether it is somebody's own launch. as_root: whether root alone may look, since who began it logs in by
-    another name. user: as whom alone the nodes may deal with an own launch, once that is settled. by_root: the nodes on
-    which another account logs in, so that root becomes that user first."""
+    """own: whether this is a user launch. as_root: whether only root may read the launch, because it belongs to a user
+    other than the login user. user: the only user that may manage a user launch, once known. by_root: nodes with
+    another login user, on which root first becomes the launch's user."""
 
     own = False
     as_root = False

@@ -1,4 +1,4 @@
-"""What the options of torchrun_launch come to: what is to be launched, how it goes on, and what else it needs."""
+"""Converts the options of torchrun_launch into the launch request and the launch settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def cluster_folder(cluster: LaunchCluster) -> Path:
-    """Where the controller keeps the runs of the cluster."""
+    """Return the folder in which the controller keeps the runs of the cluster."""
     return Path(cluster.artifacts_dir, cluster.name)
 
 
@@ -34,7 +34,7 @@ def request_of(
     project: Project | None = None,
     image: Image | None = None,
 ) -> LaunchRequest:
-    """What is to be launched. Raises PlanError."""
+    """Return the launch request. Raises PlanError."""
     source = options.script_src
     if source and (problem := unsendable(Path(source))):
         raise PlanError([problem])

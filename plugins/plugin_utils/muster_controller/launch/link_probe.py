@@ -1,4 +1,4 @@
-"""Has the participants of a launch call each other right before it starts; see muster/net_probe/before_launch.py."""
+"""Tests the links between the nodes of a launch right before its start; see muster/net_probe/before_launch.py."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 LISTENER = NodeProgram("probe_listener")
 SERVE_TIMEOUT = 15.0
-# A node looks at 32 links at a time, each for up to 15 s when everything about it is wrong.
+# A node probes 32 links at a time. A link takes up to 15 s if all of its checks time out.
 CALL_TIMEOUT = 20.0
 CALL_TIMEOUT_PER_NODE = 0.5
 END_TIMEOUT = 5.0
@@ -28,8 +28,8 @@ END_TIMEOUT = 5.0
 def probe_links(
     plan: LaunchPlan, messages: Messages, give_up: Callable[[], bool], beats: int | None = None
 ) -> list[Finding]:
-    """What stands against the links of a launch. Nobody needs to be root, and nothing listens afterwards. beats: the
-    port of a detached launch besides."""
+    """Return findings about links that block a launch. Needs no root, and leaves no listener. beats: the heartbeat port
+    of a detached launch."""
     if len(plan.nodes) < 2:
         return []
     with probed(plan, messages, give_up, beats) as probe:
@@ -44,8 +44,8 @@ def probed(
     beats: int | None = None,
     patience: float = SERVE_TIMEOUT,
 ) -> Iterator[LinkProbe]:
-    """The probe, when all have called each other or it was given up; its listeners are ended behind it. patience:
-    seconds until nodes that do not listen by then are left out."""
+    """Run the probe until all nodes have called each other or the user gives up, then end its listeners. patience:
+    seconds after which nodes that do not listen are skipped."""
     probe = LinkProbe(plan, messages, give_up, beats, patience)
     try:
         probe.serve()
@@ -56,7 +56,7 @@ def probed(
 
 
 class LinkProbe:
-    """One probe. why: of each node that could not be asked."""
+    """One probe. why: the reasons for nodes without a response."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class LinkProbe:
         self.served = self.gather("serve", readers, self.patience)
 
     def call(self) -> None:
-        """Those that listen call each other: the others have said why they do not."""
+        """Let all listening nodes call each other. The other nodes have already reported an error."""
         readers: dict[str, Callable[[Any], dict[str, Any]]] = {}
         for name in self.served:
             request = before_launch.call_request(self.plan, self.entries[name], self.token, self.served)
@@ -97,22 +97,22 @@ class LinkProbe:
     def gather(
         self, verb: str, readers: Mapping[str, Callable[[Any], dict[str, Any]]], timeout: float
     ) -> dict[str, dict[str, Any]]:
-        """What could be read of the answers to one verb; of the others, why not."""
+        """Return the valid responses to one verb. Record the reason for each other node."""
         answers = self.messages.gather(verb, list(readers), timeout, lambda _: None, self.give_up)
         found = {}
         for name, read in readers.items():
             answer = answers.get(name)
             if answer is None or answer.data is None:
-                self.why[name] = answer.error if answer else f"no answer within {timeout:.0f} s"
+                self.why[name] = answer.error if answer else f"no response within {timeout:.0f} s"
                 continue
             try:
                 found[name] = read(answer.data)
             except ValueError as exc:
-                self.why[name] = f"what it reports is of no use: {exc}"
+                self.why[name] = f"invalid response: {exc}"
         return found
 
     def end(self) -> None:
-        """End the listeners. One whose answer was lost ends by itself: nobody calls it."""
+        """End the listeners. A listener whose response was lost ends itself, because no node calls it."""
         for name, served in self.served.items():
             self.messages.ask(name, "end", {"pid": served["pid"], "started": served["started"]}, program=LISTENER)
         self.messages.gather("end", list(self.served), END_TIMEOUT, lambda _: None)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 # ---------------------------------------------------------------- kept log
 
-# The controller's copy of one log: its beginning and its end, and a line where something is missing in between.
+# The controller's copy of one log: its beginning and its end, with a line where data is missing in between.
 
 
 class KeptLog:
-    """At most `most` bytes: one half for the beginning. The end is written beside it into two files in turn, so that
-    it costs no memory, and joined to the beginning by `finish`.
+    """Holds at most `most` bytes, one half for the beginning. The end is written to two files in turn, so that it needs
+    no memory. `finish` appends the end to the beginning.
 
     Used by one thread.
     """
@@ -46,13 +46,14 @@ class KeptLog:
         self.turn = 0
         self.head = 0
         self.begun = False
-        self.missing = 0  # bytes that were to come next, and are nowhere
+        self.missing = 0  # bytes that were lost before the next data
         self.dropped = 0  # bytes between the beginning and the end
 
     def add(self, data: bytes, gap: int = 0) -> None:
-        """Append, behind `gap` bytes that are missing. Raises OSError; what is not written is missing from then on.
+        """Append data after `gap` missing bytes. Raises OSError; data that was not written counts as missing from then
+        on.
 
-        The first part takes the place of what an earlier supervisor kept.
+        The first part replaces the file of an earlier supervisor.
         """
         if not self.begun:
             for path in (self.path, *self.turns):
@@ -93,7 +94,7 @@ class KeptLog:
             data = data[written:]
 
     def finish(self) -> None:
-        """Join the end to the beginning. Raises OSError, and leaves what is beside it where it is."""
+        """Append the end to the beginning. Raises OSError; the files of the end are then kept."""
         if self.missing:
             self.add(b"")
         if self.dropped:
@@ -106,14 +107,14 @@ class KeptLog:
 
 
 def gap_line(count: int) -> bytes:
-    return f"\n... {gigabytes(count)} left out here ...\n".encode()
+    return f"\n... {gigabytes(count)} missing here ...\n".encode()
 
 
 ANY_SIZE = 2**62  # bytes of each log kept as a file
 
 
 class LogBook(Tails):
-    """Writes each log part where it belongs, too."""
+    """Also writes each part of a log to its file."""
 
     def __init__(
         self,
@@ -132,15 +133,14 @@ class LogBook(Tails):
         self.files: dict[tuple[str, str], KeptLog] = {}
         self.not_taken: dict[tuple[str, str], int] = {}
         self.lock: int | None = None
-        self.others = False  # another supervisor of this launch keeps its logs there
+        self.others = False  # another supervisor of this launch writes the logs in this folder
         keeping.surely(folder, self.begin)
 
     def begin(self) -> None:
-        """Make the folder ours, unless another supervisor has it.
+        """Lock the folder, unless another supervisor holds it.
 
-        A launch that is attached to is fetched whole again; of a log that its node has no more, the copy stays.
-
-        Raises OSError.
+        The logs of an attached launch are fetched completely again. The copy of a log that its node no longer has is
+        kept. Raises OSError.
         """
         make_folder(self.folder)
         self.lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -149,7 +149,7 @@ class LogBook(Tails):
         except BlockingIOError:
             self.others = True
             self.keeping.say(
-                f"Another supervisor of this launch keeps its logs in {self.folder}; this one only watches"
+                f"Another supervisor of this launch writes the logs in {self.folder}; this one only shows output"
             )
 
     def keep_plan(self, plan: LaunchPlan) -> str:
@@ -186,14 +186,14 @@ class LogBook(Tails):
         return self.folder / "logs" / node / f"rank{rank}.{stream}.log"
 
     def close(self) -> None:
-        """Have all of it in the files, and leave the folder to others."""
+        """Write all remaining data to the files, and unlock the folder."""
         for (node, key), file in self.files.items():
             if gap := self.not_taken.pop((node, key), 0):
                 self.keeping.keep(file.path, partial(file.add, b"", gap))
             self.keeping.keep(file.path, file.finish)
         self.keeping.finish()
         if self.events.left_out:
-            self.keeping.say(f"{self.events.left_out} events of ranks were left out: there were too many")
+            self.keeping.say(f"{self.events.left_out} events of ranks were discarded (limit reached)")
         if self.lock is not None:
             os.close(self.lock)
             self.lock = None

@@ -1,4 +1,4 @@
-"""What a supervisor keeps of each node while a launch runs: its last look, its clock and its logs."""
+"""The supervisor's record of each node while a launch runs: the last report, the clock offset and the logs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .tails import Tails
 
-MOST_NOTES = 200  # of all nodes, that are said
+MOST_NOTES = 200  # shown notes, of all nodes together
 
 
 class NodeReports:
@@ -47,11 +47,11 @@ class NodeReports:
             self.by_node[name].reached = True
 
     def keep(self, answer: NodeReply) -> None:
-        """Take over what a look (or the last one, in stop) brought."""
+        """Record the result of a look, or the last one in the response to stop."""
         look: LaunchLook = answer.data
         report = self.by_node[answer.node]
         report.last_answer = answer.received
-        # The node's clock is read last of all, so this is its offset less the way back: the largest is the truest.
+        # The node reads its clock last, so this is the offset minus the return delay. The largest value is the best.
         offset = look["clock"] - answer.received
         self.offsets[answer.node] = max(offset, self.offsets.get(answer.node, offset))
         report.clock_offset = self.offsets[answer.node]
@@ -66,15 +66,15 @@ class NodeReports:
 
     @contextmanager
     def contained(self, about: str) -> Iterator[None]:
-        """What goes wrong here with one answer ends nothing: it is said, and the next answer may be fine."""
+        """Report an exception while handling a response instead of raising it. The next response may be valid."""
         try:
             yield
-        except Exception as exc:  # short memory, or a fault of this program's own
-            self.note(f"{about}: what it reports could not be taken over here ({type(exc).__name__}: {exc})")
+        except Exception as exc:  # low memory, or a bug in this program
+            self.note(f"{about}: the response could not be processed ({type(exc).__name__}: {exc})")
 
     def take_logs(self, answer: NodeReply) -> None:
         for what in answer.dropped:
-            self.note(f"{answer.node}: {what} that it reports is of no use, and left out")
+            self.note(f"{answer.node}: invalid {what} in the response was ignored")
         self.logs.take(answer.node, answer.data["logs"])
 
     def note(self, sentence: str) -> None:
@@ -83,7 +83,7 @@ class NodeReports:
             self.say(sentence)
 
     def late(self, answer: NodeReply) -> None:
-        """Keep a look that was under way when something else was asked."""
+        """Record a look that was in progress when another request was sent."""
         if answer.verb == "look" and answer.data is not None:
             self.keep(answer)
 
@@ -92,7 +92,7 @@ class NodeReports:
         self.by_node[name].lost_why = why
 
     def take_last_words(self) -> None:
-        """Once all logs are here: the end of each, by which the first failure is found."""
+        """Record the end of each log once all logs are complete. The first failure is found in these texts."""
         self.logs.finish()
         for name, report in self.by_node.items():
             report.agent_log = self.logs.tail(name, "agent")

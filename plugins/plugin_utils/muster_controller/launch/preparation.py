@@ -1,4 +1,4 @@
-"""Before a launch starts: a look at every node, and whether all of them may take part."""
+"""Inspects every node before a launch starts, and decides whether the launch may start."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def prepare(
     give_up: Callable[[], bool],
     own_plan: Callable[[str], LaunchPlan] | None = None,
 ) -> Prepared:
-    """Look at every node and judge it; give_up: whether to wait no longer for answers.
+    """Inspect and evaluate every node. give_up: returns whether to stop waiting for responses.
 
-    own_plan: the plan of the same launch as this user's own.
+    own_plan: builds the plan of the launch as a launch of this user.
     """
     known = identities(plan, messages, give_up)
     readers = {name: answer.data for name, answer in known.items() if answer.data is not None}
@@ -71,7 +71,7 @@ def prepare(
             prepared.reached.add(name)
             seen[name] = answer.data
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
-            why = f"what it reports is of no use ({type(exc).__name__}: {exc})"
+            why = f"invalid response ({type(exc).__name__}: {exc})"
             prepared.findings.append(preflight.not_looked_at(name, why, reachable=True))
     requested_data = plan.data
     if requested_data:
@@ -86,18 +86,18 @@ def prepare(
 
 
 def identities(plan: LaunchPlan, messages: LaunchMessages, give_up: Callable[[], bool]) -> dict[str, NodeReply]:
-    """Ask every node who logs in there."""
+    """Request the identity of the login user from every node."""
     for name in plan.names:
         messages.ask(name, "identity", {})
     return messages.gather("identity", plan.names, PREPARE_TIMEOUT, too_late, give_up)
 
 
 def in_their_name(nodes: Collection[str], messages: LaunchMessages, give_up: Callable[[], bool]) -> dict[str, str]:
-    """Why root cannot become the user of somebody's own launch, by node; "" where it can."""
+    """Return, by node, why root cannot become the user of a user launch, or "" if it can."""
     for name in nodes:
         messages.ask(name, "identity", {})
     known = messages.gather("identity", nodes, PREPARE_TIMEOUT, too_late, give_up)
-    return {name: known[name].error if name in known else "no answer" for name in nodes}
+    return {name: known[name].error if name in known else "no response" for name in nodes}
 
 
 def request_of(plan: LaunchPlan, entry: PlannedNode, settings: Settings) -> PrepareRequest:
@@ -122,11 +122,11 @@ def request_of(plan: LaunchPlan, entry: PlannedNode, settings: Settings) -> Prep
 
 
 def unanswered(name: str, answer: NodeReply | None, reader: Identity | None = None) -> Finding:
-    """reader: who logs in there, where that is known."""
-    why = answer.error if answer else f"no answer within {PREPARE_TIMEOUT:.0f} s"
+    """reader: the login user, if known."""
+    why = answer.error if answer else f"no response within {PREPARE_TIMEOUT:.0f} s"
     user = reader["name"] if reader and reader["uid"] and not reader["launch_user"] else ""
     return preflight.not_looked_at(name, why, reachable=answer is not None and answer.reachable, user=user)
 
 
 def too_late(_answer: NodeReply) -> None:
-    """Nothing else is asked before the start, so what comes late is of no use any more."""
+    """Ignore a late response. No other request is sent before the start."""

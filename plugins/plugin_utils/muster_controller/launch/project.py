@@ -1,4 +1,4 @@
-"""The project of a launch on the controller: its files as git knows them, or all that are not left out by name."""
+"""The project of a launch on the controller: the files known to git, or all files that are not excluded by name."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from muster_node.tools import files
 GIT = ("git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false")
 GIT_SECONDS = 60
 NO_TREE = "not a git repository"
-NESTED = 5  # trees of git within each other
+NESTED = 5  # levels of nested git repositories
 MOST_WALKED = 200_000
 MOST_IGNORE = 1_000_000
 MOST_NAMED = 5
-HEAD = 100  # bytes in which a private key says what it is
+HEAD = 100  # bytes that contain the header of a private key
 NOT_ENTERED = {".git", ".hg", ".svn", ".jj", "__pycache__"}
 
 
 @dataclass(frozen=True)
 class Project:
-    """source: its folder here. manifest: of what is sent; digest: of that. warnings: sentences on what is not."""
+    """source: the folder on the controller. manifest: list of the files to send. digest: digest of the manifest.
+    warnings: sentences about files that are not sent."""
 
     source: str
     manifest: bytes
@@ -49,13 +50,13 @@ class Project:
         return {"source": self.source, "digest": self.digest, "files": len(self.files), "bytes": self.size}
 
     def script_problem(self, script: str) -> str:
-        """Return why a script that is named within the project is not there, as a sentence; or nothing."""
+        """Return why a script given relative to the project is missing, as a sentence, or an empty string."""
         if not script or script.startswith("/"):
             return ""
         return choosing.script_problem(script, self.source, [file.path for file in self.files])
 
     def in_command(self, command: list[str], *, chdir: bool) -> list[str]:
-        """Return the command of a launch with its script as the nodes will have it. Raises PlanError."""
+        """Return the command with the script's path on the nodes. Raises PlanError."""
         paths = [file.path for file in self.files]
 
         def why(script: str) -> str:
@@ -67,15 +68,15 @@ class Project:
         return found
 
     def read(self, file: ManifestFile, begin: int, most: int) -> bytes:
-        """Return a part of a file; it may have been changed since it was listed. Raises OSError."""
+        """Return a part of a file. The file may have changed since it was listed. Raises OSError."""
         return files.part(os.path.realpath(f"{self.source}/{file.path}"), begin, most)
 
 
 def read_project(given: str, most_mb: int) -> Project:
-    """Choose and read what is sent. Raises PlanError."""
+    """Select and read the files to send. Raises PlanError."""
     source = Path(given).expanduser().resolve()
     if not source.is_dir():
-        raise PlanError([f"launch_project {given} is no folder on the controller."])
+        raise PlanError([f"launch_project {given} is not a folder on the controller."])
     try:
         ignore = _ignore(source)
         chosen = choosing.choose(_listed(source), ignore)
@@ -95,20 +96,18 @@ def _problems(source: Path, paths: list[str], most_mb: int) -> list[str]:
     sizes = {path: (source / path).stat().st_size for path in paths}
     found = [*odd[:MOST_NAMED], *choosing.too_much(str(source), sizes, most_mb, manifest.MOST_FILES)]
     if not paths:
-        found.append(
-            f"launch_project {source} has no file to send: git or {choosing.IGNORE_FILE} leaves out all of it."
-        )
+        found.append(f"launch_project {source} has no file to send: git or {choosing.IGNORE_FILE} ignores all files.")
     return found
 
 
 def _listed(source: Path) -> list[str]:
-    """Return the paths of all files: as git knows them where it does, else those in the folder."""
+    """Return the paths of all files: those known to git in a git repository, otherwise those in the folder."""
     known = _in_git(source)
     return _walked(source) if known is None else known
 
 
 def _in_git(source: Path, depth: int = 0) -> list[str] | None:
-    """Return what is tracked there, or new and not ignored; None where git knows nothing of the folder."""
+    """Return tracked files and new files that are not ignored, or None if the folder is not in a git repository."""
     said = _asked(source)
     if said is None:
         return None
@@ -117,7 +116,7 @@ def _in_git(source: Path, depth: int = 0) -> list[str] | None:
         path = name.rstrip("/")
         place = source / path
         if path and place.is_dir() and not place.is_symlink():
-            # A tree of its own within this one, as a submodule is.
+            # A nested repository, such as a submodule.
             below = (_in_git(place, depth + 1) if depth < NESTED else None) or []
             found += [f"{path}/{each}" for each in below]
         elif path and (place.is_symlink() or place.exists()):
@@ -135,15 +134,15 @@ def _asked(source: Path) -> str | None:
         )
     except FileNotFoundError:
         if is_git:
-            raise PlanError([f"launch_project {source} is kept in git, and git is not installed here."]) from None
+            raise PlanError([f"launch_project {source} is a git repository, but git is not installed."]) from None
         return None
     except subprocess.TimeoutExpired:
-        raise PlanError([f"launch_project {source}: git did not answer within {GIT_SECONDS} s."]) from None
+        raise PlanError([f"launch_project {source}: git did not respond within {GIT_SECONDS} s."]) from None
     if done.returncode:
         said = " ".join(done.stderr.decode(errors="replace").split())
-        if NO_TREE in said and not is_git:  # one that is broken would let go what it has been told to ignore
+        if NO_TREE in said and not is_git:  # in a broken repository, ignored files would be sent
             return None
-        raise PlanError([f"launch_project {source}: git says: {said[:300]}."])
+        raise PlanError([f"launch_project {source}: git reports: {said[:300]}."])
     return done.stdout.decode("utf-8", "surrogateescape")
 
 
@@ -156,7 +155,7 @@ def _walked(source: Path) -> list[str]:
         found += [(folder / each).relative_to(source).as_posix() for each in (*names, *links)]
         if len(found) > MOST_WALKED:
             raise PlanError(
-                [f"launch_project {source} holds more than {MOST_WALKED} files: name the project's folder."]
+                [f"launch_project {source} contains more than {MOST_WALKED} files: set the project's folder."]
             )
     return found
 
@@ -170,7 +169,7 @@ def _ignore(source: Path) -> str:
 
 
 def _regular(source: Path, kept: list[str]) -> tuple[list[str], list[str]]:
-    """Return the regular files, with links to them; and what is neither."""
+    """Return the regular files with links to them, and the other paths."""
     plain = {path for path in kept if stat.S_ISREG((source / path).lstat().st_mode)}
     found: list[str] = []
     links: list[str] = []
@@ -181,7 +180,7 @@ def _regular(source: Path, kept: list[str]) -> tuple[list[str], list[str]]:
 
 
 def _is_key(path: Path) -> bool:
-    """Whether it begins as a private key does, whatever its name."""
+    """Return whether the file begins like a private key, regardless of its name."""
     return bool(choosing.PRIVATE_KEY.search(files.part(os.path.realpath(path), 0, HEAD)))
 
 

@@ -1,6 +1,6 @@
-"""Before the ranks begin: what the launch needs is its own on every node, or on none.
+"""Reserves the resources of a launch on all nodes or on none, before the ranks start.
 
-Whoever waits for another launch holds nothing meanwhile, so that nobody waits for whoever waits.
+A launch that waits for another launch holds no resources meanwhile, so that waiting launches cannot deadlock.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
     from .settings import Settings
 
-RESERVE_LEASE = 60.0  # seconds that a node keeps its seats for a launch that has not begun, without hearing of it
-ANSWER_TIMEOUT = 40.0  # nothing runs yet that a slow node could hold up
-TRIES_FOR = 60.0  # seconds for units to come up, and for whoever has to give way
-WAIT = 0.5  # seconds that a node waits for the seats, before it says who has them
-# Seconds between two looks at whether what is waited for has become free: more and more, since each is one of root's.
+RESERVE_LEASE = 60.0  # seconds that a node keeps slots for a launch that has not started, without a renewal
+ANSWER_TIMEOUT = 40.0  # nothing is running yet that a slow node could delay
+TRIES_FOR = 60.0  # seconds for units to start, and for other launches to release their slots
+WAIT = 0.5  # seconds that a node waits for the slots before it reports their holders
+# Seconds between two checks for free resources. The interval grows, because each check runs as root.
 PAUSE, LONGEST_PAUSE = 2.0, 15.0
 
 
@@ -46,7 +46,7 @@ class Reserving:
         self.messages = messages
         self.say = say
         self.interruption = interruption
-        self.findings: list[Finding] = []  # why it was refused in the end
+        self.findings: list[Finding] = []  # why the launch was rejected
         self.waited_for: set[tuple[str, str]] = set()
         self.pause = PAUSE
         self.until = time.monotonic() + (settings.options.wait_timeout or FOREVER)
@@ -56,7 +56,7 @@ class Reserving:
         return self.settings.options.wait and time.monotonic() < self.until and not self.interruption.came
 
     def prepared(self, look: Callable[[], Prepared]) -> Prepared:
-        """Look until nothing stands against the launch, or something that waiting does not change."""
+        """Inspect repeatedly until nothing blocks the launch, or waiting cannot resolve the problem."""
         while True:
             prepared = look()
             fails = [finding for finding in prepared.findings if finding.status == "fail"]
@@ -65,10 +65,10 @@ class Reserving:
             self.wait_for(fails)
 
     def wait_for(self, fails: Sequence[Finding]) -> None:
-        """Say for whom, whenever that has changed."""
+        """Wait for one interval. Report the holders whenever they change."""
         for finding in fails:
             if (finding.node, finding.observed) not in self.waited_for:
-                self.say(f"waits: {finding.node}: {finding.summary}")
+                self.say(f"waiting: {finding.node}: {finding.summary}")
         self.waited_for = {(finding.node, finding.observed) for finding in fails}
         wake = min(time.monotonic() + self.pause, self.until)
         self.pause = min(self.pause * 1.2, LONGEST_PAUSE)
@@ -76,14 +76,15 @@ class Reserving:
             time.sleep(0.1)
 
     def reserve(self, seen: Mapping[str, Reserved | None]) -> Decision | None:
-        """Have the seats on all nodes: then None, and the first look begins the work. seen: as `start` saw them."""
+        """Reserve the slots on all nodes and return None; the first look then starts the work. seen: results of
+        start."""
         if self.settings.options.shared:
             return None
         taking, tries_until = True, time.monotonic() + TRIES_FOR
         while not self.interruption.came:
             known = {name: one for name, one in seen.items() if one is not None}
             if any(one["over"] for one in known.values()):
-                return None  # the watch says why
+                return None  # the watch reports the reason
             move = decide(self.launch_id, [one["held"] for one in known.values()])
             if taking and move is Move.BEGIN:
                 return None
@@ -96,13 +97,13 @@ class Reserving:
                     self.wait_for(fails)
                 taking, tries_until = False, time.monotonic() + TRIES_FOR
             elif time.monotonic() > tries_until:
-                return Decision(Ending.FAILED, f"what it needs was not reserved within {TRIES_FOR:.0f} s")
+                return Decision(Ending.FAILED, f"its GPU and CPU slots could not be reserved within {TRIES_FOR:.0f} s")
             else:
                 taking = True
             answers = self.ask(known, take=taking)
             missing = next((name for name in known if name not in answers or answers[name].data is None), None)
             if missing:
-                why = answers[missing].error if missing in answers else "no answer"
+                why = answers[missing].error if missing in answers else "no response"
                 return Decision(Ending.NODE, why, missing)
             seen = {name: answer.data for name, answer in answers.items()}
         return self.interruption.decision()

@@ -1,4 +1,4 @@
-"""The project of a launch on its way to the nodes, and whether each has what was sent."""
+"""Copies the project of a launch to the nodes, and checks each copy."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from .settings import Settings
 
-STORE = "store"  # beside the folder of all launches of whoever launches
-COPY_TIMEOUT = 60.0  # seconds, beside those of any start, for a node to make the launch's own copy
+STORE = "store"  # next to the folder of all launches of the user
+COPY_TIMEOUT = 60.0  # additional seconds of a start in which a node makes the copy of the launch
 
 
 class Sending:
@@ -32,7 +32,7 @@ class Sending:
         interruption: Interruption,
     ) -> None:
         self.project = settings.project
-        self.store = ""  # the folder on every node, once it is known whose launch it is
+        self.store = ""  # the folder on every node, once the launch's user is known
         self.messages = messages
         self.say = say
         self.interruption = interruption
@@ -43,7 +43,7 @@ class Sending:
         return {"store": self.store, "digest": self.project.digest} if self.project else None
 
     def after(self, prepared: Prepared) -> Prepared:
-        """Send it once, as soon as nothing stands against the launch but what it waits for."""
+        """Copy the project once, as soon as only resources that the launch waits for block it."""
         stops = any(finding.status in ("fail", "unknown") and finding.id != TAKEN.id for finding in prepared.findings)
         if self.project is None or self.done or stops or self.interruption.came:
             return prepared
@@ -59,7 +59,7 @@ class Sending:
         return prepared
 
     def changed(self, started: Mapping[str, Any]) -> str:
-        """Return what is wrong with a node's copy, as it has read it behind everything else; or nothing."""
+        """Return the problem of a node's copy, which the node has read after all other steps, or an empty string."""
         if self.project is None or started.get("project") == self.project.digest:
             return ""
-        return "its copy of the project is not what was sent: something changed it there"
+        return "the copy of the project was changed on the node and differs from the project that was sent"

@@ -1,4 +1,4 @@
-"""A script of the controller as it is sent to the nodes: a file as it is, a folder as one file that Python runs."""
+"""A script on the controller in the form in which it is sent: a file unchanged, a folder as one zipapp file."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-EPOCH = (1980, 1, 1, 0, 0, 0)  # the same folder is the same file, whenever it is packed
-# It goes to every node within the start. Training code is far below that; a data set or an environment is not.
+EPOCH = (1980, 1, 1, 0, 0, 0)  # fixed time stamps, so that the same folder gives the same file
+# The script is sent to every node during the start. Training code is far smaller than this limit.
 MOST = 8_000_000
 
 
@@ -22,7 +22,7 @@ def sent_name(source: Path) -> str:
 
 
 def unsendable(source: Path) -> str:
-    """Why this cannot be sent, as a sentence; nothing where it can. Raises OSError."""
+    """Return why a script cannot be sent, as a sentence, or an empty string. Raises OSError."""
     if not source.is_file() and not (source / "__main__.py").is_file():
         return f"{source} is neither a file nor a folder with a __main__.py on the controller (script_src)."
     size = sum(path.stat().st_size for path in parts(source))
@@ -31,13 +31,13 @@ def unsendable(source: Path) -> str:
     what = "The Python files in" if source.is_dir() else "The script"
     has = "have" if source.is_dir() else "has"
     return (
-        f"{what} {source} {has} {gigabytes(size)}, and at most {gigabytes(MOST)} are sent (script_src): "
-        "put what is larger on every node, and name the script there (script)."
+        f"{what} {source} {has} {gigabytes(size)}; the limit is {gigabytes(MOST)} (script_src). "
+        "Copy larger files to every node, and set their path there (script)."
     )
 
 
 def sent_body(source: Path) -> bytes:
-    """The file; of a folder, its Python files as an application of zipapp's kind. Raises OSError."""
+    """Return the content of the file, or a folder's Python files as a zipapp. Raises OSError."""
     if not source.is_dir():
         return source.read_bytes()
     packed = io.BytesIO()
@@ -49,7 +49,7 @@ def sent_body(source: Path) -> bytes:
 
 
 def parts(source: Path) -> Iterator[Path]:
-    """The files that are sent: of a folder its Python files, but for those that are hidden, as .venv is."""
+    """Yield the file, or a folder's Python files without hidden ones such as .venv."""
     if not source.is_dir():
         yield source
         return

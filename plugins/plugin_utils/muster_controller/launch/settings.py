@@ -1,4 +1,4 @@
-"""What a launch needs beside its plan."""
+"""The settings of a launch in addition to its plan."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Settings:
-    """options: detached where the launch is attached to. script_name, script_body: of the script that is sent.
-
-    begun_here: launches with a plan here. earlier: attempts of the same launch, which must have ended on a node before
-    it starts.
+    """options: detached is set when attaching to a launch. script_name, script_body: the script to send. begun_here:
+    launches with a plan on this controller. earlier: attempts of the same launch, which must have ended on a node
+    before it starts.
     """
 
     options: LaunchOptions

@@ -1,7 +1,7 @@
-"""The state of all ranks at the moment at which a launch is seen to fail, before any of it is stopped.
+"""The state of all ranks when a launch fails, recorded before any rank is stopped.
 
-Nodes are asked over connections of their own: a look that is under way holds up no snapshot, and a node that takes
-long over its snapshot is stopped as soon as any other.
+Uses separate connections, so a look in progress does not delay a snapshot, and a node with a slow snapshot is stopped
+as early as the others.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
     from .evidence import LaunchEvidence
 
-SECONDS = 3.0  # from the question until it is given up
+SECONDS = 3.0  # timeout of a snapshot
 
 
 class Snapshots:
     def __init__(self, connections: Mapping[str, Way], messages: LaunchMessages, evidence: LaunchEvidence) -> None:
-        """messages: by which the launch is looked at; whose it is, is known there."""
+        """messages: the connections of the supervisor, which know the launch's user."""
         self.connections = connections
         self.usual = messages
         self.messages: LaunchMessages | None = None
@@ -36,7 +36,7 @@ class Snapshots:
         self.asked: dict[str, float] = {}
 
     def ask(self, plan: LaunchPlan, decision: Decision) -> None:
-        """Ask every node, but one that is given up because it does not answer; once."""
+        """Request a snapshot once from every node, except from a node that stopped responding."""
         if self.asked or not has_failed(decision.ending):
             return
         gone = decision.node if decision.ending is Ending.NODE else ""
@@ -56,7 +56,7 @@ class Snapshots:
         return messages
 
     def gather(self, give_up: Callable[[], bool]) -> None:
-        """Take what came, and what comes before it is given up."""
+        """Record the received snapshots, and those that arrive before the timeout."""
         if self.messages is None or not self.asked:
             return
         left = min(self.asked.values()) + SECONDS - time.monotonic()
@@ -64,9 +64,9 @@ class Snapshots:
         for name in self.asked:
             answer = answers.get(name)
             if answer is None or answer.data is None:
-                why = answer.error if answer else f"no answer within {SECONDS:.0f} s"
+                why = answer.error if answer else f"no response within {SECONDS:.0f} s"
                 self.evidence.silent[name] = why
-                self.evidence.note(f"{name}: how its ranks were before the end is not known: {why}")
+                self.evidence.note(f"{name}: the state of the ranks before the end is unknown: {why}")
             else:
                 self.evidence.take(SNAPSHOT, name, answer.data)
         self.messages.close()

@@ -1,4 +1,4 @@
-"""The end of a launch: stopped on every node, and the rest of its logs fetched."""
+"""Stops a launch on every node and fetches the rest of its logs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from .evidence import LaunchEvidence
     from .node_reports import NodeReports
 
-STOP_BYTES = 512 * 1024  # of logs, with the last look
-DRAIN_BYTES = 4 * 1024 * 1024  # of logs, in one message behind it
+STOP_BYTES = 512 * 1024  # of logs, with the last report
+DRAIN_BYTES = 4 * 1024 * 1024  # of logs, in each following message
 FREEZE_TIMEOUT = 5.0
-STOP_TIMEOUT = 10.0  # beside what the ranks have between SIGTERM and SIGKILL
+STOP_TIMEOUT = 10.0  # in addition to the time between SIGTERM and SIGKILL
 DRAIN_TIMEOUT = 20.0
 SAID_EVERY = 10.0  # seconds
 RANKS_HAVE = "have {:.0f} s until SIGKILL (launch_stop_timeout)"
@@ -41,9 +41,9 @@ class Stopping:
         by_themselves: float = 0.0,
         evidence: LaunchEvidence | None = None,
     ) -> None:
-        """failure_timeout: seconds that the unit has between SIGTERM and SIGKILL. asked_again: whether somebody has
-        interrupted once more. That is answered, and the stopping goes on. by_themselves: seconds that the ranks have
-        before that, to end by themselves. evidence: takes each node's record of the end."""
+        """failure_timeout: seconds between SIGTERM and SIGKILL of the unit. asked_again: returns whether the user has
+        interrupted again; a message is shown then, and stopping continues. by_themselves: seconds before that in which
+        the ranks may end after SIGTERM. evidence: records each node's state at the end."""
         self.plan = plan
         self.evidence = evidence
         self.launch_id = plan.launch_id
@@ -57,9 +57,9 @@ class Stopping:
         self.asked_again = asked_again
 
     def stop(self, *, dump: bool, why: str = "") -> dict[str, Left]:
-        """End the launch on every node and gather the rest of its logs; returns {node: what is left there}.
+        """Stop the launch on every node and fetch the rest of its logs. Return the leftover processes by node.
 
-        dump: let every rank show its stack first, while none of them goes on. why: for whoever looks there later.
+        dump: first freeze all ranks and record every rank's stack. why: the reason, kept on the nodes.
         """
         if dump:
             self.freeze()
@@ -81,7 +81,7 @@ class Stopping:
             self.messages.ask(name, "stop", {**request}, privileged=True)
         self.began = self.told = time.monotonic()
         if self.by_themselves:
-            self.say(f"The ranks were told to end (SIGTERM), and {RANKS_HAVE.format(self.by_themselves)}")
+            self.say(f"SIGTERM was sent to the ranks, which {RANKS_HAVE.format(self.by_themselves)}")
         answers = self.messages.gather("stop", self.run_dirs, self.stop_timeout, self.reports.late, self.heed)
         left: dict[str, Left] = {}
         incomplete: set[str] = set()
@@ -108,17 +108,17 @@ class Stopping:
         return left
 
     def heed(self) -> bool:
-        """Answer whoever interrupts once more, and say what is waited for; never a reason to leave off."""
+        """Report progress after a further interruption, and at intervals. Never stops waiting."""
         if self.asked_again():
             longest = self.stop_timeout + DRAIN_TIMEOUT
             self.say(
-                f"Still ending {self.launch_id} on its nodes, for {longest:.0f} s at most; its"
-                " verdict comes then. What this cannot end is ended by its lease, or by its time limit"
+                f"Still stopping {self.launch_id} on its nodes, for at most {longest:.0f} s; the verdict follows."
+                " Processes that cannot be stopped now end when their lease or time limit expires"
             )
         waited = time.monotonic() - self.began
         if self.by_themselves and waited < self.by_themselves and time.monotonic() > self.told + SAID_EVERY:
             self.told = time.monotonic()
-            self.say(f"Ranks still end by themselves: {self.by_themselves - waited:.0f} s are left to them")
+            self.say(f"Waiting for the ranks to end after SIGTERM: {self.by_themselves - waited:.0f} s left")
         return False
 
     def freeze(self) -> None:
@@ -130,7 +130,7 @@ class Stopping:
     def drain(
         self, nodes: set[str], seconds: float = DRAIN_TIMEOUT, give_up: Callable[[], bool] = lambda: False
     ) -> None:
-        """Fetch what is still missing of the logs."""
+        """Fetch the missing rest of the logs."""
         deadline = time.monotonic() + seconds
         errors: dict[str, str] = {}
         for name in nodes:
@@ -150,7 +150,7 @@ class Stopping:
                 errors[answer.node] = f" ({answer.error})"
         for name in (*nodes, *errors):
             why = errors.get(name, "")
-            self.say(f"{name}: logs are incomplete here{why}; they are whole on the node in {self.run_dirs[name]}")
+            self.say(f"{name}: logs incomplete on the controller{why}; complete on the node: {self.run_dirs[name]}")
 
     def ask_for_logs(self, name: str) -> None:
         request: LogsRequest = {

@@ -1,4 +1,4 @@
-"""The supervisor of a launch: starts it on every node, watches it, ends it everywhere, and gathers what is left.
+"""The supervisor of a launch: starts it on every node, watches it, stops it on all nodes, and fetches its files.
 
 All times are on the monotonic clock.
 """
@@ -71,8 +71,8 @@ class Supervisor:
         own_plan: Callable[[str], LaunchPlan] | None = None,
         interruption: Interruption | None = None,
     ) -> None:
-        """own_plan: the plan of the same launch as this user's own. interruption: of the launch with all of its
-        attempts, where this is one of several."""
+        """own_plan: builds the plan of the launch as a launch of this user. interruption: shared by all attempts of the
+        launch, if this is one of several attempts."""
         self.own_plan = own_plan
         self.plan = plan
         self.settings = settings
@@ -91,32 +91,33 @@ class Supervisor:
         self.reserving = Reserving(plan.launch_id, settings, self.messages, say, self.interruption)
         self.sending = Sending(settings, self.messages, say, self.interruption)
         self.imaging = Imaging(settings.image, self.messages, say, self.interruption)
-        self.started = False  # a detached launch that goes on without this supervisor
+        self.started = False  # a detached launch that continues without this supervisor
         self.watching: Watching | None = None
-        self.token = secrets.token_hex(32)  # of the launch's nodes among themselves; nothing keeps it but they
+        self.token = secrets.token_hex(32)  # between the launch's nodes; stored only there
 
-    # ------------------------------------------------------------ the whole
+    # ------------------------------------------------------------ the complete launch
 
     def launch(self) -> LaunchRecord:
-        """Start the launch and see it through; detached, until all of its ranks run."""
+        """Start the launch and supervise it to the end; if detached, until all ranks are running."""
         nodes = len(self.plan.nodes)
         if missing := grants.judge(own_limits.raise_for(nodes), nodes):
             return LaunchRecord(self.plan, None, missing)
         return self.guarded(lambda: self.prepare() or self.see_through(lambda: self.start() or self.watch()))
 
     def attach(self) -> LaunchRecord:
-        """See a detached launch through. An interruption leaves it as it is."""
+        """Supervise a running detached launch to the end. An interruption does not stop the launch."""
         self.started = True
         self.evidence.recall(list(self.reports.by_node))
         return self.guarded(lambda: self.refused() or self.see_through(self.watch))
 
     def end(self) -> LaunchRecord:
-        """End a launch that runs detached."""
+        """Stop a running detached launch."""
         by_hand = Decision(Ending.INTERRUPTED, "ended by hand (launch_stop)", by_hand=True)
         return self.guarded(lambda: self.refused() or self.see_through(lambda: by_hand))
 
     def refused(self) -> LaunchRecord | None:
-        """Somebody's own launch is followed and ended by that user, or by an administrator in that user's name."""
+        """Return a record if a user launch belongs to another user. Only its user, or an administrator as that user,
+        may follow or stop it."""
         if not self.messages.own:
             return None
         known = identities(self.plan, self.messages, lambda: self.interruption.came)
@@ -132,7 +133,7 @@ class Supervisor:
         return LaunchRecord(self.plan, None, found, self.reports.all()) if found else None
 
     def guarded(self, errand: Callable[[], LaunchRecord]) -> LaunchRecord:
-        """Run an errand with signals noted instead of obeyed: what it began must be ended everywhere first."""
+        """Run an operation with signals noted instead of obeyed, because processes on nodes must be stopped first."""
         own_limits.raise_for(len(self.plan.nodes))
         with self.interruption:
             self.messages.open()
@@ -141,7 +142,7 @@ class Supervisor:
             return record
 
     def prepare(self) -> LaunchRecord | None:
-        """Look at every node; None when all may start, else the record with all reasons."""
+        """Inspect every node. Return None if the launch may start, otherwise the record with all reasons."""
         prepared = self.reserving.prepared(
             lambda: self.imaging.after(
                 self.sending.after(
@@ -160,13 +161,13 @@ class Supervisor:
         self.plan = prepared.plan
         self.logs.keep_plan(self.plan)
         for said in (whose(self.plan), *prepared.notes) if not self.settings.earlier else ():
-            self.say(said)  # of a further attempt it is the same
+            self.say(said)  # unchanged in further attempts
         return None
 
     def see_through(self, work: Callable[[], Decision]) -> LaunchRecord:
-        """Do the work, then end the launch on every node and gather what it left; unless it is to go on detached.
+        """Do the work, then stop the launch on every node and fetch its files, unless it continues detached.
 
-        Never raises for what happens on a node.
+        Never raises for errors on a node.
         """
         self.reports.reached(set(self.reports.by_node))
         record = LaunchRecord(self.plan, None, [], self.reports.all(), began=time.monotonic())
@@ -200,7 +201,7 @@ class Supervisor:
         return record
 
     def fetch(self, record: LaunchRecord, folder: Path, keeping: Keeping) -> Fetched | None:
-        """Bring home what the plan names, also after a failure, once it is over."""
+        """Fetch the result files that the plan names after the end, also after a failure."""
         found = None
         if self.plan.fetch and record.cleaned:
             with self.interruption, self.reports.contained("what is fetched"):
@@ -211,7 +212,7 @@ class Supervisor:
         return found
 
     def bring_logs(self) -> LaunchRecord:
-        """Fetch the logs of a launch that somebody else has seen to its end, and touch nothing else."""
+        """Fetch the logs of a launch that another process supervised to its end, and do nothing else."""
         self.reports.reached(set(self.reports.by_node))
         self.messages.user = self.plan.user
         with self.interruption:
@@ -219,14 +220,14 @@ class Supervisor:
             stopping = Stopping(self.plan, self.messages, self.reports, self.say, 0.0)
             stopping.drain(set(self.reports.by_node), BRING_TIMEOUT, lambda: self.interruption.came)
             if without := [name for name in self.reports.by_node if not self.logs.offsets(name)]:
-                self.say(f"{few(without)}: no log of {self.plan.launch_id} came from there")
+                self.say(f"{few(without)}: no log of {self.plan.launch_id} received")
             self.logs.finish()
         return LaunchRecord(self.plan, None, [], self.reports.all(), cleaned=time.monotonic())
 
     def decided(self, work: Callable[[], Decision]) -> Decision:
         try:
             return work()
-        except BaseException as exc:  # whatever went wrong here, no node may go on unwatched but a detached launch
+        except BaseException as exc:  # after any error, only a detached launch may continue without a supervisor
             why = f"the supervisor failed: {type(exc).__name__}: {exc}"
             self.say(why)
             return Decision(Ending.DETACHED if self.started else Ending.INTERRUPTED, why)
@@ -248,7 +249,7 @@ class Supervisor:
             with self.reports.contained(name):
                 self.evidence.take(START, name, answer.data.get("record") if answer and answer.data else None)
             if answer is None or answer.data is None:
-                error = answer.error if answer else "no answer"
+                error = answer.error if answer else "no response"
             elif not answer.data["started"]:
                 error = answer.data["error"]
             elif changed := self.sending.changed(answer.data):
@@ -300,7 +301,7 @@ class Supervisor:
         }
 
     def peers(self, entry: PlannedNode) -> PeersRequest:
-        """What the nodes of a detached launch need in order to end it everywhere by themselves."""
+        """Return what the nodes of a detached launch need to stop the launch everywhere without a supervisor."""
         return {
             "token": self.token,
             "address": self.plan.master_addr,
@@ -311,7 +312,7 @@ class Supervisor:
         }
 
     def watch(self) -> Decision:
-        """Look at all nodes until the launch is over or must be ended."""
+        """Watch all nodes until the launch has finished or must be stopped."""
         self.watching = Watching(
             self.plan,
             self.pace,
@@ -329,7 +330,7 @@ class Supervisor:
 
     @property
     def lease(self) -> float:
-        """Detached, a launch is ended by its time limit instead."""
+        """Return the lease in seconds. A detached launch has none and is stopped by its time limit."""
         return FOREVER if self.options.detached else self.pace.lease
 
     def limits(self) -> Limits:

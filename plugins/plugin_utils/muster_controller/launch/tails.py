@@ -1,6 +1,6 @@
-"""What a supervisor takes in of a launch's logs while it runs: the end of each, and complete lines for who reads them.
+"""The part of a running launch's logs that a supervisor holds: the end of each log, and complete lines for consumers.
 
-It writes no file. logs.py keeps the controller's copy as well.
+Writes no file. logs.py also keeps the controller's copy.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ if TYPE_CHECKING:
     from muster.launch.planned import LaunchPlan
     from muster.verdict.redaction import RedactedStream, Redaction
 
-TAIL = 32 * 1024  # characters of each log kept for judging
+TAIL = 32 * 1024  # characters of each log kept for the evaluation
 
 
 class Tails:
-    """Keeps the offset and the end of each log, and hands on complete lines.
+    """Keeps the offset and the end of each log, and passes on complete lines.
 
-    It takes what muster.launch.answers lets through: keys are those of ranks in the plan. Of each log it holds TAIL and
-    one line in memory, whatever comes.
+    Takes responses that passed muster.launch.answers, so keys are ranks of the plan. Holds at most TAIL and one line of
+    each log in memory.
     """
 
     def __init__(self, plan: LaunchPlan, on_line: Callable[[int, str, str], None], redaction: Redaction) -> None:
-        """redaction: covers what the logs hold before it is kept or handed on.
+        """redaction: masks secrets in the logs before they are kept or passed on.
 
-        on_line(rank, stream, line) is called for the lines of every rank, but for empty ones and events.
+        on_line(rank, stream, line) is called for the lines of every rank, except empty lines and events.
         """
         self.first_rank = {entry.node: entry.ranks[0] for entry in plan.nodes}
         self.launcher = plan.launcher
@@ -46,21 +46,21 @@ class Tails:
         self.events = Events()
 
     def keep_plan(self, _plan: LaunchPlan) -> str:
-        """Return why it is lost; "" where it is kept, or nothing is."""
+        """Return why the plan could not be kept, or "" if it was kept or this class keeps nothing."""
         return ""
 
     def keep(self, node: str, key: str, text: str, gap: int) -> None:
-        """Have a part of a log kept, behind `gap` bytes that are missing."""
+        """Keep a part of a log that follows `gap` missing bytes."""
 
     def keep_evidence(self, moment: str, node: str, found: Any) -> None:
-        """Have what a node recorded kept."""
+        """Keep the evidence of a node."""
 
     def kept_evidence(self, _nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-        """Moment, node, and what an earlier supervisor of this launch has kept of it."""
+        """Return moment, node and content of the evidence that an earlier supervisor of this launch kept."""
         return iter(())
 
     def secret(self, new: bytes) -> bytes:
-        """The secret by which the launches that are kept beside this one have their keys; the new one without any."""
+        """Return the shared secret from which the keys of launches are derived, or the new secret if there is none."""
         return new
 
     def offsets(self, node: str) -> dict[str, int]:
@@ -70,8 +70,8 @@ class Tails:
         for key, part in logs.items():
             seen = self.seen.get((node, key), 0)
             if part["offset"] <= seen:
-                continue  # an answer that was overtaken by a later one
-            # Two messages may be under way at once, a look and the stop behind it, both asking from the same offset.
+                continue  # a response older than one already processed
+            # A look and the following stop may be in progress at the same time, with the same offset.
             start = part["begin"] + part["gap"]
             text = part["text"] if start >= seen else last_bytes(part["text"], part["offset"] - seen)
             self.seen[node, key] = part["offset"]
@@ -82,7 +82,7 @@ class Tails:
             self.add(node, key, stream.feed(text), gap)
 
     def finish(self) -> None:
-        """Nothing more comes of any log: what was held back, since it might have been the beginning of a secret."""
+        """Pass on text that was held back because it could have been the beginning of a secret. No more logs follow."""
         for (node, key), stream in self.streams.items():
             self.add(node, key, stream.gap())
 
@@ -93,7 +93,7 @@ class Tails:
             self.hand_on(node, key, text)
 
     def hand_on(self, node: str, key: str, text: str) -> None:
-        # What a command writes by itself may be its ranks': nobody knows which one's, so it counts as the first's.
+        # The output of a command may come from any of its ranks, so it is attributed to the first one.
         rank, stream = (self.first_rank[node], "stdout") if key == "agent" else self.of(node, key)
         for line in self.lines.setdefault((node, key), Lines()).take(text):
             if stream != "stdout" or not line.startswith(MARK):

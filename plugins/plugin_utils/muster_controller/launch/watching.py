@@ -1,7 +1,7 @@
-"""The watching of a launch that runs: looks at all of its nodes, in turns, until it is over or must be ended.
+"""Watches all nodes of a running launch in turns, until the launch has finished or must be stopped.
 
-When it is, and why, is decided by module_utils/muster/launch/watch.py, in the one thread that calls it. All times are
-on the monotonic clock.
+module_utils/muster/launch/watch.py decides when and why, in the one thread that calls it. All times are on the
+monotonic clock.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
     from .node_reports import NodeReports
 
-GRACE = 1.5  # after the first failure, for the other ranks to write their last words
+GRACE = 1.5  # after the first failure, for the other ranks to write their last output
 
 
 class Watching:
-    """One watching of one launch; noticed and notices are when its end was noticed, and silent nodes spoken of."""
+    """Watches one launch. noticed: when its end was detected. notices: when silent nodes were reported."""
 
     def __init__(
         self,
@@ -46,9 +46,8 @@ class Watching:
         notice: float = 0.0,
         on_running: Callable[[], None] = lambda: None,
     ) -> None:
-        """on_failure: is called as soon as it is decided that the launch ends, while all of it is still there. notice:
-        seconds that the launch stands still until that is said; 0 for never. on_running: called once, when all ranks
-        run."""
+        """on_failure: called when a failure is detected, before anything is stopped. notice: seconds without progress
+        until a message is shown, 0 for never. on_running: called once, when all ranks are running."""
         self.on_running = on_running
         self.launch_id = plan.launch_id
         self.entries = plan.by_node()
@@ -67,7 +66,6 @@ class Watching:
         self.notices: list[float] = []
 
     def until_over(self) -> Decision:
-        """Look at all nodes until the launch is over or must be ended."""
         for entry in self.entries.values():
             self.look(entry, wait=0.0)
         decision: Decision | None = None
@@ -95,7 +93,7 @@ class Watching:
                         self.on_failure(decision)
                     if decision.ending is not Ending.FAILED:
                         return decision
-                    # A victim is often seen before the culprit: let the others say theirs.
+                    # The rank that failed first is often reported later than its victims: wait for the other ranks.
                     give_up_at = now + GRACE
             elif now > give_up_at or self.watch.over:
                 return (self.limits.attached and self.watch.decide(now)) or decision
@@ -107,7 +105,7 @@ class Watching:
         if answer.data is None:
             self.watch.no_answer(node, answer.error)
         else:
-            # First what keeps the launch going, then what is kept of it.
+            # First update the watch, which renews the lease, then keep the data.
             self.watch.saw(node, answer.data, time.monotonic())
             self.standing.saw(node, answer.data.get("samples"), answer.data["logs"], time.monotonic())
             with self.reports.contained(node):
@@ -118,8 +116,8 @@ class Watching:
 
     def say_why_ranks_end(self, told: RanksEnd | None) -> None:
         if told:
-            why = "The time limit is reached" if told["reason"] == "limit" else "Somebody ends the launch"
-            self.reports.note(f"{why}: the ranks were told to end (SIGTERM), and {RANKS_HAVE.format(told['seconds'])}")
+            why = "The time limit was reached" if told["reason"] == "limit" else "A user stopped the launch"
+            self.reports.note(f"{why}: SIGTERM was sent to the ranks, which {RANKS_HAVE.format(told['seconds'])}")
 
     def look(self, entry: PlannedNode, wait: float, delay: float = 0.0) -> None:
         request: LookRequest = {

@@ -1,1 +1,1 @@
-"""Who belongs to the cluster: nodes that come, go, and are left out for a while."""
+"""Membership of nodes in the cluster: joining, leaving, and quarantine."""

@@ -1,4 +1,4 @@
-"""What playbooks that change the cluster's members share: the requested nodes, the inventory, and quarantine."""
+"""Shared code of playbooks that change the cluster's members: requested nodes, inventory, and quarantine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MEMBERS = NodeProgram("members")
 
 
 class Members:
-    """The nodes of the inventory with their variables, and how they are reached."""
+    """The nodes of the inventory, with their variables and connections."""
 
     def __init__(self, action: ControllerAction, task_vars: Mapping[str, Any]) -> None:
         self.action = action
@@ -47,7 +47,7 @@ class Members:
         return list(self.first.get("cluster_launch_nodes") or [])
 
     def taking_part(self, without: Sequence[str] = (), again: Sequence[str] = ()) -> list[str]:
-        """Those that take part in launches once these are left out, and those take part again."""
+        """Return the nodes that take part in launches. without: nodes to exclude. again: nodes to include again."""
         return [
             name
             for name, own in self.nodes.items()
@@ -55,11 +55,11 @@ class Members:
         ]
 
     def ask(self, verb: str, requests: Mapping[str, dict[str, Any]]) -> dict[str, NodeAnswer]:
-        """One verb of the program members, to all of them at once."""
+        """Send one verb of the program members to all these nodes."""
         return ask_nodes(self.action, MEMBERS, verb, requests)
 
     def launches(self, asked: Sequence[str], names: Sequence[str]) -> tuple[dict[str, str], Heard]:
-        """Sentences on launches that run with one of `names`, by id, as these nodes say; and what was heard."""
+        """Return sentences on running launches that use one of `names`, by id, and the answers of the asked nodes."""
         messages = opened({name: connect(self.action, name, self.task_vars) for name in asked})
         heard = ask(messages, list(asked), "jobs", {**roots(self.first), "ended": 0, "lines": 0})
         messages.close()
@@ -68,21 +68,21 @@ class Members:
             told = job.first("nodes", list) or []
             of_ours = [name for name in names if name in told or name in job.here]
             if of_ours and not job.over:
-                found[job.launch_id] = f"{few(of_ours)}: launch {job.launch_id} of {who(job)} runs there"
+                found[job.launch_id] = f"{few(of_ours)}: launch {job.launch_id} of {who(job)} is running"
         return found, heard
 
 
 def quarantine_entry(reason: str, *, automatic: bool = False) -> dict[str, Any]:
-    """What the inventory says of a node that is quarantined for this reason, from now on."""
+    """Return the inventory's value for a node that is quarantined for this reason."""
     by = f"the health check of {operator()}" if automatic else operator()
     return quarantine.entry(reason, by, time.strftime(SINCE, time.gmtime()), automatic=automatic)
 
 
 def quarantined(reason: str) -> dict[str, Any]:
-    """The same, as variables of the node."""
+    """Return the same as variables of the node."""
     return {OPTION: quarantine_entry(reason)}
 
 
 def quarantine_said(value: Any) -> tuple[bool, str]:
-    """Whether a node is quarantined, and the reason, from the value of the option."""
+    """Return whether a node is quarantined, and the reason, from the value of the option."""
     return bool(value), str(value["reason"]) if isinstance(value, dict) else ""

@@ -1,4 +1,4 @@
-"""Nodes that are asked for with -e and are not in the inventory yet, as if they were, and how far others have come."""
+"""Treat nodes that are given with -e like nodes of the inventory, and read the members of the inventory."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 GROUP = "gpu_nodes"
 MOST = 4_000_000  # characters of a list of nodes
-NOWHERE = "muster-says-nothing-of-this-host"  # of which no ssh config says anything
+NOWHERE = "muster-says-nothing-of-this-host"  # a host name without settings in any ssh config
 PLACES = ("inventory_dir", "inventory_file")
 
 
 def sources() -> list[str]:
-    """Each -i of the run."""
+    """Return each -i argument of the run."""
     return [str(source) for source in context.CLIARGS.get("inventory") or ()]
 
 
 def counted_in(task_vars: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """task_vars as they would be with these nodes ({name, variables}) in the inventory, in this process alone: an
-    action runs in one that Ansible has forked for it."""
+    """Return task_vars as if these nodes ({name, variables}) were in the inventory. Only this process is affected,
+    because Ansible forks a process for each action."""
     inventory = task_vars["hostvars"]._inventory
     for node in nodes:
         inventory.add_host(node["name"], GROUP)
@@ -45,7 +45,7 @@ def counted_in(task_vars: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]])
 
 
 def place(task_vars: Mapping[str, Any]) -> dict[str, str]:
-    """Where the inventory is, which Ansible knows only of nodes that it has read there; paths are written with it."""
+    """Return the location of the inventory, which Ansible sets for nodes of the inventory; paths depend on it."""
     for name in task_vars["groups"].get(GROUP, []):
         own = task_vars["hostvars"].raw_get(name)
         if own.get("inventory_dir"):
@@ -55,7 +55,7 @@ def place(task_vars: Mapping[str, Any]) -> dict[str, str]:
 
 
 def members(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader) -> dict[str, dict[str, Any]]:
-    """What the inventory says now of each node of gpu_nodes: {quarantined, reason, address}."""
+    """Return the inventory's present data on each node of gpu_nodes: {quarantined, reason, address}."""
     roles = load_roles(loader, "cluster")
     found = {}
     for name in task_vars["groups"].get(GROUP, []):
@@ -67,7 +67,7 @@ def members(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader) 
 
 
 def looked_up(places: Iterable[str]) -> dict[str, list[str]]:
-    """The addresses of each of these names, those of IPv4 first; an empty list where it is not known."""
+    """Resolve host names; IPv4 addresses first, an empty list for an unknown name."""
     found: dict[str, list[str]] = {}
     for name in dict.fromkeys(places):
         try:
@@ -80,7 +80,7 @@ def looked_up(places: Iterable[str]) -> dict[str, list[str]]:
 
 
 def text_of(path: str) -> str | None:
-    """What is in a file that somebody named, with its own ends of lines; None where it cannot be read whole."""
+    """Return the text of a user's file, with its own line endings; None if it cannot be read completely."""
     try:
         with Path(path).expanduser().open(encoding="utf-8", errors="replace", newline="") as handle:
             text = handle.read(MOST + 1)

@@ -1,7 +1,7 @@
-"""The nodes that this run onboards: as they were named with -e, and their progress, as its callbacks report it.
+"""The nodes that this run onboards: the request by -e, and the progress that callbacks report.
 
-There is one Onboarding in ansible-playbook. The callback report hands on what happens; processes that are forked for
-actions have it as it is then. A run that dies leaves its nodes quarantined, as they were written.
+ansible-playbook has one Onboarding. The callback report updates it; processes forked for actions have the state at the
+time of the fork. If a run dies, its nodes stay quarantined in the inventory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LONGEST = 300  # characters of a reason
 
 
 class Onboarding:
-    """took and failed as things happen, and end."""
+    """Call took and failed for events, and end once."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
@@ -46,15 +46,15 @@ class Onboarding:
             self.nodes.setdefault(name, {}).update(own)
 
     def failed(self, host: str, why: str, result: Mapping[str, Any], *, once: bool) -> None:
-        """once: what fails speaks of all nodes of the play."""
+        """once: the failure concerns all nodes of the play."""
         said = ending.first_finding(result.get("verdict")) or why
         for name, own in self.nodes.items():
             if name == host or (once and not own.get("accepted")):
                 first = said.strip().partition("\n")[0].removeprefix(f"{name}: ").rstrip(".")
-                own.setdefault("why", first or "it failed")
+                own.setdefault("why", first or "failed")
 
     def end(self, *, check: bool) -> ending.OnboardingOutcome | None:
-        """Write down why nodes were not accepted; who asks once more gets the same answer."""
+        """Write the reasons for nodes that were not accepted. Later calls return the same result."""
         if self.ended is None and self.nodes:
             reasons = {
                 name: members.quarantined((REFUSED + own["why"])[:LONGEST])
@@ -71,7 +71,7 @@ ONBOARDING = Onboarding()
 
 
 def ranks(inventories: Sequence[str], loader: DataLoader) -> dict[str, int]:
-    """The node rank of each node that takes part in launches, as the files of the inventory have it now."""
+    """Return the node rank of each participating node, from the present inventory files."""
     loader.cleanup_all_tmp_files()
     inventory = InventoryManager(loader, sources=list(inventories))
     variables = VariableManager(loader, inventory)
@@ -82,8 +82,8 @@ def ranks(inventories: Sequence[str], loader: DataLoader) -> dict[str, int]:
 
 
 def asked(options: Mapping[str, Any]) -> tuple[list[NewNode], list[str]]:
-    """The nodes, and what is wrong with the request. options: node, address, host_key, gpus, nodes, nodes_file and
-    ssh_config, as the modules onboard_request and import_inventory document them."""
+    """Return the nodes, and the errors in the request. options: node, address, host_key, gpus, nodes, nodes_file and
+    ssh_config; see the modules onboard_request and import_inventory."""
     config = options["ssh_config"]
     given = request.OnboardingOptions(
         **{name: options[name] for name in ("node", "address", "host_key", "gpus", "nodes")},
@@ -106,12 +106,12 @@ def asked(options: Mapping[str, Any]) -> tuple[list[NewNode], list[str]]:
 
 
 def is_own(config: str) -> bool:
-    """Whether ssh reads this file at every connection of this user."""
+    """Return whether ssh reads this file for every connection of this user."""
     return os.path.realpath(Path(config).expanduser()) == os.path.realpath(Path.home() / ".ssh/config")
 
 
 def settings(config: str, host: str) -> dict[str, str]:
-    """What ssh makes of a host with this config."""
+    """Return ssh's settings for a host with this config."""
     said = run("ssh", "-F", str(Path(config).expanduser()), "-G", host, env=os.environ, cwd=".")
     found: dict[str, str] = {}
     for line in said.text.splitlines():

@@ -1,1 +1,1 @@
-"""Host keys, first log-ins, the firewall, and changes that could cut the administrator off."""
+"""Host keys, first logins, the firewall, and guarded changes that could cut off the administrator."""

@@ -1,4 +1,4 @@
-"""A look at a node's firewall, and what the inventory has to say about it."""
+"""Read a node's firewall state, and compare it with the inventory."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 PROGRAM = NodeProgram("firewall")
 WHAT = "firewall"
-# What a node cannot be left with; nothing is changed then.
+# Failed checks that prevent any change.
 BLOCKING = (judge.LAUNCH_BLOCKED.id, judge.SSH_BLOCKED.id)
-# Where the role keeps its own things on a node.
+# The role's paths on a node.
 PLACES = {
     "guard": f"{GUARD_ROOT}/{WHAT}",
     "table": table.TABLE,
@@ -47,7 +47,7 @@ def request_of(
 
 
 def findings_now(request: FirewallRequest, look: FirewallState) -> list[Finding]:
-    """What verify judges: the rules in force, and those of the next boot."""
+    """Return findings about the rules in force and those at the next boot."""
     return [*judge.judge(request, look, judge.scene_now(look)), *judge.judge_boot(request, look)]
 
 
@@ -56,7 +56,7 @@ def blocked_by(findings: list[Finding]) -> list[Finding]:
 
 
 def to_do(request: FirewallRequest, look: FirewallState, mode: str) -> tuple[list[str], list[str]]:
-    """Why the role has to come to this node, and what it would say where it has not."""
+    """Return the reasons to run the role on this node, and the warnings to show otherwise."""
     if mode == "verify":
         findings = findings_now(request, look)
         why = as_lines(finding for finding in findings if finding.status == "fail")
@@ -64,8 +64,8 @@ def to_do(request: FirewallRequest, look: FirewallState, mode: str) -> tuple[lis
     plan = firewall_plan.make_plan(request, look)
     findings = judge.judge(request, look, judge.scene_planned(request, look, plan))
     why = as_lines(blocked_by(findings))
-    why += [f"it lacks {name}" for name in plan.packages] + (["its rules differ"] if plan.steps else [])
-    why += ["a change of its firewall was never confirmed"] if look.guarded else []
+    why += [f"{name} is not installed" for name in plan.packages] + (["the rules differ"] if plan.steps else [])
+    why += ["a change of the firewall was not confirmed"] if look.guarded else []
     return why, as_lines(finding for finding in findings if finding.status != "pass")
 
 

@@ -1,7 +1,7 @@
-"""First contact with a node: its host key, asked without logging in, and then the first login, through a shell.
+"""First contact with a node: read its host key without logging in, then log in with a shell.
 
-How ssh would go (address, port, jump host, the files it looks the key up in) is asked of `ssh -G`; the key is shown
-in the first half of a connection, before anybody authenticates. Python may be missing at the first login.
+`ssh -G` returns how ssh would connect (address, port, jump host, known_hosts files). The server sends its key before
+authentication. Python may be missing at the first login.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from muster_controller.nodes.connection import NodeConnection
 
 TIMEOUT = 12.0
-# ssh's names of the algorithms with which a key of a type signs, where they differ.
+# Signature algorithms of key types, if their names differ.
 ALGORITHMS = {"ssh-rsa": ["rsa-sha2-512", "rsa-sha2-256"]}
 AT_ONCE = 32
-MOST = 20_000  # characters of what a machine says
-# Prints what contact.read reads, and changes nothing. $1 is the interpreter.
+MOST = 20_000  # characters of a machine's output
+# Prints the input of contact.read, and changes nothing. $1 is the interpreter.
 LOOK = r"""
 LC_ALL=C; export LC_ALL
 echo "muster.user $(id -un)"; echo "muster.uid $(id -u)"
@@ -54,14 +54,14 @@ echo "muster.sudo $code"; echo "muster.said $said" | head -n 1
 """
 
 
-# What a connection that fails prints is in the exception as well.
+# The exceptions contain the messages that paramiko logs.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 logging.getLogger("paramiko").propagate = False
 
 
 @dataclass(frozen=True)
 class Road:
-    """A node, and the arguments that ssh is given for it; None where the node is not reached over ssh."""
+    """A node, and ssh's arguments for it; None if the node is not reached over SSH."""
 
     node: str
     host: str
@@ -71,10 +71,10 @@ class Road:
 
 @dataclass(frozen=True)
 class End:
-    """What ssh makes of a road.
+    """The connection that ssh would make.
 
-    name: what it looks the key up under. files: where. through: the command that carries the connection, if any. jump,
-    command: the machines that the way leads through (ProxyJump), or what the user has for it (ProxyCommand).
+    name: used for the key lookup. files: known_hosts files. through: the command that carries the connection, if any.
+    jump, command: the user's ProxyJump hosts or ProxyCommand.
     """
 
     hostname: str = ""
@@ -92,11 +92,11 @@ class End:
 
 
 class NoKeyError(Exception):
-    """Why no key was shown."""
+    """The reason why no key was received."""
 
 
 def road_to(node: str, connection: ConnectionBase, wanted: str = "") -> Road:
-    """The way to a node, as Ansible would take it."""
+    """Return ssh's arguments for a node as Ansible would use them."""
     if connection._load_name != "ssh":
         return Road(node=node, wanted=wanted, host=connection._load_name, arguments=None)
     arguments: list[str] = []
@@ -109,7 +109,7 @@ def road_to(node: str, connection: ConnectionBase, wanted: str = "") -> Road:
 
 
 def meet(road: Road, project: str, replace: Sequence[str]) -> trust.HostKeyDecision:
-    """Ask one node for its keys, and decide."""
+    """Read the keys of a node, and decide about them."""
     if road.arguments is None:
         return trust.decide(trust.Contact(road.node, "", road.host, local=True), [], project, replace)
     end = where_it_ends(road, project)
@@ -125,7 +125,7 @@ def meet(road: Road, project: str, replace: Sequence[str]) -> trust.HostKeyDecis
         try:
             keys.append(show_key(end, types))
         except NoKeyError as exc:
-            # A node that has shown one key need not have others.
+            # A node may have only one key.
             error = "" if keys else str(exc)
     contact = trust.Contact(
         node=road.node,
@@ -140,7 +140,7 @@ def meet(road: Road, project: str, replace: Sequence[str]) -> trust.HostKeyDecis
 
 
 def read(path: str) -> str:
-    """The text of a file, empty where there is none. Bytes that are no text survive (surrogateescape)."""
+    """Return the text of a file, "" if missing. Invalid UTF-8 is preserved (surrogateescape)."""
     try:
         return files.read(path, links=True).decode("utf-8", "surrogateescape")
     except (FileNotFoundError, NotADirectoryError, PermissionError, files.UnsafePathError):
@@ -148,10 +148,10 @@ def read(path: str) -> str:
 
 
 def where_it_ends(road: Road, project: str) -> End:
-    """What ssh would do with the arguments. The project's own file may not be there yet."""
+    """Return how ssh would connect. The project's known_hosts file need not exist."""
     said = run("ssh", *(road.arguments or ()), "-G", road.host, seconds=TIMEOUT, env=os.environ, cwd=".")
     if said.why:
-        return End(road.host, error=f"ssh does not take its arguments: {said.said or said.why}")
+        return End(road.host, error=f"ssh rejects the arguments: {said.said or said.why}")
     settings: dict[str, str] = {}
     for line in said.text.splitlines():
         keyword, _, value = line.partition(" ")
@@ -175,13 +175,13 @@ def where_it_ends(road: Road, project: str) -> End:
 
 
 def through(settings: dict[str, str], arguments: Sequence[str], hostname: str, port: int) -> tuple[str, ...]:
-    """The command that carries the connection; nothing where it goes straight to the node."""
+    """Return the command that carries the connection; () for a direct connection."""
     jump = settings.get("proxyjump", "none")
     if jump != "none":
         *before, last = jump.split(",")
         user, _, place = last.rpartition("@")
         target = f"[{hostname}]:{port}" if ":" in hostname else f"{hostname}:{port}"
-        # As ssh does it itself: its other arguments are not handed on, but for the file of settings.
+        # Like ssh itself, pass only the configuration file to the jump host's ssh.
         command = ["ssh", *settings_file(arguments), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes"]
         command += ["-J", ",".join(before)] if before else []
         command += ["-l", user] if user else []
@@ -215,7 +215,7 @@ def split_port(place: str) -> tuple[str, str]:
 
 
 def show_key(end: End, types: Sequence[str]) -> HostKey:
-    """The host key of one of these types that the node shows, the first that it has. Raises NoKeyError."""
+    """Return the node's host key of the first available type. Raises NoKeyError."""
     with connected(end) as sock:
         try:
             transport = paramiko.Transport(sock)
@@ -230,7 +230,7 @@ def show_key(end: End, types: Sequence[str]) -> HostKey:
         except paramiko.SSHException as exc:
             raise NoKeyError(_plain(str(exc))) from exc
         except (OSError, EOFError) as exc:
-            raise NoKeyError(f"the connection broke: {exc or 'nothing came'}") from exc
+            raise NoKeyError(f"the connection was lost: {exc or 'no data'}") from exc
         finally:
             transport.close()
     return HostKey(key.get_name(), key.get_base64())
@@ -238,20 +238,20 @@ def show_key(end: End, types: Sequence[str]) -> HostKey:
 
 def _plain(reason: str) -> str:
     if "banner" in reason:
-        return "something answers, but not as an ssh server"
+        return "the port answers, but not with an SSH server"
     return " ".join(reason.split())
 
 
 @contextlib.contextmanager
 def connected(end: End) -> Iterator[socket.socket]:
-    """A socket to the node's sshd. Raises NoKeyError."""
+    """Yield a socket to the node's sshd. Raises NoKeyError."""
     if not end.through:
         try:
             sock = socket.create_connection((end.hostname, end.port), timeout=TIMEOUT)
         except socket.gaierror as exc:
             raise NoKeyError(f"{end.hostname} cannot be resolved ({exc.strerror})") from exc
         except TimeoutError as exc:
-            raise NoKeyError(f"nothing answered within {TIMEOUT:.0f} s") from exc
+            raise NoKeyError(f"no reply within {TIMEOUT:.0f} s") from exc
         except OSError as exc:
             raise NoKeyError((exc.strerror or str(exc)).lower()) from exc
         with sock:
@@ -283,19 +283,19 @@ def connected(end: End) -> Iterator[socket.socket]:
 
 
 def _end_of(process: subprocess.Popen[str]) -> str:
-    """What the command said, once it has ended; it is ended when it does not by itself."""
+    """Return the error output of the command; it is terminated after 2 s."""
     try:
         _, said = process.communicate(timeout=2)
     except subprocess.TimeoutExpired:
         process.terminate()
         _, said = process.communicate()
     except ValueError:
-        return ""  # it was asked before
+        return ""  # already read
     return " ".join(" ".join((said or "").split()).split("\r"))[-300:]
 
 
 def met(connections: Mapping[str, NodeConnection]) -> dict[str, str]:
-    """Why each of these machines cannot be taken on, all of them asked at once; "" where one can."""
+    """Check these machines in parallel; return why each cannot be onboarded, or ""."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         # Ansible keeps the current task in a context variable, which threads do not inherit.
         looks = {name: pool.submit(copy_context().run, _meet, one) for name, one in connections.items()}
@@ -312,16 +312,16 @@ def _meet(node: NodeConnection) -> str:
     login = contact.read(to_text(out)[:MOST], node.interpreter)
     if login is None:
         said = one_line(to_text(err)) or one_line(to_text(out)) or "nothing"
-        return f"its shell does not do what it is asked: it ended with code {code} and said: {said}"
+        return f"the login shell cannot run commands: exit code {code}, output: {said}"
     return contact.python_problem(login) or _root(node, login)
 
 
 def _root(node: NodeConnection, login: contact.FirstLogin) -> str:
-    """Whether root's Python runs, by the way that the inventory says: every step needs that."""
+    """Check that Python runs as root with the inventory's settings, as all steps require."""
     try:
         code, out, err = node.python("-I -S -c 'import os; print(os.getuid())'", b"", privileged=True)
     except NodeError as problem:
         return contact.sudo_problem(login, str(problem))
     if code or out.strip() != "0":
-        return contact.sudo_problem(login, one_line(err) or one_line(out) or f"it ended with code {code}")
+        return contact.sudo_problem(login, one_line(err) or one_line(out) or f"exit code {code}")
     return ""

@@ -1,22 +1,21 @@
-"""A change of a node that could cut its administrator off: it stays only when a new connection proves that it did not.
+"""Guard changes of a node that could cut off its administrator: they are reverted unless a new connection works.
 
     guard = Guard(self, host, task_vars, what="firewall")
-    if guard.settle():                # an interrupted run's change, which nobody confirmed, was undone first
-        ...                           # so whatever was looked at before is to be looked at again
+    if guard.settle():                # an unconfirmed change of an interrupted run was reverted
+        ...                           # so read the node's state again
     guard.change(
-        files=["/etc/ssh/sshd_config.d/50-muster.conf"],   # put back as they are now, or removed where not there
-        undo=[UndoCommand(["systemctl", "reload", "ssh"])],    # and then run
+        files=["/etc/ssh/sshd_config.d/50-muster.conf"],   # restored to their present state, or removed if missing now
+        undo=[UndoCommand(["systemctl", "reload", "ssh"])],    # run after that
         apply=lambda: PROGRAM.call(node, "apply", {...}, privileged=True),
     )
 
-The node arms a timer, the change is applied, and a connection that shares nothing with the first one, made the way
-the inventory says, confirms it. Where that fails, the timer puts everything back and `change` raises GuardError
-with a sentence for the user; so does a controller that dies in between, without the sentence. A power cut is covered
-as well: files are put back at boot, before the network is up. What a role looks at should include whether
-GUARD_ROOT/WHAT/state.json exists on the node: then a change is waiting, and `settle` has work.
+The node arms a timer, the change is applied, and a new, independent connection with the inventory's settings confirms
+it. If this fails, the timer reverts everything and `change` raises GuardError with a sentence for the user. The timer
+also reverts if the controller dies. After a power failure, files are restored at boot, before the network is up. Roles
+should check whether GUARD_ROOT/WHAT/state.json exists on the node: then a change is unconfirmed, and `settle` is
+required.
 
-Where the node is the controller itself (ansible_connection=local) nobody can be cut off, and the first connection
-confirms.
+If the node is the controller itself (ansible_connection=local), the first connection confirms.
 """
 
 from __future__ import annotations
@@ -37,14 +36,14 @@ if TYPE_CHECKING:
 
 PROGRAM = NodeProgram("guard")
 GUARD_ROOT = "/var/lib/muster/guard"
-# A new connection is tried again until this long before the timer: a confirmation under way must not race it.
+# New connections are retried until this many seconds before the timer, so that a confirmation does not race with it.
 MARGIN = 12
-# The undo itself, and a node that is slow to answer behind it.
+# Seconds for the undo and a slow node.
 PATIENCE = 60
 
 
 class GuardError(Exception):
-    """The change does not stay. The message is for the user; `undone` says whether the node is as it was before."""
+    """The change was not kept. The message is for the user; undone: whether the node is in its previous state."""
 
     def __init__(self, message: str, *, undone: bool) -> None:
         super().__init__(message)
@@ -53,7 +52,7 @@ class GuardError(Exception):
 
 @dataclass(frozen=True)
 class UndoCommand:
-    """One command of the undo, run as root without a shell; `text` names the kept text that is its standard input."""
+    """An undo command, run as root without a shell. text: key of the saved text for its standard input."""
 
     argv: Sequence[str]
     text: str = ""
@@ -61,14 +60,14 @@ class UndoCommand:
 
 @dataclass(frozen=True)
 class GuardedChange:
-    """A change that is in force and not confirmed. began: by the monotonic clock, which all processes share."""
+    """An applied, unconfirmed change. began: monotonic clock, which all processes share."""
 
     token: str
     began: float
 
 
 class Guard:
-    """Guards one kind of change on one node. `what` is a word for names of units and folders."""
+    """Guard for one kind of change on one node. what: used in names of units and folders."""
 
     def __init__(
         self, action: ActionBase, host: str, task_vars: Mapping[str, Any], what: str, seconds: int = 40
@@ -81,12 +80,12 @@ class Guard:
         self.first = connect(action, host, task_vars)
 
     def settle(self) -> bool:
-        """Undo a change that an interrupted run left unconfirmed. Returns whether there was one."""
+        """Undo an unconfirmed change of an interrupted run. Return whether there was one."""
         answer = self._ask(self.first, "undo")
         if answer["failed"]:
             raise GuardError(
-                f"{self.host}: an earlier change of the {self.what} was never confirmed, and undoing it failed:"
-                f" {'; '.join(answer['failed'])}. What was before lies in {GUARD_ROOT}/{self.what} on the node.",
+                f"{self.host}: an earlier change of the {self.what} was not confirmed, and undoing it failed:"
+                f" {'; '.join(answer['failed'])}. The previous state is in {GUARD_ROOT}/{self.what} on the node.",
                 undone=False,
             )
         return bool(answer["undone"])
@@ -100,7 +99,7 @@ class Guard:
         undo: Sequence[UndoCommand] = (),
         fix: str = "",
     ) -> None:
-        """Apply under guard. `fix` ends the sentence of the failure: what the user may look at or type."""
+        """Apply the change and confirm it. fix: end of the error message, what the user can check or run."""
         self.keep(self.begin(apply=apply, files=files, texts=texts, undo=undo, fix=fix), fix)
 
     def begin(
@@ -112,7 +111,7 @@ class Guard:
         undo: Sequence[UndoCommand] = (),
         fix: str = "",
     ) -> GuardedChange:
-        """Apply, and leave the timer running: `keep` or `take_back` ends it, from another process if need be."""
+        """Apply the change and keep the timer running until `keep` or `take_back`, also from another process."""
         token = secrets.token_hex(8)
         armed = self._ask(
             self.first,
@@ -125,7 +124,7 @@ class Guard:
         )
         if not armed["armed"]:
             reason = armed.get("error") or "another run is changing it"
-            raise GuardError(f"{self.host}: the {self.what} was left as it is: {reason}.", undone=True)
+            raise GuardError(f"{self.host}: the {self.what} was not changed: {reason}.", undone=True)
         began = time.monotonic()
         try:
             apply()
@@ -138,19 +137,19 @@ class Guard:
         return GuardedChange(token, began)
 
     def keep(self, change: GuardedChange, fix: str = "") -> None:
-        """Confirm by a new connection."""
+        """Confirm the change with a new connection."""
         reason = self._confirm(change.token, change.began)
         if reason:
-            why = f"a new connection could not be made while it was in force ({reason})"
+            why = f"a new connection failed after the change ({reason})"
             self._see_it_undone(change.token, change.began, why, fix)
 
     def take_back(self, change: GuardedChange, reason: str, fix: str = "") -> None:
-        """Undo at once, where something else than the way in speaks against it; always raises GuardError."""
+        """Undo immediately, for a reason other than a failed connection. Always raises GuardError."""
         self._undo_now()
         self._see_it_undone(change.token, change.began, reason, fix)
 
     def _confirm(self, token: str, began: float) -> str:
-        """Returns why it could not be confirmed; nothing when it was."""
+        """Return why the change could not be confirmed, or ""."""
         reason = ""
         while True:
             try:
@@ -158,13 +157,13 @@ class Guard:
             except NodeError as exc:
                 reason = str(exc)
             else:
-                return "" if stays else reason or f"it came after the {self.seconds} seconds that were given"
+                return "" if stays else reason or f"the confirmation was later than {self.seconds} seconds"
             time.sleep(1)
             if time.monotonic() - began > self.seconds - MARGIN:
                 return reason
 
     def _see_it_undone(self, token: str, began: float, reason: str, fix: str) -> None:
-        """Wait until the node is as before and can be reached by a new connection; always raises GuardError."""
+        """Wait until the node is restored and reachable with a new connection. Always raises GuardError."""
         last = ""
         while time.monotonic() - began < self.seconds + PATIENCE:
             try:
@@ -174,22 +173,22 @@ class Guard:
             else:
                 if seen["failed"]:
                     raise GuardError(
-                        f"{self.host}: the change of the {self.what} was to be undone, because {reason};"
-                        f" the node answers, but: {'; '.join(seen['failed'])}."
-                        f" What was before lies in {GUARD_ROOT}/{self.what} on the node.",
+                        f"{self.host}: the change of the {self.what} could not be undone completely, because"
+                        f" {'; '.join(seen['failed'])}. Reason for the undo: {reason}."
+                        f" The previous state is in {GUARD_ROOT}/{self.what} on the node.",
                         undone=False,
                     )
                 if not seen["armed"] or seen["id"] != token:
                     raise GuardError(
                         f"{self.host}: the change of the {self.what} was undone, because {reason}."
-                        f" The node answers and is as it was before. {fix}".rstrip(),
+                        f" The node was restored and is reachable. {fix}".rstrip(),
                         undone=True,
                     )
             time.sleep(1)
         raise GuardError(
-            f"{self.host}: the node was to undo the change of the {self.what} itself after {self.seconds} seconds,"
-            f" because {reason}, and does not answer ({last or 'it is still in force'}). Restart it at its console:"
-            f" that puts back what was before, from {GUARD_ROOT}/{self.what}.",
+            f"{self.host}: the node does not respond ({last or 'the change is still in force'}). It should have undone"
+            f" the change of the {self.what} after {self.seconds} seconds, because {reason}. Reboot it from its"
+            f" console: this restores the previous state from {GUARD_ROOT}/{self.what}.",
             undone=False,
         )
 
@@ -197,7 +196,7 @@ class Guard:
         try:
             self._ask(self.first, "undo")
         except NodeError:
-            return  # the timer does it
+            return  # the timer undoes the change
 
     def _fresh(self) -> NodeConnection:
         return connect(self.action, self.host, self.task_vars, fresh=True)

@@ -1,4 +1,4 @@
-"""What others need in order to reach a node, asked of the administrator's own ssh; no node is contacted."""
+"""Collect what other users require to reach a node, from the administrator's ssh; no node is contacted."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ANOTHER = "name another folder with -e share_to=FOLDER"
 
 
 def shared(road: Road, values: Mapping[str, Any], project: str) -> SharedNode:
-    """project: the known_hosts of the inventory."""
+    """Return the node's connection for sharing. project: the known_hosts of the inventory."""
     if road.arguments is None:
-        why = f"it is reached by the connection {road.host}, which nobody else has: give it an address for ssh"
+        why = f"the connection {road.host} works only on the controller: set an address for SSH"
         return SharedNode(road.node, error=why)
     end = where_it_ends(road, project)
     if end.error:
@@ -40,14 +40,14 @@ def shared(road: Road, values: Mapping[str, Any], project: str) -> SharedNode:
 
 
 def known(end: End) -> tuple[known_hosts.HostKey, ...]:
-    """The keys by which ssh knows the end of a way; none that was revoked."""
+    """Return the known keys of a host, without revoked keys."""
     entries = [entry for path in end.files for entry in known_hosts.entries(read(path), path) if entry.names(end.name)]
     revoked = {entry.key for entry in entries if entry.marker == "@revoked"}
     return tuple(dict.fromkeys(entry.key for entry in entries if not entry.marker and entry.key not in revoked))
 
 
 def hop(road: Road, text: str, project: str) -> Hop:
-    """A machine on the way, by its real address, and without the administrator's name on it."""
+    """Return a jump host with its real address, without the administrator's user name."""
     place, port = split_port(text.removeprefix("ssh://").rpartition("@")[2])
     arguments = (*settings_file(road.arguments or ()), *(["-p", port] if port else []), "-l", getpass.getuser())
     end = where_it_ends(Road(place, place, arguments), project)
@@ -55,26 +55,26 @@ def hop(road: Road, text: str, project: str) -> Hop:
 
 
 def in_the_way(folder: Path) -> list[str]:
-    """Why nothing is written into this folder, which people use as an inventory: others may change it, or it holds what
-    is not of the playbook. folder: absolute, as it was named."""
+    """Return why the inventory folder is not written: others can change it, or it has other files. folder: absolute,
+    as given."""
     for path in (folder, *(folder / name for name in NAMES)):
         if sentence := trust.foreign_writer(str(path), trusted=trusted_writers()):
-            how = f"take that right away (chmod go-w, chown), or {ANOTHER}"
-            return [f"{sentence}, and so could change what runs for all who use {folder}: {how}."]
+            how = f"remove this permission (chmod go-w, chown), or {ANOTHER}"
+            return [f"{sentence}, and could change what runs for all users of {folder}: {how}."]
     if not folder.exists():
         return []
     if not folder.is_dir():
-        return [f"{folder} is no folder: {ANOTHER}."]
+        return [f"{folder} is not a folder: {ANOTHER}."]
     others = [name for name in NAMES[:2] if (folder / name).exists() and not read(str(folder / name)).startswith(HEAD)]
-    found = [f"{folder} has {name}, which is not of this playbook: {ANOTHER}." for name in others]
+    found = [f"{folder} has {name}, which this playbook did not write: {ANOTHER}." for name in others]
     if names := unknown(path.name for path in folder.iterdir()):
         what = f"{folder} has {few(names)}, which Ansible may read with the inventory"
-        found.append(f"{what}: take {'it' if len(names) == 1 else 'them'} away, or {ANOTHER}.")
+        found.append(f"{what}: remove {'it' if len(names) == 1 else 'them'}, or {ANOTHER}.")
     return found
 
 
 def write(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write files that everybody may read, and this user alone may write. folder: absolute, without links."""
+    """Write files readable by all users and writable only by this user. folder: absolute, without links."""
     trust.make_folder(str(folder), trusted=trusted_writers())
     with files.folder(str(folder)) as handle:
         for name, text in texts.items():

@@ -1,4 +1,4 @@
-"""First contact with many nodes from an action: compare their host keys, ask once, pin what is new."""
+"""First contact with many nodes from an action: compare host keys, ask once, pin new keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AT_ONCE = 32
 
 @dataclass(frozen=True)
 class HostKeyChanges:
-    """rows: what was made of each node. project: the file. before, after: its text; check mode writes nothing."""
+    """rows: decisions. project: the known_hosts file. before, after: its text; check mode writes nothing."""
 
     rows: Sequence[trust.HostKeyDecision]
     project: str
@@ -54,7 +54,7 @@ def compare_and_pin(
     replace: Sequence[str] = (),
     again: str,
 ) -> HostKeyChanges:
-    """names: in the play. again: what to type where nobody can be asked."""
+    """Compare and pin the host keys. names: nodes of the play. again: command to show if no user can answer."""
     rows = look(action, task_vars, names, project, list(replace))
     before = read(project)
     say("\n".join(trust.table(rows)))
@@ -82,22 +82,22 @@ def look(
 
 
 def road(action: ActionBase, task_vars: Mapping[str, Any], name: str) -> Road:
-    """The way to the node, as Ansible would take it."""
+    """Return ssh's arguments for the node as Ansible would use them."""
     wanted = node_variables(task_vars, action._templar, action._loader, name)["cluster_host_key"]
     return road_to(name, connect(action, name, task_vars).connection, wanted)
 
 
 def confirm(rows: Sequence[trust.HostKeyDecision], again: str) -> None:
-    """Ask whether the user trusts what is new among them; end here where that is not said."""
+    """Ask whether the user trusts the new keys. Raises AnsibleActionFail otherwise."""
     question = trust.question(rows)
     if not question:
         return
     try:
         answer = Display().prompt_until(f"\n{question} [yes/no]")
-    except AnsibleError:  # nobody can answer, or it is the terminal of another session (su -c), or Ctrl-C
-        raise AnsibleActionFail(f"Nothing was pinned. {question} When all is right, type: {again}") from None
+    except AnsibleError:  # no terminal, the terminal of another session (su -c), or Ctrl-C
+        raise AnsibleActionFail(f"Nothing was pinned. {question} Check the keys, then run: {again}") from None
     if answer.decode(errors="replace").strip().lower() not in ("y", "yes"):
-        raise AnsibleActionFail(f"Nothing was pinned. When the keys are confirmed, type: {again}")
+        raise AnsibleActionFail(f"Nothing was pinned. Check the keys, then run: {again}")
 
 
 def told(row: trust.HostKeyDecision) -> dict[str, str]:
@@ -118,5 +118,5 @@ def say(text: str) -> None:
 
 
 def write(path: str, text: str) -> None:
-    """At once or not at all; what it holds is no secret, and everybody who works with the project may read it."""
+    """Write atomically. The file has no secrets, and all users of the project may read it."""
     files.replace(path, text.encode("utf-8", "surrogateescape"), mode=0o644)

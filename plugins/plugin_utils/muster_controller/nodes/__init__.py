@@ -1,1 +1,1 @@
-"""Ways to nodes: connections, programs that run there, one question to many of them, content from one to the others."""
+"""Access to nodes: connections, programs that run there, requests to many nodes, and distribution between nodes."""

@@ -1,4 +1,4 @@
-"""One question to many nodes at once: a thread for each, so that one that hangs delays nobody."""
+"""Sends one request to many nodes at once, with a thread for each, so that a hanging node does not delay others."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     from .program import NodeProgram
 
-SECONDS = 60.0  # that a node has to answer
+SECONDS = 60.0  # timeout of a node's response
 
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """What a node answered. error: why there is nothing."""
+    """A node's response. error: why there is no data."""
 
     data: Any = None
     error: str = ""
@@ -33,12 +33,12 @@ def ask_nodes(
     payloads: Mapping[str, dict[str, Any]],
     seconds: float = SECONDS,
 ) -> dict[str, NodeAnswer]:
-    """payloads: what each node is asked with. They are asked as root."""
+    """Send a request as root. payloads: the request of each node."""
     messages = Messages({name: connect(action, name, action.task_vars) for name in payloads}, program)
     messages.open()
     for name, payload in payloads.items():
         messages.ask(name, verb, payload, privileged=True)
     answers = messages.gather(verb, payloads, seconds, lambda _: None)
     messages.close()
-    late = NodeAnswer(error=f"it did not answer within {seconds:.0f} s")
+    late = NodeAnswer(error=f"no response within {seconds:.0f} s")
     return {name: NodeAnswer(one.data, one.error) if (one := answers.get(name)) else late for name in payloads}

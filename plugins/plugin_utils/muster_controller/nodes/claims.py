@@ -1,8 +1,7 @@
-"""The claims of this run on the nodes that it changes: one administrator's run at a time changes a node.
+"""Claims of this run on the nodes that it changes. Only one administrator's run at a time may change a node.
 
-There is one Claims in ansible-playbook, which the callback report begins and ends, and every process that is forked
-from it has the same. The nodes decide who has a claim (muster_node/programs/claim.py); a process beside
-ansible-playbook renews it (keeper.py).
+ansible-playbook has one Claims object. The callback report begins and ends it, and forked processes inherit it. The
+nodes decide who holds a claim (muster_node/programs/claim.py). A separate process renews the claims (keeper.py).
 """
 
 from __future__ import annotations
@@ -37,19 +36,19 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 Answers = dict[str, Json | NodeError]
 
-RESULT = "result"  # the file in which ansible-playbook says how it ended
+RESULT = "result"  # the file in which ansible-playbook records its outcome
 RUNS = (
-    "muster-claims"  # the folder, beside Ansible's own, with a file for each run, locked while a process of it is left
+    "muster-claims"  # the folder next to Ansible's, with a file for each run, locked while a process of the run exists
 )
 RUN_ID = re.compile(r"[0-9a-f]{32}\Z")
 
 
 class ClaimError(Exception):
-    """The run does not go on. The message is for the user."""
+    """The run stops. The message is for the user."""
 
 
 class Claims:
-    """begin and end are ansible-playbook's own, claim the actions'."""
+    """begin and end are called by ansible-playbook, claim by actions."""
 
     def __init__(self) -> None:
         self.process = 0
@@ -70,12 +69,13 @@ class Claims:
         self.process, self.token = os.getpid(), token
 
     def end(self, result: str) -> None:
-        """Let the keepers free what they have, and wait for it: the next run is typed at once. result: for journals."""
+        """Let the keepers release the claims and wait for it, so that the next run can start. result: for the
+        journals."""
         if self.process != os.getpid():
             return
         self.process = 0
         kept = any(self.folder.iterdir())
-        with contextlib.suppress(OSError):  # a full disk: journals then say that the run is gone
+        with contextlib.suppress(OSError):  # full disk: the journals then record that the run is gone
             files.replace(str(self.folder / RESULT), result.encode())
         for handle in (self.alive[1], self.kept[1], self.alive[0]):
             os.close(handle)
@@ -86,7 +86,7 @@ class Claims:
         os.close(self.run)
 
     def known(self) -> dict[str, float]:
-        """Of each node that this run has claimed, when it was renewed last, by the monotonic clock."""
+        """Return the time of the last renewal of each claimed node, on the monotonic clock."""
         known: dict[str, float] = {}
         for path in self.folder.glob("*.json"):
             for name, at in json.loads(files.read(str(path))).items():
@@ -94,15 +94,15 @@ class Claims:
         return known
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Return those that this run does not certainly have."""
+        """Return the nodes of which this run may not hold the claim."""
         known, now = self.known(), time.monotonic()
         return [name for name in names if known.get(name, -LEASE) + LEASE / 2 < now]
 
     def claim(self, connections: Sequence[NodeConnection], doing: str, *, take_over: bool) -> list[str]:
-        """Claim these nodes, and return what is to be warned of. Raises ClaimError.
+        """Claim these nodes and return warnings. Raises ClaimError.
 
-        The first node decides between two runs that begin at once. A node that cannot be asked is left to the step,
-        which says so in its own words.
+        The first node decides between two runs that start at the same time. A node that does not respond is left to the
+        following step, which reports the error.
         """
         known, now = self.known(), time.monotonic()
         again = [one for one in connections if one.name in known]
@@ -123,7 +123,7 @@ class Claims:
             kept = Keeper(held, request, self.folder / f"{os.getpid()}.json", now)
             keeper.begin(kept, self.alive, self.kept, self._result)
         return [
-            f"{name}: it was not claimed for this run: {answer}"
+            f"{name}: not claimed for this run: {answer}"
             for name, answer in answers.items()
             if isinstance(answer, NodeError) and answer.reachable
         ]
@@ -139,7 +139,7 @@ def runs_folder() -> Path:
 
 
 def is_gone(answer: Json | NodeError) -> bool:
-    """Whether the holder is a run of this user on this machine that was killed to its last process."""
+    """Return whether the holder is a run of this user on this machine, of which no process exists any more."""
     holder = answer.get("holder") if isinstance(answer, dict) else None
     if not isinstance(holder, dict) or holder.get("who") != operator() or not RUN_ID.match(str(holder.get("token"))):
         return False
@@ -147,13 +147,13 @@ def is_gone(answer: Json | NodeError) -> bool:
     try:
         with files.opened(str(path), owner=os.geteuid()) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # it is locked, or is none of this machine's
+    except OSError:  # locked, or a run of another machine
         return False
     return True
 
 
 def holders_in(answers: Answers) -> dict[str, Any]:
-    """Whose claims stand against this run."""
+    """Return the holders of claims that block this run."""
     return {
         name: answer.get("holder")
         for name, answer in answers.items()

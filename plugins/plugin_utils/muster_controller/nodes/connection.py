@@ -1,7 +1,7 @@
 """Connections to several nodes from one action plugin.
 
-A launch is one thing with one supervisor, so one plugin talks to all of its nodes, each by the connection, user, jump
-host and privilege escalation that the inventory gives it: what Ansible's own task executor would set up for that host.
+A launch has one supervisor, so one plugin connects to all of its nodes. Each connection uses the user, jump host and
+privilege escalation from the inventory, like the connection that Ansible's own task executor would create.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ NOT_SHARED = "-o ControlMaster=no -o ControlPath=none"
 
 @dataclass(frozen=True)
 class NodeConnection:
-    """One node, as the inventory says that it is reached; Program runs programs through it."""
+    """A node with its connection from the inventory. Programs run through it."""
 
     name: str
     connection: ConnectionBase
     interpreter: str
 
     def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
-        """Run the node's Python with this on standard input: its code, and what it said on both. Raises NodeError."""
+        """Run the node's Python with this standard input. Return exit code, stdout and stderr. Raises NodeError."""
         command = f"{self.interpreter} {arguments}"
         become = self.connection.become if privileged else None
         if become is not None:
@@ -51,8 +51,8 @@ class NodeConnection:
         return code, to_text(out), to_text(err)
 
     def beside(self) -> NodeConnection:
-        """Another one to the same node, which another thread may use meanwhile: while a command runs, a connection and
-        the plugin by which it becomes root keep what is that command's."""
+        """Return another connection to the same node for use in another thread. While a command runs, a connection and
+        its become plugin hold the state of that command."""
         other = copy(self.connection)
         if other.become is not None:
             other.set_become_plugin(copy(other.become))
@@ -60,9 +60,9 @@ class NodeConnection:
 
 
 def connect(action: ActionBase, host: str, task_vars: Mapping[str, Any], *, fresh: bool = False) -> NodeConnection:
-    """Set up (without connecting yet) the connection that the inventory describes for this host.
+    """Set up the connection from the inventory for this host, without connecting yet.
 
-    A fresh one is a new connection of its own, even where ssh would reuse one that is open: it proves the way in.
+    fresh: use a new SSH connection, even if ssh could reuse an open one. This tests the login.
     """
     variables = {**task_vars["hostvars"].raw_get(host), "hostvars": task_vars["hostvars"]}
     templar = action._templar.copy_with_new_env(available_variables=variables)
@@ -74,7 +74,7 @@ def connect(action: ActionBase, host: str, task_vars: Mapping[str, Any], *, fres
         kind, play_context, new_stdin=None, task_uuid=action._task._uuid, ansible_playbook_pid=str(os.getppid())
     )
     if not connection:
-        raise AnsibleError(f"{host}: there is no connection plugin {kind!r} (ansible_connection).")
+        raise AnsibleError(f"{host}: unknown connection plugin {kind!r} (ansible_connection).")
     become = become_plugin(action, variables, templar)
     if become is not None:
         connection.set_become_plugin(become)
@@ -91,7 +91,7 @@ def connect(action: ActionBase, host: str, task_vars: Mapping[str, Any], *, fres
         options = {name: templar.template(variables[name]) for name in names if name in variables}
         plugin.set_options(task_keys=task_keys, var_options=options)
     if fresh and kind == "ssh":
-        # ssh takes the first of two values, so this goes before what the user has set.
+        # ssh uses the first of two values, so this must precede the user's value.
         connection.set_option("ssh_args", f"{NOT_SHARED} {connection.get_option('ssh_args') or ''}".rstrip())
     connection._play_context = play_context.set_task_and_variable_override(
         task=action._task, variables=variables, templar=templar
@@ -101,7 +101,7 @@ def connect(action: ActionBase, host: str, task_vars: Mapping[str, Any], *, fres
             variables.get("ansible_python_interpreter", constants.config.get_config_value("INTERPRETER_PYTHON"))
         )
     )
-    # "auto" and its like are searches that cost a round trip; every supported system has this path.
+    # "auto" and similar values cost a round trip. Every supported system has this path.
     interpreter = wanted if wanted.startswith("/") else DEFAULT_INTERPRETER
     return NodeConnection(host, connection, interpreter)
 
@@ -113,5 +113,5 @@ def become_plugin(action: ActionBase, variables: Mapping[str, Any], templar: Any
     name = templar.template(variables.get("ansible_become_method", action._task.become_method))
     plugin = action._shared_loader_obj.become_loader.get(name)
     if plugin is None:
-        raise AnsibleError(f"There is no become plugin {name!r} (ansible_become_method).")
+        raise AnsibleError(f"Unknown become plugin {name!r} (ansible_become_method).")
     return plugin

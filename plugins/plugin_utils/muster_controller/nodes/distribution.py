@@ -1,8 +1,8 @@
-"""Content for many nodes: from those that have it to the others over the training network, along lines of nodes.
+"""Distributes content to many nodes: from nodes that have it to the others over the training network, in chains.
 
-Each node says first what it lacks, so that only differences travel. All nodes of a line begin at the same time, with
-a token that goes over ssh alone. What comes is compared with its sha256 on the node that takes it, and again each time
-that it is used. What nobody has yet, of a launch's project, the controller sends to one node.
+Each node first reports what it is missing, so only missing files are transferred. All nodes of a chain start at the
+same time, with a token that is sent only over SSH. The receiver verifies the sha256 of the content, and again each time
+it is used. Content of a launch's project that no node has is sent from the controller to one node.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
     from .messages import Messages, NodeReply
 
 PROGRAM = NodeProgram("distribution")
-BODY = 4_000_000  # bytes of content in one message to the node that the controller sends to
+BODY = 4_000_000  # bytes of content in one message from the controller to a node
 LOOK_TIMEOUT = 40.0
-READS = 50_000_000  # bytes a second that a node reads at least
+READS = 50_000_000  # assumed lowest read rate of a node, bytes/s
 SEND_TIMEOUT = 120.0
-TRANSFER = 20.0  # seconds that it may take to bring it, and
-SLOWEST = 2_000_000  # bytes a second
+TRANSFER = 20.0  # timeout of a transfer in seconds, plus
+SLOWEST = 2_000_000  # the time at this rate, bytes/s
 LONGEST = 7200.0
-CALLS_FOR = 20.0  # seconds within which all nodes of a line have begun
-TRIES = 3  # lines that are tried, each time with what the one before has left
-DYNAMIC = (32768, 40959)  # ports that nodes reach on each other, whether the firewall is loose or tight (docs/ports.md)
+CALLS_FOR = 20.0  # seconds in which all nodes of a chain must have started
+TRIES = 3  # attempts, each with the files that are still missing
+DYNAMIC = (32768, 40959)  # ports that are open between nodes with a loose or tight firewall (docs/ports.md)
 
 
 class Content(Protocol):
-    """What is distributed; see Project, and Wheels."""
+    """Content to distribute; see Project and Wheels."""
 
     @property
     def files(self) -> Sequence[ManifestFile]: ...
@@ -50,12 +50,12 @@ class Content(Protocol):
 
 
 def digest_of(content: Content) -> str:
-    """Of its manifest: what it is known by on every node."""
+    """Return the digest of the manifest, which identifies the content on every node."""
     return manifest.digest_of(manifest.render(content.files))
 
 
 class DistributionNode(NamedTuple):
-    """address: on the training network. store: the folder there; plain: with files under their own names."""
+    """address: on the training network. store: folder on the node. plain: whether files keep their names there."""
 
     address: str
     store: str
@@ -68,9 +68,9 @@ class DistributionNode(NamedTuple):
 
 
 class Distribution:
-    """what: is brought, for people. privileged: whether the stores are root's. port: where a node listens whose port
-    is free. copied: whether a launch makes its own copy. body: bytes of content in one message. lacks: of each node
-    that was looked at, the sha256 of what it lacks. came: from which nodes, the first."""
+    """what: name of the content, for people. privileged: whether root owns the stores. port: the preferred port to
+    listen on. copied: whether a launch makes its own copy. body: bytes of content in one message. lacks: by node, the
+    sha256 of missing files. came: by node, the nodes that sent content."""
 
     def __init__(
         self,
@@ -100,7 +100,8 @@ class Distribution:
         self.came: dict[str, list[str]] = {}
 
     def bring(self, content: Content) -> dict[str, str]:
-        """Have all of it on every node, also what only the controller has; return why not, by node."""
+        """Copy the content to every node, from the controller if no node has it. Return the reasons of failures, by
+        node."""
         self.look(content)
         if self.failures or not any(self.lacks.values()) or self.give_up():
             return self.failures
@@ -109,7 +110,7 @@ class Distribution:
         return self.spread(content)
 
     def spread(self, content: Content) -> dict[str, str]:
-        """Have what some nodes have on all that were looked at; return why not, by node."""
+        """Copy what some nodes have to all inspected nodes. Return the reasons of failures, by node."""
         for _ in range(TRIES):
             having = [name for name, lacks in self.lacks.items() if not lacks]
             lacking = [name for name, lacks in self.lacks.items() if lacks]
@@ -122,7 +123,7 @@ class Distribution:
     # ------------------------------------------------------------ steps
 
     def look(self, content: Content) -> None:
-        """Learn what each node lacks."""
+        """Determine the missing files of each node."""
         known = {file.sha256: file.size for file in content.files}
         limit = LOOK_TIMEOUT + sum(known.values()) / READS
         request = {"manifest": base64.b64encode(manifest.render(content.files)).decode(), "port": self.port}
@@ -133,20 +134,20 @@ class Distribution:
                 self.failures[name] = found["error"] if found else why(answer, limit)
                 continue
             self.lacks[name] = set(found["missing"])
-            # What comes, its place in the store, and the launch's own copy.
+            # The received files, their copy in the store, and the launch's own copy.
             own = sum(file.size for file in content.files) if self.copied else 0
             needed = (2 + self.copied) * self.bytes_of(content, self.lacks[name]) + own
             if needed > found["room"]:
                 store = self.places[name].store
-                self.failures[name] = f"{store} has no room for {gigabytes(needed)}, which the {self.what} needs there"
+                self.failures[name] = f"{store} does not have {gigabytes(needed)} of free space for the {self.what}"
             if found["port_free"]:
                 self.port_free.add(name)
 
     def send(self, content: Content, name: str) -> None:
-        """Send one node what it lacks."""
+        """Send one node its missing files from the controller."""
         began, lacks = time.monotonic(), self.lacks[name]
         transfer = secrets.token_hex(32)
-        # With its last part a file is read and written once more.
+        # After the last part a file is read and written once more.
         limit = SEND_TIMEOUT + 2 * max((file.size for file in content.files), default=0) / READS
         for pieces, body in bodies(content, lacks, self.body):
             request = {**self.places[name].of(content), "name": transfer, "pieces": pieces}
@@ -162,7 +163,7 @@ class Distribution:
         self.lacks[name] = set()
 
     def pass_on(self, content: Content, asks: Mapping[str, Sequence[str]]) -> None:
-        """Every node takes what it lacks from those that it asks, and gives it on meanwhile."""
+        """Let every node receive missing files from its sources, and forward them at the same time."""
         began = time.monotonic()
         sources = list(dict.fromkeys(name for givers in asks.values() for name in givers if name not in asks))
         wanted = sorted(set().union(*(self.lacks[name] for name in asks)))
@@ -189,14 +190,14 @@ class Distribution:
             for name in names
         }
         if size > BODY:
-            self.say(f"{self.what}: {gigabytes(size)}, from {few(sources)} along {few(list(asks))}")
+            self.say(f"{self.what}: {gigabytes(size)}, copying from {few(sources)} to {few(list(asks))}")
         limit = seconds + LOOK_TIMEOUT
         got = self.ask("share", requests, limit)
         name_of = {address: name for name, (address, _) in ways.items()}
         self.settle(asks, got, name_of, port, limit)
         done = [name for name in asks if not self.lacks.get(name, True)]
         if done:
-            self.say(f"{self.what}: from {few(sources)} to {few(done)} in {time.monotonic() - began:.1f} s")
+            self.say(f"{self.what}: copied from {few(sources)} to {few(done)} in {time.monotonic() - began:.1f} s")
 
     def settle(
         self,
@@ -206,7 +207,7 @@ class Distribution:
         port: Mapping[str, int],
         limit: float,
     ) -> None:
-        """Learn what came of it. Whoever did not answer takes no further part."""
+        """Process the results. A node that did not respond takes no further part."""
         for name, givers in asks.items():
             answer = got[name]
             found = answers.shared(answer.data, name_of) if answer and answer.data is not None else None
@@ -217,17 +218,18 @@ class Distribution:
             source = givers[0]
             there = got[source]
             failed = answers.failure(there.data) if there and there.data is not None else why(there, limit)
-            amount = "only a part" if found and found["came"] else "nothing"
+            amount = "only some of the content" if found and found["came"] else "no content"
             error = failed or found["error"] if found else why(answer, limit)
             place = f"{self.places[source].address} port {port[source]}"
-            self.failures[name] = f"it got {amount} from {source} ({place}): {error}" if found else error
+            self.failures[name] = f"received {amount} from {source} ({place}): {error}" if found else error
         for name, answer in got.items():
             if answer is None or answer.data is None:
                 self.failures.setdefault(name, why(answer, limit))
                 del self.lacks[name]
 
     def offered(self, content: Content, sources: Sequence[str], wanted: list[str], seconds: float) -> list[str] | None:
-        """Return the sha256 of each piece; None where one has not what it is to give, which is no source then."""
+        """Return the sha256 of each piece. Return None if a source is missing content; that node is no longer a
+        source."""
         found: list[list[str]] = []
         requests = {name: {**self.places[name].of(content), "wanted": wanted} for name in sources}
         for name, answer in self.ask("offer", requests, seconds + LOOK_TIMEOUT).items():
@@ -252,7 +254,7 @@ class Distribution:
 
 
 def bodies(content: Content, wanted: set[str], most: int = BODY) -> Iterator[tuple[list[list[Any]], bytes]]:
-    """Yield messages with all that is wanted: pieces [sha256, begin, size], and their content in that order."""
+    """Yield messages with the requested files: pieces [sha256, begin, size], and their content in this order."""
     pieces: list[list[Any]] = []
     body = b""
     for file in {file.sha256: file for file in content.files if file.sha256 in wanted}.values():
@@ -261,7 +263,7 @@ def bodies(content: Content, wanted: set[str], most: int = BODY) -> Iterator[tup
             size = min(file.size - begin, most - len(body))
             part = content.read(file, begin, size)
             pieces.append([file.sha256, begin, size])
-            body += part.ljust(size, b"\0")  # one that has become shorter is found out there
+            body += part.ljust(size, b"\0")  # the node detects a file that became shorter
             begin += size
             if len(body) >= most:
                 yield pieces, body
@@ -273,8 +275,8 @@ def bodies(content: Content, wanted: set[str], most: int = BODY) -> Iterator[tup
 
 
 def why(answer: NodeReply | None, seconds: float) -> str:
-    return (answer.error or answers.SHAPELESS) if answer else f"no answer within {seconds:.0f} s"
+    return (answer.error or answers.SHAPELESS) if answer else f"no response within {seconds:.0f} s"
 
 
 def too_late(_answer: NodeReply) -> None:
-    """What comes behind its time is of no use any more."""
+    """Ignore responses after the timeout."""

@@ -1,4 +1,4 @@
-"""Which nodes nobody works on: no launch holds a seat there, and no process computes on a GPU."""
+"""Determines which nodes are idle: no launch holds a slot, and no process uses a GPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AT_ONCE = 32
 
 
 def busy(connections: Mapping[str, NodeConnection], own: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Of each node why nothing may be launched there now, "" where nobody works. own: its variables of the role
+    """Return, by node, why a launch cannot start now, or "" if the node is idle. own: the node's variables of the role
     cluster."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         # Ansible keeps the current task in a context variable, which threads do not inherit.
@@ -45,4 +45,4 @@ def _busy(node: NodeConnection, own: Mapping[str, Any]) -> str:
     except NodeError as problem:
         return f"{NOT_ASKED}{problem}"
     except (KeyError, TypeError, AttributeError) as problem:
-        return f"what it reports is of no use ({type(problem).__name__})"
+        return f"invalid response ({type(problem).__name__})"

@@ -1,4 +1,4 @@
-"""The process that renews a run's claims on nodes, and frees them when the run has ended, however it did."""
+"""The process that renews a run's claims on nodes, and releases them when the run has ended for any reason."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ Json = dict[str, Any]
 
 PROGRAM = NodeProgram("claim")
 RENEWED = LEASE / 4  # seconds from one renewal to the next
-FREED = 10.0  # seconds that nodes have to answer in the end; the others' leases run out
-THREADS = 32  # nodes that are asked at once
-OPENING = 3.0  # seconds that one waits for others to be asked; those may hang, and may be as many
-GONE = "its ansible-playbook is gone"
+FREED = 10.0  # seconds to wait for nodes at the end; on other nodes the lease expires
+THREADS = 32  # nodes contacted at once
+OPENING = 3.0  # seconds that a node waits for others, which may hang
+GONE = "ansible-playbook is gone"
 
 
 class Silent:
-    """In the place of the queue to ansible-playbook, which reads that of its workers only as long as they run."""
+    """Replaces the queue to ansible-playbook, which is only read while workers run."""
 
     def send_display(self, *_what: object, **_how: object) -> None:
         pass
 
 
 class Keeper:
-    """state: the file in which it says of each node when that renewed the claim last, by the monotonic clock."""
+    """state: the file with the time of the last renewal of each node, on the monotonic clock."""
 
     def __init__(self, connections: Sequence[NodeConnection], request: Json, state: Path, claimed: float) -> None:
         self.connections = {connection.name: connection for connection in connections}
@@ -57,8 +57,8 @@ class Keeper:
         self.report()
 
     def run(self, alive: int, result: Callable[[], str]) -> None:
-        """Go on until the pipe `alive` has nobody left to write into it."""
-        # A thread for each node, and another for its end: those that hang must not keep the others from being asked.
+        """Renew the claims until the write end of the pipe `alive` is closed."""
+        # Two threads for each node, one of them for the end, so that hanging nodes do not block others.
         pool = ThreadPoolExecutor(2 * len(self.renewed))
         poll = select.poll()
         poll.register(alive, select.POLLIN | select.POLLHUP)
@@ -66,7 +66,7 @@ class Keeper:
             for name in self.renewed:
                 if name not in self.asked or self.asked[name].done():
                     self.asked[name] = pool.submit(self.renew, name)
-            with contextlib.suppress(OSError):  # a full disk: the next step asks the nodes instead
+            with contextlib.suppress(OSError):  # full disk: the next step then contacts the nodes
                 self.report()
         request = {**self.request, "result": result() or GONE}
         answer = [name for name, at in self.renewed.items() if at + LEASE > time.monotonic()]
@@ -94,7 +94,7 @@ class Keeper:
 
 
 def ask(connection: NodeConnection, verb: str, request: Json) -> Json | NodeError:
-    """Return the node's answer, or why there is none."""
+    """Return the node's response, or the error."""
     try:
         return PROGRAM.call(connection, verb, request, privileged=True)
     except NodeError as problem:
@@ -108,17 +108,18 @@ def ask_all(connections: Sequence[NodeConnection], verb: str, request: Json) -> 
 
 
 def begin(keeper: Keeper, alive: tuple[int, int], kept: tuple[int, int], result: Callable[[], str]) -> None:
-    """Start the process. Of each pipe it has one end: to read whether the run is alive, and to show that it is kept."""
+    """Start the process. It reads from one pipe whether the run is alive, and signals with the other that it is
+    running."""
     if os.fork():
         return
     try:
         os.setsid()
         for number in SIGNALS:
-            signal.signal(number, lambda *_: None)  # not ignored: the ssh that it starts would be deaf as well
+            signal.signal(number, lambda *_: None)  # not SIG_IGN, which its ssh processes would inherit
         os.close(alive[1])
         os.close(kept[0])
-        # What a connection displays would wait for ever: for a queue that nobody reads, or for a lock of the thread
-        # that was left behind in the other process.
+        # Output of a connection would block forever: the queue is no longer read, and a lock may belong to a thread of
+        # the parent process.
         Display()._final_q = Silent()
         keeper.run(alive[0], result)
     finally:

@@ -1,6 +1,7 @@
-"""Messages to the nodes of a launch and their answers: one thread per node, so that one that hangs delays nobody.
+"""Messages to the nodes of a launch and their responses, with a thread per node, so that a hanging node delays no
+other.
 
-All times are on the monotonic clock: no step of the wall clock ends a wait, or makes it longer.
+All times are on the monotonic clock, so changes of the wall clock do not affect timeouts.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
     from .program import NodeProgram
 
-OPENED_AT_ONCE = 32  # connections: each begins processes here and a login there
-OPENING = 3.0  # seconds that one waits for others to be open; those may be to nodes that hang
+OPENED_AT_ONCE = 32  # connections; each starts processes on the controller and a login on the node
+OPENING = 3.0  # seconds that a connection waits for others, which may hang
 
 
 def as_it_is(_node: str, _verb: str, data: Any) -> tuple[Any, tuple[str, ...]]:
@@ -35,9 +36,10 @@ def as_it_is(_node: str, _verb: str, data: Any) -> tuple[Any, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class NodeReply:
-    """What came of one message; `sent` and `received` on the monotonic clock. Without data, `error` says why.
+    """The result of one message. `sent` and `received` are on the monotonic clock. Without data, `error` gives the
+    reason.
 
-    data: what the program's verb returns, such as those in muster/launch/messages.py. dropped: what was no use in it.
+    data: the result of the program's verb, as in muster/launch/messages.py. dropped: invalid parts of the data.
     """
 
     node: str
@@ -51,7 +53,7 @@ class NodeReply:
 
 
 class NodeThread(threading.Thread):
-    """Carries one message at a time to one node. A daemon: a hung connection must not hold up the end."""
+    """Sends one message at a time to one node. A daemon thread, so that a hung connection does not delay the exit."""
 
     def __init__(self, connection: Way, messages: Messages) -> None:
         super().__init__(daemon=True, name=connection.name)
@@ -82,8 +84,8 @@ class NodeThread(threading.Thread):
         except NodeError as exc:
             return NodeReply(self.name, verb, sent, time.monotonic(), None, explained(str(exc)), exc.reachable)
         except UnusableError as exc:
-            return NodeReply(self.name, verb, sent, received, None, f"its answer to {verb} is of no use: {exc}")
-        except Exception as exc:  # whatever a connection plugin may raise is news about this node
+            return NodeReply(self.name, verb, sent, received, None, f"invalid response to {verb}: {exc}")
+        except Exception as exc:  # any exception of a connection plugin is an error of this node
             why = explained(one_line(f"{type(exc).__name__}: {exc}"))
             return NodeReply(self.name, verb, sent, time.monotonic(), None, why)
         return NodeReply(self.name, verb, sent, received, data, dropped=dropped)
@@ -92,7 +94,7 @@ class NodeThread(threading.Thread):
 class Messages:
     """Messages to several nodes.
 
-    program: the one whose verbs are sent, where a message names no other. read: what is made of each answer.
+    program: the default program for messages. read: parses each response.
     """
 
     def __init__(self, connections: Mapping[str, Way], program: NodeProgram, read: Reader = as_it_is) -> None:
@@ -107,7 +109,7 @@ class Messages:
             thread.start()
 
     def close(self) -> None:
-        """Nothing more is asked: threads that carry no message end."""
+        """End the threads that carry no message."""
         for thread in self.threads.values():
             thread.inbox.put(None)
 
@@ -121,7 +123,7 @@ class Messages:
         delay: float = 0.0,
         program: NodeProgram | None = None,
     ) -> None:
-        """Send behind what is already under way to this node, and not before `delay` seconds from now."""
+        """Send a message after earlier messages to this node, and not before `delay` seconds from now."""
         self.threads[node].inbox.put((program or self.program, verb, payload, privileged, time.monotonic() + delay))
 
     def next(self, timeout: float) -> NodeReply | None:
@@ -138,7 +140,8 @@ class Messages:
         on_other: Callable[[NodeReply], None],
         give_up: Callable[[], bool] = lambda: False,
     ) -> dict[str, NodeReply]:
-        """The answers of these nodes to one verb, in their order; a node that does not answer in time is missing."""
+        """Return the responses of these nodes to one verb, in this order. Nodes without a response in time are
+        missing."""
         found: dict[str, NodeReply] = {}
         deadline = time.monotonic() + timeout
         while len(found) < len(nodes) and time.monotonic() < deadline and not give_up():

@@ -1,4 +1,4 @@
-"""What this machine, the controller, grants to a launch's connections; what is needed is in muster.launch.grants."""
+"""Resource limits of the controller for a launch's connections. The required limits are in muster.launch.grants."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ TOO_MANY = "Too many open files"
 
 
 def explained(text: str) -> str:
-    """Why a node could not be asked: where that is this machine's own limit, it is named, and no node is blamed."""
+    """Return the error with an explanation if the controller's own limit caused it."""
     if TOO_MANY not in text:
         return text
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return f"the controller may not open more than {soft} files at once; raise that with ulimit -n {2 * soft} ({text})"
+    return f"the controller's limit of {soft} open files is too low; raise it with ulimit -n {2 * soft} ({text})"
 
 
 def raise_for(nodes: int) -> Grants:
-    """Raise soft limits towards hard ones, as far as a launch on so many nodes needs. Return what is granted then."""
+    """Raise soft limits towards hard limits, as far as a launch on this number of nodes needs. Return the new
+    limits."""
     needs = needed(nodes)
     return Grants(
         raised(resource.RLIMIT_NOFILE, needs.files),
@@ -39,10 +40,10 @@ def raised(kind: int, need: int | None) -> int | None:
 
 
 def room_for_processes(groups: Path = GROUPS, own: Path = Path("/proc/self/cgroup")) -> int | None:
-    """How many more processes and threads the control group of this process takes; None where nothing limits it."""
+    """Return the remaining number of processes and threads in the control group of this process; None if unlimited."""
     try:
         path = next(line[len("0::/") :] for line in own.read_text().splitlines() if line.startswith("0::/"))
         group = groups / path
         return int((group / "pids.max").read_text()) - int((group / "pids.current").read_text())
-    except (OSError, ValueError, StopIteration):  # no control groups of this kind, or "max"
+    except (OSError, ValueError, StopIteration):  # no cgroup v2, or "max"
         return None

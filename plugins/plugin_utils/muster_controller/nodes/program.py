@@ -1,18 +1,18 @@
-"""The one way in which the controller runs a program on a node.
+"""Runs programs on nodes from the controller.
 
     LAUNCH = NodeProgram("launch")  # plugins/module_utils/muster_node/programs/launch.py and the tools it imports
     facts = LAUNCH.call(connection, "prepare", {...}, privileged=True)
 
 A program is piped into the node's own Python (3.10+, `-I -S`: the standard library alone), with a verb as argument and
-a JSON payload behind it on standard input, and prints a JSON object as its last line. The payload is never an argument,
-because every user of the node can read those.
+a JSON payload after it on standard input. It prints a JSON object as its last line. The payload is never an argument,
+because every user of the node can read arguments.
 
-Every program also runs by hand, here or wherever the folder muster_node is copied to:
+Every program can also be run manually, on any machine with a copy of the folder muster_node:
 
     cd plugins/module_utils
     printf '{"path": "/etc/ssh/sshd_config"}' | python3 -S -m muster_node.programs.sshd look
 
-and as the node gets it, in one text:
+or in the form that is sent to the node:
 
     python3 -c 'import muster_node.tools.pack as p; print(p.pack("muster_node.programs.sshd"))' > /tmp/sshd.py
     printf '{"path": "/etc/ssh/sshd_config"}' | python3 -I -S /tmp/sshd.py look
@@ -40,29 +40,29 @@ PACKING = threading.Lock()
 
 @dataclass(frozen=True)
 class NodeProgram:
-    """name: of a file in muster_node/programs, or in another room of muster_node. It is packed when it is first sent,
-    by one thread for all."""
+    """name: file in muster_node/programs, or in another room of muster_node. It is packed once for all threads, when it
+    is first sent."""
 
     name: str
     room: str = "programs"
 
     def __post_init__(self) -> None:
         if find_spec(self.module) is None:
-            raise ModuleNotFoundError(f"there is no program {self.name}", name=self.module)
+            raise ModuleNotFoundError(f"unknown program {self.name}", name=self.module)
 
     @property
     def module(self) -> str:
         return f"muster_node.{self.room}.{self.name}"
 
     def call(self, connection: Way, verb: str, payload: dict[str, Any], *, privileged: bool) -> dict[str, Any]:
-        """Run it there; return the JSON object that it prints. Raises NodeError."""
+        """Run the program on the node and return the JSON object that it prints. Raises NodeError."""
         with PACKING:
             framed(self.module)
         command = f"-I -S -c {shlex.quote(BOOTSTRAP)} {verb}"
         code, out, err = connection.python(command, sent(self.module, payload), privileged=privileged)
         found = answer_in(out)
         if found is None:
-            said = one_line(err) or one_line(out) or "nothing"
-            raise NodeError(f"{verb} ended with code {code} and said: {said}", reachable=True)
+            said = one_line(err) or one_line(out) or "no output"
+            raise NodeError(f"{verb} failed with exit code {code}: {said}", reachable=True)
         foreign(found)
         return found

@@ -1,7 +1,7 @@
-"""Bulk streams between nodes that listen: how much goes through, in both directions, no node in two at a time.
+"""Measures the throughput between nodes that listen, in both directions, with at most one stream per node.
 
-The listeners are programs/probe_listener.py, and the side that sends is programs/probe_caller.py; who sends to whom is
-decided by muster/net_probe/schedule.py.
+The receiver is programs/probe_listener.py and the sender is programs/probe_caller.py. muster/net_probe/schedule.py
+decides which nodes are measured together.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .messages import Messages
 
 CALLER = NodeProgram("probe_caller")
-MOMENT = 0.1  # seconds that one stream lasts
-LONGER = 0.25  # that one lasts which is measured again
-AGAIN = 12  # of the slowest pairs are measured again
+MOMENT = 0.1  # duration of a stream in seconds
+LONGER = 0.25  # duration of a repeated stream
+AGAIN = 12  # number of the slowest pairs that are measured again
 PAIR_TIMEOUT = 30.0
 
 
@@ -36,15 +36,15 @@ class Streams:
         served: Mapping[str, Mapping[str, Any]],
         give_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        """token: of the probe. served: what `serve` answered, of each node that listens."""
+        """token: of the probe. served: the result of `serve` on each listening node."""
         self.messages = messages
         self.token = token
         self.served = served
         self.give_up = give_up
 
     def measure(self, cluster: Cluster, most_again: int = AGAIN) -> None:
-        """Fill in the rates of the links over which calls come through; what seems slow is measured again, alone and
-        for longer."""
+        """Measure the rates of all links with working connections. Slow links are measured again, alone and for
+        longer."""
         usable = {(link.origin, link.target) for link in cluster.links if good_ports(link.ports)}
         self.pairs(cluster, schedule.calls(cluster.names, usable), MOMENT)
         pairs: dict[frozenset[str], Pair] = {}
@@ -57,7 +57,7 @@ class Streams:
                 cluster.link(*pair).twice = True
 
     def pairs(self, cluster: Cluster, calls: Mapping[str, list[str]], seconds: float) -> list[Pair]:
-        """Measure these pairs, and return the directions that were measured."""
+        """Measure these pairs, and return the measured directions."""
         for name, called in calls.items():
             own = self.served[name]
             request = {
@@ -95,13 +95,13 @@ Rate = Annotated[float | None, Limit(least=0, instead=None)]
 
 
 class Rates(TypedDict):
-    """bit/s on the way to a peer, and back."""
+    """bit/s to a peer, and back."""
 
     there: Rate
     back: Rate
 
 
 def read_pairs(data: Any, peers: list[str]) -> list[tuple[str, float | None, float | None]]:
-    """What `pair` answered of these peers, as far as it is of use: (peer, bit/s there, bit/s back)."""
+    """Return the valid results of `pair` for these peers: (peer, bit/s there, bit/s back)."""
     pairs = (read_one(dict[str, Rates], data.get("pairs")) if isinstance(data, dict) else None) or {}
     return [(peer, pairs[peer]["there"], pairs[peer]["back"]) for peer in peers if peer in pairs]

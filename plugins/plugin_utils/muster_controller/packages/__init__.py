@@ -1,1 +1,1 @@
-"""Where nodes take their packages from."""
+"""Package sources of nodes."""

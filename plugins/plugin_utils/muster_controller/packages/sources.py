@@ -1,4 +1,4 @@
-"""Where a node takes its packages from, and through what, for plugins that run on the controller."""
+"""Package sources and proxies of a node, for plugins on the controller."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ def mirrors_table(loader: DataLoader) -> Mapping[str, Any]:
 
 
 def node_request(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
-    """Return the options about package sources that the inventory sets for this host, defaults applied."""
+    """Return this host's options for package sources, with defaults."""
     return read_values(task_vars, templar, load_roles(loader, "cluster"), host, _OPTIONS)
 
 
 def pip_mirror(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:
-    """Return where pip looks on this host by the request for a mirror; nothing with upstream. See pip_sources."""
+    """Return pip's sources for the requested mirror; empty for upstream. See pip_sources."""
     values = node_request(task_vars, templar, loader, host)
     request = MirrorsRequest(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
     try:
-        places = resolve(mirrors_table(loader), request, system="")  # what pip takes is the same for every system
+        places = resolve(mirrors_table(loader), request, system="")  # pip's sources do not depend on the system
     except MirrorError as error:
         raise AnsibleError(f"{host}: {error}.") from error
     found = {"pip": places.pip.uri} if places.pip.uri else {}
     if places.torch.profile != UPSTREAM:
         found["torch_links" if places.torch.links else "torch"] = places.torch.uri
-        # Whoever has a mirror of their own may have no way to anywhere else.
+        # Nodes with a custom mirror may have no access to other sources.
         found |= {"only": CUSTOM} if places.torch.profile == CUSTOM else {}
     return found
 
 
 def not_proxied(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> list[str]:
-    """Return the hosts that are reached without a proxy: the machine itself, every node, and what the user lists."""
+    """Return the hosts to access without a proxy: localhost, all nodes, and cluster_no_proxy."""
     listed = node_request(task_vars, templar, loader, host)["cluster_no_proxy"]
     addresses = value_of_nodes(task_vars, templar, loader, "cluster_address")
     return list(dict.fromkeys(["localhost", "127.0.0.1", "::1", *addresses, *addresses.values(), *listed]))
 
 
 def node_environment(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:
-    """Return the variables that lead pip and fetches of keys on this host through the proxies; none without any."""
+    """Return the proxy variables for pip and key downloads on this host; empty without a proxy."""
     values = node_request(task_vars, templar, loader, host)
     http, https = values["cluster_http_proxy"], values["cluster_https_proxy"]
     if not http and not https:

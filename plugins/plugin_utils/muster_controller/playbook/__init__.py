@@ -1,1 +1,1 @@
-"""This run of ansible-playbook: what every action plugin and callback needs of its variables, options and terminal."""
+"""This run of ansible-playbook: helpers of action plugins and callbacks for variables, options and the terminal."""

@@ -1,4 +1,4 @@
-"""What the project's action plugins have in common. Each of them adds this folder to the search path before it."""
+"""Base classes of the project's action plugins. Each plugin adds this folder to the search path first."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from .foreign import foreign
 from .node_error import NodeError
 from .variables import plain
 
-NO_NODES = "The inventory has no gpu_nodes: list the nodes there, as inventory/lab/hosts.yml does."
-NOBODY_REACHED = f"None of the nodes could be reached. See why: {ping('gpu_nodes')}"
+NO_NODES = "The group gpu_nodes of the inventory is empty: add the nodes as in inventory/lab/hosts.yml."
+NOBODY_REACHED = f"No node is reachable. Check the connection: {ping('gpu_nodes')}"
 
-# ansible-playbook imports an action before the first worker that runs it, also where none of our callbacks is used.
+# ansible-playbook imports an action before the first worker that runs it, even without the project's callbacks.
 way_out.use()
 
 
-Options = dict[str, dict[str, Any]]  # as ansible's validation of arguments wants them
+Options = dict[str, dict[str, Any]]  # in the format of Ansible's argument validation
 
 
 class OwnAction(ActionBase):
-    """What it returns is written on the controller; what a module on a node wrote is noted as foreign."""
+    """An action whose own results are written on the controller. Results of modules on nodes are marked as foreign."""
 
     def _execute_module(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         result: dict[str, Any] = super()._execute_module(*args, **kwargs)
@@ -38,8 +38,8 @@ class OwnAction(ActionBase):
 class ControllerAction(OwnAction):
     """Does all of its work on the controller.
 
-    OPTIONS: what a task may give. None: the action is a public module, whose documentation in library/ declares them.
-    ROLE: the role whose options the action has as well. In its tasks, their values are those of the role's variables.
+    OPTIONS: the task options. None: the action is a public module, whose documentation in library/ declares the
+    options. ROLE: the role whose options the action has as well. In the role's tasks, the role's variables set them.
     """
 
     OPTIONS: ClassVar[Options | None] = None
@@ -73,11 +73,11 @@ class ControllerAction(OwnAction):
 
     @abstractmethod
     def work(self) -> dict[str, Any]:
-        """Return the module's result, by self.options (with defaults) and self.task_vars."""
+        """Return the module's result from self.options (with defaults) and self.task_vars."""
 
 
 class FilledIn(OwnAction):
-    """Runs the module of the same name on the node, with options that only the inventory knows."""
+    """Runs the module of the same name on the node, with additional options from the inventory."""
 
     _supports_check_mode = True
 
@@ -90,4 +90,4 @@ class FilledIn(OwnAction):
 
     @abstractmethod
     def from_inventory(self) -> dict[str, Any]:
-        """Return the options; what the task gives goes before them."""
+        """Return the options. Options of the task take precedence."""

@@ -1,4 +1,4 @@
-"""Work that a supervisor must not wait for: a terminal that takes no more lines, a file system that hangs."""
+"""Runs work that may block in a thread: output to a terminal that hangs, or writes to a file system that hangs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 
 class Aside:
-    """A thread that does one job after the other. A daemon: one that hangs must not hold up the end."""
+    """A thread that runs one job after the other. A daemon thread, so that a hanging job does not delay the exit."""
 
     def __init__(self, name: str, room: int, on_error: Callable[[Exception], None]) -> None:
-        """room: of what may wait to be done, in the units of `do`. on_error: called in that thread."""
+        """room: limit of the queue, in the units of `do`. on_error: called in the thread."""
         self.room = room
         self.on_error = on_error
         self.waiting = 0
@@ -26,7 +26,7 @@ class Aside:
         self.thread = threading.Thread(target=self.work, name=name, daemon=True)
 
     def do(self, job: Callable[[], object], size: int = 1) -> bool:
-        """Have it done behind all others; False where there is no room, and it is left out (a size of 0 has)."""
+        """Queue a job. Return False if the queue is full and the job was dropped; jobs of size 0 are always queued."""
         with self.changed:
             if self.waiting and self.waiting + size > self.room:
                 return False
@@ -41,14 +41,14 @@ class Aside:
             job, size = self.jobs.get()
             try:
                 self.context.run(job)
-            except Exception as exc:  # whatever it is, the next job may succeed
+            except Exception as exc:  # the next job may succeed
                 self.on_error(exc)
-            del job  # what it holds may be large
+            del job  # it may hold much memory
             with self.changed:
                 self.waiting -= size
                 self.changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Whether all is done, within this time."""
+        """Wait until all jobs are done, and return whether they were done in time."""
         with self.changed:
             return self.changed.wait_for(lambda: not self.waiting, seconds)

@@ -1,6 +1,6 @@
-"""The command line of this run, as it may be kept and can be typed again: without its secrets.
+"""The command line of this run without secrets, so that it can be kept and run again.
 
-Each function takes the options as Ansible has them.
+Each function takes the options as parsed by Ansible.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 
 def inventories(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Each -i; one with a comma is a list of hosts."""
+    """Return the values of -i. A value with a comma is a list of hosts."""
     return tuple(source if "," in source else short(source) for source in options.get("inventory") or ())
 
 
 def playbooks(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """The playbooks of the run; the program ansible has none, and a pattern of hosts instead."""
+    """Return the playbooks of the run. The program ansible has a host pattern instead of playbooks."""
     given = options.get("args") or ()
     return () if isinstance(given, str) else tuple(short(str(book)) for book in given)
 
 
 def short(path: str) -> str:
-    """The path from here, where it lies below."""
+    """Return a path below the working directory as a relative path, others unchanged."""
     try:
         here = Path.cwd()
-    except OSError:  # it was removed meanwhile
+    except OSError:  # the directory was removed
         return path
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
@@ -45,23 +45,23 @@ def tags_of(options: Mapping[str, Any]) -> list[str]:
 
 
 def chosen_tags() -> tuple[list[str], list[str]]:
-    """The tags that this run takes, and those that it leaves out."""
+    """Return the selected and the skipped tags of this run."""
     return list(context.CLIARGS.get("tags") or ["all"]), list(context.CLIARGS.get("skip_tags") or [])
 
 
 def doing(options: Mapping[str, Any]) -> str:
-    """What this run is about, in a few words for other administrators: site.yml --tags network."""
+    """Return a short description of this run for other administrators: site.yml --tags network."""
     words = [*(Path(book).name for book in playbooks(options)), *_selection(options)]
     return " ".join(words)[:200]
 
 
 def without_selection(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the same run on all nodes and with all tasks."""
+    """Return the options of the same run for all nodes and tasks."""
     return {**options, "subset": None, "tags": (), "skip_tags": ()}
 
 
 def other_options(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """What was typed behind the inventory, as far as it says what the run was about."""
+    """Return the arguments after the inventory that describe the run."""
     more = (part for word in options.get("extra_vars") or () for part in extra_word(str(word)))
     return (*_selection(options), *more)
 
@@ -73,7 +73,7 @@ def _selection(options: Mapping[str, Any]) -> list[str]:
 
 
 def extra_word(word: str) -> list[str]:
-    """An -e as it can be typed again; one that may hold a secret is left out, for its user to add."""
+    """Return an -e argument to be used again, or nothing if it may contain a secret; the user must add it then."""
     if word.startswith("@"):
         return ["-e", f"@{short(word[1:])}"]
     try:
@@ -84,10 +84,10 @@ def extra_word(word: str) -> list[str]:
 
 
 def shown(name: str, value: Any) -> Any:
-    """The value of an option as it may be kept: what is, or looks like, a secret is covered."""
+    """Return the value of an option with secrets, and values that look like secrets, masked."""
     if isinstance(value, bool) or value is None:
         return value
-    # A value from a vault is of a class of its own; other texts are plain ones, or carry where they were read.
+    # Vault values have their own class. Other texts are plain, or carry their place.
     if type(value).__name__.startswith("Encrypted") or SECRET_NAME.search(name):
         return MASK
     if name == "launch_env":
@@ -106,8 +106,8 @@ def shown(name: str, value: Any) -> Any:
 
 
 def sentence(options: Mapping[str, Any], name: str) -> str:
-    """What was typed behind -e NAME= up to the next NAME=; a shell takes away the quotes without which Ansible's own
-    reading ends at the first blank. Nothing where it was given otherwise, which Ansible reads whole."""
+    """Return the value of -e NAME=... up to the next NAME=, or an empty string if it was given in another way. The
+    shell removes quotes, and Ansible's own parser would end the value at the first blank."""
     for word in reversed([str(word) for word in options.get("extra_vars") or ()]):
         if word.startswith(f"{name}=") and word[len(name) + 1 :][:1] not in {"'", '"'}:
             return re.split(r"\s+(?=[A-Za-z_]\w*=)", word[len(name) + 1 :])[0].strip()

@@ -1,4 +1,4 @@
-"""Options as they are declared, for the actions that take them: by a module's documentation, or by a role."""
+"""Options that are declared by a module's documentation or by a role, for the actions that take them."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ SPECIFIES = ("type", "required", "default", "choices", "elements", "aliases")
 
 
 def documented_options(module: str) -> dict[str, dict[str, Any]]:
-    """Read what ansible's validation of arguments wants to know of each option from library/MODULE.py."""
+    """Return the options of library/MODULE.py in the format of Ansible's argument validation."""
     path = project_root() / "library" / f"{module}.py"
     documentation = get_docstring(str(path), fragment_loader, is_module=True)[0]
     return {name: specified(option) for name, option in documentation.get("options", {}).items()}
 
 
 def role_options(role: str) -> dict[str, dict[str, Any]]:
-    """Read the same from the options that a role declares, without the role's name in theirs.
+    """Return the options that a role declares in the same format, without the role's prefix.
 
-    A default that is a template is the role's alone, which fills it in: without the role the option is empty.
+    A default that is a template is only evaluated by the role. Without the role the option is empty.
     """
     path = project_root() / "roles" / role / "meta/argument_specs.yml"
     specs = yaml_load(path.read_text(encoding="utf-8"))["argument_specs"]
@@ -36,7 +36,7 @@ def role_options(role: str) -> dict[str, dict[str, Any]]:
 
 
 def specified(option: dict[str, Any]) -> dict[str, Any]:
-    """What of a documented option is not for people alone."""
+    """Return the parts of a documented option that the argument validation uses."""
     spec = {key: value for key, value in option.items() if key in SPECIFIES}
     if "suboptions" in option:
         spec["options"] = {name: specified(inner) for name, inner in option["suboptions"].items()}

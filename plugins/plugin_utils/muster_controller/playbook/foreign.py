@@ -1,4 +1,4 @@
-"""What nodes wrote in this run that looks like a command of ours. Without Ansible: a watcher on a node needs it too."""
+"""Commands of ours in texts that nodes wrote in this run. Free of Ansible imports, because a watcher needs it too."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from muster.verdict.foreign import commands_in
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FOREIGN: set[str] = set()  # as far as this process knows
-TELL: list[Callable[[list[str]], None]] = []  # who else has to know, such as the process that shows results
+FOREIGN: set[str] = set()  # known to this process
+TELL: list[Callable[[list[str]], None]] = []  # other receivers, such as the process that shows results
 
 
 def foreign(value: Any) -> None:
-    """Take note of a text or an answer of a node: no command in it is completed."""
+    """Register a text or response of a node, so that commands in it are not completed."""
     new = commands_in(value) - FOREIGN
     if new:
         FOREIGN.update(new)

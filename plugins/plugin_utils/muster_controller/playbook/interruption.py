@@ -1,4 +1,4 @@
-"""Signals that are noted instead of obeyed: what a launch began must be ended everywhere before its supervisor ends."""
+"""Notes signals instead of obeying them: a launch's processes must be stopped before its supervisor ends."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:
-    """Notes, while it is entered, that somebody asked to stop, or that ansible-playbook itself is gone."""
+    """While entered, notes that the user interrupted the run, or that ansible-playbook is gone."""
 
     def __init__(self, by_hand: str = "ansible-playbook was interrupted") -> None:
-        """by_hand: what a signal means here."""
+        """by_hand: text for the decision after a signal."""
         self.by_hand = by_hand
-        self.entered = 0  # by whoever begins attempts, and by each of them
+        self.entered = 0  # nesting level: the loop over attempts, and each attempt
         self.signals = 0
-        self.answered = 0  # of the signals
+        self.answered = 0  # number of signals already handled
         self.parent = os.getppid()
         self.previous: dict[signal.Signals, Any] = {}
 
@@ -42,12 +42,12 @@ class Interruption:
 
     @property
     def came(self) -> bool:
-        """A killed ansible-playbook leaves this process behind, and nobody reads the result any more."""
+        """Return whether a signal came, or ansible-playbook was killed and left this process behind."""
         return self.signals > 0 or os.getppid() != self.parent
 
     @property
     def again(self) -> bool:
-        """Whether somebody has asked since this was read last."""
+        """Return whether another signal came since the last call."""
         more = self.signals > self.answered
         self.answered = self.signals
         return more

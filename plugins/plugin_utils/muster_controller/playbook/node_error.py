@@ -1,4 +1,4 @@
-"""What the controller's side needs of any way to a node; Ansible's is connection.py, the one between nodes is in
+"""The interface of connections to nodes. Ansible's connection is in connection.py, the one between nodes in
 detached/watcher.py."""
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from .foreign import foreign
 
 
 class NodeError(Exception):
-    """The node could not be asked, or did not answer sensibly. `reachable` says which."""
+    """The node is not reachable, or its response is invalid; `reachable` tells which."""
 
     def __init__(self, message: str, *, reachable: bool) -> None:
         super().__init__(message)
@@ -19,20 +19,20 @@ class NodeError(Exception):
 
 
 class Way(Protocol):
-    """To one node; Program runs programs through it."""
+    """A connection to one node. Programs run through it."""
 
     @property
     def name(self) -> str: ...
 
     def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
-        """Run the node's Python with this on standard input: its code, and what it said on both. Raises NodeError."""
+        """Run the node's Python with this standard input. Return exit code, stdout and stderr. Raises NodeError."""
 
     def beside(self) -> Way:
-        """Another one to the same node, which another thread may use meanwhile."""
+        """Return another connection to the same node for use in another thread."""
 
 
 def one_line(text: str) -> str:
-    """The last lines of a message on one printable line, without Ansible's preamble: the reason comes last."""
+    """Return the last lines of a message as one printable line without Ansible's preamble. The reason comes last."""
     foreign(text)
     reason = text.rpartition("can be reached over ssh: ")[2]
     return " ".join(" ".join(printable(line).split()) for line in reason.strip().splitlines()[-3:])[-400:]

@@ -1,4 +1,4 @@
-"""A folder of the controller in which one run at a time writes."""
+"""Lets only one run at a time write in a folder of the controller."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ PAUSE = 0.05
 
 @contextlib.contextmanager
 def one_writer(folder: Path, seconds: float = SECONDS) -> Iterator[None]:
-    """Nobody else who asks is in it meanwhile: not another process of this run, and no other run. Raises OSError."""
+    """Lock the folder against other processes of this run and other runs. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         until = time.monotonic() + seconds
         while not _taken(handle):
             if time.monotonic() > until:
-                raise TimeoutError(0, f"another run has been writing there for {seconds:.0f} s", str(folder))
+                raise TimeoutError(0, f"another run has locked the folder for {seconds:.0f} s", str(folder))
             time.sleep(PAUSE)
         yield
     finally:

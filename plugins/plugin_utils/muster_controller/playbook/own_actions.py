@@ -1,4 +1,4 @@
-"""Who wrote a result: an action of ours on the controller, Ansible there, or a module on the node."""
+"""Determines the origin of a result: the project's action on the controller, Ansible, or a module on the node."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from ansible.plugins.loader import action_loader
 
 from .action import ControllerAction, OwnAction
 
-# Of Ansible: what they return is what the playbook or the role gives them.
+# Ansible's actions that return what the playbook or the role gives them.
 OF_PLAYBOOKS = ("assert", "debug", "fail", "include_role", "pause", "set_fact", "validate_argument_spec")
 
 
 def is_on_controller(task: Any) -> bool:
-    """Whether all of the task's work is done on the controller, so that its verdict and last line are our own."""
+    """Return whether the task runs entirely on the controller, so that its verdict and last line are trusted."""
     return issubclass(_class_of(task.action), ControllerAction)
 
 
 def is_foreign(task: Any) -> bool:
-    """Whether the task's result is that of a module, which a node may have written as it likes."""
+    """Return whether the task's result comes from a module, so that a node may have written it."""
     name = task.action.rpartition(".")[2]
     return name not in OF_PLAYBOOKS and not issubclass(_class_of(task.action), OwnAction)
 

@@ -1,4 +1,4 @@
-"""Whether a node is the machine on which this runs, which no run starts anew."""
+"""Detects whether a node is the controller itself, which is never rebooted."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ MACHINE_ID = Path("/etc/machine-id")
 
 
 def is_own_machine(digest: str) -> bool:
-    """digest: of the node's machine id, as its facts have it (identity)."""
+    """digest: digest of the node's machine id, from its facts (identity)."""
     return bool(digest) and MACHINE_ID.exists() and digest == machine_digest(MACHINE_ID.read_text().strip())

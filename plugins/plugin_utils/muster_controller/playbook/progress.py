@@ -1,4 +1,4 @@
-"""What a person sees of a running launch: a line that is redrawn in a terminal, plain lines elsewhere."""
+"""Shows the progress of a running launch: a redrawn line in a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from ansible.utils.display import Display
 
-PLAIN_PAUSE = 5.0  # seconds between two progress lines that stay
-LINES_PER_SECOND = 20  # of a rank's own output; the logs hold all of it
-WIDEST = 1000  # characters of such a line
-ROOM = 500  # lines that wait to be shown
-END = 2.0  # seconds that the end of a launch waits for the terminal
+PLAIN_PAUSE = 5.0  # seconds between two plain progress lines
+LINES_PER_SECOND = 20  # of a rank's output; the logs are complete
+WIDEST = 1000  # characters of a line
+ROOM = 500  # lines in the queue
+END = 2.0  # seconds to wait for the terminal at the end of a launch
 
 
 def parent_has_terminal() -> bool:
-    """Whether ansible-playbook prints to a terminal: its workers' own output goes nowhere, so look at the parent's."""
+    """Return whether ansible-playbook, the parent process, prints to a terminal. The output of workers goes nowhere."""
     try:
         target = Path(f"/proc/{os.getppid()}/fd/1").readlink()
     except OSError:
@@ -34,15 +34,15 @@ def parent_has_terminal() -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Whether a line can show it: an integer may have as many digits as somebody types."""
+    """Return whether a line can show the value. An integer may have any number of digits."""
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**15)
 
 
 class Progress:
-    """Shows what there is to see in a thread of its own: a terminal that takes nothing more holds nobody up."""
+    """Shows progress in a separate thread, so that a hanging terminal does not block the launch."""
 
     def __init__(self, display: Display, *, show_rank: int | None) -> None:
-        """show_rank: the rank whose own output is shown as it comes; None for none."""
+        """show_rank: the rank whose output is shown live, or None."""
         self.display = display
         self.show_rank = show_rank
         self.live = parent_has_terminal()
@@ -52,11 +52,11 @@ class Progress:
         self.in_second = 0
         self.left_out = 0
         self.not_shown = 0
-        # Without ansible-playbook there is nobody left who reads.
+        # If ansible-playbook is gone, no process reads the output.
         self.aside = Aside("terminal", ROOM, lambda _exc: None)
 
     def say(self, sentence: str) -> None:
-        """Show what may be a node's own words."""
+        """Show a sentence, which may contain text of a node."""
         self.show(partial(self.line, sentence))
 
     def line(self, text: str) -> None:
@@ -65,7 +65,7 @@ class Progress:
 
     def show(self, draw: Callable[[], None]) -> None:
         if self.not_shown:
-            more = f"... {self.not_shown} lines were not shown here: the terminal took none"
+            more = f"... {self.not_shown} lines were not shown, because the terminal did not accept output"
             if not self.aside.do(partial(self.line, more)):
                 self.not_shown += 1
                 return
@@ -85,7 +85,7 @@ class Progress:
         now = int(time.monotonic())
         if now != self.second:
             if self.left_out:
-                self.say(f"[rank {rank}] ... {self.left_out} lines more, in its log")
+                self.say(f"[rank {rank}] ... {self.left_out} more lines in the log")
             self.second, self.in_second, self.left_out = now, 0, 0
         self.in_second += 1
         if self.in_second > LINES_PER_SECOND:
@@ -94,7 +94,7 @@ class Progress:
             self.say(f"[rank {rank}] {line if len(line) <= WIDEST else line[:WIDEST] + ' ...'}")
 
     def step(self, event: dict[str, Any]) -> None:
-        """Show {step, steps, loss, samples_per_second}; fields that a script does not send as numbers are left out."""
+        """Show {step, steps, loss, samples_per_second}. Fields that are not numbers are ignored."""
         steps = f"/{event['steps']}" if is_number(event.get("steps")) else ""
         text = f"step {event['step'] if is_number(event.get('step')) else '?'}{steps}"
         if is_number(event.get("loss")):
@@ -116,6 +116,6 @@ class Progress:
             self.drawn = False
 
     def finish(self) -> None:
-        """Show what is still to be shown, if the terminal takes it."""
+        """Show the remaining output, if the terminal accepts it."""
         self.aside.do(self.clear)
         self.aside.wait(END)

@@ -1,4 +1,4 @@
-"""Screens that a worker of Ansible shows: once, or again and again in one place of a terminal."""
+"""Screens shown by a worker of Ansible: once, or redrawn in one place of a terminal."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
     from muster.status.screen import StatusLine
 
-WIDTH = 120  # where there is no terminal, and no COLUMNS
+WIDTH = 120  # without a terminal and without COLUMNS
 NARROWEST, WIDEST = 40, 1000
 HOME, REST_OF_LINE, REST_OF_SCREEN, CLEAR = "\x1b[H", "\x1b[K", "\x1b[J", "\x1b[2J"
 HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"  # the cursor
 
 
 def size() -> tuple[int, int]:
-    """Columns and lines of the terminal that ansible-playbook prints to; no lines where it prints to none."""
+    """Return columns and lines of ansible-playbook's terminal; 0 lines without a terminal."""
     given = os.environ.get("COLUMNS", "")
     columns, lines = int(given) if given.isdecimal() else WIDTH, 0
     if parent_has_terminal():
         with suppress(OSError):
-            # The worker is in a session of its own, and this terminal is not to become its own.
+            # The worker has its own session. O_NOCTTY keeps this terminal from becoming its controlling terminal.
             handle = os.open(f"/proc/{os.getppid()}/fd/1", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
             try:
                 columns, lines = os.get_terminal_size(handle)
@@ -46,10 +46,10 @@ def size() -> tuple[int, int]:
 
 
 class Screens:
-    """Shows each screen in the place of the one before, or below it where nothing can be redrawn."""
+    """Shows each screen in place of the previous one, or below it if redrawing is not possible."""
 
     def __init__(self, display: Display, *, again: bool) -> None:
-        """again: whether there will be more than one."""
+        """again: whether more than one screen will be shown."""
         self.display = display
         self.redraws = again and parent_has_terminal()
         self.drawn = 0
@@ -63,7 +63,7 @@ class Screens:
         if not self.redraws:
             self.display.display(Drawn("\n".join([*([""] if self.drawn else []), *shown])))
         else:
-            # In one piece, and only where something was before: so that nothing flickers.
+            # One write that overwrites the old screen, to avoid flicker.
             start = HOME if self.drawn else f"{HIDE}{CLEAR}{HOME}"
             whole = "".join(f"{line}{REST_OF_LINE}\n" for line in shown)
             self.display.display(Drawn(f"{start}{whole}{REST_OF_SCREEN}"), newline=False, screen_only=True)
@@ -75,8 +75,8 @@ class Screens:
 
 
 def end_gently() -> None:
-    """In ansible-playbook itself, from here on: Ctrl-C ends what a worker shows, and the run goes on to its own end. A
-    second one ends all, as ever."""
+    """From now on let Ctrl-C end the worker's screen, while ansible-playbook continues to its normal end. A second
+    Ctrl-C has its usual effect."""
     before = signal.getsignal(signal.SIGINT)
 
     def pass_on(_number: int, _frame: Any) -> None:
@@ -86,7 +86,7 @@ def end_gently() -> None:
                 os.kill(worker.pid or 0, signal.SIGINT)
 
     signal.signal(signal.SIGINT, pass_on)
-    # Whoever reads the screens through a pipe sees each when it comes.
+    # Readers of a pipe get each screen immediately.
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure:
         reconfigure(line_buffering=True)

@@ -1,4 +1,4 @@
-"""Where the commands that this run prints are typed; see muster.verdict.commands."""
+"""The terminal in which the user runs the commands that this run prints; see muster.verdict.commands."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from .variables import project_root
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Parts of a result in which a node's programs speak for themselves.
+# Parts of a result that contain output of a node's programs.
 OUTPUT = ("stdout", "stderr")
 
 
 def terminal(options: Mapping[str, Any] | None = None) -> Terminal:
-    """The terminal that this run was started from. options: the command line's, where they are not Ansible's own."""
+    """Return the terminal of this run. options: command line options, if not Ansible's."""
     given = context.CLIARGS if options is None else options
     return Terminal(
         prefix=_prefix(),
@@ -46,7 +46,7 @@ def _door() -> Door:
 
 
 def typed(text: str, result: Mapping[str, Any] | None = None) -> str:
-    """The text of a result with its commands as they can be typed; what the result quotes of nodes stays as it is."""
+    """Return the text with commands completed for this terminal. Quotes of nodes stay unchanged."""
     if not COMMAND.search(text):
         return text
     said = result or {}
@@ -56,7 +56,7 @@ def typed(text: str, result: Mapping[str, Any] | None = None) -> str:
 def _prefix() -> str:
     program = Path(sys.argv[0]).absolute()
     if not program.name.startswith("ansible"):
-        program = Path(sys.executable).with_name("ansible-playbook")  # started as a module, or within a test
+        program = Path(sys.executable).with_name("ansible-playbook")  # started as a module, or in a test
     found = shutil.which("ansible-playbook")
     if found and Path(found).parent.resolve() == program.parent.resolve():
         return ""

@@ -1,5 +1,4 @@
-"""Files of the controller that choose what runs on the nodes, as the playbooks do: only their owners may have written
-them."""
+"""Checks files on the controller that select the code to run on nodes: only trusted users may have write access."""
 
 from __future__ import annotations
 
@@ -14,22 +13,23 @@ from .variables import project_root
 if TYPE_CHECKING:
     from pathlib import Path
 
-HOW = "Take that right away (chmod go-w, chown), or move the file"
+HOW = "Remove the write permission (chmod go-w, chown), or move the file"
 
 
 def who_else_writes(path: Path) -> tuple[str, str] | None:
-    """Return who else may change what a path leads to, and how to change that; None where nobody may.
+    """Return who else can change the file, and how to fix it, or None.
 
-    Every folder on the way counts, as whoever writes in one of them may put another file in the place of this one.
-    Trusted are root, this user and the owner of the project, and:
+    Every parent folder counts, because a user with write access to a folder can replace the file. Trusted are root,
+    this user and the owner of the project, and: - a group without other members, such as the group that useradd creates
+    for each user;
     - a group of which nobody else is a member, such as the one that useradd makes for each user;
-    - the group that may write in the project's own folder: its members choose what runs anyway;
-    - a folder with the sticky bit, such as /tmp, for what belongs to one of those above.
+    - the group with write access to the project folder, whose members select the code anyway;
+    - a folder with the sticky bit, such as /tmp, for files of the users above.
     """
     found = foreign_writer(str(path.absolute()), trusted=trusted_writers())
     if not found:
         return None
-    return f"{found}, and so chooses what runs on the nodes", HOW
+    return f"{found}; other users can thereby change what runs on the nodes", HOW
 
 
 def trusted_writers() -> TrustedOwners:

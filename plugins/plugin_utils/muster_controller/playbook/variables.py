@@ -1,7 +1,6 @@
-"""The variables of any node, for plugins that run on the controller.
+"""Reads variables of any node, for plugins on the controller.
 
-Ansible's hostvars hold what the inventory says of a node, but not the defaults of roles.
-Here both are put together.
+Ansible's hostvars contain the inventory's values of a node, but not the defaults of roles. This module combines both.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NodeReading:
-    """The values that could be read of one node, and for each of the others what is wrong with it."""
+    """values: the valid values of a node. errors: the problem of each other value."""
 
     values: dict[str, Any]
     errors: dict[str, str]
@@ -33,19 +32,19 @@ class NodeReading:
 
 @dataclass(frozen=True)
 class Roles:
-    """The options and the defaults of some roles, read once for all nodes."""
+    """The options and defaults of roles, read once for all nodes."""
 
     options: dict[str, Option]
     defaults: dict[str, Any]
 
 
 def project_root() -> Path:
-    """Return the folder that holds ansible.cfg, roles and plugins."""
+    """Return the folder with ansible.cfg, roles and plugins."""
     return Path(__file__).resolve().parents[4]
 
 
 def controller_file(name: str) -> str | None:
-    """Return what is in a file of the controller that an option names; None where it cannot be read."""
+    """Return the content of a controller file named by an option, or None if it cannot be read."""
     try:
         return (project_root() / Path(name).expanduser()).read_text(encoding="utf-8", errors="replace")
     except (OSError, ValueError, RuntimeError):
@@ -53,7 +52,7 @@ def controller_file(name: str) -> str | None:
 
 
 def load_roles(loader: DataLoader, *names: str) -> Roles:
-    """Return the options and defaults of these roles, or of every role."""
+    """Return the options and defaults of these roles, or of all roles."""
     roles = Roles({}, {})
     for specs in sorted(project_root().glob("roles/*/meta/argument_specs.yml")):
         role = specs.parents[1]
@@ -68,33 +67,34 @@ def load_roles(loader: DataLoader, *names: str) -> Roles:
 
 @cache
 def _declared(specs: Path) -> dict[str, Option]:
-    """What a role declares, which is no template: so it is read without Ansible's notes on every value."""
+    """Return the options that a role declares. They contain no templates and are read without Ansible's tags."""
     return options_of(yaml_load(specs.read_text(encoding="utf-8")))
 
 
 def node_variables(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
-    """Return every cluster_* variable of the host, defaults applied, templated, and of its declared type."""
+    """Return every cluster_* variable of the host, with defaults and templates applied, in its declared type."""
     roles = load_roles(loader, "cluster")
     return read_values(task_vars, templar, roles, host, roles.options)
 
 
 def value_of_nodes(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, name: str) -> dict[str, Any]:
-    """Return one cluster_* variable of every node. Reading all of them for each of many nodes takes minutes."""
+    """Return one cluster_* variable of every node. Reading all variables of many nodes would take minutes."""
     roles = load_roles(loader, "cluster")
     return {host: read_values(task_vars, templar, roles, host, [name])[name] for host in staying(task_vars, templar)}
 
 
 def staying(task_vars: Mapping[str, Any], templar: Templar) -> list[str]:
-    """The nodes, without those that leave the cluster in this run (cluster_leaving, which playbooks/retire.yml sets):
-    the inventory that this run has read may still have them."""
+    """Return the nodes, without those that leave the cluster in this run (cluster_leaving, set by
+    playbooks/retire.yml). The inventory that this run has read may still contain them."""
     leaving = templar.template(task_vars.get("cluster_leaving", []))
     return [name for name in task_vars["groups"].get("gpu_nodes", []) if name not in leaving]
 
 
 def registered(task_vars: Mapping[str, Any], host: str, name: str) -> Mapping[str, Any]:
-    """Return what an earlier task registered under this name on the host; nothing where it did not run there.
+    """Return the result that an earlier task registered on the host, or nothing if the task did not run there.
 
-    A task that spoke for all nodes has the host's own under `nodes`; a host that is not among them was asked alone.
+    The result of a task for all nodes has the host's part under `nodes`. A host that is missing there was inspected by
+    a separate task.
     """
     known = task_vars["hostvars"].raw_get(host)
     result: Mapping[str, Any] = known.get(name, {})
@@ -106,7 +106,7 @@ def registered(task_vars: Mapping[str, Any], host: str, name: str) -> Mapping[st
 def read_values(
     task_vars: Mapping[str, Any], templar: Templar, roles: Roles, host: str, names: Iterable[str]
 ) -> dict[str, Any]:
-    """Return what read_node reads. Raises AnsibleError for a value that is wrong."""
+    """Return the values of read_node. Raises AnsibleError for an invalid value."""
     reading = read_node(task_vars, templar, roles, host, names)
     for name, error in reading.errors.items():
         raise AnsibleError(f"{host}: {name} {error}.")
@@ -116,9 +116,9 @@ def read_values(
 def read_node(
     task_vars: Mapping[str, Any], templar: Templar, roles: Roles, host: str, names: Iterable[str]
 ) -> NodeReading:
-    """Read these variables of the host, where the inventory sets them or a role has a default.
+    """Read these variables of the host from the inventory or the roles' defaults.
 
-    Variables of a play or of a task are not seen: they belong to no node.
+    Variables of a play or task are ignored, because they do not belong to a node.
     """
     hostvars = task_vars["hostvars"]
     merged = {**roles.defaults, **hostvars.raw_get(host), "hostvars": hostvars}
@@ -133,13 +133,13 @@ def read_node(
             values[name] = read(roles.options[name], value) if name in roles.options else value
         except ValueError as error:
             errors[name] = str(error)
-        except Exception as error:  # a template can fail in any way, and each is an answer
-            errors[name] = f"cannot be worked out: {' '.join(str(error).split())}"
+        except Exception as error:  # a template can raise any exception
+            errors[name] = f"cannot be evaluated: {' '.join(str(error).split())}"
     return NodeReading(values, errors)
 
 
 def plain(value: Any) -> Any:
-    """Return lists and dicts as Python's own: Ansible hands out lazy ones, which cannot leave the plugin."""
+    """Return plain lists and dicts. Ansible's lazy containers cannot leave the plugin."""
     if isinstance(value, dict):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
-"""The one way out to the terminal: Ansible's Display, which makes every text printable before it is written.
+"""The only output path to the terminal: Ansible's Display, which makes every text printable before it is written.
 
-Results, warnings, diffs, verbose lines, prompts and what workers send all pass `Display.display`, whichever callback
-formats them. A caller need not know which part of a text came from a node.
+Results, warnings, diffs, verbose lines, prompts and output of workers all pass through `Display.display`, with any
+callback. Callers need not know which part of a text came from a node.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ KEEPS_COLORS: ContextVar[bool] = ContextVar("KEEPS_COLORS", default=False)
 
 
 class Drawn(str):
-    """Text with control sequences of our own. What it shows of others has to be printable already."""
+    """Text with the project's own control sequences. Foreign parts must already be printable."""
 
     __slots__ = ()
 
 
 @contextmanager
 def own_colors() -> Iterator[None]:
-    """Keep the colours in what this thread displays: for text of Ansible that shows nothing of nodes."""
+    """Keep colors in the output of this thread, for Ansible's text without foreign parts."""
     token = KEEPS_COLORS.set(True)
     try:
         yield
@@ -42,10 +42,10 @@ def own_colors() -> Iterator[None]:
 
 
 def shown(text: str) -> str:
-    """Return the text as it may be written to the terminal."""
+    """Return the text in a form that may be written to the terminal."""
     if isinstance(text, Drawn):
         return text
-    # Ansible shows both ends of a line as one; a carriage return anywhere else would overwrite the line.
+    # Keep line ends with a carriage return. Elsewhere a carriage return would overwrite the line.
     text = text.replace("\r\n", "\n")
     if not KEEPS_COLORS.get():
         return printable(text)
@@ -53,21 +53,21 @@ def shown(text: str) -> str:
 
 
 class PrintableDisplay(Display):
-    """Ansible's Display, and the same object: `use` gives the existing one this class."""
+    """Ansible's Display object with another class; see `use`."""
 
     def display(self, msg: str, *args: Any, **kwargs: Any) -> None:
         super().display(shown(msg) if isinstance(msg, str) else msg, *args, **kwargs)
-        if not self._final_q:  # a worker sends it to ansible-playbook
-            # A file or a pipe gets each line at once, as a terminal does; one that takes no more is not noticed here.
+        if not self._final_q:  # a worker sends the text to ansible-playbook
+            # Flush each line to a file or pipe, as to a terminal. Errors are ignored here.
             with suppress(OSError):
                 sys.stdout.flush()
 
     def _log(self, msg: str, *args: Any, **kwargs: Any) -> None:
-        """The log file, which people read in a terminal; it takes no colours either."""
+        """Write to the log file, which is read in a terminal too, without colors."""
         super()._log(printable(msg), *args, **kwargs)
 
     def note_foreign(self, commands: list[str]) -> None:
-        """Have ansible-playbook know them, which hears of them before it gets the worker's result."""
+        """Register foreign commands in ansible-playbook before it receives the worker's result."""
         if self._final_q:
             self._final_q.send_display(self.note_foreign.__name__, commands)
         else:
@@ -75,7 +75,7 @@ class PrintableDisplay(Display):
 
 
 def use() -> None:
-    """Make what this process displays printable from here on, and so what its workers display."""
+    """Make the output of this process and its workers printable from now on."""
     display = Display()
     if not isinstance(display, PrintableDisplay):
         display.__class__ = PrintableDisplay

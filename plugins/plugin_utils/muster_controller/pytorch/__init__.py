@@ -1,1 +1,1 @@
-"""Environments of the nodes: what is locked, who downloads, how it comes to the others."""
+"""Environments of the nodes: the lock, the downloading node, and the distribution to other nodes."""

@@ -1,7 +1,7 @@
-"""Conda packages on the controller, by py-rattler: solved, downloaded with their hashes, and put together.
+"""Conda packages on the controller, with py-rattler: solve, download with hashes, and assemble an environment.
 
-Nothing of a package runs here, nor its link scripts anywhere. py-rattler is needed for this alone, and imported where
-it is used. conda_assembly says who reads the packages.
+No package code and no link script runs. py-rattler is imported where it is used, because only conda environments need
+it. conda_assembly describes which process reads packages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .conda_assembly import assemble
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-MISSING = "conda packages need py-rattler on the controller, which is not there: install it with script/setup conda"
+MISSING = "conda packages require py-rattler on the controller: install it with script/setup conda"
 CACHE = Path("~/.cache/muster/conda")
 SECONDS = 300.0  # without a byte of a package
 MOST_PACKAGE = 8_000_000_000
@@ -41,7 +41,7 @@ def rattler() -> Any:
 
 
 def solve(asked: CondaSpecs, platform: str, facts: Mapping[str, str]) -> CondaSection:
-    """Find out what the request leads to today. facts: of a node of that platform. Raises CondaError."""
+    """Resolve the request to packages. facts: of a node of that platform. Raises CondaError."""
     module = rattler()
     virtual = {"__unix": "0", "__linux": version_in(facts["kernel"]), "__glibc": version_in(facts["glibc"])}
     if asked.cuda:
@@ -61,22 +61,22 @@ def solve(asked: CondaSpecs, platform: str, facts: Mapping[str, str]) -> CondaSe
                 gateway=gateway,
             )
         )
-    except Exception as problem:  # the library has an exception for each of its parts, and each is an answer
-        raise CondaError(f"it cannot be solved for {platform}: {' '.join(str(problem).split())[:1000]}") from None
+    except Exception as problem:  # the library has no common base class of its exceptions
+        raise CondaError(f"no solution for {platform}: {' '.join(str(problem).split())[:1000]}") from None
     nameless = [record.file_name for record in records if record.sha256 is None]
     if nameless:
-        raise CondaError(f"its channel has no sha256 of {nameless[0]}, so that it cannot be locked")
+        raise CondaError(f"{nameless[0]} cannot be locked, because its channel lists no sha256")
     return make_section(platform, asked, [CondaPackage(str(record.url), record.sha256.hex()) for record in records])
 
 
 def version_in(text: str) -> str:
-    """The numbers at the beginning of what a node says of itself; "0" where there are none."""
+    """Return the numeric prefix of a version that a node reports; "0" without one."""
     found = re.match(r"\d{1,6}(\.\d{1,6}){0,3}", text, re.ASCII)
     return found[0] if found else "0"
 
 
 def fetched(package: CondaPackage) -> Path:
-    """The package's file in the cache, which has exactly the content of the lock. Raises CondaError."""
+    """Return the package's file in the cache, with the hash from the lock. Raises CondaError."""
     path = _cache("packages", package.sha256) / package.file
     if path.is_file() and _sha256(path) == package.sha256:
         return path
@@ -87,20 +87,20 @@ def fetched(package: CondaPackage) -> Path:
             while chunk := answer.read(files.CHUNK):
                 size += len(chunk)
                 if size > MOST_PACKAGE:
-                    raise CondaError(f"{package.url} is larger than any package may be")
+                    raise CondaError(f"{package.url} exceeds the size limit")
                 file.write(chunk)
     except OSError as problem:
         raise CondaError(f"{package.url} cannot be downloaded ({problem})") from None
     if _sha256(beside) != package.sha256:
         beside.unlink()
-        raise CondaError(f"{package.url} is another file than the one in the lock")
+        raise CondaError(f"{package.url} does not match its sha256 in the lock")
     beside.replace(path)
     return path
 
 
 @dataclass(frozen=True)
 class CondaArchive:
-    """An environment as one file; content for Distribution."""
+    """An environment as a single file; content for Distribution."""
 
     path: Path
     sha256: str
@@ -117,7 +117,7 @@ class CondaArchive:
 
 @contextlib.contextmanager
 def put_together(section: CondaSection, path: str) -> Iterator[CondaArchive]:
-    """The environment for this path on the nodes. Raises CondaError."""
+    """Yield the environment, assembled for this path on the nodes. Raises CondaError."""
     rattler()
     packages = [(package, fetched(package)) for package in section.packages]
     with tempfile.TemporaryDirectory(prefix="muster-conda-") as folder:

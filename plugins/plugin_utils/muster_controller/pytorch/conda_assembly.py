@@ -1,9 +1,9 @@
-"""An environment of conda packages put together in a process of its own, without rights where the controller is root.
+"""Assemble a conda environment in a separate process, which is unprivileged if the controller is root.
 
-Packages are foreign input. As a child of root this process gives up root before it opens the first package: it becomes
-an unused account, in no group, which owns one temporary folder. Where the controller does not run as root, the process
-stays that user, and only checks protect that user's files: muster.pytorch.conda_contents before anything is linked,
-and the checks of py-rattler while it unpacks an archive. No run uses what an earlier run has unpacked.
+Packages are untrusted input. If the parent is root, the process drops root before it opens the first package: it
+becomes an unused account without groups that owns one temporary folder. If the controller is not root, the process
+stays that user, whose files are protected only by checks: muster.pytorch.conda_contents before anything is linked, and
+py-rattler while it unpacks an archive. Unpacked files are never reused by a later run.
 """
 
 from __future__ import annotations
@@ -53,15 +53,15 @@ print(json.dumps(answer(given)))
 """
 KINDS = {stat.S_IFREG: "file", stat.S_IFLNK: "link", stat.S_IFDIR: "folder"}
 TYPES = {"file": tarfile.REGTYPE, "link": tarfile.SYMTYPE, "folder": tarfile.DIRTYPE}
-IDS = range(61184, 65520)  # of accounts for as long as something runs, as systemd has them (DynamicUser)
-MOST_SAID = 4000  # characters of the process
+IDS = range(61184, 65520)  # range of systemd's temporary accounts (DynamicUser)
+MOST_SAID = 4000  # characters of output
 CHUNK = 1 << 20
 
 
 def assemble(packages: Sequence[tuple[CondaPackage, Path]], folder: Path, root: str, platform: str) -> Path:
-    """Put these files of packages together in this folder of one's own; return the archive. Raises CondaError.
+    """Assemble these package files in a private folder; return the archive. Raises CondaError.
 
-    root: the environment's path on the nodes, which is written into its files.
+    root: path of the environment on the nodes, which is written into its files.
     """
     archive, work = folder / "environment.tar", folder / "work"
     work.mkdir(mode=0o755)
@@ -89,7 +89,7 @@ def assemble(packages: Sequence[tuple[CondaPackage, Path]], folder: Path, root: 
         said = None
     if said is None:
         last = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
-        said = f"the process for it ended with {done.returncode} {last}"
+        said = f"the assembly process failed with status {done.returncode}: {last}"
     if said:
         raise CondaError(" ".join(str(said).split())[:MOST_SAID])
     with tarfile.open(archive, "r:") as content:
@@ -98,14 +98,14 @@ def assemble(packages: Sequence[tuple[CondaPackage, Path]], folder: Path, root: 
 
 
 def _account_for(folder: Path, work: Path) -> int | None:
-    """Give the folder to an account that nobody has; None where this is not root, or a root of one account alone."""
+    """Give the folder to an unused account. Return None if this is not root, or root in a single-account namespace."""
     if os.geteuid() != 0:
         return None
     number = next(one for one in random.SystemRandom().sample(IDS, len(IDS)) if not _is_known(one))
     try:
         os.chown(work, number, number)
     except OSError as problem:
-        if problem.errno == errno.EINVAL:  # a user's own namespace without such a number: root is that user in it
+        if problem.errno == errno.EINVAL:  # a user namespace without this ID, where root is that user
             return None
         raise CondaError(f"{work} cannot be given to an account without rights ({problem})") from None
     folder.chmod(0o711)
@@ -121,7 +121,7 @@ def _is_known(number: int) -> bool:
 
 
 def answer(given: Mapping[str, Any]) -> dict[str, str]:
-    """In the process itself: open what is needed as its user, give up all rights, and do the work."""
+    """Run in the separate process: open the files, drop all rights, and do the work."""
     library = importlib.import_module("rattler")
     for part in ("package_cache", "package_streaming"):
         importlib.import_module(f"rattler.{part}")
@@ -137,12 +137,12 @@ def answer(given: Mapping[str, Any]) -> dict[str, str]:
         sources = [(package, opened.enter_context(path.open("rb"))) for package, path in packages]
         if account is not None:
             for _, source in sources:
-                os.fchmod(source.fileno(), 0o644)  # it is opened again by its number; its folder is its user's alone
+                os.fchmod(source.fileno(), 0o644)  # reopened through /dev/fd; its folder is private
             give_up(account)
         work = Path(given["work"])
         if not os.access(work, os.R_OK | os.W_OK | os.X_OK):
-            fix = "Set TMPDIR to a directory that all users may enter"
-            return {"error": f"{work.parents[1]} cannot be entered by an unprivileged account. {fix}"}
+            fix = "Set TMPDIR to a folder that all users can access"
+            return {"error": f"an unprivileged account cannot access {work.parents[1]}. {fix}"}
         try:
             assembly = Assembly(library, work, given["root"])
             for package, source in sources:
@@ -151,20 +151,20 @@ def answer(given: Mapping[str, Any]) -> dict[str, str]:
             pack(assembly.tree, archive)
         except CondaError as problem:
             return {"error": str(problem)}
-        except Exception as problem:  # the library has an exception for each of its parts, and each is an answer
-            return {"error": f"it cannot be put together: {problem}"}
+        except Exception as problem:  # the library has no common base class of its exceptions
+            return {"error": f"the environment cannot be assembled: {problem}"}
     return {"error": ""}
 
 
 def give_up(account: int) -> None:
-    """Be this account and nobody else from here on, in no other group."""
+    """Change to this account without other groups, irrevocably."""
     os.setgroups([])
     os.setgid(account)
-    os.setuid(account)  # of root's process it sets the saved one, too, and takes all capabilities
+    os.setuid(account)  # for root, also sets the saved uid and drops all capabilities
 
 
 class Assembly:
-    """work: a folder of its own. root: the environment's path on the nodes."""
+    """work: a private folder. root: path of the environment on the nodes."""
 
     def __init__(self, library: Any, work: Path, root: str) -> None:
         self.library, self.work, self.root = library, work, root
@@ -173,10 +173,10 @@ class Assembly:
         self.sizes: dict[CondaPackage, int] = {}
 
     def unpack(self, package: CondaPackage, source: BinaryIO) -> None:
-        """Unpack a package and compare it with its own list. Raises CondaError."""
+        """Unpack a package, and compare it with its file list. Raises CondaError."""
         folder, named = self.cache / "-".join(package.parts), self.work / package.file
         folder.mkdir(parents=True)
-        named.symlink_to(f"/dev/fd/{source.fileno()}")  # the library knows the kind of a package by its name
+        named.symlink_to(f"/dev/fd/{source.fileno()}")  # the library derives the package format from the name
         self.library.package_streaming.extract(named, folder)
         named.unlink()
         entries = list(entries_of(folder))
@@ -190,10 +190,10 @@ class Assembly:
         self.sizes[package] = os.fstat(source.fileno()).st_size
 
     async def link(self, platform: str) -> None:
-        """Link all of them into the tree as if it lay at its path on the nodes. Raises CondaError."""
+        """Link all packages into the tree for its path on the nodes. Raises CondaError."""
         library, caching = self.library, self.library.package_cache
         layout = layout_of(self.known, self.root)
-        # They are unpacked: without this mode each would be read and hashed once more.
+        # The packages are already unpacked and verified. Other modes would read and hash them again.
         cache = caching.PackageCache.new_layered([self.cache], False, caching.ValidationMode.skip())
         await library.install(
             [self._record(contents.package) for contents, _ in self.known],
@@ -212,12 +212,12 @@ class Assembly:
         said = self.library.PackageRecord.from_index_json(
             self.cache / "-".join(package.parts) / INDEX, size=self.sizes[package], sha256=package.sha256
         )
-        # From nowhere: what is not in the cache as it was checked shall not be fetched.
+        # An invalid URL: packages that are not in the verified cache must not be downloaded.
         nowhere = (self.work / "nowhere" / package.file).as_uri()
         return self.library.RepoDataRecord(said, package.file, nowhere, package.url.rsplit("/", 2)[0])
 
     def _name_source(self, package: CondaPackage) -> None:
-        """Have the record of a package name where it is from, and nothing of this machine."""
+        """Set the source URL in a package's record, and remove data of this machine."""
         path = self.tree / "conda-meta" / f"{'-'.join(package.parts)}.json"
         record = json.loads(path.read_text(encoding="utf-8"))
         here = {"extracted_package_dir", "link"}
@@ -226,7 +226,7 @@ class Assembly:
 
 
 def entries_of(folder: Path) -> Iterator[CondaEntry]:
-    """What lies in a folder; no link is followed."""
+    """Yield the contents of a folder without following links."""
     found: list[tuple[str, os.stat_result, str]] = []
     left = [""]
     while left:
@@ -254,12 +254,12 @@ def entry_with_hash(folder: Path, entry: CondaEntry) -> CondaEntry:
 
 
 def opened(path: Path) -> BinaryIO:
-    """Open a file to read it; a link, which leads who knows where, is refused."""
+    """Open a file to read it; links are rejected."""
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
 
 
 def pack(tree: Path, archive: BinaryIO) -> None:
-    """The same bytes for the same tree, whoever packs it and when. What has two names in it is packed twice."""
+    """Pack the tree reproducibly. A file with two names is packed twice."""
     with tarfile.open(fileobj=archive, mode="w", format=tarfile.PAX_FORMAT) as content:
         for entry in entries_of(tree):
             member = tarfile.TarInfo(entry.path)

@@ -1,4 +1,4 @@
-"""The steps of an environment of conda packages: the controller puts it together, and every node unpacks it."""
+"""The steps of a conda environment: the controller assembles it, and every node unpacks it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from .conda import CondaArchive
 
 OPTIONS = ("node", "keep", "user", "lock_timeout")
-NOT_YET = "new"  # what a look has for the name of an environment that is not locked yet
+NOT_YET = "new"  # name of an environment that is not locked yet, in an inspection
 
 
 class CondaSteps(EnvironmentSteps):
@@ -43,7 +43,7 @@ class CondaSteps(EnvironmentSteps):
         self.lock_file = LockText(path) if path else None
 
     def work(self, step: str) -> dict[str, Any]:
-        """What goes wrong is kept in the result, and holds up no other environment."""
+        """Store errors in the result, so that other environments continue."""
         try:
             asked = read_conda(self.entry, self.vars["inventory_dir"])
             done = {"look": self.look, "fetch": self.fetch, "provide": self.provide}[step](asked)
@@ -59,7 +59,7 @@ class CondaSteps(EnvironmentSteps):
         return done
 
     def locked(self, asked: CondaSpecs) -> tuple[CondaSection, ...]:
-        """What the lock has for this request."""
+        """Return the sections of the lock for this request."""
         return tuple(one for one in self._sections() if one.asked == asked.lines)
 
     def _sections(self) -> tuple[CondaSection, ...]:
@@ -74,7 +74,7 @@ class CondaSteps(EnvironmentSteps):
         arguments = {**given, "root": self.root, "step": step, "sections": listed, **more}
         answer: dict[str, Any] = self.action._execute_module("conda_env", arguments, task_vars=self.vars)
         if step != "look":
-            answer.pop("diff", None)  # the look has shown it
+            answer.pop("diff", None)  # already shown by the inspection
         return answer
 
     def look(self, asked: CondaSpecs) -> dict[str, Any]:
@@ -82,15 +82,15 @@ class CondaSteps(EnvironmentSteps):
         if self.arguments.get("mode") != "verify" or found.get("failed"):
             return found
         reasons = found["plan"]["reasons"]
-        fix = "Have it made with pytorch_mode=manage, or take it out of the inventory"
+        fix = "Build it with pytorch_mode=manage, or remove it from the inventory"
         return {"failed": True, "msg": f"{reasons[0]}. {fix}"} if reasons else {**found, "changed": False}
 
     def fetch(self, asked: CondaSpecs) -> dict[str, Any]:
-        """If it is this node's turn, put it together here and bring it to all that need the same."""
+        """If this node acts for its group, assemble the environment and distribute it to all nodes that need it."""
         mine = self._need_of(self.node)
         same = [name for name in self.vars["ansible_play_batch"] if mine and self._need_of(name) == mine]
         if mine is None or same[0] != self.node or self._news(same):
-            return {"skipped": True, "skip_reason": "another node has its turn, or nothing is needed"}
+            return {"skipped": True, "skip_reason": "another node provides it, or nothing is needed"}
         platform, target = mine
         locked = conda.section_for(self._sections(), asked, platform)
         facts = self._of(registered(self.vars, self.node, self.looks))["facts"]
@@ -137,25 +137,25 @@ class CondaSteps(EnvironmentSteps):
             return self.on_node("provide", self.locked(asked)) if self._has_work() else {}
         news = self._news([name for name in self.vars["ansible_play_batch"] if self._need_of(name) == mine])
         if news.get("failed") or "section" not in news:
-            raise AnsibleActionFail(str(news.get("msg") or "nobody put it together"))
+            raise AnsibleActionFail(str(news.get("msg") or "the environment was not assembled"))
         if self.node in news["why"]:
-            raise AnsibleActionFail(f"it did not come here: {news['why'][self.node]}")
+            raise AnsibleActionFail(f"the environment could not be copied to this node: {news['why'][self.node]}")
         section = conda.section_of(news["section"])
         return self.on_node("provide", (section,), archive=news["archive"], target=news["target"])
 
     def _need_of(self, name: str) -> tuple[str, str] | None:
-        """(platform, name of the environment) that the node needs; None for nothing."""
+        """Return (platform, environment name) that the node needs; None for nothing."""
         look = self._of(registered(self.vars, name, self.looks))
         build = look.get("plan", {}).get("build")
         if not build or look.get("failed"):
             return None
         platform = look["facts"]["platform"]
-        # Both come from the node, and one of them becomes a path.
+        # Both values come from the node, and one becomes part of a path.
         usable = platform in conda.PLATFORMS.values() and (build == NOT_YET or is_environment(build))
         return (platform, build) if usable else None
 
     def _news(self, names: list[str]) -> Mapping[str, Any]:
-        """What came of it when one of these had its turn."""
+        """Return the result of the node that acted for these nodes."""
         for register in self.earlier:
             for name in names:
                 news = self._of(registered(self.vars, name, register))

@@ -1,8 +1,8 @@
-"""What the controller does for one environment of the nodes: its lock, and which node downloads.
+"""The controller's part for one environment: its lock, and the choice of the downloading node.
 
-Every step is a task, and Ansible ends one task on all nodes before it begins the next. So nobody waits here: what a
-step needs to know of other nodes, it reads from what their earlier steps registered. An existing environment has one
-step, which never changes it.
+Each step is a task. Ansible finishes a task on all nodes before the next one starts, so no step waits for another node:
+it reads what earlier steps of other nodes registered. An environment that the user built has one step, which never
+changes it.
 """
 
 from __future__ import annotations
@@ -40,13 +40,12 @@ MOST_LINES = 12
 
 
 def lock_beside(path: str | None, name: str) -> str:
-    """The lock of an environment with a name, beside that of the default one; nothing where that has none."""
+    """Return the lock of a named environment, next to the default lock; "" if the default has none."""
     return str(Path(path).parent / f"{name}.lock.txt") if path else ""
 
 
 class EnvironmentSteps:
-    """name: "" for the default environment. looks, earlier: names of the variables in which the steps before have
-    registered what came of them."""
+    """name: "" for the default environment. looks, earlier: variables in which earlier steps registered results."""
 
     name = ""
 
@@ -71,35 +70,35 @@ class EnvironmentSteps:
         arguments = {**here, **self.arguments, "step": step, **more}
         answer: dict[str, Any] = self.action._execute_module("pytorch_env", arguments, task_vars=self.vars)
         if step != "look":
-            answer.pop("diff", None)  # the look has shown it
+            answer.pop("diff", None)  # already shown by the inspection
         return answer
 
     def _of(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The part of a node's result that is of this environment."""
+        """Return the part of a node's result on this environment."""
         return result.get("named", {}).get(self.name, {}) if self.name else result
 
     def _look(self) -> dict[str, Any]:
         return self._node("look", **sections(self.arguments, self.lock))
 
     def _fetch(self) -> dict[str, Any]:
-        """If it is this node's turn, bring the wheels to all that need the same; get them here if nobody has them."""
+        """If this node acts for its group, download the wheels if necessary, and distribute them."""
         needs = self._needs()
         mine = needs[self.node]
         _, earlier = self._fetched(mine.key, needs)
         able = {name: need for name, need in needs.items() if name not in earlier.get("lost", ())}
         not_tried = {name: need for name, need in able.items() if not self._has_failed(name)}
         if earlier.get("complete") or downloader(mine.key, not_tried) != self.node:
-            return {"skipped": True, "skip_reason": "another node gets the wheels, or none are needed"}
-        takers = self._without_folder([name for name, need in able.items() if need.build and need.key == mine.key])
+            return {"skipped": True, "skip_reason": "another node provides the wheels, or none are needed"}
+        receivers = self._without_folder([name for name, need in able.items() if need.build and need.key == mine.key])
         peers = holders(self.node, mine.key, able, self.vars["groups"]["gpu_nodes"]) if mine.section else []
         fetched: dict[str, Any] = {"changed": True}
-        sharing = self._sharing(section_of(mine.section), takers, self._askable(peers)) if mine.section else None
+        sharing = self._sharing(section_of(mine.section), receivers, self._askable(peers)) if mine.section else None
         if sharing is None or not sharing.holders:
             known = [mine.section] if mine.section else []
             fetched.update(self._node("fetch", locked=known))
             if fetched.get("failed") or "section" not in fetched:
                 return fetched
-            sharing = self._sharing(section_of(fetched["section"]), takers, [])
+            sharing = self._sharing(section_of(fetched["section"]), receivers, [])
         section = section_of(fetched.setdefault("section", mine.section or {}))
         had = sharing.holders
         if self.lock is not None:
@@ -111,28 +110,28 @@ class EnvironmentSteps:
             "holders": had,
             "came": sharing.distribution.came,
             "why": failures,
-            "lost": [name for name in takers if name not in sharing.distribution.lacks],
+            "lost": [name for name in receivers if name not in sharing.distribution.lacks],
             "complete": bool(sharing.holders),
         }
 
     def _ways(self, names: list[str]) -> tuple[dict[str, str], int, Messages]:
-        """How these nodes pass something on: their addresses, the port, and messages to them, which are open."""
+        """Return the addresses of these nodes, the port, and opened messages, for a distribution between them."""
         values = {name: self._read(name, OF_SHARING, "cluster", "pytorch", "firewall") for name in names}
         port = int(str(values[names[0]]["firewall_launch_ports"]).rpartition("-")[2])
         messages = Messages({name: connect(self.action, name, self.vars) for name in names}, PROGRAM)
         messages.open()
         return {name: values[name]["cluster_address"] for name in names}, port, messages
 
-    def _sharing(self, section: WheelSection, takers: list[str], peers: list[str]) -> WheelSharing:
-        """Begin to share the wheels of this section: what each of these nodes has of them. peers: may have all."""
-        addresses, port, messages = self._ways(list(dict.fromkeys([*takers, *peers])))
+    def _sharing(self, section: WheelSection, receivers: list[str], peers: list[str]) -> WheelSharing:
+        """Start to share the wheels of this section: inspect each node. peers: nodes that may have all wheels."""
+        addresses, port, messages = self._ways(list(dict.fromkeys([*receivers, *peers])))
         folder = str(Path(self.arguments["root"], "wheels", section.digest))
         sharing = WheelSharing(section, folder, addresses, port, messages, self._shown)
-        sharing.look(takers)
+        sharing.look(receivers)
         return sharing
 
     def _without_folder(self, names: list[str]) -> list[str]:
-        """This node, and of the others those that have no folder of their own with the wheels."""
+        """Return this node, and the other nodes without their own folder of wheels."""
         values = {name: self._read(name, OF_SHARING, "cluster", "pytorch", "firewall") for name in names}
         return [name for name in names if name == self.node or not values[name]["pytorch_offline_dir"]]
 
@@ -144,8 +143,8 @@ class EnvironmentSteps:
         self.action._display.display(f"  {line}")
 
     def _written_down(self, lock: LockFile, section: WheelSection) -> dict[str, Any]:
-        """Have what a node has got in the lock, unless it is there. What the lock or a reviewed one has for the same
-        request is the only answer to it: a node that was taken over could name other files for all nodes."""
+        """Write a node's section to the lock, unless it is present. If the lock or a reviewed lock has a section for
+        the same request, only that one is accepted, so that a compromised node cannot choose the files of all nodes."""
         there = lock.read()
         if section in there:
             return {}
@@ -153,10 +152,10 @@ class EnvironmentSteps:
         for whose, known in ((lock, there), (REVIEWED, shipped)):
             same = [one for one in known if same_place(section, one) and section.asked == one.asked]
             if same and section not in same:
-                raise LockError(f"the node answered with another environment for {section.title} than {whose} has")
+                raise LockError(f"the node returned a different environment for {section.title} than {whose} has")
         done = lock.take(section, self._asks())
         self._say(lock, done["locked"])
-        whence = f"from {REVIEWED}, reviewed" if section in reviewed() else "resolved today, and not reviewed"
+        whence = f"from {REVIEWED}, reviewed" if section in reviewed() else "resolved today, not reviewed"
         self.action._display.display(f"  {lock}: {section.title}: {whence}")
         return done
 
@@ -167,8 +166,8 @@ class EnvironmentSteps:
             return self._node("provide", locked=[mine.section] if mine.section else []) if self._has_work() else {}
         name, news = self._fetched(mine.key, needs)
         if not news:
-            here = "" if self._has_failed(self.node) else ", and it was not tried here"
-            raise AnsibleActionFail(f"{self.node}: nobody downloaded the wheels{here}. {self._failures(mine.key)}")
+            here = "" if self._has_failed(self.node) else ", which was not tried on this node"
+            raise AnsibleActionFail(f"{self.node}: no node could download the wheels{here}. {self._failures(mine.key)}")
         keep = name == self.node and name in news["holders"]
         result = self._node("provide", locked=[news["section"]], keep_wheels=keep)
         if "wheels" in result:
@@ -179,15 +178,15 @@ class EnvironmentSteps:
         return result
 
     def _came(self, name: str, news: Mapping[str, Any], found: list[str]) -> dict[str, Any]:
-        """Where the wheels of this node came from. name: of the node that got them for all, with this news of it.
-        found: what the node says, which had them all beforehand or got them itself."""
+        """Return the source of this node's wheels. name: the node that acted for the group, with its result. found:
+        this node's report: it had all wheels before, or downloaded them itself."""
         if found != ["here"]:
             return {"why": news["why"].get(self.node, "")}
         got = news.get("wheels", {}).get("came_from") if name == self.node else None
         return {"came_from": got or news["came"].get(self.node) or found, "why": ""}
 
     def _needs(self) -> dict[str, WheelNeed]:
-        """What the look found that each node needs, in the order of the play."""
+        """Return what each node needs according to the inspection, in the order of the play."""
         found = {name: self._need(name) for name in self.vars["ansible_play_batch"]}
         return {name: need for name, need in found.items() if need is not None}
 
@@ -196,18 +195,18 @@ class EnvironmentSteps:
         return WheelNeed(**look["needs"]) if "needs" in look and not look.get("failed") else None
 
     def _has_work(self) -> bool:
-        """Whether the look found anything to do here."""
+        """Return whether the inspection found anything to do on this node."""
         look = self._of(registered(self.vars, self.node, self.looks))
         return bool(look.get("forget")) or any(look["plan"][part] for part in ("build", "switch", "remove"))
 
     def _has_failed(self, name: str) -> bool:
-        """Whether this node could not get the wheels of an environment with a name, which leaves it in the play."""
+        """Return whether this node failed to get the wheels of a named environment. Such a node stays in the play."""
         return bool(self.name) and any(
             self._of(registered(self.vars, name, register)).get("failed") for register in self.earlier
         )
 
     def _fetched(self, key: str, needs: Mapping[str, WheelNeed]) -> tuple[str, Mapping[str, Any]]:
-        """The node that has last got these wheels in this run, and what it reported; nothing where nobody has."""
+        """Return the last node that provided these wheels in this run, and its result; empty if there is none."""
         for register in reversed(self.earlier):
             for name in (name for name, need in needs.items() if need.key == key):
                 news = self._of(registered(self.vars, name, register))
@@ -216,7 +215,7 @@ class EnvironmentSteps:
         return "", {}
 
     def _failures(self, key: str) -> str:
-        """Why each node that tried to get these wheels did not. Ansible has left it out of the play."""
+        """Return the errors of the nodes that tried to get these wheels. Ansible removed them from the play."""
         why = []
         for name in self.vars["ansible_play_hosts_all"]:
             need = self._need(name)
@@ -227,12 +226,12 @@ class EnvironmentSteps:
         return " ".join(why)
 
     def _askable(self, names: list[str]) -> list[str]:
-        """The nodes to ask for wheels: none where they lie in a folder of the node itself."""
+        """Return the nodes to ask for wheels; none if the node uses its own folder."""
         return [] if self.arguments.get("offline_dir") else names
 
     def _asks(self) -> list[Ask]:
-        """What the inventory asks of every node; and of the release that this run asks for: an upgrade does, before the
-        inventory has it, and what is in use until then stays in the lock."""
+        """Return the requests of all nodes, also for the release of this run: an upgrade requests it before the
+        inventory does, while the previous release, still in use, stays in the lock."""
         package = self.arguments.get("package", TORCH)
         if package != TORCH:
             version, packages = str(self.arguments["torch_version"]), tuple(self.arguments["packages"])
@@ -268,13 +267,13 @@ class ExistingSteps:
         self.path = environments.existing(arguments["environments"][name])
 
     def work(self, step: str) -> dict[str, Any]:
-        """What stands against it is kept in the result, and holds up no other environment."""
+        """Store errors in the result, so that other environments continue."""
         if step != "look":
-            return {"skipped": True, "skip_reason": "nothing is done to it"}
+            return {"skipped": True, "skip_reason": "the environment is managed by the user"}
         own = self._own_folder()
         if own:
             return self._refused(
-                f"{self.path} lies in {own}, where Muster builds and removes. Name it without a prefix"
+                f"{self.path} is in {own}, where Muster builds and removes environments. Use another path"
             )
         given = {"node": self.node, "prefix": self.path, "user": self.arguments.get("user", "nobody")}
         seen: dict[str, Any] = self.action._execute_module("existing_env", given, task_vars=self.vars)
@@ -296,7 +295,7 @@ class ExistingSteps:
 
 
 class NamedSteps(EnvironmentSteps):
-    """An environment of cluster_environments: in a folder of its own, from a file of its own, with its own lock."""
+    """An environment of cluster_environments, with its own folder, source file and lock."""
 
     asked = RequestedPackages("", "", ())
 
@@ -314,7 +313,7 @@ class NamedSteps(EnvironmentSteps):
             self.arguments["python"] = self.entry["python"]
 
     def work(self, step: str) -> dict[str, Any]:
-        """What goes wrong is kept in the result, and holds up no other environment."""
+        """Store errors in the result, so that other environments continue."""
         try:
             asked = self.asked = read(self.entry, self.vars["inventory_dir"])
             default = self.arguments["torch_version"]
@@ -324,7 +323,7 @@ class NamedSteps(EnvironmentSteps):
                 packages=list(asked.packages),
             )
             if asked.torch_version not in ("", default):
-                # What goes with the GPUs was found out for the other release.
+                # The build for the GPUs was selected for the default release.
                 self.arguments["auto_variant"] = ""
             done = super().work(step)
         except (AnsibleActionFail, RequirementsError) as problem:

@@ -1,4 +1,4 @@
-"""What cluster_environments asks for, with what is in its files on the controller, and what a probe of a node needs."""
+"""Read the files of cluster_environments on the controller, and the values that a node needs for environments."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 MOST = 400_000  # bytes of a file
 MOST_FILES = 20  # that include each other
 OPTION = "cluster_environments"
-# The controller's Python has it, and that of nodes, 3.10, does not.
+# The controller's Python has tomllib; the nodes' Python 3.10 does not.
 tomllib: Any = importlib.import_module("tomllib")
 
 
 def read(entry: Mapping[str, Any], folder: str) -> RequestedPackages:
-    """folder: where relative paths begin. Raises RequirementsError, whose text begins with the name of the file."""
+    """folder: base of relative paths. Raises RequirementsError, whose text begins with the file name."""
     option = next(option for option in environments.SOURCES if entry.get(option))
     path = Path(folder, Path(entry[option]).expanduser())
     torch, variant = entry.get("torch", ""), entry.get("variant", "")
@@ -45,21 +45,21 @@ def read(entry: Mapping[str, Any], folder: str) -> RequestedPackages:
 
 
 def read_conda(entry: Mapping[str, Any], folder: str) -> conda.CondaSpecs:
-    """The same of an environment.yml. Raises CondaError."""
+    """Read an environment.yml. Raises CondaError."""
     path = Path(folder, Path(entry["conda"]).expanduser())
     try:
         return conda.asked_of(yaml_load(_text(path)), str(entry.get("cuda", "")))
     except (RequirementsError, CondaError) as problem:
         raise CondaError(f"{path}: {problem}") from None
     except YAMLError as problem:
-        raise CondaError(f"{path}: it is no YAML ({' '.join(str(problem).split())[:200]})") from None
+        raise CondaError(f"{path}: invalid YAML ({' '.join(str(problem).split())[:200]})") from None
 
 
 def _pyproject(path: Path, extras: list[str]) -> list[str]:
     try:
         return of_pyproject(tomllib.loads(_text(path)), extras)
     except tomllib.TOMLDecodeError as problem:
-        raise RequirementsError(f"it is no TOML ({problem})") from None
+        raise RequirementsError(f"invalid TOML ({problem})") from None
 
 
 def _lines(path: Path, including: list[Path]) -> list[str]:
@@ -80,19 +80,19 @@ def _text(path: Path) -> str:
     try:
         return files.read(os.path.realpath(path), most=MOST).decode("utf-8")
     except (OSError, UnicodeDecodeError) as problem:
-        why = problem.strerror if isinstance(problem, OSError) else "it is no text"
-        raise RequirementsError(f"it cannot be read ({why})") from None
+        why = problem.strerror if isinstance(problem, OSError) else "not UTF-8 text"
+        raise RequirementsError(f"cannot be read ({why})") from None
 
 
 def problems(declared: Any, folder: str) -> Iterator[Problem]:
-    """What is wrong with them, and with their files."""
+    """Yield the errors in cluster_environments and in its files."""
     wrong = environments.problems(declared)
     yield from (Problem("the cluster", what, fix) for what, fix in wrong)
     for name in environments.built(declared) if not wrong else ():
         try:
             (read_conda if declared[name].get("conda") else read)(declared[name], folder)
         except (RequirementsError, CondaError) as problem:
-            yield Problem("the cluster", f"{OPTION}: {name!r}: {problem}", f"Correct it, or take {name} out")
+            yield Problem("the cluster", f"{OPTION}: {name!r}: {problem}", f"Correct it, or remove {name}")
 
 
 def environment_places(task_vars: Mapping[str, Any], templar: Any, loader: Any, node: str) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def environment_places(task_vars: Mapping[str, Any], templar: Any, loader: Any, 
 
 
 def sections(arguments: Mapping[str, Any], lock: LockFile | None) -> dict[str, Any]:
-    """Return what the lock has for the look; nothing where the site maintains the environment."""
+    """Return the sections of the lock for the inspection; empty if the user manages the environment."""
     if lock is None or arguments.get("mode") == "verify":
         return {}
     shipped = reviewed() if may_be_reviewed(arguments) else ()
@@ -110,6 +110,6 @@ def sections(arguments: Mapping[str, Any], lock: LockFile | None) -> dict[str, A
 
 
 def may_be_reviewed(arguments: Mapping[str, Any]) -> bool:
-    """Whether the package index is asked, or a full copy of it: no other has all that was reviewed."""
+    """Return whether reviewed sections apply. Only the package index, or a full mirror, has all their wheels."""
     asked, index = arguments.get("reviewed_lock"), arguments.get("index_url", "auto")
     return boolean(asked or False) and index in ("", "auto") and not arguments.get("offline_dir")

@@ -1,4 +1,4 @@
-"""The file beside the inventory with the wheels of every PyTorch environment: read, and written by one at a time."""
+"""The lock file next to the inventory, with the wheels of every PyTorch environment: read it, write it exclusively."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-BRING_BACK = "Bring it back from version control, or delete it: the next environment writes it anew"
+BRING_BACK = "Restore it from version control, or delete it: the next run creates it again"
 REVIEWED = "roles/pytorch/files/locks"
 
 
 def reviewed() -> tuple[WheelSection, ...]:
-    """Return what the locks hold that come with Muster."""
+    """Return the sections of the locks shipped with Muster."""
     files_of = (project_root() / REVIEWED).glob("*.txt")
     return tuple(section for path in sorted(files_of) for section in lock.parse(path.read_text()))
 
 
 class LockText:
-    """A lock as text. path: as pytorch_lock gives it."""
+    """A lock as text. path: the option pytorch_lock."""
 
     def __init__(self, path: str) -> None:
-        # A link stays one.
+        # Writing keeps a link.
         self.path = Path(os.path.realpath(Path(path).expanduser()))
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class LockText:
         except FileNotFoundError:
             return ""
         except (OSError, UnicodeDecodeError) as problem:
-            raise LockError(f"it cannot be read ({problem}). See pytorch_lock") from None
+            raise LockError(f"cannot be read ({problem}). See pytorch_lock") from None
 
     def _refuse_strangers(self) -> None:
         if found := who_else_writes(self.path):
@@ -54,7 +54,7 @@ class LockText:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Nobody else writes it meanwhile: not a node with another Python, and no other run."""
+        """Exclude other writers: nodes with another Python, and other runs."""
         try:
             with one_writer(self.path.parent):
                 yield
@@ -68,9 +68,7 @@ class LockText:
             raise self._unwritable(problem) from None
 
     def _unwritable(self, problem: OSError) -> LockError:
-        return LockError(
-            f"it cannot be written ({problem.strerror}). Set pytorch_lock to a place where it can, or to ''"
-        )
+        return LockError(f"cannot be written ({problem.strerror}). Set pytorch_lock to a writable path, or to ''")
 
     def difference(self, before: str, after: str) -> dict[str, str]:
         path = str(self.path)
@@ -78,15 +76,15 @@ class LockText:
 
 
 class LockFile(LockText):
-    """The wheels of environments."""
+    """The lock of wheels."""
 
     def read(self) -> tuple[WheelSection, ...]:
         return self._parse(self.text())
 
     def take(self, section: WheelSection, asks: list[Ask]) -> dict[str, Any]:
-        """Write the section, which a node has sent, into it. Return what is different then."""
+        """Write a section from a node to the lock. Return the changes."""
         if not still_asked(section, asks):
-            raise LockError(f"the node sent an environment for {section.title}, which the inventory does not ask for")
+            raise LockError(f"the node returned an environment for {section.title} that the inventory does not request")
         with self.alone():
             before = self.text()
             sections = self._parse(before)

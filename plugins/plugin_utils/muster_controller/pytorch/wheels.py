@@ -1,4 +1,4 @@
-"""The wheels of one environment, from nodes that have them to all that need them."""
+"""Distribute the wheels of one environment from nodes that have them to all nodes that need them."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
     from muster.pytorch.lock import WheelSection
     from muster_controller.nodes.messages import Messages
 
-LOOK_TIMEOUT = 120.0  # seconds: 4 GB are read where they are
+LOOK_TIMEOUT = 120.0  # seconds, to read up to 4 GB
 
 
 @dataclass(frozen=True)
 class Wheels:
-    """Content for Distribution: it lies on nodes alone."""
+    """Content for Distribution that exists on nodes only."""
 
     files: Sequence[ManifestFile]
 
     def read(self, file: ManifestFile, begin: int, most: int) -> bytes:
-        raise LookupError(f"the controller has no {file.path}, nor bytes {begin} to {begin + most} of it")
+        raise LookupError(f"the controller does not have {file.path} (bytes {begin} to {begin + most})")
 
 
 class WheelSharing:
-    """folder: with the wheels of this section, on every node. addresses: of nodes, on the training network."""
+    """folder: for the wheels of this section on every node. addresses: of nodes, on the training network."""
 
     def __init__(
         self,
@@ -50,9 +50,9 @@ class WheelSharing:
         self.sizes: dict[str, int] = {}
         self.room: dict[str, int] = {}
 
-    def look(self, takers: Sequence[str]) -> None:
-        """Learn what each node has. One that does not answer takes no part; nor does one that lacks anything, and needs
-        none."""
+    def look(self, receivers: Sequence[str]) -> None:
+        """Inspect the wheels of each node. A node that does not respond is excluded, and so is an incomplete node that
+        needs no wheels."""
         task = self.distribution
         known = dict(self.files)
         request = {"files": self.files, "port": task.port}
@@ -63,7 +63,7 @@ class WheelSharing:
                 task.failures[name] = found["error"] if found else why(answer, LOOK_TIMEOUT)
                 continue
             lacks = {sha256 for wheel, sha256 in known.items() if wheel not in found["sizes"]}
-            if lacks and name not in takers:
+            if lacks and name not in receivers:
                 continue
             task.lacks[name] = lacks
             self.room[name] = found["room"]
@@ -77,7 +77,7 @@ class WheelSharing:
         return [name for name, lacks in self.distribution.lacks.items() if not lacks]
 
     def spread(self) -> dict[str, str]:
-        """Have them on all nodes that were looked at and lack any; return why not, by node."""
+        """Distribute to all incomplete nodes; return errors by node."""
         task = self.distribution
         if not self.sizes:
             return {}
@@ -88,6 +88,6 @@ class WheelSharing:
         for name, lacks in list(task.lacks.items()):
             needed = 2 * task.bytes_of(content, lacks)
             if needed > self.room[name]:
-                task.failures[name] = f"{task.places[name].store} has no room for what comes: {needed} bytes"
+                task.failures[name] = f"{task.places[name].store} has too little free space for {needed} bytes"
                 del task.lacks[name]
         return task.spread(content)

@@ -1,1 +1,1 @@
-"""The report of a run: what its callbacks saw, the page, and junit.xml."""
+"""The report of a run: events from the callbacks, the page, and junit.xml."""

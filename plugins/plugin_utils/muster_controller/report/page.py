@@ -1,4 +1,4 @@
-"""The report page of a run, and its junit.xml: read from the run's folder and written into it."""
+"""Writes the report page of a run and its junit.xml from the artifacts in the run's folder."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 PAGE = "report.html"
 INSPECT = "inspect.json"
 JUNIT = "junit.xml"
-REMEMBERED = 40  # runs that the page shows
-# Printable, and still no characters of XML 1.0 (https://www.w3.org/TR/xml/#charsets).
+REMEMBERED = 40  # runs on the page
+# Printable characters that XML 1.0 forbids (https://www.w3.org/TR/xml/#charsets).
 NONE_OF_XML = re.compile("[\ufffe\uffff]")
 LONGEST = 4000  # characters of one text
 
 
 def write_page(folder: Path, run: dict[str, Any]) -> Path:
-    """Write run.json and the page of the run in this folder. run: what is known of it (see muster_reporter)."""
+    """Write run.json and the report of the run in this folder. run: its facts (see Reporter)."""
     _keep_inspect(folder)
     kept = gather(folder, run)
     ended = {**run, **report.outcome(kept), "page": True}
@@ -43,20 +43,20 @@ def write_page(folder: Path, run: dict[str, Any]) -> Path:
 
 
 def rewrite_page(folder: Path) -> Path:
-    """Write the page of an earlier run anew."""
+    """Rewrite the report of an earlier run."""
     run = read_json(folder / "run.json")
     return write_page(folder, {"schema": 1, "id": folder.name, "cluster": folder.parent.name, **run})
 
 
 def render(page: dict[str, Any]) -> str:
-    """The page as HTML. Not Ansible's templating: what machines said is printable text here, and never a template."""
+    """Render the page as HTML, without Ansible's templating: machine output must never be evaluated as a template."""
     templates = FileSystemLoader(project_root() / "roles/report/templates")
     environment = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return printable(environment.get_template("report.html.j2").render(page))
 
 
 def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
-    """All that the page needs of a run's folder and of those beside it."""
+    """Read the artifacts of a run, and the history from the folders beside it."""
     return report.Artifacts(
         run=run,
         inspect=read_json(folder / INSPECT),
@@ -81,14 +81,14 @@ def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
 
 
 def _keep_inspect(folder: Path) -> None:
-    """Keep what inspect found with its run: the file of the cluster is that of the newest look."""
+    """Copy inspect.json to its run: the cluster's file belongs to the newest inspection."""
     newest = read_json(folder.parent / INSPECT)
     if newest.get("run") == folder.name:
         write_json(folder / INSPECT, {name: value for name, value in newest.items() if name != "nodes"})
 
 
 def _runs(folder: Path, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The newest runs of the cluster, with this one in its place."""
+    """Yield the newest runs of the cluster, including this one."""
     for count, path in enumerate(history(folder.parent)):
         if count == REMEMBERED:
             return
@@ -96,7 +96,7 @@ def _runs(folder: Path, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _remembered(folder: Path) -> dict[str, Any]:
-    """What run.json says; of a run that was interrupted before it was written, what can be read from the rest."""
+    """Return run.json; for a run interrupted before it was written, the outcome from its other artifacts."""
     run = read_json(folder / "run.json")
     if not run:
         known = report.Artifacts(

@@ -1,7 +1,7 @@
-"""What happened in this ansible-playbook, as its callbacks see it; in the end it becomes run.json and the report page.
+"""Collects the events of an ansible-playbook process from its callbacks, and writes run.json and the report at the end.
 
-There is one Reporter in ansible-playbook. The callback report hands on what happens, and whichever callback comes to
-the end first has the page written: the last line on the screen (callback road) names it.
+There is one Reporter per process. The `report` callback forwards events. The first callback that ends writes the
+report: the last line on the screen (callback `road`) names it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from .page import PAGE, write_page
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-# What ssh says where the host key is not the one that is known, or none is.
+# ssh's error for an unknown or changed host key.
 UNTRUSTED = "Host key verification failed"
-FIRST_CONTACT = f"its host key is not known here, or is another one than before: run {playbook('playbooks/trust.yml')}"
-# They look at nothing that a report could show, or write one themselves.
+FIRST_CONTACT = f"the host key is unknown or has changed: run {playbook('playbooks/trust.yml')}"
+# These playbooks check nothing that a report could show, or write a report themselves.
 WITHOUT_A_PAGE = ("trust", "plan", "validate", "import", "report", "status", "sandbox_up", "sandbox_down")
-NOT_RECORDED = (*CONTACT_NO_NODE, "status")  # it only looks, perhaps every few seconds
+NOT_RECORDED = (*CONTACT_NO_NODE, "status")  # status is read-only and may run every few seconds
 LONGEST_REASON = 4000  # characters
-SHORTEST_STEP = 0.5  # seconds; what --tags leaves out of a road is shorter
-WORKERS_END = 20.0  # seconds; a supervisor that is interrupted ends its launch everywhere first
-EVERYBODY = "cluster"  # whom a task that runs once for all nodes speaks of
+SHORTEST_STEP = 0.5  # seconds; steps of site.yml that --tags skips are shorter
+WORKERS_END = 20.0  # seconds; an interrupted supervisor first ends its launch on all nodes
+EVERYBODY = "cluster"  # the subject of a task that runs once for all nodes
 
 
 class Reporter:
-    """begin, and then play, judged, took and failed as things happen, and end."""
+    """Call begin, then play, judged, took and failed for each event, then end."""
 
     def __init__(self) -> None:
         self.run: dict[str, Any] = {}
@@ -59,7 +59,7 @@ class Reporter:
         self.ended = False
 
     def begin(self, playbook: str, options: Mapping[str, Any]) -> None:
-        """A playbook begins, the first of this run or the next. options: the command line's, as Ansible has them."""
+        """Register the start of a playbook, the first of this run or a later one. options: Ansible's CLI options."""
         self.ended = False
         self.playbooks.append(playbook)
         if self.run:
@@ -86,14 +86,14 @@ class Reporter:
         self.run["options"] = {key: shown(key, value) for key, value in sorted(extra_vars.items())}
 
     def judged(self, result: Mapping[str, Any]) -> None:
-        """The inventory was judged: which cluster this is, and how many of its runs stay. No node has a say in it."""
+        """Register the validated inventory: cluster name and number of kept runs, which nodes cannot influence."""
         if cluster := result.get("cluster"):
             self.cluster_folder = Path(cluster["folder"])
             self.keep = cluster["keep"]
             self.run.update(cluster=cluster["name"], nodes=list(cluster["nodes"]))
 
     def took(self, result: Mapping[str, Any]) -> None:
-        """A task has reported something, well or not: where its artifacts are, or a verdict."""
+        """Register a task result, successful or not: the folder of its artifacts, or a verdict."""
         if isinstance(result.get("verdict"), dict):
             for failure in self.failures:
                 failure["before_verdict"] = True
@@ -103,7 +103,7 @@ class Reporter:
 
     def failed(self, host: str, task: str, result: Mapping[str, Any], *, once: bool, unreachable: bool) -> None:
         if isinstance(result.get("verdict"), dict):
-            return  # the verdict says it, and more
+            return  # the verdict has the details
         node = EVERYBODY if once or host == "localhost" else host
         failure = {"node": node, "task": task, "why": reason(result), "unreachable": unreachable}
         self.failures.append({**failure, "before_verdict": False, "host": host})
@@ -113,10 +113,10 @@ class Reporter:
             self.steps[-1]["seconds"] = round(time.monotonic() - self.steps[-1].pop("began"), 1)
 
     def interrupted(self) -> None:
-        """Ansible ends early, by Ctrl-C: what was looked at or launched until now is reported all the same."""
+        """Report what was checked or launched so far when Ctrl-C ends Ansible."""
         if self.ended or not self.run or os.getpid() != self.process:
             return
-        # Ansible itself waits for its workers when it exits; a launch's verdict comes from one of them.
+        # A worker returns the launch's verdict; Ansible itself waits for its workers when it exits.
         for worker in multiprocessing.active_children():
             worker.join(WORKERS_END)
         folders = [*self.folders, *([self.cluster_folder / self.run["id"]] if self.cluster_folder else [])]
@@ -126,7 +126,7 @@ class Reporter:
             self.end({failure["host"] for failure in self.failures})
 
     def end(self, failed_hosts: Collection[str]) -> Path | None:
-        """Write the page; whoever asks once more gets the same answer. A failure that a rescue dealt with is none."""
+        """Write the report once; later calls return the same path. Failures handled by a rescue do not count."""
         if self.ended or not self.run:
             return self.page
         self.ended = True
@@ -148,7 +148,7 @@ class Reporter:
             steps=[step for step in self.steps if step["seconds"] >= SHORTEST_STEP],
         )
         for folder in self.own_folders(failures):
-            # Who attaches to a launch of another run adds to that one's page.
+            # Attaching to a launch of another run extends that run's report.
             earlier = {} if folder.name == self.run["id"] else runs.read_json(folder / "run.json")
             self.page = write_page(folder, earlier or {**self.run, "id": folder.name})
         if self.page and self.cluster_folder and not self.run["check"]:
@@ -156,12 +156,12 @@ class Reporter:
         return self.page
 
     def tell_pruned(self) -> str:
-        """What became of older runs, once: whichever callback asks first says it."""
+        """Return the sentence on pruned runs to the first caller, "" to later ones."""
         said, self.pruned = self.pruned, ""
         return said
 
     def record(self, result: str, changed: Sequence[str] | None) -> None:
-        """Add how the playbook ended to the record. changed: nodes on which something was, or None: it is not known."""
+        """Add the playbook's result to the record. changed: names of changed nodes, None if unknown."""
         if self.cluster_folder and Path(self.playbooks[-1]).stem not in NOT_RECORDED:
             about = {name: self.run[name] for name in ("id", "tags", "limit", "check")}
             book = short(self.playbooks[-1])
@@ -171,7 +171,7 @@ class Reporter:
 
     @property
     def of_a_cluster(self) -> bool:
-        """Whether an inventory was judged, and by a playbook that does not say itself what came of it."""
+        """Return whether an inventory was validated, by a playbook that does not print its own result."""
         silent = set(WITHOUT_A_PAGE) - set(CONTACT_NO_NODE)
         return self.cluster_folder is not None and not silent & {Path(name).stem for name in self.playbooks}
 
@@ -180,13 +180,13 @@ class Reporter:
         return not all(Path(name).stem in CONTACT_NO_NODE for name in self.playbooks)
 
     def is_alone(self, playbook: str) -> bool:
-        """Whether the run is of this playbook, and of no other one."""
+        """Return whether the run consists of this playbook only."""
         return [Path(name).stem for name in self.playbooks] == [playbook]
 
     def own_folders(self, failures: Collection[Mapping[str, Any]]) -> list[Path]:
-        """The folders that have a page: of a run that looked at something, launched something, or failed.
+        """Return the folders that get a report: of a run that checked something, launched something, or failed.
 
-        The last one is that of which a task has spoken last: its page is the run's.
+        The last folder is the one that a task reported last; its report is the run's.
         """
         if self.cluster_folder is None or all(Path(name).stem in WITHOUT_A_PAGE for name in self.playbooks):
             return []
@@ -201,7 +201,7 @@ REPORTER = Reporter()
 
 
 def reason(result: Mapping[str, Any], *, quoted: bool = False) -> str:
-    """Why a task failed, for people. quoted: the first line of somebody else's words, where they are not explained."""
+    """Return why a task failed. quoted: return only the first line of an unexplained error, in quotation marks."""
     items = [item for item in result.get("results") or () if isinstance(item, dict) and has_failed(item)]
     parts: list[Mapping[str, Any]] = [*items] or [result]
     said = [text for part in parts for text in (typed(str(part.get("msg") or ""), part), str(part.get("stderr") or ""))]
@@ -218,7 +218,7 @@ def reason(result: Mapping[str, Any], *, quoted: bool = False) -> str:
 
 
 def has_failed(item: Mapping[str, Any]) -> bool:
-    """Return whether an item of a loop failed. ansible-core 2.21 has no "failed" in it, only an exception."""
+    """Return whether an item of a loop failed. In ansible-core 2.21 it has no "failed", only an exception."""
     return bool(item.get("failed", "exception" in item))
 
 

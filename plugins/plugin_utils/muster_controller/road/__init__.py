@@ -1,1 +1,1 @@
-"""One look at each node for all roles of a run."""
+"""One inspection of each node for all roles of a run."""

@@ -1,7 +1,7 @@
-"""The looks of a run, for the steps that follow: until the node was changed, or the look is old.
+"""Cache a run's inspections for later steps, until the node is changed or the inspection is too old.
 
-They lie in the temporary folder that ansible-playbook has for itself and its workers, and go with it. A run's own
-folder they would bring about, with a page that has nothing to say.
+The cache is in the temporary folder that ansible-playbook shares with its workers and deletes at its end. A cache in
+the run's own folder would create that folder, and so an empty report.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 FILE = "looks.json"
-OLD = 300.0  # seconds; somebody else may have been at work since
+OLD = 300.0  # seconds; other users may change the node
 
 
 class KeptLooks:
-    """Times are of the monotonic clock: the file is for its own run alone."""
+    """Times are of the monotonic clock, which is sufficient within one run."""
 
     def __init__(self) -> None:
         self.path = Path(constants.DEFAULT_LOCAL_TMP) / FILE
@@ -34,7 +34,7 @@ class KeptLooks:
         self.nodes: dict[str, Json] = found.get("nodes", {}) if isinstance(found.get("nodes"), dict) else {}
 
     def of(self, step: str, name: str) -> Json | None:
-        """What was seen for this step, as far as it still holds."""
+        """Return the valid inspection for this step, or None."""
         kept = self.nodes.get(name, {})
         if step not in kept.get("steps", ()) or kept["at"] + OLD < time.monotonic():
             return None
@@ -42,12 +42,12 @@ class KeptLooks:
         return seen
 
     def keep(self, steps: Mapping[str, Iterable[str]], answers: Json) -> None:
-        """steps: those that each node was looked at for."""
+        """steps: the inspected steps of each node."""
         now = time.monotonic()
         self.nodes.update({name: {"at": now, "steps": [*steps[name]], "seen": seen} for name, seen in answers.items()})
 
     def forget(self, names: Iterable[str]) -> None:
-        """These nodes are about to be changed."""
+        """Forget nodes that are about to change."""
         for name in names:
             self.nodes.pop(name, None)
 

@@ -1,7 +1,7 @@
-"""One look at each node for all roles that a run brings: asked in one round trip, judged here.
+"""Inspect each node once for all roles of a step: one request to the node, evaluated on the controller.
 
-A role is excused from a node where nothing differs. Wherever the look does not say so, for whatever reason, the role
-comes and looks by itself.
+A role skips a node without differences. In all other cases, including errors, the role runs on the node and inspects it
+itself.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 PROGRAM = NodeProgram("role_looks", "road")
-SECONDS = 300.0  # for a node to answer: a cold disk with a PyTorch environment takes minutes
+SECONDS = 300.0  # for a node to respond; a PyTorch environment on an uncached disk takes minutes
 USER = "_ssh_mesh_user"
-NO_ANSWER = "it did not answer the look at all roles"
+NO_ANSWER = "no response to the inspection of all roles"
 
 
 @dataclass
 class RoleDecisions:
-    """Of each role, why it comes to which node; what else is to be said; what was remembered wrongly."""
+    """Why each role runs on which node, the warnings, and wrong cache entries."""
 
     why: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class RoleDecisions:
 
 
 class RoleLooks:
-    """names: of the nodes of the play."""
+    """names: nodes of the play."""
 
     def __init__(self, task_vars: Mapping[str, Any], templar: Any, loader: Any, names: Sequence[str]) -> None:
         self.task_vars, self.templar, self.loader = task_vars, templar, loader
@@ -64,13 +64,13 @@ class RoleLooks:
         self.values = {name: read_node(task_vars, templar, roles, name, road.OPTIONS).values for name in self.addresses}
 
     def shift(self, *, check: bool) -> int:
-        """How far behind itself each node logs in this time; 0 for not at all. A check tries no login, as the role."""
+        """Return the distance in the ring of nodes for test logins; 0 for none, as in check mode."""
         return 0 if check or len(self.names) < 2 else 1 + secrets.randbelow(len(self.names) - 1)
 
     # ------------------------------------------------------------ asking
 
     def steps_of(self, now: str, steps: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Of each node, which of these steps are looked for now, in the step `now`."""
+        """Return, by node, which of these steps are inspected in the step `now`."""
         return {
             name: tuple(step for step in steps if step == now or not road.waits(step, self.values[name]))
             for name in self.names
@@ -85,9 +85,9 @@ class RoleLooks:
         shift: int,
         inspects: Mapping[str, Json] | None = None,
     ) -> Json:
-        """Return what each of these nodes answered to all of its steps at once; nothing where it did not.
+        """Return each node's answer for all its steps; empty without an answer.
 
-        shift: how far behind itself a node logs in. inspects: of each node, the options of node_inspect.
+        shift: distance to the node for a test login. inspects: options of node_inspect, by node.
         """
         own = {name: {"inspect": {"module": "node_inspect", "options": one}} for name, one in (inspects or {}).items()}
         asked = {
@@ -101,7 +101,7 @@ class RoleLooks:
         found = {}
         for step in steps:
             for look in road.looks_of(step):
-                # What stands against it here, such as a lock that cannot be read, the role says when it comes.
+                # Errors here, for example an unreadable lock, are reported by the role when it runs.
                 with suppress(Exception):
                     if not road.comes_anyhow(step, self.values[name]) and not self.is_off(look, name):
                         found.update(self._of_role(look, name, shift))
@@ -146,10 +146,10 @@ class RoleLooks:
     def users(self, look: RoleLook, name: str) -> list[str]:
         return [str(user) for user in self.tasks.value(look, name, "_ssh_mesh_everybody")]
 
-    # ------------------------------------------------------------ judging
+    # ------------------------------------------------------------ evaluating
 
     def judge(self, step: str, seen: Mapping[str, Json]) -> RoleDecisions:
-        """seen: what each node of the play has answered; nothing where it has not."""
+        """seen: each node's answer; empty without one."""
         judged = RoleDecisions()
         for look in road.looks_of(step):
             for name in self.names:
@@ -158,7 +158,7 @@ class RoleLooks:
                         judged.comes(look.role, name, [reason])
                     elif not self.is_off(look, name):
                         self._judge(judged, look, name, seen.get(name, {}))
-                except Exception as problem:  # a template or an answer can be wrong in any way: the role comes
+                except Exception as problem:  # on any error in a template or an answer, the role runs
                     judged.comes(look.role, name, [f"{type(problem).__name__}: {problem}"])
             if look.role in road.OF_ALL:
                 self._judge_mesh(judged, look, seen)
@@ -189,17 +189,17 @@ class RoleLooks:
             return [str(problem)], []
 
     def _judge_mesh(self, judged: RoleDecisions, look: RoleLook, seen: Mapping[str, Json]) -> None:
-        """What only the looks at several nodes show. Where one has to know of something new, all take part."""
+        """Compare the inspections of several nodes. If one node needs data of another, the role runs on all nodes."""
         if not judged.why.get(look.role):
             there = [name for name in self.names if not self.is_off(look, name)]
             try:
                 for user in dict.fromkeys(user for name in there for user in self.users(look, name)):
                     self._judge_user(judged, look, user, {name: seen[name][f"ssh_mesh {user}"] for name in there})
-            except (KeyError, TypeError, ValueError, AttributeError) as problem:  # an answer of another shape
+            except (KeyError, TypeError, ValueError, AttributeError) as problem:  # an answer of an unexpected shape
                 judged.comes(look.role, self.names[0], [f"{type(problem).__name__}: {problem}"])
         if judged.why.get(look.role):
             for name in self.names:
-                judged.why[look.role].setdefault(name, ["something differs on a peer"])
+                judged.why[look.role].setdefault(name, ["a peer differs"])
 
     def _judge_user(self, judged: RoleDecisions, look: RoleLook, user: str, seen: Mapping[str, Json]) -> None:
         members = [self._member(name, seen.get(name, {}).get("look", {})) for name in self.addresses]
@@ -219,17 +219,17 @@ class RoleLooks:
             after = [wanted.authorized_keys, wanted.config, wanted.known_hosts]
             differ = [file for file, text, is_so in zip(one["texts"], after, texts, strict=True) if text != is_so]
             judged.comes(look.role, name, [f"{file} of {user} differs" for file in differ])
-            judged.comes(look.role, name, [f"it does not know {stranger}" for stranger in wanted.strangers])
+            judged.comes(look.role, name, [f"{stranger} is unknown" for stranger in wanted.strangers])
             judged.comes(look.role, name, self._logins(name, user, known, seen))
 
     def _logins(
         self, name: str, user: str, known: Sequence[ssh_mesh.MeshMember], seen: Mapping[str, Json]
     ) -> Iterable[str]:
-        """Which logins from this node are to be tried, because their way has changed or a sample failed."""
+        """Yield the logins from this node to test, because their settings have changed or a test login failed."""
         own = seen[name]
         for peer in ssh_mesh.sample([member.name for member in known], name):
             if own["proved"].get(peer) != ssh_mesh.way(own["ways"]["out"], seen[peer]["ways"]["in"]):
-                yield f"what logins of {user} on {peer} go by is another than when it was proved"
+                yield f"settings for logins of {user} on {peer} have changed since the last test"
         by_name = {member.name: member for member in known}
         attempts = [
             ssh_mesh.LoginAttempt(by_name[peer], tried["code"], tried["said"], tried["hostname"])

@@ -1,4 +1,4 @@
-"""What a role gives its first look: the arguments in its tasks, as they are on a node."""
+"""Evaluate the arguments of a role's inspection task for a node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RoleTasks:
-    """Reads each file once, for all nodes."""
+    """Reads each file once for all nodes."""
 
     loader: DataLoader
     templar: Any
@@ -32,18 +32,18 @@ class RoleTasks:
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def arguments(self, look: RoleLook, host: str, **more: Any) -> dict[str, Any]:
-        """The options of the look's module, without those that its action plugin fills in; not judged yet."""
+        """Return the module options in the task, without those that its action plugin adds, and not validated."""
         raw, _, _ = self._of(look)
         found: dict[str, Any] = plain(self._templar(look, host, more).template(raw))
         return found
 
     def value(self, look: RoleLook, host: str, name: str, **more: Any) -> Any:
-        """A variable of the role, as it is on this node."""
+        """Return a variable of the role for this node."""
         templar = self._templar(look, host, more)
         return plain(templar.template(templar.available_variables[name]))
 
     def judged(self, look: RoleLook, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments with all defaults, each of its type."""
+        """Return the validated arguments with all defaults."""
         result = self._of(look)[2].validate(arguments)
         if result.error_messages:
             raise AnsibleError(f"{look.role}: {'; '.join(result.error_messages)}")
@@ -68,14 +68,14 @@ class RoleTasks:
         hostvars = self.task_vars["hostvars"]
         if host not in self.hosts:
             self.hosts[host] = {**hostvars.raw_get(host), "hostvars": hostvars}
-        # What was given with -e goes before everything, here as everywhere.
+        # Extra variables (-e) have precedence, as everywhere in Ansible.
         given = load_extra_vars(self.loader)
         merged = {**self.roles[look.role].defaults, **self.hosts[host], **own, **given, **more}
         return self.templar.copy_with_new_env(available_variables=merged)
 
 
 def arguments_in(tasks: Sequence[Mapping[str, Any]], module: str) -> dict[str, Any]:
-    """Return what the first task with this module gives it, with the defaults of the blocks around it."""
+    """Return the arguments of the first task with this module, including module_defaults of enclosing blocks."""
     found = _first(tasks, module, {})
     if found is None:
         raise AnsibleError(f"No task uses {module}.")

@@ -1,1 +1,1 @@
-"""Machines of the sandbox, from nothing."""
+"""Base systems for sandbox nodes."""

@@ -1,7 +1,7 @@
-"""Bootstraps what a machine of the sandbox, or of the tests, starts from; every signature is checked.
+"""Bootstrap the base system of sandbox and test nodes, with verified signatures.
 
-python3 -m muster_controller.bases FOLDER BASE [MIRROR [PACKAGE...]] makes FOLDER/base.tar; FOLDER/context/apt.conf says
-how this machine reaches its package sources. Without a MIRROR they are those that this machine itself uses.
+python3 -m muster_controller.bases FOLDER BASE [MIRROR [PACKAGE...]] creates FOLDER/base.tar. FOLDER/context/apt.conf
+has apt's settings for package sources. Without MIRROR, the sources of this machine are used.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from muster.sandbox.bases import (
 )
 
 FORMAT = "$(ORIGIN)|$(REPO_URI)|$(RELEASE)|$(CODENAME)|$(COMPONENT)"
-# What downloads for apt, with all its settings for proxies and certificates.
+# apt's download program, which uses all its settings for proxies and certificates.
 HELPER = "/usr/lib/apt/apt-helper"
-PATIENCE = 900.0  # seconds for a bootstrap, which takes half a minute where the mirror is near
+PATIENCE = 900.0  # seconds for a bootstrap, which takes 30 s with a nearby mirror
 
 
 class UnavailableError(Exception):
-    """Why a base cannot be had here, as one sentence."""
+    """Why a base cannot be created, as one sentence."""
 
 
 def run(*command: str, timeout: float = 120.0, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a tool of this machine; what it prints is in one piece, in the C locale."""
+    """Run a tool in the C locale, with both output streams combined."""
     return subprocess.run(
         list(command),
         check=False,
@@ -53,19 +53,19 @@ def run(*command: str, timeout: float = 120.0, **environment: str) -> subprocess
 
 
 def own_release() -> str:
-    """Return the code name of this machine's own release."""
+    """Return the code name of this machine's release."""
     lines = Path("/etc/os-release").read_text(encoding="utf-8").splitlines()
     return dict(line.partition("=")[::2] for line in lines).get("VERSION_CODENAME", "").strip('"')
 
 
 def own_sources(base: BaseRelease) -> str:
-    """Return the sources of a release where this machine takes its own from; empty where it has none of the kind."""
+    """Return the sources of a release from this machine's mirrors; "" if this machine has none for the distribution."""
     listing = run("apt-get", "indextargets", "--format", FORMAT, "Created-By: Packages").stdout
     return apt_sources(listing, base)
 
 
 def ubuntu_keyring(folder: Path, mirror: str, known: Keyring = UBUNTU_KEYRING) -> Path:
-    """Return the file of Ubuntu's keys: this machine's own, or that of the archive's package if it is the known one."""
+    """Return the file with Ubuntu's keys: this machine's own, or that of the archive's verified key package."""
     own = Path("/") / known.file
     if own.is_file():
         return own
@@ -79,11 +79,11 @@ def ubuntu_keyring(folder: Path, mirror: str, known: Keyring = UBUNTU_KEYRING) -
     unpacked = run("dpkg-deb", "--extract", str(package), str(folder / "keys"))
     source = folder / "keys" / known.file
     if unpacked.returncode or not source.is_file():
-        raise UnavailableError(f"The package of Ubuntu's keys that {mirror} serves has no {known.file}.")
+        raise UnavailableError(f"The package of Ubuntu's keys on {mirror} does not contain {known.file}.")
     try:
         refusal = keys_refusal(known, mirror, fingerprints(source.read_bytes()))
     except KeyFileError as error:
-        refusal = f"The keys in the package that {mirror} serves cannot be read: {error}."
+        refusal = f"The keys in the package on {mirror} cannot be read: {error}."
     if refusal:
         raise UnavailableError(refusal)
     shutil.copyfile(source, keyring)
@@ -91,7 +91,7 @@ def ubuntu_keyring(folder: Path, mirror: str, known: Keyring = UBUNTU_KEYRING) -
 
 
 def bootstrap(folder: Path, name: str, mirror: str = "", packages: tuple[str, ...] = ()) -> Path:
-    """Make the root file system of a release, and return the archive that holds it."""
+    """Create the root file system of a release, and return its archive."""
     if not shutil.which("mmdebstrap"):
         raise UnavailableError("mmdebstrap is missing: run script/setup sandbox, or install it.")
     base = BASES.get(name, BaseRelease("", ""))
@@ -103,20 +103,20 @@ def bootstrap(folder: Path, name: str, mirror: str = "", packages: tuple[str, ..
         keyring = ubuntu_keyring(folder, mirror)
         there = f"/{UBUNTU_KEYRING.file}"
         sources = ubuntu_sources(mirror, base.release).replace(there, str(keyring))
-        # The new machine has the same keys, from a package of its own, in their usual place.
+        # The new system has the same keys, from its own package, at the usual path.
         hooks = [f"--customize-hook=sed -i 's#{keyring}#{there}#' \"$1\"/etc/apt/sources.list.d/*.sources"]
     if not sources:
         wanted = base.distribution or "Debian or Ubuntu"
         raise UnavailableError(
-            f"{name} cannot be made here: apt on this machine has no source of {wanted}; "
-            "where it should have one, run apt-get update."
+            f"{name} cannot be created: apt on this machine has no source of {wanted}. "
+            "If one is configured, run apt-get update."
         )
     (folder / "sources").write_text(sources, encoding="utf-8")
     (folder / "tmp").mkdir(exist_ok=True)
     archive = folder / "base.tar"
     include = ",".join(["apt", "ca-certificates", *packages])
     options = [f"--include={include}", f"--aptopt={folder}/context/apt.conf", "--dpkgopt=force-unsafe-io", *hooks]
-    # With mounts of its own: otherwise those of a bootstrap that is killed stay, and removing its folder reaches in.
+    # A private mount namespace: mounts of a killed bootstrap would stay, and deleting its folder would reach into them.
     command = ["unshare", "--mount", "mmdebstrap", "--mode=root", "--variant=minbase", *options]
     command += [base.release or own_release(), str(archive), str(folder / "sources")]
     done = run(*command, timeout=PATIENCE, TMPDIR=str(folder / "tmp"))
@@ -127,7 +127,7 @@ def bootstrap(folder: Path, name: str, mirror: str = "", packages: tuple[str, ..
 
 
 def main(folder: str, name: str, mirror: str = "", *packages: str) -> int:
-    """Make a base, or say in one sentence why it cannot be had."""
+    """Create a base, or print why it cannot be created."""
     try:
         bootstrap(Path(folder), name, mirror, packages)
     except UnavailableError as error:

@@ -1,1 +1,1 @@
-"""A folder of data to all nodes, without a file server."""
+"""Copy a data folder to all nodes without a file server."""

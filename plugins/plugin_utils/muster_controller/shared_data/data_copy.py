@@ -1,4 +1,4 @@
-"""A folder of data to all nodes: looked at, brought in parts from node to node, each part put in its place at once."""
+"""Copy a data folder to all nodes: inspect, then distribute in parts from node to node, each part moved into place."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 PROGRAM = NodeProgram("data_copy")
-KEPT = "/var/lib/muster/data"  # on nodes: what is remembered of folders, and what a node gives that gets nothing
-BODY = 16_000_000  # bytes in one message to the node that the controller sends to: each takes 0.3 s besides
+KEPT = "/var/lib/muster/data"  # on nodes: caches of digests, and the store of a source-only node
+BODY = 16_000_000  # bytes in one message from the controller; each message has 0.3 s of overhead
 TIMEOUT = 60.0
 EACH = 0.02  # seconds more for each file
 
 
 @dataclass
 class DataCopy:
-    """addresses: of the nodes, on the training network. port: where they listen. failures: sentences by node."""
+    """addresses: of the nodes, on the training network. port: for the transfer. failures: sentences by node."""
 
     asked: CopyRequest
     addresses: Mapping[str, str]
@@ -51,10 +51,10 @@ class DataCopy:
     def target(self) -> str:
         return self.asked.target
 
-    # ------------------------------------------------------------ looking
+    # ------------------------------------------------------------ inspecting
 
     def listed(self) -> DataListing:
-        """What a node has that gives it. Raises SourceError."""
+        """Return the listing of the source node. Raises SourceError."""
         name, request = self.asked.node, {"folder": self.asked.source, "kept": KEPT}
         try:
             size = data_source.measured(self.asked.source, self._said("measure", request, TIMEOUT * 5))
@@ -69,7 +69,7 @@ class DataCopy:
         return said
 
     def look(self, listed: DataListing, *, again: bool, remember: bool) -> None:
-        """Learn what each node lacks. One that does not answer takes no further part."""
+        """Inspect which files each node lacks. A node that does not respond is excluded."""
         self.lacks = {name: Lack() for name in self.addresses if not self.asked.gives_only(name)}
         sizes, links = listed.sizes, listed.links
         for part in list(parts(sizes, range(len(sizes)), copying.LOOK_BYTES)) or [[]]:
@@ -88,7 +88,7 @@ class DataCopy:
                     self._fail(name, answers.SHAPELESS)
 
     def additional(self, listed: DataListing) -> dict[str, Json]:
-        """What lies on each node besides."""
+        """Return additional files of each node."""
         request = {**self._place, "paths": encode([*listed.paths, *(path for path, _ in listed.links)])}
         there = [name for name, lack in self.lacks.items() if len(lack.missing) < len(listed.files) or lack.changed]
         said = self._ask("additional", dict.fromkeys(there, request), TIMEOUT * 5)
@@ -98,20 +98,20 @@ class DataCopy:
         return {name: one for name, one in said.items() if name in self.lacks and not isinstance(one, str)}
 
     def against(self, listed: DataListing) -> dict[str, list[str]]:
-        """What stands against it, by node."""
+        """Return what prevents the copy, by node."""
         union, sizes = self.union, listed.sizes
         found = {name: copying.against(self.target, lack, sizes, union) for name, lack in self.lacks.items()}
         return {name: sentences for name, sentences in found.items() if sentences}
 
     @property
     def union(self) -> list[int]:
-        """What any node lacks: places in the list."""
+        """Positions in the list of the files that any node lacks."""
         return sorted(set().union(*(lack.files for lack in self.lacks.values())))
 
     # ------------------------------------------------------------ copying
 
     def copy(self, listed: DataListing) -> None:
-        """Have on all nodes what they lack."""
+        """Copy the missing files to all nodes."""
         union, sizes = self.union, listed.sizes
         total, done, began = sum(sizes[at] for at in union), 0, time.monotonic()
         for places in list(parts(sizes, union)):
@@ -121,7 +121,7 @@ class DataCopy:
             done += sum(sizes[at] for at in places)
             rate = copying.rate(done, time.monotonic() - began)
             names = plural(len(self.lacks), "node")
-            self.say(f"{self.target}: {gigabytes(done)} of {gigabytes(total)} are on {names}, {rate}")
+            self.say(f"{self.target}: {gigabytes(done)} of {gigabytes(total)} copied to {names}, {rate}")
         self._finish(listed)
 
     def _part(self, listed: DataListing, places: list[int]) -> None:
@@ -154,7 +154,7 @@ class DataCopy:
         self._drop("place", place, limit)
 
     def _bring(self, part: DataPart) -> None:
-        """Have it in the store of each node that takes part; whoever fails takes no further part."""
+        """Distribute a part to the stores of all participating nodes; exclude nodes that fail."""
         while self.lacks:
             stores = self._stores()
             ways = {name: DistributionNode(self.addresses[name], store) for name, store in stores.items()}
@@ -173,9 +173,9 @@ class DataCopy:
             if task.lacks and all(task.lacks.values()):
                 if self.asked.node:
                     if self.asked.node not in self.failures:
-                        self._fail(self.asked.node, f"{self.asked.source} has changed since it was read")
+                        self._fail(self.asked.node, f"{self.asked.source} was changed after it was read")
                     for name in [*self.lacks]:
-                        self._fail(name, f"{self.asked.node} could not give it")
+                        self._fail(name, f"{self.asked.node} could not send the data")
                     return
                 first = seed({name: task.bytes_of(part, lacks) for name, lacks in task.lacks.items()})
                 task.send(part, first)
@@ -188,7 +188,7 @@ class DataCopy:
             if not lost:
                 return
             for name in [name for name in lost if name in failed] or lost:
-                self._fail(name, failed.get(name, "nobody could give it what it lacks"))
+                self._fail(name, failed.get(name, "no node could send the missing data"))
 
     def _finish(self, listed: DataListing) -> None:
         requests = {}
@@ -205,7 +205,7 @@ class DataCopy:
         return {"folder": self.target, "kept": KEPT}
 
     def _stores(self) -> dict[str, str]:
-        """By node that takes part, the folder of what comes and is given."""
+        """Return the folder for transferred files of each participating node."""
         found = dict.fromkeys(self.lacks, f"{self.target}/{STORE}")
         if self.asked.node and self.asked.node not in self.failures:
             found.setdefault(self.asked.node, f"{KEPT}/store")
@@ -216,13 +216,13 @@ class DataCopy:
         self.lacks.pop(name, None)
 
     def _drop(self, verb: str, requests: Mapping[str, Json], limit: float) -> None:
-        """Whoever fails takes no further part."""
+        """Send a request, and exclude nodes that fail."""
         for name, said in self._ask(verb, requests, limit).items():
             if isinstance(said, str):
                 self._fail(name, said)
 
     def _ask(self, verb: str, requests: Mapping[str, Json], limit: float) -> dict[str, Json | str]:
-        """What each node says, or why it says nothing of use."""
+        """Return each node's answer, or the error."""
         for name, request in requests.items():
             self.messages.ask(name, verb, request, privileged=True, program=PROGRAM)
         got = self.messages.gather(verb, requests, limit, lambda _: None)

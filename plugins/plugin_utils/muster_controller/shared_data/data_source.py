@@ -1,4 +1,4 @@
-"""A folder of data on the controller or on a node, as a list; and parts of it as content for Distribution."""
+"""The listing of a data folder on the controller or on a node, and its parts as content for Distribution."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class SourceError(Exception):
-    """Why it cannot be copied: sentences."""
+    """Why the folder cannot be copied, as sentences."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         super().__init__(*problems)
@@ -27,7 +27,7 @@ class SourceError(Exception):
 
 @dataclass(frozen=True)
 class DataListing:
-    """files, by their paths; links: [path, target]."""
+    """files: sorted by path. links: [path, target]."""
 
     files: list[ManifestFile]
     links: list[tuple[str, str]]
@@ -43,20 +43,20 @@ class DataListing:
 
 @dataclass(frozen=True)
 class DataPart:
-    """Content for Distribution. folder: on the controller; nothing where a node has it."""
+    """Content for Distribution. folder: on the controller; "" if a node has the source."""
 
     files: Sequence[ManifestFile]
     folder: str
 
     def read(self, file: ManifestFile, begin: int, most: int) -> bytes:
         if not self.folder:
-            raise LookupError(f"the controller has no {file.path}")
+            raise LookupError(f"the controller does not have {file.path}")
         with files.folder(self.folder, links=True) as folder:
             return files.part(file.path, begin, most, within=folder)
 
 
 def on_controller(path: str, kept: Path, *, remember: bool) -> DataListing:
-    """Raises SourceError."""
+    """Return the listing of a folder on the controller. Raises SourceError."""
     try:
         with files.folder(path, links=True) as folder:
             found = listing.walk(folder)
@@ -73,24 +73,24 @@ def on_controller(path: str, kept: Path, *, remember: bool) -> DataListing:
 
 
 def measured(path: str, data: Any) -> int:
-    """Return the bytes of what a node has measured. Raises SourceError."""
+    """Return the size in bytes that a node reported. Raises SourceError."""
     size, count, more = (data.get(name) for name in ("bytes", "files", "more"))
     problems = data.get("problems")
     if not isinstance(problems, list) or not all(isinstance(one, int) for one in (size, count, more)):
-        raise SourceError(["its answer is of no use"])
+        raise SourceError(["invalid answer"])
     _refuse(path, [str(one)[:500] for one in problems[: listing.MOST_PROBLEMS]], more, count or 1)
     return min(int(size), listing.MOST_FILES * listing.MOST_FILE)
 
 
 def from_node(text: Any) -> DataListing:
-    """Return what a node has listed: foreign input. Raises SourceError."""
+    """Return the listing that a node sent, which is untrusted input. Raises SourceError."""
     try:
         entries, links = decode(text)
         found = [ManifestFile(*each) for each in entries]
         pairs = [(str(path), str(target)) for path, target in links]
         _judge(found, pairs)
     except (ValueError, TypeError, RecursionError) as problem:
-        raise SourceError([f"its list is of no use: {problem}"]) from None
+        raise SourceError([f"invalid file list: {problem}"]) from None
     return DataListing(found, pairs)
 
 
@@ -98,11 +98,11 @@ def _judge(found: list[ManifestFile], links: list[tuple[str, str]]) -> None:
     for begin in range(0, len(found), manifest.MOST_FILES):
         part = found[begin : begin + manifest.MOST_FILES]
         if manifest.parse(manifest.render(part)) != part:
-            raise ValueError("it is not in its order")
+            raise ValueError("entries are not sorted")
     if any(manifest.unusable(path) or not listing.stays_inside(path, target) for path, target in links):
-        raise ValueError("a link leads elsewhere")
+        raise ValueError("a link points out of the folder")
     if not found and not links:
-        raise ValueError("there is no file in it")
+        raise ValueError("the folder is empty")
 
 
 def _refuse(path: str, problems: Sequence[str], more: int, count: int) -> None:
@@ -110,4 +110,4 @@ def _refuse(path: str, problems: Sequence[str], more: int, count: int) -> None:
     if problems:
         raise SourceError([*(f"{path}: {each}" for each in problems), *left])
     if not count:
-        raise SourceError([f"{path}: there is no file in it"])
+        raise SourceError([f"{path}: the folder is empty"])

@@ -1,1 +1,1 @@
-"""The one screen of how the cluster is."""
+"""The status screen of a cluster."""

@@ -1,4 +1,4 @@
-"""Looks at all nodes side by side for the one screen: one round trip to each, and none waits for another for long."""
+"""Checks all nodes in parallel for the status screen, with one round trip each and a time limit for slow nodes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from muster_controller.playbook.node_error import Way
 
 PROGRAM = NodeProgram("status")
-NOBODY_YET = 10.0  # seconds until the first answer: ssh itself gives up then
-OF_A_LOOK = 0.75  # of the patience: what a node's own program waits for nvidia-smi
+NOBODY_YET = 10.0  # seconds until the first answer; ssh times out then
+OF_A_LOOK = 0.75  # share of the patience that a node's program waits for nvidia-smi
 
 
 class Round(NamedTuple):
-    """By node: what it answered, why there is no answer, and why root was not asked for what it alone sees."""
+    """By node: its answer, why it did not answer, and why root-only facts are missing."""
 
     answers: dict[str, dict[str, Any]]
     silent: dict[str, str]
@@ -30,16 +30,16 @@ class Round(NamedTuple):
 
 
 class Looks:
-    """Rounds of looks. A node that is still being asked is not asked once more."""
+    """Rounds of checks. A node with a pending request gets no second one."""
 
     def __init__(self, ways: Mapping[str, Way], requests: Mapping[str, dict[str, Any]], patience: float) -> None:
-        """requests: of each node. patience: seconds that a silent node is waited for once another has answered."""
+        """requests: by node. patience: seconds to wait for silent nodes once another node has answered."""
         self.requests = requests
         self.patience = patience
         self.messages = Messages(ways, PROGRAM)
         self.messages.open()
         self.asked: set[str] = set()
-        self.half: dict[str, dict[str, Any]] = {}  # what is looked at once more, as root
+        self.half: dict[str, dict[str, Any]] = {}  # answers of nodes that are asked again as root
 
     def round(self, give_up: Callable[[], bool] = lambda: False) -> Round:
         found = Round({}, {}, {})
@@ -58,9 +58,9 @@ class Looks:
         for name in self.missing(found):
             if name in self.half:
                 found.answers[name] = self.half[name]
-                found.not_root[name] = "it did not answer in time"
+                found.not_root[name] = "no answer in time"
             else:
-                found.silent[name] = f"no answer within {max(1.0, time.monotonic() - began):.0f} s"
+                found.silent[name] = f"no response within {max(1.0, time.monotonic() - began):.0f} s"
         return found
 
     def missing(self, found: Round) -> list[str]:
@@ -90,7 +90,7 @@ class Looks:
 
 
 def clock_off(answer: NodeReply) -> float | None:
-    """Seconds that a node's clock is ahead of this machine's, beyond the time that the question was under way."""
+    """Return how many seconds a node's clock is ahead of this machine's, beyond the duration of the request."""
     clock = answer.data.get("clock") if isinstance(answer.data, dict) else None
     if not isinstance(clock, (int, float)):
         return None

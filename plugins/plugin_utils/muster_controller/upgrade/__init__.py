@@ -1,1 +1,1 @@
-"""An upgrade of nodes that are in use: who changes when."""
+"""Control upgrades of nodes in use."""

@@ -1,4 +1,4 @@
-"""The kernels of all nodes, as the controller finds out which fixes each is to have, and what came of it."""
+"""Query the kernels of all nodes, and determine the fixes of each node and their result."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from muster_controller.playbook.action import ControllerAction
 
 PROGRAM = NodeProgram("kernel")
-SECONDS = 180.0  # apt reckons on a slow machine, and nvidia-smi is waited for
-LISTS = "apt could not read its lists"
-MOST_TEXT = 400_000  # characters that are read of what apt says
-USELESS = "what it says of its kernels is of no use"
+SECONDS = 180.0  # for apt on a slow machine and for nvidia-smi
+LISTS = "apt could not read its package lists"
+MOST_TEXT = 400_000  # characters of apt's output
+USELESS = "the node's report of its kernels is invalid"
 
 
 def look(action: ControllerAction, names: Sequence[str], looks: str) -> tuple[dict[str, Kernels], dict[str, str]]:
-    """What is known of each node, and of each other one why nothing is. looks: where M(node_inspect) is registered."""
+    """Return kernels by node, and reasons for unknown nodes. looks: the registered variable of M(node_inspect)."""
     found, silent = {}, {}
     looked = {
         name: of["facts"]["stack"] for name in names if "facts" in (of := registered(action.task_vars, name, looks))
     }
     answers = ask_nodes(action, PROGRAM, "look", {name: {} for name in looked}, SECONDS)
     for name in names:
-        said = answers.get(name, NodeAnswer(error="it could not be looked at"))
+        said = answers.get(name, NodeAnswer(error="could not be inspected"))
         try:
             if said.error:
                 silent[name] = said.error
@@ -46,12 +46,12 @@ def look(action: ControllerAction, names: Sequence[str], looks: str) -> tuple[di
 
 
 def as_it_is(action: ControllerAction, name: str, looks: str) -> Kernels:
-    """What one node is like now. Raises UselessError."""
+    """Return the present kernels of one node. Raise UselessError if its report is invalid."""
     return read_stack(registered(action.task_vars, name, looks)["facts"]["stack"])
 
 
 def resolve(action: ControllerAction, seen: Mapping[str, Kernels]) -> dict[str, kernel.KernelFix]:
-    """Which fixes each node gets, as its own apt says."""
+    """Return the fixes of each node, from a simulation with its apt."""
     fixes, asked = {}, {}
     for name, of in seen.items():
         why = tuple(f"{name}: {one}" for one in kernel.unfit(of))
@@ -67,7 +67,7 @@ def resolve(action: ControllerAction, seen: Mapping[str, Kernels]) -> dict[str, 
 
 
 def own_machine(seen: Mapping[str, Kernels], fixes: Mapping[str, kernel.KernelFix]) -> dict[str, str]:
-    """The nodes that are the machine on which this runs, and what is typed there: no run starts it anew."""
+    """Return the commands for nodes that are the controller, which Muster does not reboot."""
     own = [name for name, of in seen.items() if of.machine and is_own_machine(machine_digest(of.machine))]
     return {name: kernel.by_hand(fixes[name]) for name in own}
 

@@ -1,7 +1,7 @@
-"""An upgrade as the controller sees it through: it probes all nodes at once, and decides who changes when.
+"""Control an upgrade: probe all nodes at once, and decide which nodes change when.
 
-What is known of the nodes that changed before is what their tasks registered in this run; nothing is kept for another
-run, which probes again.
+The state of nodes that changed before is in the variables that their tasks registered in this run. Nothing is stored
+for later runs, which probe again.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ if TYPE_CHECKING:
     from muster_controller.playbook.action import ControllerAction
 
 PROGRAM = NodeProgram("at_work")
-BROUGHT = "__nvidia_driver_look"  # what the role nvidia_driver saw once the packages had come
-AGAIN = 5.0  # seconds between two looks at a node that is waited for
-LIMITED = "--limit leaves it out"
+BROUGHT = "__nvidia_driver_look"  # inspection of the role nvidia_driver after the installation
+AGAIN = 5.0  # seconds between two probes of a busy node
+LIMITED = "excluded by --limit"
 OF_A_NODE = (
     *("pytorch_root", "cluster_torch_version", "cluster_quarantined"),
     *("gpu_stack_driver", "nvidia_driver_mode", "nvidia_driver_reboot"),
 )
-# The role's own, in which each node has what came of its turn.
+# Variables of the role with the result of each node's turn
 TURNS = ("__upgrade_turn", "__upgrade_turn_again")
 TRIALS, GOOD, RED = "__upgrade_trials", "__upgrade_good", "__upgrade_red"
 
 
 class UpgradeError(Exception):
-    """Nothing goes on. The message is for the user."""
+    """The upgrade stops. The message is for the user."""
 
 
 class Upgrading:
@@ -69,7 +69,7 @@ class Upgrading:
             there = {name: one.environments for name, one in seen.items() if not one.silent}
             release, why = going_back(there, self._listed("cluster_torch_version"), request.torch)
             if why:
-                raise UpgradeError(f"Nothing can be gone back to. {why}.")
+                raise UpgradeError(f"No rollback is possible. {why}.")
             request = replace(request, torch=release)
         silent = {name: one.silent for name, one in seen.items() if one.silent}
         return {
@@ -82,7 +82,7 @@ class Upgrading:
         }
 
     def kernels(self) -> dict[str, Any]:
-        """Which security fixes each node that can be asked gets of its kernel."""
+        """Return the kernel security fixes of each node that responds."""
         known, played = self.options["look"]["silent"], self.vars["ansible_play_hosts"]
         asked = [name for name in played if name in self.names and name not in known]
         seen, silent = kernels.look(self.action, asked, self.options["looks"])
@@ -96,7 +96,7 @@ class Upgrading:
         }
 
     def drivers(self) -> dict[str, Any]:
-        """Whether each node that could be looked at is to have another driver."""
+        """Return the driver change of each inspected node."""
         names, stack = self.vars["ansible_play_hosts"], self.options["stack"]
         turns, silent = {}, {}
         for name in names:
@@ -138,7 +138,7 @@ class Upgrading:
         if red:
             return {"go": [], "left": {}, "red": red}
         go, left = self._idle(batch, self.request.wait)
-        lines = [f"{name} is left for later: {why}." for name, why in left.items()]
+        lines = [f"{name} is postponed: {why}." for name, why in left.items()]
         return {"go": go, "left": left, "red": "", **({"msg": "\n".join(lines)} if lines else {})}
 
     def trials(self) -> dict[str, Any]:
@@ -153,15 +153,15 @@ class Upgrading:
         return {"launches": trials(batch, idle, nodes, first=first)}
 
     def ready(self) -> dict[str, Any]:
-        """Fails where this node would not come up as it was, with its newest kernel."""
+        """Raise UpgradeError if this node would not boot correctly with its newest kernel."""
         name = self.vars["inventory_hostname"]
         seen = kernels.as_it_is(self.action, name, self.options["looks"])
         if why := kernel.unready(seen, self._fixes()[name]):
-            raise UpgradeError(f"{name} is not started anew: {why}")
+            raise UpgradeError(f"{name} is not rebooted: {why}")
         return {}
 
     def started(self) -> dict[str, Any]:
-        """Fails where it has not come up so."""
+        """Raise UpgradeError if this node has not booted correctly."""
         name = self.vars["inventory_hostname"]
         seen = kernels.as_it_is(self.action, name, self.options["looks"])
         before = self.options["plan"]["gets"]["loaded"].get(name, "")
@@ -177,7 +177,7 @@ class Upgrading:
         return {"red": why}
 
     def rest(self) -> dict[str, Any]:
-        """Launch on all nodes where all have it, unless a launch of all of them was good already."""
+        """Return a launch on all nodes if all are upgraded, unless such a launch already succeeded."""
         state = self.turns.state()
         launches = []
         wanted = self.options["smoke"] != "none" and not self.request.rollback and not state["red"]
@@ -221,7 +221,7 @@ class Upgrading:
         return {name: value for name, value in asked.items() if value}
 
     def _is_news(self) -> bool:
-        """Whether the inventory does not have it yet, or something was changed."""
+        """Return whether a node was changed or the inventory does not have the new version yet."""
         changed = bool(self.options["plan"]["batches"])
         return changed or any(self._listed(name) != value for name, value in self._values().items())
 
@@ -238,19 +238,19 @@ class Upgrading:
         silent = look["silent"].get(name, "") or self._failed(name)
         gets = self.options["gets"]
         if self.request.kind != "pytorch" and not silent:
-            silent = gets["silent"].get(name, "") or ("" if name in gets["nodes"] else "it could not be looked at")
+            silent = gets["silent"].get(name, "") or ("" if name in gets["nodes"] else "could not be inspected")
         changes = () if silent else tuple(self._changes(name))
         return UpgradeNode(name, changes, tuple(look["busy"].get(name, ())), silent, quarantined)
 
     def _failed(self, name: str) -> str:
-        """Why a look at the node failed, which leaves it out of what comes behind."""
+        """Return why the inspection of the node failed, which excludes it from later steps."""
         look = registered(self.vars, name, self.options["torch_looks"])
         if look.get("failed") or look.get("unreachable"):
-            return one_line(str(look.get("msg", ""))).removeprefix(f"{name}: ") or "it could not be looked at"
+            return one_line(str(look.get("msg", ""))).removeprefix(f"{name}: ") or "could not be inspected"
         return ""
 
     def _gets(self) -> dict[str, kernel.KernelFix | driver.Turn]:
-        """What was found out for each node: given to the plan, and by it to all that comes behind."""
+        """Return the fixes or driver changes of each node, from the options or from the plan."""
         given = self.options["gets"] or self.options["plan"].get("gets", {})
         shapes = given.get("nodes", {})
         if self.request.kind == "kernel":
@@ -261,7 +261,7 @@ class Upgrading:
         return {name: one for name, one in self._gets().items() if isinstance(one, kernel.KernelFix)}
 
     def _going_back(self, name: str) -> Sequence[str]:
-        """What is typed for a node that has changed."""
+        """Return the rollback commands of a changed node."""
         one = self._gets().get(name)
         if isinstance(one, driver.Turn):
             looked = registered(self.vars, name, BROUGHT).get("facts", {}).get("stack", {})
@@ -279,22 +279,22 @@ class Upgrading:
         return [VersionChange("PyTorch", f"{before}{why}", self.request.torch)]
 
     def _not_kept(self, nodes: Sequence[UpgradeNode]) -> list[str]:
-        """Going back builds nothing."""
+        """Return messages about nodes for which a rollback would require a build."""
         found = []
         for node in nodes if self.request.rollback else ():
             plan = registered(self.vars, node.name, self.options["torch_looks"]).get("plan", {})
             if node.changes and plan.get("build"):
                 release = release_of(plan["build"])
                 found.append(
-                    f"{node.name}: its kept environment with PyTorch {release} is not what the inventory asks for. "
-                    f"Without rollback=true, -e torch_version={release} builds it"
+                    f"{node.name}: the kept environment with PyTorch {release} does not match the inventory. "
+                    f"To build one, set -e torch_version={release} without rollback=true"
                 )
         return found
 
     # ------------------------------------------------------------ asking the nodes
 
     def _idle(self, names: Sequence[str], wait: float) -> tuple[list[str], dict[str, str]]:
-        """Who is idle, at once or within so many seconds, and why each other one is not."""
+        """Return the nodes that are idle within this time in seconds, and reasons for the others."""
         deadline = time.monotonic() + wait
         while True:
             seen = self._ask(names)
@@ -317,7 +317,7 @@ class Upgrading:
 
 
 class Turns:
-    """plan: what the step plan returned. names: all nodes."""
+    """The turns of all nodes. plan: result of the step plan. names: all nodes."""
 
     def __init__(self, task_vars: Mapping[str, Any], plan: Mapping[str, Any], names: Sequence[str]) -> None:
         self.vars = task_vars
@@ -336,12 +336,12 @@ class Turns:
         return found
 
     def tried(self, names: Sequence[str]) -> list[set[str]]:
-        """The nodes of each launch that has tried one of these."""
+        """Return the nodes of each trial launch that included one of these nodes."""
         launches = (registered(self.vars, name, TRIALS).get("launches", ()) for name in names)
         return [set(one) for those in launches for one in those]
 
     def red_before(self, batch: Sequence[str]) -> str:
-        """Why nothing more is changed: a node before this batch was neither good nor left for later."""
+        """Return why no more nodes are changed: an earlier node neither succeeded nor was postponed."""
         good, left = self.good(), self.left()
         for earlier in self.plan["batches"]:
             if set(batch) & set(earlier):
@@ -352,12 +352,12 @@ class Turns:
         return ""
 
     def _why_red(self, name: str, batch: Sequence[str]) -> str:
-        """What failed for a whole batch, only one of its nodes says."""
+        """Return why a node failed. For a failed batch, only one of its nodes has the reason."""
         said = [str(registered(self.vars, one, RED).get("red", "")) for one in (name, *batch)]
-        return next(filter(None, said), "it was lost while it changed")
+        return next(filter(None, said), "connection lost during the upgrade")
 
     def state(self) -> dict[str, Any]:
-        """done, red, left, untouched, silent: in which of these each node is."""
+        """Return the nodes by state: done, red, left, untouched, silent."""
         good, left = self.good(), self.left()
         red: dict[str, str] = {}
         untouched: list[str] = []

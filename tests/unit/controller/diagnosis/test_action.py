@@ -1,4 +1,4 @@
-"""What the action does with the id of a launch, before anything is read or written under it."""
+"""Validation of the launch id before the action reads or writes files."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PATH = Path(__file__).parents[4] / "plugins/action/diagnose.py"
 
 
 @pytest.mark.parametrize("launch_id", ["../../../x", "/etc", "latest", "20260101-120000-abcd/../../x", "x"])
-def test_what_is_no_id_becomes_no_folder(launch_id: str, tmp_path: Path) -> None:
+def test_invalid_launch_id_creates_no_folder(launch_id: str, tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("diagnose_action", PATH)
     assert spec is not None
     assert spec.loader is not None
@@ -23,7 +23,7 @@ def test_what_is_no_id_becomes_no_folder(launch_id: str, tmp_path: Path) -> None
     kept = tmp_path / "a/b/c"
     kept.mkdir(parents=True)
     before = sorted(tmp_path.rglob("*"))
-    action: Any = SimpleNamespace()  # that reads nothing and asks nobody
-    with pytest.raises(AnsibleActionFail, match="is no launch ID"):
+    action: Any = SimpleNamespace()  # without access to files or nodes
+    with pytest.raises(AnsibleActionFail, match="is not a launch ID"):
         module.ActionModule.known(action, launch_id, kept, {})
     assert sorted(tmp_path.rglob("*")) == before

@@ -1,4 +1,4 @@
-"""The diagnosis behind a launch: what is gathered, asked afterwards, said and kept; nodes answer from a table."""
+"""Diagnosis after a failed launch: evidence, checks, findings and artifacts; nodes answer from a table."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def record(*stderr: str) -> LaunchRecord:
 
 
 def answering() -> AnsweringNodes:
-    """Both listen, and cannot call each other."""
+    """Return nodes that listen but cannot connect to each other."""
     table: dict[tuple[str, str], list[Any]] = {}
     for name, peer, port in (("node1", "node2", 40002), ("node2", "node1", 40001)):
         own = {"node1": 40001, "node2": 40002}[name]
@@ -88,7 +88,7 @@ def diagnose(seen: LaunchRecord, folder: Path, messages: AnsweringNodes, said: l
     return Diagnosing(supervisor, redaction, said.append).diagnose(seen, verdict, folder, Keeping(said.append))
 
 
-def test_a_rank_that_raised_is_said_with_its_node_and_without_secrets(tmp_path: Path) -> None:
+def test_failed_rank_is_reported_with_its_node_without_secrets(tmp_path: Path) -> None:
     said: list[str] = []
     found = diagnose(record(VICTIM, RAISED), tmp_path, answering(), said)
     assert found is not None, said
@@ -101,11 +101,11 @@ def test_a_rank_that_raised_is_said_with_its_node_and_without_secrets(tmp_path: 
     assert GIVEN not in "".join(kept.values())
     assert json.loads(kept["diagnosis.json"]) == found.said
     ends = json.loads(kept["evidence.json"])["ranks"]
-    # The times of nodes are on the controller's wall clock there.
+    # Times of nodes are converted to the controller's wall clock.
     assert abs(ends[1]["gone_at"] - (time.time() - time.monotonic() + 98.0)) < 5
 
 
-def test_only_victims_name_no_node(tmp_path: Path) -> None:
+def test_victims_alone_name_no_node(tmp_path: Path) -> None:
     said: list[str] = []
     found = diagnose(record(VICTIM, ""), tmp_path, AnsweringNodes({}), said)
     assert found is not None, said
@@ -115,23 +115,23 @@ def test_only_victims_name_no_node(tmp_path: Path) -> None:
     assert (unknown["node"], unknown["status"]) == ("cluster", "unknown")
 
 
-def test_what_goes_wrong_in_it_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failing_diagnosis_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise RecursionError("too deep")
 
     monkeypatch.setattr("muster_controller.diagnosis.diagnosing.decide", broken)
     said: list[str] = []
     assert diagnose(record(VICTIM, RAISED), tmp_path, answering(), said) is None
-    assert said == ["Why the launch failed could not be diagnosed (RecursionError: too deep)"]
+    assert said == ["Could not diagnose the failed launch (RecursionError: too deep)"]
 
 
-def test_what_is_diagnosed() -> None:
+def test_only_failed_launches_are_diagnosed() -> None:
     diagnosed = {ending for ending in get_args(Decided) if failed(LaunchRecord(PLAN, Decision(ending, "")))}
     assert diagnosed == {Ending.FAILED, Ending.NODE, Ending.STALLED}
     assert not failed(LaunchRecord(PLAN, None))
 
 
-# ---------------------------------------------------------------- looks afterwards
+# ---------------------------------------------------------------- checks after the failure
 
 
 def looked(messages: AnsweringNodes, *, live: bool = False, lost: dict[str, str] | None = None) -> Gathered:
@@ -140,20 +140,20 @@ def looked(messages: AnsweringNodes, *, live: bool = False, lost: dict[str, str]
     return gathered
 
 
-def test_the_nodes_call_each_other_again() -> None:
+def test_nodes_probe_each_other_again() -> None:
     gathered = looked(answering())
     assert {(one["id"], one["node"]) for one in gathered.findings} >= {("net.peer.dropped", "node1")}
     assert "net.master_port" in gathered.ran["node1"]
 
 
-def test_a_port_that_ranks_hold_still_is_left_alone() -> None:
+def test_port_held_by_ranks_is_not_probed() -> None:
     messages = answering()
     gathered = looked(messages, live=True)
     assert [payload["port"] for _, verb, payload in messages.asked if verb == "serve"] == [None, None]
     assert "net.ephemeral_ports" in gathered.ran["node1"]
 
 
-def test_the_others_are_asked_whether_they_reach_a_node_that_is_lost() -> None:
+def test_lost_node_is_probed_from_the_others() -> None:
     def calls(error: str) -> dict[str, Any]:
         ports = {port: {"error": error, "seconds": 2.2, "greeting": None} for port in ("22", "29500")}
         return {"links": {"node2": {"ports": ports, "source": "10.0.0.1", "way": "eth0"}}}
@@ -165,7 +165,7 @@ def test_the_others_are_asked_whether_they_reach_a_node_that_is_lost() -> None:
         assert gathered.not_looked == {"node2": "timed out"}
 
 
-def test_who_does_not_answer_was_not_looked_at() -> None:
+def test_silent_node_counts_as_not_checked() -> None:
     gathered = looked(AnsweringNodes({}), lost={"node2": "no route to host"})
     assert gathered.not_looked == {"node2": "no route to host"}
     silent = looked(AnsweringNodes({}))
@@ -173,7 +173,7 @@ def test_who_does_not_answer_was_not_looked_at() -> None:
     assert silent.ran == {}
 
 
-# ---------------------------------------------------------------- with a site's own rules
+# ---------------------------------------------------------------- site rules
 
 RULES = {
     "texts": [{"id": "site.lost", "pattern": "no hf_|no \\S+", "means": "it is lost", "example": "no x"}],
@@ -217,7 +217,7 @@ def by_rules(folder: Path, said: list[str], *, commands: bool, monkeypatch: pyte
     return found, nodes.asked
 
 
-def test_a_sites_command_is_asked_of_the_node_that_showed_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_site_command_runs_on_the_node_with_the_symptom(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, asked = by_rules(tmp_path, [], commands=True, monkeypatch=monkeypatch)
     assert [(one["id"], one["node"]) for one in found.said["causes"]] == [("site.cause", "node2")]
     [(node, verb, payload)] = asked
@@ -227,7 +227,7 @@ def test_a_sites_command_is_asked_of_the_node_that_showed_it(tmp_path: Path, mon
     assert GIVEN not in "".join(kept.values())
 
 
-def test_no_command_is_asked_where_the_site_does_not_allow_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_site_command_does_not_run_if_not_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found, asked = by_rules(tmp_path, [], commands=False, monkeypatch=monkeypatch)
     assert [(one["id"], one["node"]) for one in found.said["causes"]] == [("process.exception", "node2")]
     assert asked == []

@@ -1,5 +1,5 @@
-"""What a diagnosis may take after a failure, on a clock that a test moves: however many nodes there are, and whoever of
-them is silent. The nodes stand in: each answers after so many seconds, or never."""
+"""Time limits of a diagnosis for any number of nodes and with silent ones, on a simulated clock. Nodes are simulated:
+each answers after some seconds, or never."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from sparse import case_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
-PROMISED = 20.0  # seconds from the end of a launch to its five lines
-DECIDING = 5.0  # of them, for reading, deciding and keeping
-SNAPSHOT = 3.0  # seconds before anything is stopped
+PROMISED = 20.0  # seconds from the end of a launch to its diagnosis
+DECIDING = 5.0  # of them, for reading, deciding and writing
+SNAPSHOT = 3.0  # seconds before the launch is stopped
 
 
 class Clock:
@@ -38,7 +38,7 @@ class Clock:
 
 
 class SlowNodes:
-    """seconds: until a node answers any message; None for never."""
+    """seconds: delay of a node's answers; None for no answer."""
 
     def __init__(self, clock: Clock, seconds: Callable[[str], float | None]) -> None:
         self.clock = clock
@@ -70,10 +70,10 @@ class SlowNodes:
         return found
 
     def open(self) -> None:
-        """They are."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nobody is asked any more."""
+        """Do nothing."""
 
 
 def said(verb: str, name: str) -> dict[str, Any]:
@@ -102,7 +102,7 @@ def one_silent(name: str) -> float | None:
 @pytest.mark.parametrize("nodes", [2, 3, 64])
 @pytest.mark.parametrize("seconds", [ALL_SILENT, QUICK, SLOW, one_silent])
 @pytest.mark.parametrize("lost", [(), ("node2",)])
-def test_the_looks_afterwards_keep_to_their_time(
+def test_checks_after_a_failure_end_in_time(
     clock: Clock, nodes: int, seconds: Callable[[str], float | None], lost: tuple[str, ...]
 ) -> None:
     began = clock.now
@@ -116,7 +116,7 @@ def test_the_looks_afterwards_keep_to_their_time(
 
 
 @pytest.mark.parametrize("nodes", [3, 64])
-def test_one_silent_node_keeps_nothing_from_the_others(clock: Clock, nodes: int) -> None:
+def test_silent_node_does_not_delay_the_others(clock: Clock, nodes: int) -> None:
     messages: Any = SlowNodes(clock, one_silent)
     asked = [f"node{number}" for number in range(1, nodes + 1)][:MOST_INVOLVED]
     looks = Afterwards(a_plan(nodes), asked, messages, lambda: False, {})
@@ -127,9 +127,7 @@ def test_one_silent_node_keeps_nothing_from_the_others(clock: Clock, nodes: int)
 
 
 @pytest.mark.parametrize("seconds", [ALL_SILENT, QUICK, one_silent])
-def test_snapshots_keep_to_their_time_before_anything_is_stopped(
-    clock: Clock, seconds: Callable[[str], float | None]
-) -> None:
+def test_snapshots_before_the_stop_end_in_time(clock: Clock, seconds: Callable[[str], float | None]) -> None:
     evidence: Any = SimpleNamespace(
         snapshot_request=lambda *_: {}, silent={}, note=lambda _: None, take=lambda *_: None
     )
@@ -144,7 +142,7 @@ def test_snapshots_keep_to_their_time_before_anything_is_stopped(
 
 
 def test_512_ranks_on_64_nodes_are_decided_in_time() -> None:
-    """Of processor time: this machine may have other work."""
+    """Measures CPU time, because the machine may be busy."""
     victim = (
         'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in main\n    dist.all_reduce(value)\n'
         "RuntimeError: [/gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.9]:{rank}\n"
@@ -166,11 +164,11 @@ def test_512_ranks_on_64_nodes_are_decided_in_time() -> None:
     assert time.process_time() - began < DECIDING
 
 
-def test_what_nobody_looked_at_because_of_an_interrupt_says_so(clock: Clock) -> None:
+def test_interrupted_checks_are_reported(clock: Clock) -> None:
     interrupted = False
     messages: Any = SlowNodes(clock, QUICK)
     looks = Afterwards(a_plan(2), ["node1", "node2"], messages, lambda: interrupted, {})
     probe: Any = SimpleNamespace(why={"node2": "it did not answer"})
     assert looks.unanswered(probe) == {"node2": "it did not answer"}
     interrupted = True
-    assert looks.unanswered(probe) == {"node2": "somebody interrupted the looks"}
+    assert looks.unanswered(probe) == {"node2": "the checks were interrupted"}

@@ -1,4 +1,4 @@
-"""Logs that somebody names: a file, a folder, a pattern."""
+"""Reading of logs given as a file, a folder or a pattern."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def texts_of(where: str) -> dict[str, str]:
-    """Of logs of which none is left out."""
+    """Return the texts of logs, none of which may be skipped."""
     logs = read_logs(where)
     assert logs.left_out == ()
     return logs.texts
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_file_a_folder_and_a_pattern(folder: Path) -> None:
+def test_file_folder_and_pattern_are_read(folder: Path) -> None:
     file = folder / "model.pt"
     assert texts_of(str(file)) == {str(file): "three"}
     log, out = folder / "node1/stderr.log", folder / "slurm-7.out"
@@ -41,7 +41,7 @@ def test_a_file_a_folder_and_a_pattern(folder: Path) -> None:
     assert list(texts_of(f"{folder}/*/std???.log")) == [str(log)]
 
 
-def test_of_a_long_one_its_end(folder: Path) -> None:
+def test_end_of_a_long_log_is_read(folder: Path) -> None:
     file = folder / "slurm-7.out"
     file.write_text("x" * LONGEST + "end")
     [text] = texts_of(str(file)).values()
@@ -49,15 +49,15 @@ def test_of_a_long_one_its_end(folder: Path) -> None:
     assert text.endswith("end")
 
 
-def test_where_there_is_none_says_what_may_be_named(folder: Path) -> None:
+def test_missing_log_is_reported(folder: Path) -> None:
     with pytest.raises(PlanError) as problem:
         texts_of(f"{folder}/none-*.log")
-    assert "There is no log at" in problem.value.problems[0]
+    assert "No log found at" in problem.value.problems[0]
 
 
 @pytest.fixture
 def secret(folder: Path) -> Path:
-    """Outside of the logs, and led to by links in there; beside it what is no file at all."""
+    """Create a file outside of the log folder with links to it, and special files in the folder."""
     away = folder / "away"
     away.mkdir()
     (away / "secret.log").write_text("secret")
@@ -73,7 +73,7 @@ def secret(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("where", ["{logs}", "{logs}/**/*"])
-def test_nothing_but_regular_files_is_read_below_a_folder(secret: Path, where: str) -> None:
+def test_only_regular_files_are_read_below_a_folder(secret: Path, where: str) -> None:
     logs = read_logs(where.format(logs=secret))
     assert logs.texts == {f"{secret}/own.log": "own"}
     assert sorted(logs.left_out) == [
@@ -84,42 +84,42 @@ def test_nothing_but_regular_files_is_read_below_a_folder(secret: Path, where: s
     ]
 
 
-def test_a_pattern_does_not_go_through_links(secret: Path) -> None:
+def test_pattern_does_not_follow_links(secret: Path) -> None:
     with pytest.raises(PlanError) as problem:
         read_logs(f"{secret}/fold*/secret.log")
-    left_out = f"Left out: {secret}/folder/secret.log has a part that is a link, or not a folder."
+    left_out = f"Skipped: {secret}/folder/secret.log has a part that is a link, or not a folder."
     assert problem.value.problems[1:] == [left_out]
 
 
-def test_what_is_named_may_be_a_link(secret: Path) -> None:
+def test_given_path_may_be_a_link(secret: Path) -> None:
     (secret.parent / "link").symlink_to(secret / "own.log")
     assert texts_of(f"{secret}/deep/link.log") == {f"{secret}/deep/link.log": "secret"}
     assert texts_of(f"{secret}/folder") == {f"{secret}/folder/secret.log": "secret"}
     assert texts_of(f"{secret}/folder/*.log") == {f"{secret}/folder/secret.log": "secret"}
 
 
-def test_a_pipe_that_is_named_is_not_waited_for(secret: Path) -> None:
+def test_given_fifo_does_not_block(secret: Path) -> None:
     with pytest.raises(PlanError) as problem:
         read_logs(f"{secret}/pipe.log")
-    assert problem.value.problems[1:] == [f"Left out: {secret}/pipe.log is not a regular file."]
+    assert problem.value.problems[1:] == [f"Skipped: {secret}/pipe.log is not a regular file."]
 
 
-def test_a_name_cannot_steer_a_terminal(tmp_path: Path) -> None:
+def test_file_name_cannot_control_a_terminal(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("a")
     (tmp_path / "\x1b[2J.log").symlink_to("a.log")
     [sentence] = read_logs(str(tmp_path)).left_out
     assert "\x1b" not in sentence
 
 
-def test_a_folder_of_many_names_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_with_too_many_names_is_rejected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign_logs, "MOST_SEEN", 3)
     with pytest.raises(PlanError) as problem:
         read_logs(str(folder))
-    assert problem.value.problems == [f"There are more than 3 files and folders in {folder}. Name a part of it."]
+    assert problem.value.problems == [f"{folder} has more than 3 files and folders. Give a folder below it."]
 
 
-def test_more_logs_than_are_read_are_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_logs_are_rejected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(foreign_logs, "MOST_FILES", 1)
     with pytest.raises(PlanError) as problem:
         read_logs(str(folder))
-    assert problem.value.problems[0].startswith("There are 2 files at")
+    assert problem.value.problems[0].startswith(f"{folder} has 2 files")

@@ -1,4 +1,4 @@
-"""A launch that is diagnosed by hand: from its folder, or from nodes that answer from a table."""
+"""Diagnosis on request, from the launch's folder or from nodes that answer from a table."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def followed(*, over: bool) -> dict[tuple[str, str], list[Any]]:
     return {("node1", "identity"): [identity], ("node1", "follow"): [said]}
 
 
-def test_one_that_is_over_is_read_from_its_nodes(folder: Path) -> None:
+def test_finished_launch_is_read_from_its_nodes(folder: Path) -> None:
     case = known(folder, AnsweringNodes(followed(over=True))).case()
     assert not case.launch["live"]
     first, _ = case.failures
@@ -53,7 +53,7 @@ def test_one_that_is_over_is_read_from_its_nodes(folder: Path) -> None:
     assert (first.node, first.rank, first.summary) == ("node1", 0, "ValueError: no such sample")
 
 
-def test_one_that_runs_is_looked_at_as_it_is_and_no_lease_is_renewed(folder: Path) -> None:
+def test_running_launch_is_checked_without_renewing_its_lease(folder: Path) -> None:
     shot = {"at": 1.0, "ranks": [], "left": [], "listeners": [], "half_open": [], "frozen": False, "unseen": {}}
     messages = AnsweringNodes({**followed(over=False), ("node1", "snapshot"): [shot]})
     case = known(folder, messages).case()
@@ -62,23 +62,23 @@ def test_one_that_runs_is_looked_at_as_it_is_and_no_lease_is_renewed(folder: Pat
     assert {verb for _, verb, _ in messages.asked} == {"identity", "follow", "snapshot"}
 
 
-def test_of_a_node_that_does_not_answer_the_controllers_copy_is_read(folder: Path) -> None:
+def test_controllers_copy_is_read_for_a_silent_node(folder: Path) -> None:
     (folder / "logs/node1").mkdir(parents=True)
     (folder / "logs/node1/rank0.stderr.log").write_text(RAISED)
     (folder / "verdict.json").write_text(json.dumps({"summary": "it failed"}))
     case = known(folder, AnsweringNodes({})).case()
-    assert case.seen["not_looked"]["node1"] == "it does not answer"
+    assert case.seen["not_looked"]["node1"] == "no response"
     assert case.rank_ends[0]["stderr"] == RAISED
     assert case.launch["ending_text"] == "it failed"
 
 
-def test_one_that_is_not_known_anywhere(tmp_path: Path) -> None:
+def test_unknown_launch_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(PlanError) as problem:
         known(tmp_path / "nothing", AnsweringNodes({("node1", "identity"): ["no route to host"]}))
-    assert f"{LAUNCH_ID} is not known here" in problem.value.problems[0]
+    assert f"{LAUNCH_ID} is not known on this controller" in problem.value.problems[0]
 
 
-def test_what_was_gathered_when_it_failed_goes_first(folder: Path) -> None:
+def test_evidence_from_the_failure_has_priority(folder: Path) -> None:
     assert newest(folder.parent) == LAUNCH_ID
     assert kept_case(folder) is None
     for live, found in ((True, False), (False, True)):

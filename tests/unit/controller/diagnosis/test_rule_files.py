@@ -1,4 +1,4 @@
-"""A site's files of rules: all that is wrong with them is said at once, with the file and the line."""
+"""The site's rule files: all problems are reported at once, with file and line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def problems(folder: Path, *names: str, commands: bool = False) -> list[str]:
     return [str(one) for one in found]
 
 
-def test_what_is_right_is_read(tmp_path: Path) -> None:
+def test_valid_rules_are_read(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(RULES)
     rules, found = read_rules(["rules.yml", "rules.yml"], commands=True, folder=tmp_path)
     assert found == []
@@ -46,36 +46,36 @@ def test_what_is_right_is_read(tmp_path: Path) -> None:
     assert read_rules([], commands=True) == (type(rules)(), [])
 
 
-def test_each_problem_is_said_with_its_line(tmp_path: Path) -> None:
+def test_problems_are_reported_with_lines(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(RULES.replace("scope: node", "scope: nod").replace("lost s", "gone s"))
     (tmp_path / "other.yml").write_text("texts:\n  - id: site.a\n    id: site.b\n    patern: x\ntexts: []\n")
     (tmp_path / "no.yml").write_text("texts: [\n  - }\n")
     (tmp_path / "empty.yml").write_text("")
     scopes = "process, node, link, pair, config, code, unknown"
     assert problems(tmp_path, "rules.yml", "other.yml", "no.yml", "nowhere.yml", "empty.yml") == [
-        "other.yml line 3: id is there since line 2. Put both into one, or take one out.",
-        "other.yml line 5: texts is there since line 1. Put both into one, or take one out.",
-        "no.yml line 2: it is no YAML: expected the node content, but found '-'. Correct it.",
-        f"nowhere.yml: the rules of the site cannot be read (No such file or directory). {CONTROLLER_FILES}.",
-        "rules.yml line 4, texts 1 (site.gone): its pattern does not find its example. Correct one of them.",
-        f"rules.yml line 12, causes 1 (site.storage): scope is nod (did you mean node?). Give it one of {scopes}.",
-        "empty.yml: it holds no mapping. Begin it with one of texts, questions, causes.",
+        "other.yml line 3: duplicate key id, first used in line 2. Merge both, or remove one.",
+        "other.yml line 5: duplicate key texts, first used in line 1. Merge both, or remove one.",
+        "no.yml line 2: invalid YAML: expected the node content, but found '-'. Correct it.",
+        f"nowhere.yml: the site rules cannot be read (No such file or directory). {CONTROLLER_FILES}.",
+        "rules.yml line 4, texts 1 (site.gone): the pattern does not match the example. Correct one of them.",
+        f"rules.yml line 12, causes 1 (site.storage): scope is nod (did you mean node?). Set it to one of {scopes}.",
+        "empty.yml: it is not a mapping. Begin it with one of texts, questions, causes.",
     ]
 
 
-def test_who_may_change_a_command_chooses_what_runs(tmp_path: Path) -> None:
+def test_writable_rule_file_with_commands_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(RULES)
     (tmp_path / "rules.yml").chmod(0o666)
     assert problems(tmp_path, "rules.yml") == []
     [found] = problems(tmp_path, "rules.yml", commands=True)
     assert found == (
-        f"rules.yml: everybody may write in {tmp_path}/rules.yml, and so chooses what runs on the nodes."
-        " Take that right away (chmod go-w, chown), or move the file."
+        f"rules.yml: {tmp_path}/rules.yml is writable by all users; other users can thereby change"
+        " what runs on the nodes. Remove the write permission (chmod go-w, chown), or move the file."
     )
 
 
 @pytest.mark.parametrize("text", [b"\xff\xfe", b"a: &a [*a]", b"texts: !!python/object:os.system {}", b"[" * 5000])
-def test_whatever_a_file_holds_is_a_problem_of_it(tmp_path: Path, text: bytes) -> None:
+def test_invalid_file_is_reported(tmp_path: Path, text: bytes) -> None:
     (tmp_path / "rules.yml").write_bytes(text)
     found = problems(tmp_path, "rules.yml")
     assert found

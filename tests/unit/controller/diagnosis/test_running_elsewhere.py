@@ -1,4 +1,4 @@
-"""Launches that run on nodes now: a node that could not look is not one on which nothing runs."""
+"""Running launches on nodes: a failed check does not mean that nothing runs."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def there(answer: Any) -> RunningElsewhere:
     return RunningElsewhere(AnsweringNodes({("node1", "identity"): [who], ("node1", "agents"): [answer]}), ["node1"])
 
 
-def test_why_a_node_could_not_look_is_kept() -> None:
+def test_reason_of_a_failed_check_is_kept() -> None:
     late = "processes could not be looked at: it did not answer within 10 s"
     assert there({"agents": [], "unseen": {"agents": late}}).silent == {"node1": late}
     assert there({"agents": [], "unseen": {}}).silent == {}
     assert there({"agents": [], "unseen": [7]}).silent == {}
 
 
-def test_what_somebody_without_root_may_not_see_is_no_silence() -> None:
+def test_hidden_processes_of_others_are_not_a_failure() -> None:
     assert there({"agents": [], "unseen": {"others": "root alone may see them"}}).silent == {}

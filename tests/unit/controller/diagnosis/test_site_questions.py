@@ -1,4 +1,4 @@
-"""Commands of a site's own rules: whom they are asked of, and what is made of whatever a node answers."""
+"""Commands of site rules: the choice of nodes, and the parsing of answers."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def answers(
     return questions.gather(time.monotonic() + 1, lambda: False)
 
 
-def test_an_answer_is_a_finding_and_was_looked_for() -> None:
+def test_answer_becomes_a_finding() -> None:
     said = {"answers": {"site.absent": {"code": 1, "output": "\n\x1b[31mnot there\n", "why": ""}}}
     found = answers({("node1", "commands"): [said]}, SiteQuestion("node1", MOUNTED))
     assert found.ran == {"node1": ["site.absent"]}
-    assert [one["summary"] for one in found.findings] == ["findmnt ended with the code 1: not there"]
+    assert [one["summary"] for one in found.findings] == ["findmnt exited with code 1: not there"]
     assert found.unanswered == {}
 
 
@@ -38,10 +38,10 @@ def test_an_answer_is_a_finding_and_was_looked_for() -> None:
     ("said", "why"),
     [
         ("no route to host", "node1: no route to host"),
-        ({"answers": None}, "node1: it did not answer in time"),
-        ({"answers": {"site.other": {}}}, "node1: it did not answer in time"),
-        ({"answers": {"site.absent": [1]}}, "node1: it did not answer in time"),
-        ({"answers": {"site.absent": {"code": "1", "output": ""}}}, "node1: what it says of the command is of no use"),
+        ({"answers": None}, "node1: no response in time"),
+        ({"answers": {"site.other": {}}}, "node1: no response in time"),
+        ({"answers": {"site.absent": [1]}}, "node1: no response in time"),
+        ({"answers": {"site.absent": {"code": "1", "output": ""}}}, "node1: invalid answer"),
         (
             {"answers": {"site.absent": {"code": None, "output": "", "why": "findmnt did not answer within 5 s"}}},
             "node1: findmnt did not answer within 5 s",
@@ -49,17 +49,17 @@ def test_an_answer_is_a_finding_and_was_looked_for() -> None:
         ({"answers": {"site.absent": {"code": 127, "output": "", "why": ""}}}, "node1: findmnt did not run"),
     ],
 )
-def test_what_is_no_answer_is_not_looked(said: Any, why: str) -> None:
+def test_invalid_answer_counts_as_not_checked(said: Any, why: str) -> None:
     found = answers({("node1", "commands"): [said]}, SiteQuestion("node1", MOUNTED))
     assert (found.findings, found.ran) == ([], {})
     assert found.unanswered == {"node1": {"site.absent": why}}
 
 
-def test_nodes_and_commands_have_limits_and_what_is_left_out_is_said() -> None:
+def test_limits_of_nodes_and_commands_are_reported() -> None:
     many = [MOUNTED._replace(question=f"site.q{number}") for number in range(MOST_COMMANDS + 1)]
     asked = [SiteQuestion(node, MOUNTED) for node in NODES]
     found = answers({}, *(SiteQuestion("node1", one) for one in many), *asked, lost={"node2": "it is down"})
-    assert found.unanswered["node2"] == {"site.absent": "node2: it was not asked: it is down"}
-    assert "no more than 16 nodes" in found.unanswered["node64"]["site.absent"]
-    assert "no more than 16 nodes" in found.unanswered["node1"][many[-1].question]
+    assert found.unanswered["node2"] == {"site.absent": "node2: not asked: it is down"}
+    assert "on each of 16 nodes" in found.unanswered["node64"]["site.absent"]
+    assert "on each of 16 nodes" in found.unanswered["node1"][many[-1].question]
     assert set(found.unanswered) == set(NODES)

@@ -1,4 +1,4 @@
-"""What becomes of a run when it ends: handed to the reporter as the callback would, and as ansible-playbook does it."""
+"""The report at the end of a run: with events as from the callback, and with ansible-playbook."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[4]
 BOTH = "run ansible-playbook site.yml -i inventory/rack\nrun ansible-playbook site.yml."
-KEEP = "or keep it in the inventory as ansible_become_password, encrypted with: ansible-vault encrypt_string --prompt"
+VAULT = "ansible-vault encrypt_string --prompt"
+KEEP = f"or store the password in the inventory as ansible_become_password, encrypted with: {VAULT}"
 SUDO = f"--ask-become-pass to the command, {KEEP}"
-WRONG = f"sudo does not take the password that was given. Try again with --ask-become-pass, {KEEP}"
+WRONG = f"sudo rejected the password. Try again with --ask-become-pass, {KEEP}"
 LOST = {"msg": "Task failed: no route to host", "unreachable": True}
 
 
 @pytest.fixture(autouse=True)
 def _no_run_goes_on() -> Iterator[None]:
-    """A reporter begins a run in this process's environment."""
+    """Reset the environment of this process, in which a reporter begins a run."""
     before = os.environ.pop(runs.VARIABLE, None)
     yield
     os.environ.pop(runs.VARIABLE, None)
@@ -48,7 +49,7 @@ def _no_run_goes_on() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def _environment_is_activated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The PATH leads to the ansible-playbook of this run, which is none here."""
+    """Put the ansible-playbook of this run into the PATH."""
     program = tmp_path / "bin/ansible-playbook"
     program.parent.mkdir()
     program.touch(mode=0o755)
@@ -57,7 +58,7 @@ def _environment_is_activated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def begun(folder: Path, playbook: str = "site.yml", **options: Any) -> Reporter:
-    """A run of a cluster of two nodes."""
+    """Return the reporter of a run on two nodes."""
     reporter = Reporter()
     reporter.begin(playbook, {"inventory": ["inventory/rack"], "tags": ["all"], **options})
     reporter.play("Baseline", {"cluster_user": "ada", "hf_token": "hf_abc", "words": ["a b"]})
@@ -73,7 +74,7 @@ def run_of(page: Path | None) -> dict[str, Any]:
     return runs.read_json(page.parent / "run.json")
 
 
-def test_a_failure_leaves_a_page(tmp_path: Path) -> None:
+def test_failed_run_has_a_report(tmp_path: Path) -> None:
     given = ["cluster_user=ada", f"@{Path.cwd()}/more.yml", '{"words": ["a b"]}', "hf_token=hf_abc x=1", '{"half": ']
     reporter = begun(tmp_path, check=True, subset="node2", extra_vars=given)
     reporter.failed("node2", "Look", LOST, once=False, unreachable=True)
@@ -93,14 +94,14 @@ def test_a_failure_leaves_a_page(tmp_path: Path) -> None:
     assert "hf_abc" not in page.read_text()
 
 
-def test_nodes_are_told_in_the_order_of_the_inventory(tmp_path: Path) -> None:
+def test_failures_are_in_inventory_order(tmp_path: Path) -> None:
     reporter = begun(tmp_path)
     for node in ("node2", "node1"):
         reporter.failed(node, "Look", LOST, once=False, unreachable=True)
     assert [failure["node"] for failure in run_of(reporter.end({"node1", "node2"}))["failures"]] == ["node1", "node2"]
 
 
-def test_two_playbooks_of_one_command_are_one_run(tmp_path: Path) -> None:
+def test_playbooks_of_one_command_share_a_run(tmp_path: Path) -> None:
     reporter = begun(tmp_path, "playbooks/baseline.yml")
     assert reporter.end(set()) is None
     reporter.begin("playbooks/health.yml", {})
@@ -113,27 +114,27 @@ def test_two_playbooks_of_one_command_are_one_run(tmp_path: Path) -> None:
     assert run["id"] == folder.name
 
 
-def test_a_run_that_looked_at_nothing_leaves_none(tmp_path: Path) -> None:
+def test_run_without_checks_has_no_report(tmp_path: Path) -> None:
     assert begun(tmp_path).end(set()) is None
     assert not (tmp_path / "rack").exists()
 
 
 @pytest.mark.parametrize("playbook", ["playbooks/trust.yml", "playbooks/plan.yml", "playbooks/validate.yml"])
-def test_these_leave_none_whatever_comes(tmp_path: Path, playbook: str) -> None:
+def test_some_playbooks_never_have_a_report(tmp_path: Path, playbook: str) -> None:
     reporter = begun(tmp_path, playbook)
     reporter.failed("node1", "Look", LOST, once=False, unreachable=True)
     assert reporter.end({"node1"}) is None
     assert not (tmp_path / "rack").exists()
 
 
-def test_a_run_of_no_known_cluster_leaves_none(tmp_path: Path) -> None:
+def test_run_without_a_cluster_has_no_report(tmp_path: Path) -> None:
     reporter = Reporter()
     reporter.begin("site.yml", {})
     reporter.failed("localhost", "Validate the inventory", {"msg": "no name"}, once=True, unreachable=False)
     assert reporter.end({"localhost"}) is None
 
 
-def test_what_was_looked_at_is_told_though_nothing_failed(tmp_path: Path) -> None:
+def test_successful_run_has_a_report(tmp_path: Path) -> None:
     reporter = begun(tmp_path)
     folder = runs.run_folder(tmp_path / "rack")
     runs.add_verdict(folder, add_up([Finding("net.links", "pass", "node1", "fine")], "all is well"))
@@ -141,7 +142,7 @@ def test_what_was_looked_at_is_told_though_nothing_failed(tmp_path: Path) -> Non
     assert (run["id"], run["status"], run["sentence"]) == (folder.name, "healthy", "all is well")
 
 
-def test_a_failure_before_the_verdict_is_told_from_one_behind_it(tmp_path: Path) -> None:
+def test_failures_before_and_after_the_verdict_are_distinguished(tmp_path: Path) -> None:
     reporter = begun(tmp_path)
     folder = runs.run_folder(tmp_path / "rack")
     verdict = runs.add_verdict(folder, add_up([Finding("net.links", "pass", "node1", "fine")], "all is well"))
@@ -150,7 +151,7 @@ def test_a_failure_before_the_verdict_is_told_from_one_behind_it(tmp_path: Path)
     assert run_of(reporter.end({"node2"}))["status"] == "degraded"
 
 
-def test_a_task_that_failed_with_a_verdict_is_no_second_failure(tmp_path: Path) -> None:
+def test_failure_with_a_verdict_is_not_counted_twice(tmp_path: Path) -> None:
     reporter = begun(tmp_path)
     folder = runs.run_folder(tmp_path / "rack")
     verdict = runs.add_verdict(folder, add_up([Finding("launch.exit", "fail", "node2", "rank 1 failed")]))
@@ -161,7 +162,7 @@ def test_a_task_that_failed_with_a_verdict_is_no_second_failure(tmp_path: Path) 
     assert (run["status"], run["sentence"], run["failures"]) == ("failed", "node2: rank 1 failed", [])
 
 
-def test_every_launch_of_a_run_has_its_page_and_the_last_one_is_the_runs(tmp_path: Path) -> None:
+def test_every_launch_of_a_run_has_a_report(tmp_path: Path) -> None:
     reporter = begun(tmp_path)
     folders = [tmp_path / "rack" / f"20260101-12000{number}-abcd" for number in range(3)]
     for folder in (*folders, folders[0]):
@@ -174,7 +175,7 @@ def test_every_launch_of_a_run_has_its_page_and_the_last_one_is_the_runs(tmp_pat
     assert [run_of(folder / "report.html")["id"] for folder in folders] == [folder.name for folder in folders]
 
 
-def test_who_attaches_adds_to_the_page_of_the_launch(tmp_path: Path) -> None:
+def test_attaching_extends_the_report_of_the_launch(tmp_path: Path) -> None:
     first = begun(tmp_path)
     folder = runs.run_folder(tmp_path / "rack")
     detached = add_up([Finding("launch.detached", "unknown", "node1", "runs detached")])
@@ -190,7 +191,7 @@ def test_who_attaches_adds_to_the_page_of_the_launch(tmp_path: Path) -> None:
     assert [path.name for path in runs.history(tmp_path / "rack")] == [folder.name]
 
 
-def test_a_page_is_written_anew_of_a_run_that_was_interrupted(tmp_path: Path) -> None:
+def test_report_of_an_interrupted_run_can_be_rewritten(tmp_path: Path) -> None:
     folder = tmp_path / "rack/20260101-120000-abcd"
     write_json(folder / "verdict.json", add_up([Finding("launch.ended", "pass", "node1", "ended")], "it is well"))
     before = tmp_path / "rack/20251231-120000-abcd"
@@ -209,24 +210,24 @@ def test_a_page_is_written_anew_of_a_run_that_was_interrupted(tmp_path: Path) ->
         ({"msg": "non-zero return code", "stderr": "E: no\n"}, "non-zero return code\nE: no"),
         ({"msg": "x", "results": [{"failed": True, "msg": "a"}, {"msg": "b"}, {"failed": True, "msg": "c"}]}, "a\nc"),
         ({"msg": "ssh: Host key verification failed."}, f"{FIRST_CONTACT} -i inventory/rack"),
-        # ansible-core 2.19.14: sudo asks, asks without a prompt, was given another password; the vault has none.
-        ({"msg": "Task failed: Missing sudo password"}, f"sudo asks for a password there. Add {SUDO}"),
-        ({"msg": "x", "stderr": "sudo: a password is required\n"}, f"sudo asks for a password there. Add {SUDO}"),
+        # Errors of ansible-core 2.19.14: sudo without a password, sudo with a wrong password, vault without a password.
+        ({"msg": "Task failed: Missing sudo password"}, f"sudo requires a password. Add {SUDO}"),
+        ({"msg": "x", "stderr": "sudo: a password is required\n"}, f"sudo requires a password. Add {SUDO}"),
         ({"msg": "Task failed: Incorrect sudo password"}, WRONG),
         (
             {"msg": "Task failed: Attempting to decrypt but no vault secrets found."},
-            "a value of the inventory is encrypted. Add --ask-vault-pass to the command",
+            "an inventory value is encrypted. Add --ask-vault-pass to the command",
         ),
         ({"msg": "run ansible-playbook site.yml", "stderr": "run ansible-playbook site.yml.\n"}, BOTH),
         ({"censored": "hidden"}, "failed"),
     ],
 )
-def test_the_reason_of_a_failure(result: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reason_of_a_failure(result: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=("inventory/rack",)))
     assert reason(result) == why
 
 
-def test_secrets_are_covered() -> None:
+def test_secrets_are_masked() -> None:
     options = {
         "launch_env": {"HF_TOKEN": "a", "EPOCHS": 3},
         "launch_args": ["--pat", "abc", "--lr=1"],
@@ -243,7 +244,7 @@ def test_secrets_are_covered() -> None:
     assert kept["words"] == ["one", "two"]
 
 
-# ---------------------------------------------------------------- as ansible-playbook does it
+# ---------------------------------------------------------------- with ansible-playbook
 
 
 def begin(tmp_path: Path, inventory: str, *arguments: str) -> subprocess.Popen[str]:
@@ -269,7 +270,7 @@ def played(tmp_path: Path, inventory: str, *arguments: str) -> subprocess.Comple
     return subprocess.CompletedProcess(running.args, running.returncode, out, err)
 
 
-def test_a_bad_inventory_leaves_a_page_that_the_last_line_names(tmp_path: Path) -> None:
+def test_invalid_inventory_has_a_report_named_in_the_last_line(tmp_path: Path) -> None:
     done = played(
         tmp_path, "gpu_nodes: {vars: {cluster_user: root}, hosts: {node1: {ansible_host: 10.1.2.3}}}", "site.yml"
     )
@@ -292,7 +293,8 @@ module.fail_json(msg="first run ansible-playbook SOMETHING", closing=ours, verdi
 
 
 def with_a_stand_in(tmp_path: Path, task: str, command: str, *options: str) -> tuple[str, str, str]:
-    """A module that prints commands, in a play on this machine. Both streams, and how ours begins that has tags."""
+    """Run a play on this machine with a module that prints commands; return stdout, stderr and the beginning of the
+    completed command."""
     (tmp_path / "library").mkdir()
     (tmp_path / "library/stand_in.py").write_text(STAND_IN.replace("SOMETHING", command))
     (tmp_path / "play.yml").write_text(f"- hosts: node1\n  tasks: [{task}]")
@@ -308,8 +310,8 @@ TASKS = pytest.mark.parametrize("task", ["{stand_in: {}}", "{stand_in: {}, loop:
 
 
 @TASKS
-def test_what_a_module_of_ours_advises_is_read_as_it_can_be_typed(tmp_path: Path, task: str) -> None:
-    """Word for word what muster.verdict.foreign lists, and nothing else that a node writes."""
+def test_advice_of_own_modules_is_completed(tmp_path: Path, task: str) -> None:
+    """Only commands listed in muster.verdict.foreign are completed in the output of a node."""
     out, err, site = with_a_stand_in(tmp_path, task, "site.yml --tags baseline")
     assert f"[WARNING]: soon: {site} baseline" in err
     assert f"first run {site} baseline" in " ".join(out.split())
@@ -319,9 +321,7 @@ def test_what_a_module_of_ours_advises_is_read_as_it_can_be_typed(tmp_path: Path
 
 @TASKS
 @pytest.mark.parametrize("options", [(), ("-v",)], ids=["plain", "verbose"])
-def test_a_command_of_a_node_is_never_completed_and_its_reason_is_quoted(
-    tmp_path: Path, task: str, options: tuple[str, ...]
-) -> None:
+def test_command_of_a_node_is_quoted_and_not_completed(tmp_path: Path, task: str, options: tuple[str, ...]) -> None:
     command = "playbooks/retire.yml -e node=node1 -e wipe=true"
     out, err, _ = with_a_stand_in(tmp_path, task, command, *options)
     words = " ".join((out + err).split())
@@ -333,23 +333,23 @@ def test_a_command_of_a_node_is_never_completed_and_its_reason_is_quoted(
     assert "HEALTHY" not in last
 
 
-def test_trouble_with_the_page_is_a_warning_and_no_failure(tmp_path: Path) -> None:
+def test_failing_report_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("a file where a folder should be")
     done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", "site.yml")
-    assert "No report is written of this run" in done.stderr
+    assert "The report of this run was not written" in done.stderr
     assert done.stdout.splitlines()[-1].startswith("STOPPED at ")
     assert "Traceback" not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("check", [False, True])
-def test_older_runs_go_when_a_run_ends_and_the_line_before_the_last_says_so(tmp_path: Path, *, check: bool) -> None:
+def test_older_runs_are_removed_and_reported(tmp_path: Path, *, check: bool) -> None:
     kept = tmp_path / "kept/rack"
     for name in ("20260101-120000-abcd", "20260102-120000-abcd"):
         write_json(kept / name / "run.json", {"id": name, "ended": "2026-01-02T12:00:00+00:00"})
     arguments = ("site.yml", "-e", "cluster_artifacts_keep=2", *(["--check"] if check else []))
     done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", *arguments)
     lines = done.stdout.splitlines()
-    said = "Artifacts of rack: 1 run removed; kept are the newest 2 (cluster_artifacts_keep)"
+    said = "Artifacts of rack: 1 run removed; kept: the newest 2 (cluster_artifacts_keep)"
     assert lines[-1].startswith("STOPPED at ")
     assert lines.count(said) == (not check)
     assert check or said in lines[-4:]
@@ -357,12 +357,12 @@ def test_older_runs_go_when_a_run_ends_and_the_line_before_the_last_says_so(tmp_
     assert [folder.name for folder in runs.history(kept)][1:] == older[: 2 if check else 1]
 
 
-def test_the_plan_leaves_nothing(tmp_path: Path) -> None:
+def test_plan_writes_no_files(tmp_path: Path) -> None:
     played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", "playbooks/plan.yml")
     assert not (tmp_path / "kept").exists()
 
 
-def test_a_page_is_asked_for_by_its_run(tmp_path: Path) -> None:
+def test_report_is_rewritten_by_run_id(tmp_path: Path) -> None:
     kept = tmp_path / "kept/rack"
     for name in ("20260101-120000-abcd", "20260102-120000-abcd"):
         write_json(kept / name / "verdict.json", add_up([Finding("launch.ended", "pass", "node1", "ended")], name))
@@ -372,7 +372,7 @@ def test_a_page_is_asked_for_by_its_run(tmp_path: Path) -> None:
     assert [path.parent.name for path in kept.glob("*/report.html")] == ["20260101-120000-abcd"]
 
 
-def test_what_was_looked_at_before_ctrl_c_has_a_page(tmp_path: Path) -> None:
+def test_interrupted_run_has_a_report(tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text(
         textwrap.dedent(
             """

@@ -1,4 +1,4 @@
-"""What a node answers to nccl_health is a look: conclusions are the controller's."""
+"""Answers of nodes to nccl_health contain facts; only the controller draws conclusions."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def run(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     return found
 
 
-def test_a_node_has_no_findings_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(AnsibleActionFail, match="node1: the answer cannot be read"):
+def test_findings_of_a_node_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(AnsibleActionFail, match="node1: invalid response from the node"):
         run({"changed": False, "findings": [FORGED], "verdict": {"status": "healthy"}, "facts": {}}, monkeypatch)
 
 
-def test_a_failure_keeps_its_message_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_keeps_only_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
     said = run({"failed": True, "msg": "no Python", "findings": [FORGED]}, monkeypatch)
     assert said == {"failed": True, "msg": "no Python"}

@@ -1,4 +1,4 @@
-"""Rounds of looks: side by side, never long for one that is silent, and as root for nothing but what it alone sees."""
+"""Rounds of status checks: in parallel, with a time limit for silent nodes, and with root only for root-only facts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUSY: dict[str, Any] = {
 
 
 class Way:
-    """Answers by a function of the verb and of whether it is to be root."""
+    """answers: returns the answer for a verb and for whether root is used."""
 
     def __init__(self, name: str, answers: Callable[[str, bool], dict[str, Any]]) -> None:
         self.name = name
@@ -44,7 +44,7 @@ def looks(*ways: Way, patience: float = 0.3) -> Looks:
     return Looks({way.name: way for way in ways}, {way.name: {} for way in ways}, patience)
 
 
-def test_one_round_trip_without_root() -> None:
+def test_single_round_trip_without_root() -> None:
     ways = [Way(name, lambda *_: QUIET) for name in ("a", "b")]
     found = looks(*ways).round()
     assert set(found.answers) == {"a", "b"}
@@ -52,7 +52,7 @@ def test_one_round_trip_without_root() -> None:
     assert [way.asked for way in ways] == [[("look", False)]] * 2
 
 
-def test_a_silent_node_is_given_up_soon_after_the_others_and_not_asked_twice() -> None:
+def test_silent_node_times_out_and_is_asked_once() -> None:
     held = threading.Event()
 
     def hangs(*_: Any) -> dict[str, Any]:
@@ -63,15 +63,15 @@ def test_a_silent_node_is_given_up_soon_after_the_others_and_not_asked_twice() -
     asking = looks(Way("a", lambda *_: QUIET), silent)
     began = time.monotonic()
     found = asking.round()
-    assert time.monotonic() - began < 10  # of a busy machine
+    assert time.monotonic() - began < 10  # even on a busy machine
     assert (set(found.answers), set(found.silent)) == ({"a"}, {"b"})
-    assert found.silent["b"].startswith("no answer within ")
+    assert found.silent["b"].startswith("no response within ")
     asking.round()
     assert silent.asked == [("look", False)]
     held.set()
 
 
-def test_one_that_cannot_be_reached_says_why() -> None:
+def test_unreachable_node_is_reported_with_its_reason() -> None:
     def refuses(*_: Any) -> dict[str, Any]:
         raise NodeError("ssh: No route to host", reachable=False)
 
@@ -79,7 +79,7 @@ def test_one_that_cannot_be_reached_says_why() -> None:
     assert found.silent == {"b": "ssh: No route to host"}
 
 
-def test_root_is_asked_for_the_seats_alone_and_only_where_it_takes_root() -> None:
+def test_root_reads_only_gpu_slots_and_only_if_needed() -> None:
     seats = {"held": {"gpu-0": [[None, LAUNCH]]}, "seats_seen": True}
     way = Way("a", lambda verb, _: seats if verb == "seats" else BUSY)
     found = looks(way, patience=5.0).round()
@@ -87,7 +87,7 @@ def test_root_is_asked_for_the_seats_alone_and_only_where_it_takes_root() -> Non
     assert found.answers["a"]["held"] == seats["held"]
 
 
-def test_where_root_is_refused_the_rest_is_shown() -> None:
+def test_other_facts_are_shown_without_root() -> None:
     def no_root(_verb: str, privileged: bool) -> dict[str, Any]:
         if privileged:
             raise NodeError("sudo: a password is required", reachable=True)
@@ -95,10 +95,10 @@ def test_where_root_is_refused_the_rest_is_shown() -> None:
 
     found = looks(Way("a", no_root), patience=5.0).round()
     assert found.answers["a"]["gpus"] == BUSY["gpus"]
-    assert found.not_root == {"a": "sudo asks for a password there"}
+    assert found.not_root == {"a": "sudo requires a password"}
 
 
-def test_whoever_launches_for_themselves_never_asks_for_root() -> None:
+def test_launch_user_never_asks_for_root() -> None:
     way = Way("a", lambda *_: {**BUSY, "who": {"launch_user": True}})
     assert set(looks(way).round().answers) == {"a"}
     assert way.asked == [("look", False)]

@@ -1,4 +1,4 @@
-"""The sitecustomize of a launch in real Pythons: what it lets be seen, and that all else is as it is without it."""
+"""The sitecustomize of a launch in real Python processes: its answers, and unchanged behaviour otherwise."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 PYTHON = sys.executable
 LAUNCH = "20261123-101112-abcd"
 RANK = {"RANK": "3", "LOCAL_RANK": "1", "MUSTER_LAUNCH_ID": LAUNCH}
-# All that a script could see of the hook. What no path can hide may be loaded: that is no module of the user's. Where
-# _socket is a file, Python has by then looked into that folder of its own library, too.
+# Prints everything that a script could see of the hook. Modules that no path can hide may be loaded, as they cannot be
+# the user's. If _socket is a file, Python has also read the folder of its library that contains it.
 SHOW = """
 import sys
 loaded = sorted(name for name in sys.modules if name not in sys.builtin_module_names)
@@ -53,7 +53,7 @@ raise RuntimeError("as it is printed")
 """
 THEIRS = "import sys, os; print('theirs', __name__, __file__, sys.path, os.environ.get('PYTHONPATH'))"
 ADDRESS = re.compile(rb"0x[0-9a-f]+")
-# A stand-in for the parts of torch that the hook asks.
+# A stub for the parts of torch that the hook uses.
 TORCH = """
 import sys, types
 def dump(includeCollectives, onlyActive):
@@ -69,7 +69,7 @@ WAITS = "import sys\ndef waits_here():\n    print('waits', flush=True)\n    sys.
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """The folder of a launch, with what folders.place_hook makes in it."""
+    """Create the folder of a launch with the files of folders.place_hook."""
     folder = tmp_path / LAUNCH
     (folder / "hook").mkdir(parents=True)
     (folder / "observe").mkdir(mode=0o700)
@@ -90,7 +90,7 @@ def said(script: Path, env: dict[str, str], *options: str) -> tuple[int, bytes, 
 
 @contextmanager
 def rank(state: Path, text: str = WAITS, **more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A rank that waits where its script says that it does."""
+    """Start a rank that waits in a known line of its script."""
     argv = [PYTHON, "-c", text]
     env = environment(state, **more)
     with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -106,9 +106,7 @@ def rank(state: Path, text: str = WAITS, **more: str) -> Iterator[subprocess.Pop
 @pytest.mark.parametrize(
     "theirs", ["", THEIRS, "raise ValueError('theirs is broken')", "import a_module_that_is_not_there"]
 )
-def test_a_script_computes_and_prints_the_same(
-    state: Path, tmp_path: Path, theirs: str, options: tuple[str, ...]
-) -> None:
+def test_script_output_is_unchanged(state: Path, tmp_path: Path, theirs: str, options: tuple[str, ...]) -> None:
     if "-P" in options and sys.version_info < (3, 11):
         pytest.skip("this Python knows no -P")
     script = tmp_path / "script.py"
@@ -124,7 +122,7 @@ def test_a_script_computes_and_prints_the_same(
 
 
 @pytest.mark.parametrize("option", ["-E", "-I", "-S"])
-def test_where_the_path_is_ignored_nothing_answers(state: Path, option: str) -> None:
+def test_isolated_python_does_not_answer(state: Path, option: str) -> None:
     listing = f"import os; print(os.listdir({str(state / 'observe')!r}))"
     done = subprocess.run(
         [PYTHON, option, "-c", listing], env=environment(state), capture_output=True, check=True, text=True
@@ -132,7 +130,7 @@ def test_where_the_path_is_ignored_nothing_answers(state: Path, option: str) -> 
     assert (done.stdout, done.stderr) == ("[]\n", "")
 
 
-def test_an_environment_s_own_one_is_called_as_well(state: Path, tmp_path: Path) -> None:
+def test_sitecustomize_of_the_environment_is_imported(state: Path, tmp_path: Path) -> None:
     subprocess.run([PYTHON, "-m", "venv", "--without-pip", tmp_path / "venv"], check=True)
     python = tmp_path / "venv/bin/python"
     purelib = f"lib/python{sysconfig.get_python_version()}/site-packages"
@@ -141,14 +139,14 @@ def test_an_environment_s_own_one_is_called_as_well(state: Path, tmp_path: Path)
         subprocess.run([python, "-c", SHOW], env=environment(each), capture_output=True, check=False)
         for each in (None, state)
     ]
-    # Ubuntu's Python has one in its standard library, which is found before that of an environment.
+    # Ubuntu's Python has a sitecustomize in its standard library, which takes precedence over the environment's.
     hidden = Path(sysconfig.get_path("stdlib"), "sitecustomize.py").exists()
     assert shown[0].stdout.startswith(b"theirs sitecustomize") is not hidden
     assert ADDRESS.sub(b"", shown[1].stdout) == ADDRESS.sub(b"", shown[0].stdout)
     assert shown[1].stderr == shown[0].stderr
 
 
-def test_a_rank_says_where_it_is(state: Path) -> None:
+def test_rank_reports_its_stack(state: Path) -> None:
     with rank(state) as process:
         own = (state / "observe" / str(process.pid)).stat()
         assert (stat.S_IMODE(own.st_mode), own.st_uid) == (0o600, os.getuid())
@@ -156,23 +154,23 @@ def test_a_rank_says_where_it_is(state: Path) -> None:
         folder = str(state / "observe")
         found = until(lambda: (seen := observed.observed(process.pid, folder))["stack"] == there and seen, PATIENCE)
     assert found["stack_why"] == ""
-    assert (found["flight"], found["flight_why"]) == (None, "it has no process group of torch.distributed")
+    assert (found["flight"], found["flight_why"]) == (None, "the rank has no torch.distributed process group")
 
 
-def test_the_flight_recorder_is_that_of_the_script_s_torch(state: Path) -> None:
+def test_flight_recorder_of_the_scripts_torch_is_read(state: Path) -> None:
     with rank(state, TORCH + WAITS) as process:
         found = observed.observed(process.pid, str(state / "observe"))
     assert found["flight"] == {"group": "default_pg", "enqueued": 7, "last": []}
 
 
-def test_a_rank_that_fails_leaves_its_flight_recorder(state: Path) -> None:
+def test_failed_rank_writes_its_flight_recorder(state: Path) -> None:
     with rank(state, TORCH + WAITS + "raise SystemExit(3)") as process:
         process.communicate()
         assert process.returncode == 3
         found = observed.observed(process.pid, str(state / "observe"))
         left = state / "observe" / f"{process.pid}.last"
     assert found["flight"] == {"group": "default_pg", "enqueued": 7, "last": []}
-    assert found["stack_why"] == "it has ended"
+    assert found["stack_why"] == "the rank has ended"
     assert [path.name for path in (state / "observe").iterdir()] == [left.name]
     assert stat.S_IMODE(left.stat().st_mode) == 0o600
 
@@ -185,7 +183,7 @@ NOT_RANKS = {
 
 
 @pytest.mark.parametrize("without", NOT_RANKS.values(), ids=NOT_RANKS)
-def test_what_is_no_rank_does_not_answer_and_hands_the_hook_on(state: Path, without: dict[str, str | None]) -> None:
+def test_other_process_does_not_answer_and_keeps_the_hook(state: Path, without: dict[str, str | None]) -> None:
     env = {name: value for name, value in ({**environment(state), **without}).items() if value is not None}
     show = "import os, sys; print(os.environ['PYTHONPATH'], os.environ['PYTHONPATH'] in sys.path)"
     done = subprocess.run([PYTHON, "-c", show], env=env, capture_output=True, check=True, text=True)
@@ -194,7 +192,7 @@ def test_what_is_no_rank_does_not_answer_and_hands_the_hook_on(state: Path, with
 
 
 @pytest.mark.parametrize("how", ["fork", "spawn", "forkserver"])
-def test_what_a_rank_starts_does_not_answer(state: Path, tmp_path: Path, how: str) -> None:
+def test_children_of_a_rank_do_not_answer(state: Path, tmp_path: Path, how: str) -> None:
     script = tmp_path / "loader.py"
     script.write_text(
         "import multiprocessing, subprocess, sys, threading\n"
@@ -202,7 +200,7 @@ def test_what_a_rank_starts_does_not_answer(state: Path, tmp_path: Path, how: st
         "    out.send('works')\n"
         "    gate.recv()\n"
         "if __name__ == '__main__':\n"
-        "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"  # as every rank of torch has
+        "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"  # like torch's threads
         f"    context = multiprocessing.get_context({how!r})\n"
         "    (hold, gate), (out, said) = context.Pipe(), context.Pipe()\n"
         "    worker = context.Process(target=work, args=(gate, said))\n"
@@ -229,8 +227,8 @@ def test_what_a_rank_starts_does_not_answer(state: Path, tmp_path: Path, how: st
         assert process.returncode == 0
 
 
-def test_the_only_thread_comes_back_with_the_next_collection_of_garbage(state: Path) -> None:
-    """Python 3.12 and newer warn of a fork with threads; before, it is back at once."""
+def test_thread_restarts_at_garbage_collection(state: Path) -> None:
+    """Python 3.12 and newer warn about a fork with threads; in older versions the thread restarts at once."""
     forks = "import gc, os, sys\nif not os.fork():\n    os._exit(0)\nprint('waits', flush=True)\n"
     with rank(state, forks + "for line in sys.stdin:\n    gc.collect()\n") as process:
         assert process.stdin is not None
@@ -240,7 +238,7 @@ def test_the_only_thread_comes_back_with_the_next_collection_of_garbage(state: P
             process.stdin.flush()
 
 
-def test_a_rank_that_a_shell_began_answers_for_it(state: Path) -> None:
+def test_rank_started_by_a_shell_answers(state: Path) -> None:
     argv = ["sh", "-c", f'"{PYTHON}" -c "$1"; true', "sh", WAITS]
     with subprocess.Popen(argv, env=environment(state), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -250,17 +248,17 @@ def test_a_rank_that_a_shell_began_answers_for_it(state: Path) -> None:
     assert "waits_here" in found["stack"][0]
 
 
-def test_a_stopped_rank_is_said_to_be_stopped(state: Path) -> None:
+def test_stopped_rank_is_reported(state: Path) -> None:
     with rank(state) as process:
         process.send_signal(signal.SIGSTOP)
         os.waitpid(process.pid, os.WUNTRACED)
         found = observed.observed(process.pid, str(state / "observe"))
         process.send_signal(signal.SIGCONT)
     assert found["stack"] == []
-    assert found["stack_why"] == "it is stopped by a signal (state T)"
+    assert found["stack_why"] == "the rank is stopped by a signal (state T)"
 
 
-def test_a_rank_that_holds_its_interpreter_is_not_waited_for(state: Path) -> None:
+def test_rank_holding_the_interpreter_lock_does_not_block(state: Path) -> None:
     held = "import ctypes\nprint('waits', flush=True)\nctypes.PyDLL(None).usleep(30_000_000)\n"
     with rank(state, held) as process:
         until(lambda: Path(f"/proc/{process.pid}/wchan").exists(), PATIENCE, "it is there")
@@ -269,8 +267,8 @@ def test_a_rank_that_holds_its_interpreter_is_not_waited_for(state: Path) -> Non
     assert found["flight"] is None
 
 
-def test_whoever_answers_in_the_place_of_a_rank_is_not_believed(state: Path) -> None:
-    """The socket of a rank is this very process's."""
+def test_answer_of_another_process_is_rejected(state: Path) -> None:
+    """The socket in the rank's place belongs to the test process."""
     with rank(state) as process, socket.socket(socket.AF_UNIX) as false:
         path = state / "observe" / str(process.pid)
         path.unlink()
@@ -279,7 +277,7 @@ def test_whoever_answers_in_the_place_of_a_rank_is_not_believed(state: Path) -> 
         assert observed.answers([process.pid], str(state / "observe"), hook.ALL) == {}
 
 
-def test_a_script_that_closes_all_files_goes_on(state: Path) -> None:
+def test_script_may_close_all_files(state: Path) -> None:
     closes = "import os, sys\nos.closerange(3, 1000)\nprint('waits', flush=True)\nsys.exit(len(sys.stdin.read()))\n"
     with rank(state, closes) as process:
         assert observed.observed(process.pid, str(state / "observe"))["stack"] == []
@@ -287,7 +285,7 @@ def test_a_script_that_closes_all_files_goes_on(state: Path) -> None:
         assert process.returncode == 4
 
 
-def test_a_script_may_fork_as_often_as_it_likes(state: Path) -> None:
+def test_script_may_fork_repeatedly(state: Path) -> None:
     forks = "import os\nfor _ in range(50):\n    pid = os.fork()\n    if not pid: os._exit(0)\n    os.waitpid(pid, 0)\n"
     with rank(state, forks + "import threading\nthreading.Thread(target=int).start()\n" + WAITS) as process:
         assert Path(f"/proc/{process.pid}/task").is_dir()

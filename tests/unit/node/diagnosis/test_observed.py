@@ -1,4 +1,4 @@
-"""What an answer's flight recorder says, as torch writes it and as somebody else may."""
+"""Parsing of flight recorders, written by torch or by untrusted code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def recorder(entries: int, group: str = "default_pg") -> bytes:
     return json.dumps(found, separators=(",", ":")).encode()
 
 
-def test_the_newest_of_many_collectives_are_shown() -> None:
+def test_newest_collectives_are_kept() -> None:
     flight, why = observed.recorded(recorder(2000))
     assert why == ""
     assert flight is not None
@@ -53,15 +53,15 @@ def test_the_newest_of_many_collectives_are_shown() -> None:
     assert len(observed.newest(recorder(2000))) < len(recorder(70))
 
 
-def test_few_are_read_as_they_are_and_none_is_said() -> None:
+def test_short_and_empty_flight_recorders_are_read() -> None:
     assert observed.newest(recorder(3)) == recorder(3)
     flight, _ = observed.recorded(recorder(3, "tensor_parallel"))
     assert flight is not None
     assert (flight["group"], [each["sequence"] for each in flight["last"]]) == ("tensor_parallel", [1, 2, 3])
-    assert observed.recorded(recorder(0)) == (None, "its flight recorder is empty")
+    assert observed.recorded(recorder(0)) == (None, "the flight recorder is empty")
 
 
-def test_what_is_no_flight_recorder_is_said_to_be_none() -> None:
+def test_invalid_flight_recorder_is_reported() -> None:
     for answer in (b"", b"[]", b"\xff", b"{" * 1000, b'{"entries":[},{],"nccl_comm_state":1}'):
         assert observed.recorded(answer)[0] is None
     odd = b'{"entries": [7, {"process_group": "x", "collective_seq_id": "9" , "pg_id": []}], "pg_status": [1]}'
@@ -70,9 +70,9 @@ def test_what_is_no_flight_recorder_is_said_to_be_none() -> None:
     assert flight["enqueued"] == 9
 
 
-# ---------------------------------------------------------------- where py-spy may not look (its place is taken here)
+# ---------------------------------------------------------------- py-spy without permission (a stub)
 
-PY_SPY_SAYS = {  # as py-spy 0.4 does, where the kernel refuses ptrace, or to read another process' memory
+PY_SPY_SAYS = {  # errors of py-spy 0.4 if the kernel refuses ptrace, or reading the memory of another process
     "ptrace": "Permission Denied: Try running again with elevated permissions by going 'sudo env \"PATH=$PATH\" !!'",
     "memory": "Error: Failed to get process executable name. Check that the process is running.\n"
     "Reason: Operation not permitted (os error 1)",
@@ -81,11 +81,11 @@ PY_SPY_SAYS = {  # as py-spy 0.4 does, where the kernel refuses ptrace, or to re
 
 @pytest.fixture(params=PY_SPY_SAYS)
 def rank(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
-    """A process whose PATH has a py-spy that is refused."""
+    """Start a process whose PATH has a py-spy without permission."""
     (tmp_path / "py-spy").write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{PY_SPY_SAYS[request.param]}\nEND\nexit 1\n")
     (tmp_path / "py-spy").chmod(0o755)
     with subprocess.Popen(["/bin/sleep", "60"], env={"PATH": str(tmp_path)}) as sleeper:
-        # The kernel shows what a program was given a moment after it has begun it.
+        # The kernel shows the environment shortly after the start of a program.
         until(lambda: process.environment(sleeper.pid).get("PATH") == str(tmp_path), PATIENCE, "it has its PATH")
         yield sleeper.pid
         sleeper.kill()
@@ -96,13 +96,13 @@ def rank(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
     [
         (
             "1\n",
-            "; py-spy may not look into it: kernel.yama.ptrace_scope is 1, which leaves that to root or forbids it",
+            "; py-spy has no permission to read the process (kernel.yama.ptrace_scope is 1)",
         ),
-        ("0\n", "; py-spy may not look into it"),
-        (None, "; py-spy may not look into it"),
+        ("0\n", "; py-spy has no permission to read the process"),
+        (None, "; py-spy has no permission to read the process"),
     ],
 )
-def test_where_py_spy_is_refused_it_is_said_why_there_is_no_stack(
+def test_missing_permission_of_py_spy_is_reported(
     rank: int, scope: str | None, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(observed, "YAMA", str(tmp_path / "ptrace_scope"))
@@ -111,5 +111,5 @@ def test_where_py_spy_is_refused_it_is_said_why_there_is_no_stack(
         (tmp_path / "ptrace_scope").write_text(scope)
     seen = observed.observed(rank, "")
     assert seen["stack"] == []
-    assert seen["stack_why"].startswith("it does not answer (state ")
+    assert seen["stack_why"].startswith("the rank does not answer (state ")
     assert seen["stack_why"].endswith(why)

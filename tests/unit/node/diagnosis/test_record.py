@@ -1,4 +1,4 @@
-"""A node at one moment of a launch: on this machine, and in trees of files that say what others would."""
+"""Records of a node: of this machine, and of file trees that simulate others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUE = "a-value-that-stays-here"
 
 @pytest.fixture
 def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What is asked of a launch that this user has begun; its unit is this process's group."""
+    """Return the request for a launch of this user, whose unit is the control group of this process."""
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
     monkeypatch.setattr(record, "main_process", lambda _launch_id: os.getpid())
     (tmp_path / "state" / LAUNCH_ID / "unit").mkdir(parents=True)
@@ -60,14 +60,14 @@ def spec(folder: Path) -> dict[str, Any]:
 
 
 def read(found: dict[str, Any]) -> NodeRecord:
-    """As the controller reads it: all of it fits."""
+    """Parse a record like the controller; all of it must be valid."""
     taken, dropped = reading.read(NodeRecord, json.loads(json.dumps(found)))
     assert dropped == ()
     seen: NodeRecord = taken
     return seen
 
 
-def test_the_start(launch: dict[str, Any], tmp_path: Path) -> None:
+def test_record_at_the_start(launch: dict[str, Any], tmp_path: Path) -> None:
     text = json.dumps(record.started(launch, spec(tmp_path)))
     assert VALUE not in text
     assert KEY not in text
@@ -91,7 +91,7 @@ def digest(value: str) -> str:
     return hmac.new(bytes.fromhex(KEY), value.encode(), hashlib.sha256).hexdigest()[:16]
 
 
-def test_the_end_is_that_of_the_same_launch(launch: dict[str, Any], tmp_path: Path) -> None:
+def test_record_at_the_end(launch: dict[str, Any], tmp_path: Path) -> None:
     first = read(record.started(launch, spec(tmp_path)))
     ended = record.Ended(launch)
     ended.before_stop()
@@ -104,7 +104,7 @@ def test_the_end_is_that_of_the_same_launch(launch: dict[str, Any], tmp_path: Pa
     assert first["program"]["digests"]["code"] != last["program"]["digests"]["code"]
 
 
-def test_the_end_of_a_unit_that_is_gone_is_what_it_left(
+def test_end_record_uses_facts_written_by_a_gone_unit(
     launch: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = {**control_group.facts_v2(str(tmp_path)), "memory_events": {"oom_kill": 3}}
@@ -119,14 +119,14 @@ def test_the_end_of_a_unit_that_is_gone_is_what_it_left(
 
 
 @pytest.mark.parametrize("spoilt", ["[]", "{", '{"argv": [1], "env": {}}', '{"argv": ["x"], "env": {"a": 7}}'])
-def test_a_specification_that_its_user_has_spoilt(launch: dict[str, Any], tmp_path: Path, spoilt: str) -> None:
+def test_spec_corrupted_by_its_user_is_ignored(launch: dict[str, Any], tmp_path: Path, spoilt: str) -> None:
     (tmp_path / "state" / LAUNCH_ID / "spec.json").write_text(spoilt)
     seen = read(record.Ended(launch).record())
     assert seen["program"] is None
     assert "program" in seen["unseen"]
 
 
-def test_a_folder_of_the_training_user_that_hangs_costs_its_part_alone(
+def test_hanging_user_folder_affects_only_its_part(
     launch: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record, "USERS", {record.STARTING: 0.1, record.ENDED: 0.1})
@@ -136,14 +136,14 @@ def test_a_folder_of_the_training_user_that_hangs_costs_its_part_alone(
     assert seen["interfaces"]
 
 
-def test_root_reads_nothing_where_nobody_has_the_folders(launch: dict[str, Any], tmp_path: Path) -> None:
+def test_root_reads_no_folders_without_owner(launch: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "state" / LAUNCH_ID / "unit").rmdir()
     seen = read(record.started({**launch, "run_dir": "/nowhere"}, spec(tmp_path)))
     assert seen["program"] is None
-    assert seen["unseen"]["program"].endswith("the launch has no folders here")
+    assert seen["unseen"]["program"].endswith("the launch has no folders on this node")
 
 
-def test_a_part_that_fails_hides_no_other() -> None:
+def test_failing_part_does_not_hide_others() -> None:
     parts = Parts()
     for name, problem in {
         "a": UnseenError("root alone"),
@@ -173,7 +173,7 @@ def tree(folder: Path, said: dict[str, str]) -> None:
         path.write_text(text)
 
 
-def test_a_group_of_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_group_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     files = {
         "cgroup.controllers": "memory\n",
@@ -190,7 +190,7 @@ def test_a_group_of_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tree(tmp_path / "a/b.service", {**files, "cgroup.procs": ""})
     trees = control_group.folders("12:memory:/x\n0::/a/b.service\n")
     assert trees == {"": f"{tmp_path}/a/b.service"}
-    # In a container whose trees begin with itself, all paths may begin beyond.
+    # In a container with its own cgroup root, all paths may begin outside of it.
     assert control_group.folders("0::/pod/a/b.service\n", "0::/pod/init.scope\n") == trees
     assert control_group.folders("0::/a\n") == {}
     assert control_group.facts_v2(trees[""]) == {
@@ -206,7 +206,7 @@ def test_a_group_of_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
-def test_groups_of_v1_each_in_a_tree_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_groups_v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     files = {
         "memory/a.service/memory.usage_in_bytes": "1000\n",
@@ -216,7 +216,7 @@ def test_groups_of_v1_each_in_a_tree_of_its_own(tmp_path: Path, monkeypatch: pyt
         "cpu/a.service/cpu.cfs_period_us": "100000\n",
         "cpu/a.service/cpu.stat": "nr_periods 3\nnr_throttled 2\nthrottled_time 5000\n",
         "cpuacct/a.service/cpuacct.usage": "9000\n",
-        # Of all units together, so that it is nothing of this one's.
+        # Counts all units together, so it does not apply to this one.
         "pids/system.slice/pids.current": "700\n",
         "freezer/a.service/freezer.state": "FROZEN\n",
     }
@@ -234,7 +234,7 @@ def test_groups_of_v1_each_in_a_tree_of_its_own(tmp_path: Path, monkeypatch: pyt
         "frozen": True,
     }
     assert control_group.facts_v1(control_group.folders(f"{own}2:pids:/system.slice\n0::/a.service\n")) == facts
-    # What systemd was not given for its units is not seen; whether they are frozen, the tree beside says.
+    # Controllers that systemd does not use for units are not visible; the unified tree shows whether they are frozen.
     tree(tmp_path / "unified/a.service", {"cgroup.procs": "", "cgroup.events": "populated 1\nfrozen 0\n"})
     alone = control_group.facts_v1(control_group.folders("4:memory:/\n0::/a.service\n"))
     assert alone == {**facts, "memory_current": None, "memory_events": {}, "cpu": {}, "frozen": False}
@@ -243,13 +243,11 @@ def test_groups_of_v1_each_in_a_tree_of_its_own(tmp_path: Path, monkeypatch: pyt
 @pytest.mark.parametrize(
     ("first", "folder"),
     [
-        ("4:memory:/pod\n3:pids:/pod\n2:cpu,cpuacct:/pod\n0::/pod/init.scope\n", ""),  # its trees begin with itself
+        ("4:memory:/pod\n3:pids:/pod\n2:cpu,cpuacct:/pod\n0::/pod/init.scope\n", ""),  # with its own cgroup root
         ("4:memory:/pod\n3:pids:/pod\n2:cpu,cpuacct:/pod\n0::/pod/init.scope\n", "/pod"),
     ],
 )
-def test_what_a_container_as_a_whole_may_use(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, folder: str
-) -> None:
+def test_limits_of_a_container_v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, folder: str) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     monkeypatch.setattr(process, "read", lambda pid, name: first if (pid, name) == (1, "cgroup") else "")
     files = {
@@ -261,15 +259,15 @@ def test_what_a_container_as_a_whole_may_use(
     assert control_group.of_machine() == {"oom_kill": 2, "pids_refused": 5, "nr_periods": 30, "nr_throttled": 20}
 
 
-def test_what_a_container_of_v2_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_of_a_container_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     monkeypatch.setattr(process, "read", lambda *_: "0::/init.scope\n")
-    assert control_group.of_machine() == {}  # a machine of its own: its root has no such files
+    assert control_group.of_machine() == {}  # on a machine, the root group has no such files
     tree(tmp_path, {"memory.events": "oom 1\noom_kill 1\n", "pids.events": "max 0\n", "cpu.stat": "usage_usec 7\n"})
     assert control_group.of_machine() == {"oom_kill": 1, "pids_refused": 0}
 
 
-def test_no_group_is_to_be_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_control_group_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     with pytest.raises(LookupError):
         control_group.unit_facts(os.getpid())
@@ -364,7 +362,7 @@ def test_routes_belong_to_the_peers_that_have_one() -> None:
     ]
 
 
-def test_names_that_are_not_answered_in_time_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_without_an_answer_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(name: str, *_args: Any, **_how: Any) -> list[Any]:
         if name == "slow":
             time.sleep(60)
@@ -392,7 +390,7 @@ def test_code_beside_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert (other["script"] == first["script"], other["code"] == first["code"]) == (True, False)
     monkeypatch.setattr(program, "MOST_FILES", 2)
     found, why = program.digests("train.py", str(tmp_path))
-    assert (set(found), why) == ({"script"}, "the code beside train.py: it is more than is read for this")
+    assert (set(found), why) == ({"script"}, "the code beside train.py: too many or too large files")
     assert program.digests("nothing.py", str(tmp_path)) == ({}, "nothing.py: No such file or directory")
 
 
@@ -413,7 +411,7 @@ def test_versions_are_read_and_nothing_is_imported(tmp_path: Path) -> None:
     assert program.versions(str(tmp_path / "nowhere"), "") == {}
 
 
-def test_names_of_variables_that_cannot_be_shown_are_left_out() -> None:
+def test_unprintable_variable_names_are_dropped() -> None:
     env = {"A": "x", "B\n": "x", "C" * 200: "x"}
     assert program.environment(env, KEY) == {"A": digest("x")}
 
@@ -447,7 +445,7 @@ def test_lines_of_the_kernel_since_a_launch_began(monkeypatch: pytest.MonkeyPatc
         kernel.since(now)
 
 
-def test_somebodys_own_launch_has_no_kernel_log(launch: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_launch_has_no_kernel_log(launch: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam("nobody").pw_uid)
-    with pytest.raises(UnseenError, match="own launch"):
+    with pytest.raises(UnseenError, match="user launch"):
         record.kernel_lines(launch, record.ENDED)

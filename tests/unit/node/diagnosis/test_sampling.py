@@ -1,4 +1,4 @@
-"""What a launch's main process notes of its ranks: of real processes."""
+"""Samples of ranks by a launch's main process, with real processes."""
 
 from __future__ import annotations
 
@@ -40,9 +40,7 @@ def rank(pid: int) -> dict[str, Any]:
     return {"rank": 0, "local_rank": 0, "pid": pid, "started": seen.started, "gone_at": None}
 
 
-def test_a_rank_that_does_not_answer_is_sampled_by_what_the_kernel_says(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_silent_rank_is_sampled_from_kernel_data(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     (tmp_path / "unit").mkdir()
     one = rank(sleeper.pid)
     waited = "voluntary_ctxt_switches:\t0\n"
@@ -66,15 +64,13 @@ def test_a_rank_that_does_not_answer_is_sampled_by_what_the_kernel_says(
     assert reader({"node1": [0]})("node1", "look", look)[0]["samples"]["ranks"] == found["ranks"]
 
 
-def test_what_another_process_became_is_not_taken_for_the_rank(
-    tmp_path: Path, sleeper: subprocess.Popen[bytes]
-) -> None:
+def test_reused_pid_is_not_sampled(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     (tmp_path / "unit").mkdir()
     sampling.Sampling(str(tmp_path), 3600.0).keep([{**rank(sleeper.pid), "started": 1}])
     assert taken(tmp_path)["ranks"] == []
 
 
-def test_nothing_is_sampled_where_nobody_wants_it(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
+def test_disabled_sampling_writes_nothing(tmp_path: Path, sleeper: subprocess.Popen[bytes]) -> None:
     samples = sampling.Sampling(str(tmp_path), 0.0)
     samples.keep([rank(sleeper.pid)])
     assert samples.thread is None

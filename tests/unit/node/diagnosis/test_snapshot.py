@@ -1,4 +1,4 @@
-"""A node's part of a launch that fails: real processes of another user, as the kernel shows them."""
+"""Snapshots of a node's part of a launch, with real processes of another user."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 LAUNCH_ID = "20260101-120000-abcd"
 NOBODY = pwd.getpwnam("nobody")
 MARK = {process.LAUNCH_MARK: LAUNCH_ID}
-# Connects to a port, says so, and waits for its end.
+# Connects to a port, reports it, and waits to be ended.
 TALKS = (
     "import socket, sys; s = socket.create_connection(('127.0.0.1', int(sys.argv[1]))); print('on', flush=True);"
     " sys.stdin.read()"
@@ -61,7 +61,7 @@ def listener() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def start(listener: socket.socket) -> Iterator[Callable[..., dict[str, Any]]]:
-    """Start a process that has a connection to the listener; what a launch notes of a rank."""
+    """Return a function that starts a process connected to the listener, and returns its entry in the rank table."""
     begun = []
 
     def one(rank: int, local_rank: int, user: pwd.struct_passwd = NOBODY) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def start(listener: socket.socket) -> Iterator[Callable[..., dict[str, Any]]]:
 
 @pytest.fixture
 def launch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """What is asked of a launch with these ranks, all of it nobody's."""
+    """Return a function that makes the request for a launch with these ranks, all owned by the user nobody."""
 
     def make(ranks: list[dict[str, Any]], *ports: int) -> dict[str, Any]:
         monkeypatch.setattr(state, "STATE_ROOT", str(folder))
@@ -113,7 +113,7 @@ def launch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[
 
 
 def read(found: dict[str, Any]) -> Snapshot:
-    """As the controller reads it: all of it fits."""
+    """Parse a snapshot like the controller; all of it must be valid."""
     taken, dropped = reading.read(Snapshot, json.loads(json.dumps(found)))
     assert dropped == ()
     seen: Snapshot = taken
@@ -125,7 +125,7 @@ def by_rank(seen: Snapshot) -> dict[int, RankShot]:
 
 
 @as_root
-def test_ranks_as_they_are(
+def test_snapshot_of_ranks(
     launch: Callable[..., dict[str, Any]], start: Callable[..., dict[str, Any]], listener: socket.socket
 ) -> None:
     port = listener.getsockname()[1]
@@ -148,7 +148,7 @@ def test_ranks_as_they_are(
 
 
 @as_root
-def test_what_ended_ranks_have_left_behind(launch: Callable[..., dict[str, Any]], folder: Path) -> None:
+def test_flight_recorders_of_ended_ranks_are_read(launch: Callable[..., dict[str, Any]], folder: Path) -> None:
     gone = [{"rank": rank, "local_rank": rank, "pid": 70_000 + rank, "started": 1, "gone_at": 9.0} for rank in range(4)]
     request = launch(gone)
     observe = folder / LAUNCH_ID / "observe"
@@ -163,14 +163,14 @@ def test_what_ended_ranks_have_left_behind(launch: Callable[..., dict[str, Any]]
     for path in [observe, *observe.iterdir()]:
         os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
     (observe / "70002.last").unlink()
-    (observe / "70002.last").symlink_to(observe / "70000.last")  # nothing is read by way of a link
+    (observe / "70002.last").symlink_to(observe / "70000.last")  # links are not followed
     seen = read(snapshot.snapshot(request))
     assert seen["ranks"] == []
     assert seen["left"] == [{"rank": 0, "flight": {"group": "default_pg", "enqueued": 7, "last": []}}]
 
 
 @as_root
-def test_who_listens_on_the_ports(launch: Callable[..., dict[str, Any]], listener: socket.socket) -> None:
+def test_listeners_on_the_ports(launch: Callable[..., dict[str, Any]], listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     [found] = read(snapshot.snapshot(launch([], port, 1)))["listeners"]
     assert (found["port"], found["address"], found["pid"], found["user"]) == (port, "127.0.0.1", os.getpid(), "root")
@@ -180,7 +180,7 @@ def test_who_listens_on_the_ports(launch: Callable[..., dict[str, Any]], listene
     assert abs(found["started"] + age - time.time()) < 60
 
 
-def test_whose_calls_came_in_without_being_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_open_connections(monkeypatch: pytest.MonkeyPatch) -> None:
     def call(state: str, port: int, peer: str) -> sockets.Connection:
         return sockets.Connection(0, 0, state, ("192.0.2.1", port), (peer, 40000), 0, 0, None)
 
@@ -195,7 +195,7 @@ def test_whose_calls_came_in_without_being_completed(monkeypatch: pytest.MonkeyP
 
 
 @as_root
-def test_no_process_but_those_of_the_training_user_is_looked_at(
+def test_only_processes_of_the_training_user_are_checked(
     launch: Callable[..., dict[str, Any]], start: Callable[..., dict[str, Any]]
 ) -> None:
     ours, gone, reused = start(0, 0), start(1, 1), start(2, 2)
@@ -206,7 +206,7 @@ def test_no_process_but_those_of_the_training_user_is_looked_at(
     assert list(by_rank(seen)) == [0]
 
 
-def test_a_launch_that_is_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_snapshot_of_a_gone_launch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path))
     seen = read(snapshot.snapshot({"launch_id": LAUNCH_ID, "run_dir": str(tmp_path / "run"), "ports": []}))
     assert (seen["ranks"], seen["frozen"]) == ([], None)
@@ -221,7 +221,7 @@ def state_of(pid: int) -> str:
 # ---------------------------------------------------------------- sockets
 
 
-def test_netlink_and_the_tables_say_the_same(start: Callable[..., dict[str, Any]], listener: socket.socket) -> None:
+def test_netlink_and_proc_tables_agree(start: Callable[..., dict[str, Any]], listener: socket.socket) -> None:
     start(0, 0, user=pwd.getpwuid(os.getuid()))
     port = listener.getsockname()[1]
 
@@ -234,7 +234,7 @@ def test_netlink_and_the_tables_say_the_same(start: Callable[..., dict[str, Any]
 
     asked = [each for family in (socket.AF_INET, socket.AF_INET6) for each in sockets.asked(family, float("inf"))]
     tables = [each for path, family in sockets.TABLES.items() for each in sockets.table(Path(path).read_text(), family)]
-    # A queue of a listener is who waits to be accepted, and only one of the two says so.
+    # The queue of a listener counts connections to be accepted, and only one of the two sources reports it.
     assert of([each for each in asked if each.state != sockets.LISTEN]) == of(
         [each for each in tables if each.state != sockets.LISTEN]
     )
@@ -259,7 +259,7 @@ def test_addresses_of_both_families() -> None:
     assert (found.queued, found.retransmits, found.idle) == (64, 3, None)
 
 
-def test_of_many_connections_those_that_wait_come_first() -> None:
+def test_waiting_connections_come_first() -> None:
     def one(number: int, peer: str, retransmits: int = 0) -> sockets.Connection:
         return sockets.Connection(number, 0, "ESTABLISHED", ("192.0.2.1", 1), (peer, number), 0, retransmits, 0.0)
 
@@ -273,8 +273,8 @@ def test_of_many_connections_those_that_wait_come_first() -> None:
 
 
 @as_root
-def test_launchers_and_ranks_that_nobody_known_has_started(folder: Path) -> None:
-    """A torchrun with two ranks, of which one has a child of its own; and a rank as srun begins it."""
+def test_launchers_and_ranks_without_a_launcher_are_found(folder: Path) -> None:
+    """A torchrun with two ranks, one with a child process, and a rank started like by srun."""
     torchrun = folder / "torchrun"
     torchrun.write_text(
         f"#!{sys.executable} -S\n"
@@ -289,7 +289,7 @@ def test_launchers_and_ranks_that_nobody_known_has_started(folder: Path) -> None
     begun = [
         subprocess.Popen([torchrun, "--nnodes=2", "train.py"], env=env, stdin=subprocess.PIPE, start_new_session=True),
         subprocess.Popen(["cat"], env={**env, "RANK": "7"}, stdin=subprocess.PIPE, user=NOBODY.pw_uid),
-        # As in a container, whose users have no names on the node.
+        # Like in a container, whose users have no names on the node.
         subprocess.Popen(["cat"], env={**env, "RANK": "8"}, stdin=subprocess.PIPE, user=UNKNOWN, group=UNKNOWN),
     ]
 
@@ -307,7 +307,7 @@ def test_launchers_and_ranks_that_nobody_known_has_started(folder: Path) -> None
         assert sorted((one["rank"], one["local_rank"]) for one in first["ranks"]) == [(0, 0), (1, 1)]
         assert (second["user"], [one["rank"] for one in second["ranks"]]) == ("nobody", [7])
         assert (third["user"], [one["rank"] for one in third["ranks"]]) == (str(UNKNOWN), [8])
-        # The same value has the same digest, under the same key; and it stands nowhere.
+        # The same value has the same digest under the same key, and the value itself is not stored.
         assert first["environment"]["HF_TOKEN"] == second["environment"]["HF_TOKEN"]
         assert "a-secret-value" not in json.dumps([first, second])
     finally:
@@ -319,8 +319,8 @@ def test_launchers_and_ranks_that_nobody_known_has_started(folder: Path) -> None
 
 
 @as_root
-def test_a_process_of_anybody_that_is_called_torchrun_is_not_taken_for_the_launch() -> None:
-    """It is one by its name, and by as many as its account likes; the launch of the cluster goes before it."""
+def test_other_process_named_torchrun_is_not_the_launch() -> None:
+    """Any user can start any number of processes with this name; the cluster's launch has priority."""
     words = ["torchrun", "-c", "read line", "--master_addr", "n1'; touch x; '", "train.py"]
     begun = [
         subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=user, env={})
@@ -363,5 +363,5 @@ def test_a_process_of_anybody_that_is_called_torchrun_is_not_taken_for_the_launc
         ("grep torch.distributed.run", False),
     ],
 )
-def test_who_is_a_launcher(line: str, is_one: bool) -> None:
+def test_launcher_command_lines(line: str, is_one: bool) -> None:
     assert agents.is_launcher(line.split()) is is_one

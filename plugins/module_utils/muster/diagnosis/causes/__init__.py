@@ -1,4 +1,4 @@
-"""All causes that are known, by their groups; docs/errors.md lists them."""
+"""All known causes by group. docs/errors.md lists them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A node, or the controller, cannot be reached any more: the machine, its ssh, the login, or the way between them."""
+"""Causes of lost connections: host down, rebooted or hung, SSH down, login rejected, controller disconnected."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ REFUSED_LOGIN = re.compile(
 )
 DISK = re.compile(r"No space left on device|Errno 28|Disk quota exceeded|Read-only file system")
 UNREACHED = ("net.peer.dropped", "net.peer.unreachable", "net.peer.prohibited")
-TOGETHER = 20.0  # seconds within which a controller that is cut off loses all of its nodes
+TOGETHER = 20.0  # seconds: a disconnected controller loses all nodes within this time
 LOST = ("node.lost", "launch.peer", "launch.start")
 
 
 def nodes_lost(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Those that the controller does not reach. That another node was silent, as parts of a detached launch say, is no
-    reason to doubt a node that answers."""
+    """Yield the nodes that the controller cannot reach. A node that responds to the controller is not lost, even if a
+    peer in a detached launch reported it as silent."""
     shown = [one.node for one in by if one.node and one.id in LOST and one.id != "launch.peer"]
     ends = [name for name, end in case.node_ends.items() if end["lost"] or not end["reached"]]
     return (CausePlace(node) for node in dict.fromkeys((*shown, *ends)))
@@ -39,26 +39,26 @@ def nowhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     yield CausePlace()
 
 
-# ---------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------- checks
 
 
-def peers_asked(case: LaunchCase, node: str) -> list[str]:
-    """The other nodes that have called it since."""
+def probing_peers(case: LaunchCase, node: str) -> list[str]:
+    """Return the other nodes that ran connection probes after the failure."""
     return [one for one in case.nodes if one != node and case.looked_for("net.peer.unreachable", one)]
 
 
-def in_vain(case: LaunchCase, node: str) -> list[str]:
-    """What peers found when they called it."""
+def failed_probes(case: LaunchCase, node: str) -> list[str]:
+    """Return the findings about failed connections to the node."""
     return [f"{one['id']}: {one['summary']}" for one in of_checks(case, UNREACHED) if node in ends_of(one)]
 
 
-def why_not_asked(node: str) -> CauseAnswer:
-    return not_looked(f"whether the other nodes reach {node} was not looked at")
+def not_probed(node: str) -> CauseAnswer:
+    return not_looked(f"connections from other nodes to {node} were not checked")
 
 
-def was_called(case: LaunchCase, node: str) -> bool:
-    """Peers call the nodes that were asked themselves, and those that a finding names."""
-    return bool(in_vain(case, node)) or (bool(peers_asked(case, node)) and f"peer:{node}" in called(case))
+def was_probed(case: LaunchCase, node: str) -> bool:
+    """Return whether another node tried to connect to the node after the failure."""
+    return bool(failed_probes(case, node)) or (bool(probing_peers(case, node)) and f"peer:{node}" in called(case))
 
 
 def called(case: LaunchCase) -> set[str]:
@@ -66,38 +66,38 @@ def called(case: LaunchCase) -> set[str]:
 
 
 def peers_do_not_reach(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    found = in_vain(case, place.node)
+    found = failed_probes(case, place.node)
     if found:
-        return yes(found[0], "calls of the other nodes")
+        return yes(found[0], "probes from other nodes")
     return (
-        no("the other nodes reach it", "calls of the other nodes")
-        if was_called(case, place.node)
-        else why_not_asked(place.node)
+        no(f"other nodes can connect to {place.node}", "probes from other nodes")
+        if was_probed(case, place.node)
+        else not_probed(place.node)
     )
 
 
 def peers_reach(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    if not was_called(case, place.node):
-        return why_not_asked(place.node)
-    if in_vain(case, place.node):
-        return no(in_vain(case, place.node)[0], "calls of the other nodes")
-    return yes(f"{few(peers_asked(case, place.node))} reach it", "calls of the other nodes")
+    if not was_probed(case, place.node):
+        return not_probed(place.node)
+    if failed_probes(case, place.node):
+        return no(failed_probes(case, place.node)[0], "probes from other nodes")
+    return yes(f"{few(probing_peers(case, place.node))} can connect to {place.node}", "probes from other nodes")
 
 
-def takes_calls_without_a_word(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+def accepts_without_responding(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for one in of_checks(case, ("net.peer.hangs",)):
         if place.node in ends_of(one):
-            return yes(one["summary"], "calls of the other nodes")
-    return no("what it takes is answered") if was_called(case, place.node) else why_not_asked(place.node)
+            return yes(one["summary"], "probes from other nodes")
+    return no("programs respond on accepted connections") if was_probed(case, place.node) else not_probed(place.node)
 
 
-def began_anew(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+def has_rebooted(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     pair = case.both(place.node)
     if pair is None:
         return not_looked(case.why_not(place.node, "boot_id"))
     if pair[0]["boot_id"] != pair[1]["boot_id"]:
-        return yes("its boot id is another one than at the start", f"records of {place.node}")
-    return no("it has not been booted again", f"records of {place.node}")
+        return yes("the boot ID changed since the start", f"records of {place.node}")
+    return no("the boot ID did not change", f"records of {place.node}")
 
 
 def login_was_refused(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -108,7 +108,9 @@ def login_was_refused(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         line = why[why.rfind("\n", 0, said.start()) + 1 :].splitlines()[0]
         return yes(line.strip(), f"the connection to {place.node}")
     return (
-        no("no login was refused", f"the connection to {place.node}") if why.strip() else not_looked("why is not known")
+        no("no login was rejected", f"connection to {place.node}")
+        if why.strip()
+        else not_looked("the reason is unknown")
     )
 
 
@@ -116,28 +118,28 @@ def all_lost_together(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     lost = [end for end in case.node_ends.values() if end["lost"]]
     if len(case.nodes) < 2 or len(lost) < len(case.nodes):
-        return no("not all nodes were lost")
+        return no("the controller did not lose all nodes")
     at = [end["last_answer"] for end in lost]
     if max(at) - min(at) <= TOGETHER:
         return yes(
-            f"all {len(lost)} nodes stopped answering within {max(at) - min(at):.0f} s", "the controller", min(at)
+            f"all {len(lost)} nodes stopped responding within {max(at) - min(at):.0f} s", "the controller", min(at)
         )
-    return no("the nodes were lost one after another", "the controller")
+    return no("the controller lost the nodes at different times", "the controller")
 
 
 def leases_ran_out(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     ended = [name for name, end in case.node_ends.items() if end["reason"] == "lease"]
     if len(ended) > 1 and len(ended) == len(case.nodes):
-        return yes("the lease ran out on all nodes", "the end of the launch on each node")
-    return no(f"it ran out on {few(ended)} alone" if ended else "", "the end of the launch on each node")
+        return yes("the lease expired on all nodes", "end records of the nodes")
+    return no(f"the lease expired only on {few(ended)}" if ended else "", "end records of the nodes")
 
 
 def lease_ran_out_here(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     ended = [name for name, end in case.node_ends.items() if end["reason"] == "lease"]
     known = [name for name, end in case.node_ends.items() if end["reason"]]
     if place.node in ended and len(ended) < len(case.nodes) and len(known) == len(case.nodes):
-        return yes("its lease ran out, and that of others did not", f"the end of the launch on {place.node}")
+        return yes("the lease expired only on this node", f"end record of {place.node}")
     return no()
 
 
@@ -153,14 +155,14 @@ def leased(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 LOG_IN = OnNode()
-HANGS = Question("probe.hangs", "does {node} take calls without a word?", takes_calls_without_a_word, LOG_IN)
-DOWN = Question("probe.peers", "do the other nodes not reach {node} either?", peers_do_not_reach, LOG_IN)
-REACHED = Question("probe.reached", "do the other nodes still reach {node}?", peers_reach, LOG_IN)
-LOGIN = Question("access.login", "was the login on {node} refused?", login_was_refused, LOG_IN)
+HANGS = Question("probe.hangs", "does {node} accept connections but not respond?", accepts_without_responding, LOG_IN)
+DOWN = Question("probe.peers", "do connections from other nodes to {node} fail too?", peers_do_not_reach, LOG_IN)
+REACHED = Question("probe.reached", "can other nodes still connect to {node}?", peers_reach, LOG_IN)
+LOGIN = Question("access.login", "did {node} reject the login?", login_was_refused, LOG_IN)
 BOOTED = Question(
     "access.booted",
-    "was {node} booted again during the launch?",
-    began_anew,
+    "did {node} reboot during the launch?",
+    has_rebooted,
     OnNode("journalctl --list-boots"),
 )
 
@@ -169,8 +171,8 @@ CAUSES = (
         "access.host_down",
         group="access",
         scope="node",
-        says="{node} is down or off the network: neither the controller nor the other nodes reach it",
-        fix="Look at the machine itself, at its console or its management board",
+        says="{node} is down or disconnected: neither the controller nor the other nodes can reach it",
+        fix="Check the machine on its console or through its BMC",
         command=LOG_IN,
         symptoms=LOST,
         places=nodes_lost,
@@ -181,8 +183,8 @@ CAUSES = (
         "access.booted",
         group="access",
         scope="node",
-        says="{node} was booted again during the launch",
-        fix="Look why: its journal of the boot before, and its management board",
+        says="{node} rebooted during the launch",
+        fix="Check the journal of the previous boot and the BMC event log for the reason",
         command=OnNode("journalctl --boot=-1 --lines=50", become=True),
         symptoms=(*LOST, "unit.ended", "rank.victim", "launch.lease"),
         places=nodes_lost,
@@ -192,8 +194,8 @@ CAUSES = (
         "access.login_refused",
         group="access",
         scope="node",
-        says="{node} is up, and refuses the login",
-        fix="Look at its keys, its account and its host key",
+        says="{node} is up but rejects the login",
+        fix="Check the SSH keys, the account and the host key",
         command=LOG_IN,
         symptoms=LOST,
         places=nodes_lost,
@@ -204,8 +206,8 @@ CAUSES = (
         "access.hangs",
         group="access",
         scope="node",
-        says="{node} hangs: its kernel takes calls of the other nodes, and no program there says a word",
-        fix="Look at its console: it is frozen, has no memory left, or waits for a disk",
+        says="{node} hangs: its kernel accepts connections, but no program responds",
+        fix="Check the console for a frozen system, exhausted memory, or a blocked disk",
         command=LOG_IN,
         symptoms=LOST,
         places=nodes_lost,
@@ -217,8 +219,8 @@ CAUSES = (
         "access.ssh_down",
         group="access",
         scope="node",
-        says="{node} is up, and the other nodes reach it, but the controller's ssh does not",
-        fix="Look at sshd there, and at the way from the controller to it",
+        says="{node} is up and reachable from other nodes, but SSH from the controller fails",
+        fix="Check sshd on {node} and the network path from the controller",
         command=LOG_IN,
         symptoms=LOST,
         places=nodes_lost,
@@ -228,13 +230,13 @@ CAUSES = (
         "access.controller_cut_off",
         group="access",
         scope="config",
-        says="the controller was cut off from its nodes, or asleep; the nodes themselves have nothing to show",
-        fix="Launch detached, so that the launch goes on without the controller",
+        says="the controller was disconnected from all nodes, or suspended; the nodes show no fault",
+        fix="Launch detached, so that the launch continues without the controller",
         symptoms=("node.lost", "launch.lease"),
         places=nowhere,
         confirm=(
-            Question("access.all_lost", "did all nodes stop answering at once?", all_lost_together),
-            Question("access.leases", "did the lease run out on all nodes?", leases_ran_out),
+            Question("access.all_lost", "did all nodes stop responding at the same time?", all_lost_together),
+            Question("access.leases", "did the lease expire on all nodes?", leases_ran_out),
         ),
         instead_of=("access.ssh_down", "access.cut_off"),
     ),
@@ -242,21 +244,21 @@ CAUSES = (
         "access.cut_off",
         group="access",
         scope="node",
-        says="{node} alone was cut off from the controller for longer than its lease",
-        fix="Look at the way between them, or launch detached",
+        says="{node}, but no other node, was disconnected from the controller for longer than its lease",
+        fix="Check the network path between the controller and {node}, or launch detached",
         command=LOG_IN,
         symptoms=("launch.lease",),
         places=leased,
-        confirm=(Question("access.lease", "did the lease run out on {node} alone?", lease_ran_out_here),),
+        confirm=(Question("access.lease", "did the lease expire only on {node}?", lease_ran_out_here),),
     ),
     Cause(
         "access.controller_disk",
         group="access",
         scope="config",
-        says="the disk of the controller is full, or may not be written",
-        fix="Make room where the artifacts are kept",
+        says="the disk of the controller is full or read-only",
+        fix="Free disk space for the artifacts, or make the file system writable",
         symptoms=("launch.start", "launch.stalled"),
         places=nowhere,
-        confirm=(Question("access.disk", "is the controller's disk full?", disk_of_controller, "df -h ."),),
+        confirm=(Question("access.disk", "is the disk of the controller full?", disk_of_controller, "df -h ."),),
     ),
 )

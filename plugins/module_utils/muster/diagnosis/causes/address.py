@@ -1,4 +1,4 @@
-"""A node tells the others an address of itself at which they do not reach it."""
+"""Causes of wrong addresses: a node advertises an address that the other nodes cannot reach."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from ..case import LaunchCase
     from ..model import CauseAnswer, Symptom
 
-# What names the interface that a rank uses.
+# Variables that select the network interface of a rank.
 OF_NCCL = "NCCL_SOCKET_IFNAME"
 VARIABLES = ("GLOO_SOCKET_IFNAME", OF_NCCL, "TP_SOCKET_IFNAME")
-TOLD = (*CALLED_PEER, "nccl.remote", "nccl.timeout", "gloo.timeout")
+ADVERTISED = (*CALLED_PEER, "nccl.remote", "nccl.timeout", "gloo.timeout")
 OWN = ("process.exception", "process.exception.everywhere")
-NAME_IT = "Set the variable to the interface of the training network there, or leave it out"
+NAME_IT = "Set the variable to the training network interface of the node, or unset it"
 ADDRESSES = OnNode("ip -brief address")
 
 
 def named_interface(case: LaunchCase, node: str) -> tuple[str, str]:
-    """(the variable, the interface that it names); empty where none does that is on this node."""
+    """Return the variable and the interface of the node that it selects; empty strings if there is none."""
     record = case.record(node)
     for variable in VARIABLES:
         name = value_among(case, node, variable, record["interfaces"] if record else ())
@@ -35,11 +35,11 @@ def named_interface(case: LaunchCase, node: str) -> tuple[str, str]:
     return "", ""
 
 
-# ---------------------------------------------------------------- where
+# ---------------------------------------------------------------- places
 
 
 def with_its_interface(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Those that showed it, and those that were ended before they could: with the same variable."""
+    """Yield the nodes with the error, and nodes with the same variable, which may have been stopped earlier."""
     for one in by:
         name = one.about.get("name", "")
         for node in case.nodes:
@@ -57,25 +57,25 @@ def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     return (CausePlace(node) for node in case.nodes)
 
 
-def told_addresses(case: LaunchCase, by: Sequence[Symptom]) -> list[str]:
+def advertised_addresses(case: LaunchCase, by: Sequence[Symptom]) -> list[str]:
     found = [one.about[name] for one in by for name in ("address", "called") if name in one.about]
     planned = {one["address"] for one in case.launch["nodes"]}
     return [one for one in dict.fromkeys(found) if one not in planned and not is_loopback(one)]
 
 
 def by_owner(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Who has an address that another rank was told, and that is not the one of the launch."""
-    for address in told_addresses(case, by):
+    """Yield the owner of each advertised address that is not an address of the launch."""
+    for address in advertised_addresses(case, by):
         holders = holding(case, address)
         yield CausePlace(holders[0] if len(holders) == 1 else "", what=address)
 
 
 def by_many(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    return (CausePlace(what=address) for address in told_addresses(case, by))
+    return (CausePlace(what=address) for address in advertised_addresses(case, by))
 
 
 def holding(case: LaunchCase, address: str) -> list[str]:
-    """The nodes one of whose interfaces has it."""
+    """Return the nodes that have the address on an interface."""
     found = []
     for node in case.nodes:
         record = case.record(node)
@@ -84,7 +84,7 @@ def holding(case: LaunchCase, address: str) -> list[str]:
     return found
 
 
-# ---------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------- checks
 
 
 def interface_is_missing(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -93,14 +93,14 @@ def interface_is_missing(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return not_looked(case.why_not(place.node, "interfaces"))
     found = record["interfaces"].get(place.what)
     if found is None:
-        return yes(f"it has {few(sorted(record['interfaces']))}", f"interfaces of {place.node}")
+        return yes(f"{place.what} is not among {few(sorted(record['interfaces']))}", f"interfaces of {place.node}")
     if not found["addresses"]:
         return yes(f"{place.what} has no address", f"interfaces of {place.node}")
     return no(f"{place.what} has {few(found['addresses'])}", f"interfaces of {place.node}")
 
 
 def of_nccl_is_none(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Whether its variable, which NCCL reads as a list of beginnings, is none of the node's interfaces in whole."""
+    """Check that NCCL_SOCKET_IFNAME is not a full interface name. NCCL reads the value as a list of prefixes."""
     record, known = case.record(place.node), environment(case, place.node)
     if record is None or known is None:
         return not_looked(case.why_not(place.node, "interfaces" if record is None else "program"))
@@ -108,22 +108,22 @@ def of_nccl_is_none(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return no(f"{OF_NCCL} is not set", f"environment on {place.node}")
     there = sorted(record["interfaces"])
     if value_among(case, place.node, OF_NCCL, [f"{sign}{name}" for name in there for sign in ("", "=")]):
-        return no(f"{OF_NCCL} names an interface that is there", f"environment on {place.node}")
-    return yes(f"{OF_NCCL} is none of {few(there)}", f"environment and interfaces of {place.node}")
+        return no(f"{OF_NCCL} names an existing interface", f"environment on {place.node}")
+    return yes(f"{OF_NCCL} is not among {few(there)}", f"environment and interfaces of {place.node}")
 
 
 def interface_is_another(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     wanted = case.planned[place.node]["interface"]
     variable, name = named_interface(case, place.node)
     if name and wanted and name != wanted:
-        return yes(f"{variable} is {name}, and the training network is on {wanted}", f"environment on {place.node}")
+        return yes(f"{variable} is {name}, but the training network uses {wanted}", f"environment on {place.node}")
     if environment(case, place.node) is None or case.record(place.node) is None:
         return not_looked(case.why_not(place.node, "program"))
-    return no("no variable names another interface", f"environment on {place.node}")
+    return no("no variable selects a different interface", f"environment on {place.node}")
 
 
-def tells_its_loopback(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """A rank that is given no interface tells what its own host name leads to."""
+def advertises_loopback(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    """Without a selected interface, a rank advertises the address that the host name resolves to."""
     variable, name = named_interface(case, place.node)
     if name and name != "lo":
         return no(f"{variable} is {name}", f"environment on {place.node}")
@@ -134,8 +134,8 @@ def tells_its_loopback(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if record is None or answers is None:
         return not_looked(case.why_not(place.node, "names"))
     if answers and all(map(is_loopback, answers)):
-        return yes(f"its own name {record['hostname']} leads to {few(answers)}", f"getaddrinfo on {place.node}")
-    return no(f"its own name leads to {few(answers)}", f"getaddrinfo on {place.node}")
+        return yes(f"the host name {record['hostname']} resolves to {few(answers)}", f"getaddrinfo on {place.node}")
+    return no(f"the host name resolves to {few(answers)}", f"getaddrinfo on {place.node}")
 
 
 def is_another_address(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -143,7 +143,7 @@ def is_another_address(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if len(holders) == 1:
         record = case.record(holders[0])
         on = [name for name, one in record["interfaces"].items() if place.what in one["addresses"]] if record else []
-        return yes(f"{place.what} is on {few(on)} of {holders[0]}", f"interfaces of {holders[0]}")
+        return yes(f"{place.what} is an address of {few(on)} on {holders[0]}", f"interfaces of {holders[0]}")
     unknown = [node for node in case.nodes if case.record(node) is None]
     return not_looked(case.why_not(unknown[0], "interfaces")) if unknown and not holders else no()
 
@@ -153,24 +153,27 @@ def is_everywhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if len(holders) > 1:
         return yes(f"{few(holders)} have {place.what}", "interfaces of the nodes")
     unknown = [node for node in case.nodes if case.record(node) is None]
-    return not_looked(case.why_not(unknown[0], "interfaces")) if unknown else no("not more than one node has it")
+    return not_looked(case.why_not(unknown[0], "interfaces")) if unknown else no("at most one node has the address")
 
 
-LOOPBACK_FOUND = probed("does the own name of {node} lead to its loopback?", "net.name.loopback")
+LOOPBACK_FOUND = probed("does the host name of {node} resolve to a loopback address?", "net.name.loopback")
 
 CAUSES = (
     Cause(
         "address.interface_missing",
         group="address",
         scope="node",
-        says="the interface {what}, which a variable such as GLOO_SOCKET_IFNAME names, is not usable on {node}",
+        says="the interface {what}, selected by a variable such as GLOO_SOCKET_IFNAME, is not usable on {node}",
         fix=NAME_IT,
         command=ADDRESSES,
         symptoms=("gloo.interface",),
         places=with_its_interface,
         confirm=(
             Question(
-                "address.interface", "has {node} no address on an interface {what}?", interface_is_missing, ADDRESSES
+                "address.interface",
+                "does the interface {what} have no address on {node}?",
+                interface_is_missing,
+                ADDRESSES,
             ),
         ),
         decisive=("gloo.interface",),
@@ -180,7 +183,7 @@ CAUSES = (
         "address.nccl_interface",
         group="address",
         scope="node",
-        says="NCCL finds no interface on {node} to use: NCCL_SOCKET_IFNAME names none that is there, or none is up",
+        says="NCCL found no usable interface on {node}: NCCL_SOCKET_IFNAME is wrong, or no interface is up",
         fix=NAME_IT,
         command=ADDRESSES,
         symptoms=("nccl.no_interface",),
@@ -188,7 +191,7 @@ CAUSES = (
         confirm=(
             Question(
                 "address.nccl",
-                "does NCCL_SOCKET_IFNAME name no interface that {node} has?",
+                "does NCCL_SOCKET_IFNAME name an interface that {node} does not have?",
                 of_nccl_is_none,
                 ADDRESSES,
             ),
@@ -200,13 +203,13 @@ CAUSES = (
         "address.interface_other",
         group="address",
         scope="node",
-        says="a variable of {node} names another interface than that of the training network",
-        fix="Set it to the interface that has the node's training address, or leave it out",
+        says="a variable on {node} selects an interface outside the training network",
+        fix="Set the variable to the interface with the training address of the node, or unset it",
         command=ADDRESSES,
-        symptoms=TOLD,
+        symptoms=ADVERTISED,
         places=each_node,
         confirm=(
-            Question("address.variable", "does a variable name another interface on {node}?", interface_is_another),
+            Question("address.variable", "does a variable select another interface on {node}?", interface_is_another),
         ),
         instead_of=("address.other", "address.bridge", "address.loopback"),
     ),
@@ -214,16 +217,16 @@ CAUSES = (
         "address.loopback",
         group="address",
         scope="node",
-        says="{node} gives the others its loopback address as its own",
-        fix="Take the host name off the line of 127.0.1.1 in /etc/hosts, or set GLOO_SOCKET_IFNAME",
+        says="{node} advertises its loopback address to the other nodes",
+        fix="Remove the host name from the 127.0.1.1 line in /etc/hosts, or set GLOO_SOCKET_IFNAME",
         command=playbook("site.yml", tags="network"),
         symptoms=(*CALLED_PEER, "gloo.hostname"),
         places=each_node,
         confirm=(
             Question(
                 "address.own_name",
-                "does {node} give its loopback address?",
-                tells_its_loopback,
+                "does {node} advertise its loopback address?",
+                advertises_loopback,
                 OnNode("cat /etc/hosts"),
             ),
             LOOPBACK_FOUND,
@@ -233,20 +236,20 @@ CAUSES = (
         "address.bridge",
         group="address",
         scope="config",
-        says="ranks give each other {what}, which several nodes have, such as the bridge of a container engine",
+        says="ranks advertise {what}, an address that several nodes have, such as the address of a container bridge",
         fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",
-        symptoms=TOLD,
+        symptoms=ADVERTISED,
         places=by_many,
-        confirm=(Question("address.everywhere", "has more than one node {what}?", is_everywhere),),
+        confirm=(Question("address.everywhere", "do several nodes have the address {what}?", is_everywhere),),
     ),
     Cause(
         "address.other",
         group="address",
         scope="node",
-        says="{node} gives the others {what}, which is not its address in the training network",
+        says="{node} advertises {what}, which is not its address in the training network",
         fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",
         command=ADDRESSES,
-        symptoms=TOLD,
+        symptoms=ADVERTISED,
         places=by_owner,
         confirm=(Question("address.another", "is {what} another address of {node}?", is_another_address),),
     ),

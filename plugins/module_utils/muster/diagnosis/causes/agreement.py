@@ -1,4 +1,4 @@
-"""The nodes disagree on the launch: on how many they are, which one each is, and where they meet."""
+"""Causes of inconsistent launch arguments, and of nodes and ranks that are absent or late."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ARGUMENTS = OnNode("ps -eo pid,user,args")
 
 
 def values(case: LaunchCase, option: str) -> dict[str, str]:
-    """By node, what its launcher was told; an address by the name of the node that has it, however it is written."""
+    """Return the value of an option by node. An address is replaced by the name of the node that has it."""
     found = {}
     for node, options in told(case).items():
         value = options.get(option)
@@ -42,18 +42,18 @@ def values(case: LaunchCase, option: str) -> dict[str, str]:
     return found
 
 
-def said_of(option: str, votes: Vote) -> str:
+def shown_values(option: str, votes: Vote) -> str:
     shown = "; ".join(f"{value} on {few(nodes)}" for value, nodes in votes.holders.items())
     return f"{SHARED.get(option, '--node-rank')}: {shown}"
 
 
-def who_differs(option: str) -> Places:
-    """The odd one of three or more, where it shows a symptom itself; else nobody: a difference blames neither end."""
+def differing_node(option: str) -> Places:
+    """Yield the single differing node of three or more nodes if it shows a symptom; otherwise no node."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         known = values(case, option)
         votes = vote(known)
-        what = "" if votes.agree else said_of(option, votes)
+        what = "" if votes.agree else shown_values(option, votes)
         odd = [node for node, _ in votes.odd] if votes.usual is not None and len(known) > 2 else []
         shown = {one.node for one in by}
         named = [node for node in odd if node in shown] if len(odd) == 1 else []
@@ -66,18 +66,18 @@ def differs(option: str) -> Question:
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         known = values(case, option)
         if not vote(known).agree:
-            return yes(place.what, "the launchers' arguments")
+            return yes(place.what, "launcher arguments")
         unknown = [node for node in case.nodes if node not in told(case)]
         if unknown:
-            return not_looked(case.seen["not_looked"].get(unknown[0], f"what {unknown[0]} was given is not known"))
-        return no("all were given the same", "the launchers' arguments")
+            return not_looked(case.seen["not_looked"].get(unknown[0], f"{unknown[0]}: launcher arguments unknown"))
+        return no("all nodes have the same value", "launcher arguments")
 
     name = SHARED[option]
-    return Question(f"agreement.{option}", f"were the nodes started with different {name}?", look, ARGUMENTS)
+    return Question(f"agreement.{option}", f"does {name} differ between the nodes?", look, ARGUMENTS)
 
 
 def ranks(case: LaunchCase) -> dict[str, list[str]]:
-    """The nodes that were told each node rank, which no two may be. With c10d and an id, ranks are given out."""
+    """Return the nodes by --node-rank. Only for the static rendezvous: c10d assigns node ranks itself."""
     found: dict[str, list[str]] = {}
     for node, options in told(case).items():
         if "node_rank" in options and options.get("rdzv_backend", "static") == "static":
@@ -87,7 +87,7 @@ def ranks(case: LaunchCase) -> dict[str, list[str]]:
 
 def shared_rank(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del by
-    twice = [f"{few(nodes)} are both node rank {rank}" for rank, nodes in ranks(case).items() if len(nodes) > 1]
+    twice = [f"{few(nodes)} have node rank {rank}" for rank, nodes in ranks(case).items() if len(nodes) > 1]
     yield CausePlace(what="; ".join(twice))
 
 
@@ -95,31 +95,31 @@ def rank_is_shared(*, head: bool) -> Question:
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         known = ranks(case)
         if any(len(nodes) > 1 and (rank == "0") is head for rank, nodes in known.items()):
-            return yes(place.what, "the launchers' arguments")
-        return no() if all_told(case) else not_told(case)
+            return yes(place.what, "launcher arguments")
+        return no() if all_known(case) else unknown_arguments(case)
 
-    which = "two nodes the head node" if head else "two nodes of the same rank"
-    return Question(f"agreement.{'heads' if head else 'ranks'}", f"are {which}?", look, ARGUMENTS)
+    which = "node rank 0" if head else "the same node rank"
+    return Question(f"agreement.{'heads' if head else 'ranks'}", f"do two nodes have {which}?", look, ARGUMENTS)
 
 
-def all_told(case: LaunchCase) -> bool:
+def all_known(case: LaunchCase) -> bool:
     return sum(map(len, ranks(case).values())) == len(case.nodes)
 
 
-def not_told(case: LaunchCase) -> CauseAnswer:
+def unknown_arguments(case: LaunchCase) -> CauseAnswer:
     unknown = next((node for node in case.nodes if "node_rank" not in told(case).get(node, {})), "")
-    return not_looked(case.seen["not_looked"].get(unknown, f"what {unknown or 'the nodes'} was given is not known"))
+    return not_looked(case.seen["not_looked"].get(unknown, f"{unknown or 'nodes'}: launcher arguments unknown"))
 
 
-def nobody_is_head(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+def has_no_head(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     known = ranks(case)
     if "0" in known:
-        return no(f"{few(known['0'])} is node rank 0", "the launchers' arguments")
-    if all_told(case):
-        said = ", ".join(f"{few(nodes)} is {rank}" for rank, nodes in known.items())
-        return yes(f"node ranks: {said}", "the launchers' arguments")
-    return not_told(case)
+        return no(f"{few(known['0'])} has node rank 0", "launcher arguments")
+    if all_known(case):
+        said = ", ".join(f"{few(nodes)} has {rank}" for rank, nodes in known.items())
+        return yes(f"node ranks: {said}", "launcher arguments")
+    return unknown_arguments(case)
 
 
 def nowhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -127,35 +127,33 @@ def nowhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     yield CausePlace()
 
 
-def disagreement(name: str, option: str, says: str, fix: str) -> Cause:
+def disagreement(name: str, option: str, what: str) -> Cause:
     return Cause(
         f"agreement.{name}",
         group="agreement",
         scope="config",
-        says=f"{says} ({{what}})",
-        fix=fix,
+        says=f"the launchers have different {what} ({{what}})",
+        fix=f"Use the same {SHARED[option]} on all nodes",
         symptoms=DIFFER,
-        places=before_they_met(who_differs(option)),
+        places=before_they_met(differing_node(option)),
         confirm=(differs(option),),
         instead_of=("head.nobody_listens", "head.filtered"),
     )
 
 
 CAUSES = (
-    disagreement("count", "nnodes", "the nodes do not agree how many they are", "Give all the same --nnodes"),
-    disagreement("port", "master_port", "the nodes meet at different ports", "Give all the same --master-port"),
-    disagreement("address", "master_addr", "the nodes meet at different machines", "Give all the same --master-addr"),
-    disagreement(
-        "endpoint", "rdzv_endpoint", "the nodes meet at different places", "Give all the same --rdzv-endpoint"
-    ),
-    disagreement("id", "rdzv_id", "the nodes belong to different launches", "Give all the same --rdzv-id"),
-    disagreement("backend", "rdzv_backend", "the nodes meet in different ways", "Give all the same --rdzv-backend"),
+    disagreement("count", "nnodes", "numbers of nodes"),
+    disagreement("port", "master_port", "head node ports"),
+    disagreement("address", "master_addr", "head node addresses"),
+    disagreement("endpoint", "rdzv_endpoint", "rendezvous endpoints"),
+    disagreement("id", "rdzv_id", "rendezvous IDs"),
+    disagreement("backend", "rdzv_backend", "rendezvous backends"),
     Cause(
         "agreement.two_heads",
         group="agreement",
         scope="config",
-        says="more than one node believes that it is the head node: {what}",
-        fix="Give each node a --node-rank of its own, and 0 to the head node alone",
+        says="several nodes were started as the head node: {what}",
+        fix="Use a different --node-rank on each node, and 0 only on the head node",
         symptoms=DIFFER,
         places=before_they_met(shared_rank),
         confirm=(rank_is_shared(head=True),),
@@ -165,8 +163,8 @@ CAUSES = (
         "agreement.rank",
         group="agreement",
         scope="config",
-        says="two nodes have the same rank: {what}",
-        fix="Give each node a --node-rank of its own",
+        says="several nodes have the same node rank: {what}",
+        fix="Use a different --node-rank on each node",
         symptoms=DIFFER,
         places=before_they_met(shared_rank),
         confirm=(rank_is_shared(head=False),),
@@ -175,17 +173,17 @@ CAUSES = (
         "agreement.no_head",
         group="agreement",
         scope="config",
-        says="no node is the head node: none was started as node rank 0",
-        fix="Give the head node --node-rank=0",
+        says="no launcher was started as the head node (node rank 0)",
+        fix="Start the launcher of the head node with --node-rank=0",
         symptoms=DIFFER,
         places=before_they_met(nowhere),
-        confirm=(Question("agreement.no_head", "is no node the head node?", nobody_is_head, ARGUMENTS),),
+        confirm=(Question("agreement.no_head", "is node rank 0 missing?", has_no_head, ARGUMENTS),),
         instead_of=("head.nobody_listens",),
     ),
 )
 
 
-# Of Gloo's keys; those of NCCL's ids ("//cuda//0") end with the number of a group.
+# Keys of Gloo end with a rank. Keys of NCCL IDs ("//cuda//0") end with the number of a group.
 KEY_OF_RANK = re.compile(r"^(?!.*//cuda//).*/(?P<rank>\d+)$")
 OF_THE_ID, STORE_HAD_NONE = (re.compile(BY_ID[name].pattern) for name in ("nccl.unique_id", "store.key"))
 RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
@@ -193,17 +191,17 @@ RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 
 # ---------------------------------------------------------------- absent
 
-# A node, or a rank, that the others wait for is not there, or comes too late.
+# A node or rank that the others wait for is absent or late.
 
 
 def others(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Every node but the head node: it is the others that it waits for."""
+    """Yield every node except the head node, which waits for the others."""
     del by
     return (CausePlace(node) for node in case.nodes if node != case.head)
 
 
 def ranks_waited_for(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """The ranks that a key of the store names, or a monitored barrier."""
+    """Yield the ranks named in a store key or by a monitored barrier."""
     for rank in dict.fromkeys(number for one in by for number in named_in(one)):
         yield CausePlace(case.node_of(rank), rank=rank)
 
@@ -215,38 +213,38 @@ def named_in(symptom: Symptom) -> list[int]:
 
 
 def ranks_with_the_id(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """The rank that begins a group of NCCL, by whoever waited for its id."""
+    """Yield the rank that creates the NCCL ID, as named by the ranks that waited for the ID."""
     for rank in dict.fromkeys(int(one.about["rank"]) for one in by if "rank" in one.about):
         yield CausePlace(case.node_of(rank), rank=rank)
 
 
-# ---------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------- checks
 
 
 def id_was_awaited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """The store itself answered, and had nothing of that rank."""
+    """Check that the store responded but had no ID from the rank."""
     for one in case.all_failures:
         said, why = OF_THE_ID.search(one.traceback or one.summary), one.traceback or one.summary
         if said and int(said["rank"]) == place.rank and (waited := STORE_HAD_NONE.search(why)):
             seconds = int(waited["seconds"]) / 1000
-            text = f"rank {one.rank} waited {seconds:g} s for the id that rank {place.rank} gives"
-            return yes(text, f"last words of {one.where}", one.when)
-    return not_looked("whether the store was there all the time is not known")
+            text = f"rank {one.rank} waited {seconds:g} s for the NCCL ID from rank {place.rank}"
+            return yes(text, f"last output of {one.where}", one.when)
+    return not_looked("it is unknown whether the store was available all the time")
 
 
 def was_not_started(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if case.launch["live"] and place.node in case.seen["agents"]:
         if not case.seen["agents"][place.node]:
-            return yes("no launcher runs there", f"processes on {place.node}")
-        return no("its launcher runs", f"processes on {place.node}")
+            return yes(f"no launcher runs on {place.node}", f"processes on {place.node}")
+        return no(f"the launcher runs on {place.node}", f"processes on {place.node}")
     end = case.node_ends.get(place.node)
     if end is None:
-        return not_looked(f"nothing is known of {place.node}")
+        return not_looked(f"the state of {place.node} is unknown")
     if not end["reached"]:
-        return yes(end["lost_why"] or "it could not be reached for the launch", f"the start on {place.node}")
+        return yes(end["lost_why"] or f"{place.node} could not be reached at the start", f"start on {place.node}")
     if end["reason"] or end["log"] or has_spoken(case, place.node):
-        return no("its launcher was there", f"log of {place.node}")
-    return not_looked(f"whether a launcher ran on {place.node} was not looked at")
+        return no("the launcher was started", f"log of {place.node}")
+    return not_looked(f"it was not checked whether a launcher ran on {place.node}")
 
 
 def has_spoken(case: LaunchCase, node: str) -> bool:
@@ -256,11 +254,13 @@ def has_spoken(case: LaunchCase, node: str) -> bool:
 def came_late(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     at = {node: started(case, node) for node in (case.head, place.node)}
     if not all(at.values()):
-        return not_looked(f"when the launcher on {place.node} began is not known")
+        return not_looked(f"the start time of the launcher on {place.node} is unknown")
     behind = (at[place.node] or 0.0) - (at[case.head] or 0.0)
     if 0 < case.launch["timeout"] < behind:
-        return yes(f"it began {behind:.0f} s after {case.head}, which waits {case.launch['timeout']:.0f} s", "records")
-    return no("it began in time", "records")
+        return yes(
+            f"started {behind:.0f} s after {case.head}; timeout: {case.launch['timeout']:.0f} s", "start records"
+        )
+    return no("the launcher started in time", "start records")
 
 
 def started(case: LaunchCase, node: str) -> float | None:
@@ -274,41 +274,41 @@ def started(case: LaunchCase, node: str) -> float | None:
 def rank_is_gone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     shots = case.seen["snapshots"].get(place.node)
     if shots is None:
-        return not_looked(f"{place.node} was not looked at before the launch was stopped")
+        return not_looked(f"{place.node} was not inspected before the launch was stopped")
     if any(one["rank"] == place.rank for one in shots["ranks"]):
-        return no("its process was there", "/proc before the stop")
+        return no("the process existed", "/proc before the stop")
     if not any(one["ranks"] for one in case.seen["snapshots"].values()) and not any(
         map(partial(has_spoken, case), case.nodes)
     ):
-        return not_looked("no rank had begun on any node: their launchers had not met")
+        return not_looked("no rank had started on any node: the rendezvous was not complete")
     return yes(f"rank {place.rank} had no process", f"/proc on {place.node} before the stop", shots["at"])
 
 
 def is_elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """A rank that lives, and whose stack is not that of one that meets the others."""
+    """Check that the rank was running and that its stack is outside torch.distributed."""
     if place.rank not in case.shots:
-        return not_looked(f"rank {place.rank} was not looked at before the launch was stopped")
+        return not_looked(f"rank {place.rank} was not inspected before the launch was stopped")
     shot = case.shots[place.rank][1]
     if not shot["stack"]:
-        return not_looked(shot["stack_why"] or "its stack is not known")
+        return not_looked(shot["stack_why"] or "the stack is unknown")
     if any(WITHIN.search(frame) for frame in shot["stack"]):
-        return no("it was in a call of torch.distributed itself", "its stack before the stop")
-    return yes(f"rank {place.rank} was at {shot['stack'][0].strip()}", "its stack before the stop")
+        return no("the rank was in a call of torch.distributed", "stack before the stop")
+    return yes(f"rank {place.rank} was at {shot['stack'][0].strip()}", "stack before the stop")
 
 
 NOT_STARTED = Question("absent.started", "was no launcher started on {node}?", was_not_started, RUNNING)
-LATE = Question("absent.late", "did the launcher on {node} begin too late?", came_late, RUNNING)
-ID_AWAITED = Question("absent.id", "did the store have no id of rank {rank}, until the others gave up?", id_was_awaited)
-NO_PROCESS = Question("absent.rank", "was there no process of rank {rank} on {node}?", rank_is_gone, RUNNING)
-BUSY = Question("absent.busy", "was rank {rank} doing something else?", is_elsewhere, RUNNING)
+LATE = Question("absent.late", "did the launcher on {node} start too late?", came_late, RUNNING)
+ID_AWAITED = Question("absent.id", "did rank {rank} not provide the NCCL ID in time?", id_was_awaited)
+NO_PROCESS = Question("absent.rank", "was the process of rank {rank} missing on {node}?", rank_is_gone, RUNNING)
+BUSY = Question("absent.busy", "was rank {rank} executing other code?", is_elsewhere, RUNNING)
 
 OF_ABSENT = (
     Cause(
         "absent.busy",
         group="absent",
         scope="process",
-        says="rank {rank} on {node} had not come to meet the others, which waited for it: it was doing something else",
-        fix="Look in the script what it does before init_process_group, or let the others wait longer",
+        says="rank {rank} on {node} did not join the process group in time, because it was executing other code",
+        fix="Check what the script does before init_process_group, or increase the timeout",
         command=RUNNING,
         symptoms=("store.key",),
         places=ranks_waited_for,
@@ -318,8 +318,8 @@ OF_ABSENT = (
         "absent.node",
         group="absent",
         scope="node",
-        says="no launcher was started on {node}, and the others waited for it",
-        fix="Start it there too, or launch without {node}",
+        says="no launcher was started on {node}, and the other nodes waited for it",
+        fix="Start the launcher on {node}, or launch without {node}",
         command=RUNNING,
         symptoms=(*WAITED, "store.key", "launch.start"),
         places=before_they_met(others),
@@ -329,8 +329,8 @@ OF_ABSENT = (
         "absent.late",
         group="absent",
         scope="node",
-        says="the launcher on {node} began later than the others wait",
-        fix="Start all nodes together, or let the rendezvous wait longer",
+        says="the launcher on {node} started after the other nodes had timed out",
+        fix="Start all nodes together, or increase the rendezvous timeout",
         symptoms=(*WAITED, "store.key", "store.closed", *CALLED_HEAD),
         places=before_they_met(others),
         confirm=(LATE,),
@@ -340,8 +340,8 @@ OF_ABSENT = (
         "absent.rank",
         group="absent",
         scope="process",
-        says="rank {rank} on {node} is not there, and the others wait for it",
-        fix="Read its log: it ended, or was never begun",
+        says="rank {rank} on {node} has no process, and the other ranks wait for it",
+        fix="Read the log of rank {rank}: the rank exited or was never started",
         command=RUNNING,
         symptoms=("store.key", "gloo.barrier"),
         places=ranks_waited_for,
@@ -351,9 +351,9 @@ OF_ABSENT = (
         "absent.nccl_id",
         group="absent",
         scope="process",
-        says="rank {rank} on {node} did not come to the first collective of a group in time, and others waited for it",
-        fix="Look in its log what it did meanwhile: what one rank does for long belongs before init_process_group, or"
-        " needs a longer timeout there",
+        says="rank {rank} on {node} did not reach the first collective of a process group in time; other ranks waited",
+        fix="Check in the log of rank {rank} what the rank did meanwhile. Move long work of one rank before"
+        " init_process_group, or increase the timeout",
         symptoms=("nccl.unique_id",),
         places=ranks_with_the_id,
         confirm=(),

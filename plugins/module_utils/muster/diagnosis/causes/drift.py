@@ -1,7 +1,7 @@
-"""What differs between nodes: torch, NCCL, Python, driver, packages, code, settings, data, clocks.
+"""Causes of differences between nodes: torch, NCCL, Python, driver, packages, code, settings, data, clocks.
 
-Nodes differ in many ways that harm nobody. A difference is a cause only where the launch shows what such a difference
-does. With two nodes it blames neither; with more, the odd one is named where it shows the symptom too.
+Most differences are harmless. A difference is a cause only if the launch shows a matching symptom. With two nodes, no
+node is named. With more, the differing node is named if it shows the symptom itself.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from ..evidence import Program
     from ..model import CauseAnswer, Places, Symptom
 
-# Under DETAIL torch makes calls of its own before each of the script's (torch 2.13, distributed_c10d.py).
+# With DETAIL, torch runs additional collectives before each collective of the script (torch 2.13, distributed_c10d.py).
 DEBUG, DETAIL = "TORCH_DISTRIBUTED_DEBUG", "DETAIL"
-# What changes how ranks send to each other; all of them have to have the same (NCCL's guide; read, not run).
+# Transport settings of NCCL that must be equal on all ranks (NCCL's guide; read, not run).
 OF_NCCL = ("NCCL_ALGO", "NCCL_PROTO", "NCCL_NET", "NCCL_IB_DISABLE", "NCCL_BUFFSIZE", "NCCL_NTHREADS")
-FIRST_CALLS = 3  # settings that differ break these; ranks that came further agree
+FIRST_CALLS = 3  # collectives; different settings break these first ones
 SAME_ENVIRONMENT = playbook("site.yml", tags="pytorch")
 OWN = ("process.exception", "process.exception.everywhere", "process.crash")
 OF_MODELS = (
@@ -45,13 +45,13 @@ def version(name: str) -> Callable[[LaunchCase], Mapping[str, str]]:
 
 
 def code_of(program: Program) -> str | None:
-    """Of the script and what lies beside it. Without a digest of either, nothing is known."""
+    """Return the digests of the script and of the files beside it; None if both are unknown."""
     found = [program["digests"][name] for name in ("script", "code") if name in program["digests"]]
     return " ".join(one[:12] for one in found) or None
 
 
 def odd_one(known: Callable[[LaunchCase], Mapping[str, str]]) -> Places:
-    """The odd node where it showed a symptom by itself; else no node."""
+    """Yield the differing node if only this node showed the symptom itself; otherwise no node."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if not any(one.final for one in by):
@@ -70,33 +70,33 @@ def differs(
         del place
         values = known(case)
         if len(values) < 2:
-            return not_looked(f"{what} of fewer than two nodes is known")
+            return not_looked(f"{what} is known on fewer than two nodes")
         found = difference(values)
-        return yes(f"{what}: {found.text}", "records of the nodes") if found else no(f"{what} is the same everywhere")
+        return yes(f"{what}: {found.text}", "node records") if found else no(f"{what} is the same on all nodes")
 
     return look
 
 
 def settings_differ(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Of a launch in which ranks waited for each other, or did not understand each other."""
+    """Compare settings that must be equal, if ranks timed out waiting for each other."""
     del place
     if own_end(case) or not others_waited(case):
-        return no("a rank ended by itself, or none waited until its time was over")
+        return no("a rank failed first, or no rank timed out")
     first = furthest(case)
     if first is not None and first.enqueued > FIRST_CALLS:
-        return no(f"rank {first.rank} had made {first.enqueued} calls")
+        return no(f"rank {first.rank} had started {first.enqueued} collectives")
     known = {name: found for name in case.nodes if (found := environment(case, name)) is not None}
     if len(known) < 2:
-        return not_looked("the environments of fewer than two nodes are known")
+        return not_looked("the environment is known on fewer than two nodes")
     detailed = [name for name in known if value_among(case, name, DEBUG, (DETAIL, DETAIL.lower()))]
     if 0 < len(detailed) < len(known):
-        return yes(f"{DEBUG} is {DETAIL} on {', '.join(detailed)}, and on no other node", "environments of the launch")
+        return yes(f"{DEBUG} is {DETAIL} only on {', '.join(detailed)}", "launch environment")
     for name in OF_NCCL if case.launch["backend"] == "nccl" else ():
         if len({one.get(name, "") for one in known.values()}) > 1:
             if first is None:
-                return not_looked(f"{name} differs between nodes; how far the ranks had come is not known")
-            return yes(f"{name} differs between nodes", "environments of the launch")
-    return no("what must be the same is the same")
+                return not_looked(f"{name} differs between nodes, but the progress of the ranks is unknown")
+            return yes(f"{name} differs between nodes", "launch environment")
+    return no("all settings that must be equal are equal")
 
 
 def no_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -118,13 +118,13 @@ def cause(
     fix: str,
     command: str = "",
 ) -> Cause:
-    """What differs in the records, where ranks show that it does harm."""
-    question = Question(f"differs.{name}", f"is {what} different between the nodes?", differs(known, what))
+    """Return a cause for a difference between the node records."""
+    question = Question(f"differs.{name}", f"does {what} differ between the nodes?", differs(known, what))
     return Cause(
         f"drift.{name}",
         group="drift",
         scope="pair",
-        says=f"{what} is not the same on all nodes",
+        says=f"{what} differs between the nodes",
         fix=fix,
         command=command,
         symptoms=symptoms,
@@ -141,26 +141,26 @@ def cause(
 CAUSES = (
     cause(
         "torch",
-        "torch's version",
+        "the torch version",
         version("torch"),
         (*OF_MODELS, "python.attribute_missing", "nccl.internal_error"),
-        "Bring all nodes to the same environment",
+        "Install the same environment on all nodes",
         SAME_ENVIRONMENT,
     ),
     cause(
         "nccl",
-        "NCCL's version",
+        "the NCCL version",
         version("nccl"),
         ("nccl.internal_error", "nccl.system_error"),
-        "Bring all nodes to the same environment; look for another libnccl in LD_LIBRARY_PATH",
+        "Install the same environment on all nodes, and check LD_LIBRARY_PATH for another libnccl",
         SAME_ENVIRONMENT,
     ),
     cause(
         "python",
-        "Python's version",
+        "the Python version",
         version("python"),
         ("python.syntax", "python.attribute_missing"),
-        "Bring all nodes to the same environment",
+        "Install the same environment on all nodes",
         SAME_ENVIRONMENT,
     ),
     cause(
@@ -168,7 +168,7 @@ CAUSES = (
         "the set of installed packages",
         version("muster_environment"),
         OF_VERSIONS,
-        "Bring all nodes to the same environment",
+        "Install the same environment on all nodes",
         SAME_ENVIRONMENT,
     ),
     cause(
@@ -182,40 +182,40 @@ CAUSES = (
             "program.checkpoint_keys",
             "program.checkpoint_sizes",
         ),
-        "Bring the same code to all nodes; launch_project does so with each launch",
+        "Copy the same code to all nodes; launch_project does this for each launch",
     ),
     Cause(
         "drift.environment",
         group="drift",
         scope="config",
-        says="variables that all ranks must have alike are not the same on all nodes",
-        fix="Set them for the launch (launch_env), and not in the logins of nodes",
+        says="environment variables that must be equal on all ranks differ between the nodes",
+        fix="Set the variables for the launch (launch_env), not in the login files of nodes",
         symptoms=("launch.stalled", "gloo.timeout", "nccl.timeout", "nccl.internal_error"),
         places=no_node,
-        confirm=(Question("differs.environment", "do such variables differ between the nodes?", settings_differ),),
+        confirm=(Question("differs.environment", "do these variables differ between the nodes?", settings_differ),),
         instead_of=("program.other_operation", "program.other_sizes", "program.straggler"),
     ),
     Cause(
         "drift.driver",
         group="drift",
         scope="node",
-        says="the driver on {node} is not the one of the other nodes, and its ranks alone met an error of CUDA",
-        fix="Bring all nodes to the same driver",
+        says="the driver version on {node} differs from the other nodes, and only ranks on {node} had a CUDA error",
+        fix="Install the same driver version on all nodes",
         command=playbook("site.yml", tags="gpu_stack"),
         symptoms=("cuda.failed", "cuda.driver_old", "nccl.cuda_error"),
         places=where_met,
-        confirm=(probe("versions.driver.differ", "is the driver on {node} another one?"),),
+        confirm=(probe("versions.driver.differ", "does the driver version on {node} differ from the other nodes?"),),
         instead_of=OWN,
     ),
     Cause(
         "drift.data",
         group="drift",
         scope="node",
-        says="the data on {node} are not those of the other nodes",
-        fix="Bring the same data to all nodes",
+        says="the data on {node} differ from the other nodes",
+        fix="Copy the same data to all nodes",
         symptoms=("python.file_missing", "program.checkpoint_keys", "program.checkpoint_sizes"),
         places=where_met,
-        confirm=(probe("launch.data", "are the data of the launch on {node} other ones?"),),
+        confirm=(probe("launch.data", "do the data of the launch differ on {node}?"),),
         instead_of=(*OWN, "process.missing.file", "program.checkpoint.keys", "program.checkpoint.sizes"),
     ),
     Cause(
@@ -223,13 +223,13 @@ CAUSES = (
         group="drift",
         scope="node",
         says="the clock of {node} is wrong",
-        fix="Have a time server set it",
+        fix="Synchronize the clock with a time server",
         command=playbook("site.yml", tags="baseline"),
         symptoms=("python.certificate_time",),
         places=where_met,
         confirm=(
-            probe("net.clock.offset", "is the clock of {node} off?"),
-            probe("time.unsynchronised", "is the clock of {node} not set by a server?"),
+            probe("net.clock.offset", "is the clock of {node} wrong?"),
+            probe("time.unsynchronised", "is the clock of {node} not synchronized?"),
         ),
         instead_of=OWN,
     ),

@@ -1,4 +1,4 @@
-"""What was ended from outside, or failed above the ranks: the launcher, its unit, the login, a data loader's worker."""
+"""Causes outside the ranks: the launcher, its unit, the login session or a data loader worker ended."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 HANGUP, INTERRUPT, TERMINATE = "1", "2", "15"
 NAMES = {HANGUP: "SIGHUP", INTERRUPT: "SIGINT", TERMINATE: "SIGTERM"}
-# What a launcher says when it waited in vain for others: the way to them is to be looked at, and not the launcher.
+# Messages of a launcher that timed out waiting for other nodes: the network is to be checked, not the launcher.
 WAITED = re.compile(r"Rendezvous|TCPStore|Store|[Tt]imed? ?out|[Cc]onnect|EADDRINUSE|clients joined")
 DEATH_SIGNAL = re.compile(r"death signal")
 SIGTERM = "SIGTERM"
@@ -39,13 +39,13 @@ def nodes_of_launchers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[Caus
 
 
 def by_end(reads: Callable[[NodeEnd, Failure], bool], source: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Whether the launcher of a node ended so, before anybody had decided to stop the launch."""
+    """Return a check whether the launcher of a node ended in the given way before the launch was stopped."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         for one in of_launchers(case):
             if one.node == place.node and reads(case.node_ends[place.node], one):
                 return yes(one.summary, f"{source} on {place.node}", one.when)
-        return no(f"the launcher on {place.node} ended otherwise")
+        return no(f"the launcher on {place.node} ended differently")
 
     return look
 
@@ -67,7 +67,7 @@ def out_of_memory(end: NodeEnd, failure: Failure) -> bool:
 
 
 def failed_by_itself(end: NodeEnd, failure: Failure) -> bool:
-    """With an exception of its own, which is no waiting for others."""
+    """Return whether the launcher raised an exception other than a timeout while waiting for other nodes."""
     return (
         failure.ending is Ending.AGENT
         and (end["code"] or 0) > 0
@@ -78,29 +78,29 @@ def failed_by_itself(end: NodeEnd, failure: Failure) -> bool:
 
 
 def signalled_first(number: str) -> Callable[[LaunchCase, Sequence[Symptom]], Iterator[CausePlace]]:
-    """The node whose launcher was told to stop before all others: those may have been told because of it."""
+    """Yield the node whose launcher was signalled first; later signals may be a consequence."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         told = [
             one
             for one in by
-            if one.node and not stop_reached(case, told_at(case, one)) and not ended_by_us(case, one.node)
+            if one.node and not stop_reached(case, signalled_at(case, one)) and not ended_by_us(case, one.node)
         ]
-        first = min(told, key=lambda one: told_at(case, one), default=None)
+        first = min(told, key=lambda one: signalled_at(case, one), default=None)
         if first is not None and signal_of(first) in ((number,) if number else tuple(NAMES)):
             yield CausePlace(first.node, rank=first.rank, what=NAMES.get(signal_of(first), ""))
 
     return places
 
 
-def told_at(case: LaunchCase, one: Symptom) -> float:
-    """A launcher that was told to stop ends its ranks first, and waits for them: the first of them knows when."""
+def signalled_at(case: LaunchCase, one: Symptom) -> float:
+    """Return when the launcher was signalled: the first exit of its ranks, which it stops and waits for."""
     gone = [end["gone_at"] for end in case.seen["ranks"] if end["node"] == one.node and end["gone_at"]]
     return min([one.when, *gone])
 
 
 def ended_by_us(case: LaunchCase, node: str) -> bool:
-    """Whether the launch's own program ended its part there, and so told the launcher to stop."""
+    """Return whether Muster's program on the node stopped the launcher."""
     end = case.node_ends.get(node)
     return end is not None and end["reason"] not in ("", "exit")
 
@@ -111,12 +111,12 @@ def signal_of(one: Symptom) -> str:
 
 
 def stop_reached(case: LaunchCase, when: float) -> bool:
-    """Whether what was said then is the noise of the supervisor's own stop."""
+    """Return whether the output may be a consequence of the supervisor's stop."""
     return bool(case.launch["stop_began"]) and when >= case.launch["stop_began"]
 
 
 def nothing_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """A launcher that was told to stop before anything had failed was told by somebody."""
+    """Check that nothing had failed before the launcher was signalled: then the signal came from outside."""
     end = case.node_ends[place.node]
     earlier = [
         one
@@ -128,11 +128,11 @@ def nothing_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if earlier:
         return no(f"{earlier[0].where} had failed before: {earlier[0].summary}")
     if end["reason"] == STOPPED:
-        return no("its unit was stopped as a whole")
-    return yes(f"the launcher was told to stop by {place.what}", f"launcher's log on {place.node}", end["ended_at"])
+        return no("the whole unit was stopped")
+    return yes(f"the launcher received {place.what}", f"launcher log on {place.node}", end["ended_at"])
 
 
-def ranks_told(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
+def ranks_signalled(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     del case
     return (
         CausePlace(one.node, rank=one.rank, what=SIGTERM)
@@ -141,31 +141,31 @@ def ranks_told(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     )
 
 
-def told_from_outside(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """The launcher tells its ranks to stop when one of them has failed, or when it was told itself; whoever told this
-    one, it was somebody else."""
+def signalled_externally(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    """Check that the rank's launcher did not send the signal. A launcher signals its ranks only after one of them
+    failed or after it was signalled itself."""
     mine = next((one for one in case.all_failures if one.rank == place.rank and one.ending is Ending.SIGNAL), None)
     if mine is None:
-        return no("it ended otherwise")
-    # torchrun names the processes that it tells to stop: one that it names by its end alone was told by somebody else.
+        return no("the rank was not ended by a signal")
+    # torchrun logs the processes that it stops. A rank logged only with its exit was signalled by another process.
     unsaid = mine.local_rank not in exit_codes(case.node_ends[place.node]["log"])
     if mine.by_launcher:
-        return no(f"the launcher on {place.node} says that it told it to stop")
+        return no(f"the launcher on {place.node} logged that it stopped the rank")
     for one in case.all_failures:
         if one is not mine and one.when < mine.when and (one.node == mine.node or not one.cascade):
             return no(f"{one.where} had ended before: {one.summary}")
         if one.node == mine.node and one.when == mine.when and unsaid and ended_itself(one):
-            return no(f"{one.where} had ended at the same moment: {one.summary}")
+            return no(f"{one.where} had ended at the same time: {one.summary}")
     end = case.node_ends[place.node]
     if ended_by_us(case, place.node) or DEATH_SIGNAL.search(end["log"]):
-        return no(f"the launcher on {place.node} was told to stop, and told its ranks")
+        return no(f"the launcher on {place.node} was signalled and stopped its ranks")
     return yes(
-        f"exit code -15, and no rank of {place.node} had ended before", f"ends of the ranks on {place.node}", mine.when
+        f"exit code -15, and no rank of {place.node} had ended before", f"exits of the ranks on {place.node}", mine.when
     )
 
 
 def ended_itself(one: Failure) -> bool:
-    """A rank with a code of its own, or by a signal that no launcher sends first."""
+    """Return whether a rank exited by itself or by a signal other than SIGTERM, which launchers send first."""
     return one.rank is not None and (one.ending is not Ending.SIGNAL or one.signal != SIGTERM)
 
 
@@ -173,7 +173,7 @@ def limit_reached(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     for one in case.all_failures:
         if one.ending is Ending.LIMIT:
-            return yes(one.summary, f"the launch's unit on {one.node}", one.when)
+            return yes(one.summary, f"launch unit on {one.node}", one.when)
     return no()
 
 
@@ -190,34 +190,32 @@ def ranks_of_workers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CauseP
 def worker_ended(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for one in case.all_failures:
         if one.rank == place.rank and place.what in (one.summary, *one.traceback.splitlines()):
-            return yes(place.what, f"last words of {one.where}", one.when)
-    return no("its rank ended otherwise")
+            return yes(place.what, f"last output of {one.where}", one.when)
+    return no("the rank ended differently")
 
 
 LAUNCHER_KILLED = Question(
-    "launcher.killed", "was the launcher on {node} ended by a signal?", by_end(killed, "how the unit's process ended")
+    "launcher.killed", "was the launcher on {node} killed by a signal?", by_end(killed, "exit status of the unit")
 )
 UNIT_STOPPED = Question(
     "unit.stopped",
-    "was the launch's unit on {node} stopped or killed from outside?",
+    "was the launch unit on {node} stopped or killed externally?",
     by_end(stopped, "systemd"),
     JOURNAL,
 )
 MANAGER_ENDED = Question(
-    "unit.no_manager", "did the user's own systemd end on {node}?", by_end(without_manager, "systemd"), JOURNAL
+    "unit.no_manager", "did the systemd user manager on {node} exit?", by_end(without_manager, "systemd"), JOURNAL
 )
-UNIT_OOM = Question(
-    "unit.oom", "did the kernel end the whole launch on {node} for want of memory?", by_end(out_of_memory, "systemd")
-)
+UNIT_OOM = Question("unit.oom", "did the OOM killer end the whole launch on {node}?", by_end(out_of_memory, "systemd"))
 LAUNCHER_FAILED = Question(
-    "launcher.failed", "did the launcher on {node} fail by itself?", by_end(failed_by_itself, "log of the launcher")
+    "launcher.failed",
+    "did the launcher on {node} fail with its own exception?",
+    by_end(failed_by_itself, "launcher log"),
 )
-TOLD_FIRST = Question(
-    "launcher.told", "was the launcher on {node} told to stop before anything had failed?", nothing_before
-)
-RANK_TOLD = Question("rank.told", "was rank {rank} told to stop by somebody else than its launcher?", told_from_outside)
-LIMIT = Question("launch.limit", "did the launch run into its time limit?", limit_reached)
-WORKER_ENDED = Question("rank.worker_ended", "did rank {rank} end because of a data loader's worker?", worker_ended)
+SIGNALLED_FIRST = Question("launcher.told", "was the launcher on {node} signalled before any failure?", nothing_before)
+RANK_SIGNALLED = Question("rank.told", "did a process other than the launcher stop rank {rank}?", signalled_externally)
+LIMIT = Question("launch.limit", "did the launch reach its time limit?", limit_reached)
+WORKER_ENDED = Question("rank.worker_ended", "did rank {rank} end because a data loader worker died?", worker_ended)
 
 LAUNCHERS = ("agent.ended", "unit.ended")
 
@@ -226,8 +224,8 @@ CAUSES = (
         "process.launcher",
         group="process",
         scope="node",
-        says="the launcher on {node} was ended by a signal, and its ranks with it",
-        fix="Look who ended it; the kernel does so when memory runs out",
+        says="the launcher on {node} was killed by a signal, and its ranks ended with it",
+        fix="Check the journal for the sender; the kernel kills processes when memory runs out",
         command=JOURNAL,
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
@@ -237,8 +235,8 @@ CAUSES = (
         "process.unit",
         group="process",
         scope="node",
-        says="the launch's unit on {node} was stopped or killed from outside, by systemctl or a shutdown",
-        fix="Look in the journal who stopped it",
+        says="the launch unit on {node} was stopped or killed externally, by systemctl or a shutdown",
+        fix="Check the journal for the command that stopped the unit",
         command=JOURNAL,
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
@@ -249,8 +247,8 @@ CAUSES = (
         "process.manager",
         group="process",
         scope="node",
-        says="the user's own systemd ended on {node}, and the launch with it: the last login ended, without lingering",
-        fix="Let the user's manager stay: loginctl enable-linger",
+        says="the systemd user manager on {node} exited with the last login (lingering is off) and ended the launch",
+        fix="Keep the user manager running: loginctl enable-linger",
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
         confirm=(MANAGER_ENDED,),
@@ -260,8 +258,8 @@ CAUSES = (
         "process.memory.unit",
         group="process",
         scope="node",
-        says="the kernel ended the launch on {node}, because memory ran out there",
-        fix="Use less memory (batch, workers, prefetch), and look what else runs there",
+        says="the OOM killer ended the launch on {node}, because memory ran out",
+        fix="Reduce memory use (batch, workers, prefetch), and check which other processes use memory",
         command=OnNode("ps -eo pid,user,rss,args --sort=-rss"),
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
@@ -272,8 +270,8 @@ CAUSES = (
         "process.launcher.failed",
         group="process",
         scope="node",
-        says="the launcher on {node} failed by itself: {what}",
-        fix="Read the log of the launcher on {node}",
+        says="the launcher on {node} failed: {what}",
+        fix="Read the launcher log on {node}",
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
         confirm=(LAUNCHER_FAILED,),
@@ -282,42 +280,42 @@ CAUSES = (
         "process.hangup",
         group="process",
         scope="node",
-        says="the login from which the launcher on {node} was started has ended (SIGHUP), and the launcher with it",
-        fix="Begin it where no login ends it: as a launch of Muster, or in tmux",
+        says="the login session that started the launcher on {node} ended, and SIGHUP ended the launcher",
+        fix="Start the launcher as a launch of Muster or in tmux, so that a logout does not end it",
         symptoms=("python.launcher_signalled",),
         places=signalled_first(HANGUP),
-        confirm=(TOLD_FIRST,),
+        confirm=(SIGNALLED_FIRST,),
         instead_of=("process.terminated", "process.launcher.failed"),
     ),
     Cause(
         "process.terminated",
         group="process",
         scope="node",
-        says="somebody told the launcher on {node} to stop ({what})",
-        fix="Ask who works on {node}, or what ends programs there, such as a queue with a time limit",
+        says="another process or a user stopped the launcher on {node} ({what})",
+        fix="Ask the users of {node}, and check for programs that stop processes, such as a queue with a time limit",
         command=JOURNAL,
         symptoms=("python.launcher_signalled",),
         places=signalled_first(""),
-        confirm=(TOLD_FIRST,),
+        confirm=(SIGNALLED_FIRST,),
         instead_of=("process.launcher.failed",),
     ),
     Cause(
         "process.rank_terminated",
         group="process",
         scope="process",
-        says="somebody told rank {rank} on {node} to stop (SIGTERM), and not its launcher; who did is not recorded",
-        fix="Ask who works on {node}, or what ends programs there, such as a queue or a watchdog for memory",
+        says="rank {rank} on {node} received SIGTERM, but not from its launcher; the sender is not recorded",
+        fix="Ask the users of {node}, and check for programs that stop processes, such as a queue or a memory watchdog",
         command=JOURNAL,
         symptoms=("rank.signal",),
-        places=ranks_told,
-        confirm=(RANK_TOLD,),
+        places=ranks_signalled,
+        confirm=(RANK_SIGNALLED,),
     ),
     Cause(
         "process.time_limit",
         group="process",
         scope="config",
-        says="the launch ran into its time limit",
-        fix="Raise launch_time_limit, or let the script write checkpoints and go on from them",
+        says="the launch reached its time limit",
+        fix="Increase launch_time_limit, or write checkpoints in the script and resume from them",
         symptoms=("launch.limit",),
         places=anywhere,
         confirm=(LIMIT,),
@@ -326,8 +324,8 @@ CAUSES = (
         "process.worker",
         group="process",
         scope="process",
-        says="a process of the data loader of rank {rank} on {node} was ended, and the rank with it",
-        fix="Look whether memory ran out there; fewer or smaller workers need less",
+        says="a data loader worker of rank {rank} on {node} died, and the rank ended with it",
+        fix="Check whether memory ran out, and use fewer or smaller workers",
         command=OnNode("journalctl --dmesg --lines=30", become=True),
         symptoms=("system.worker_killed", "system.worker_crashed"),
         places=ranks_of_workers,

@@ -1,4 +1,4 @@
-"""What joins GPUs: NVLink and its manager, RDMA, and the bus. None of it was run here; checks and texts are read."""
+"""Causes between GPUs: NVLink, fabric manager, RDMA, PCIe. Not run here; checks and texts are from documentation."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ def port_went_down(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for port, after in pair[1]["fabric"].items():
         before = pair[0]["fabric"].get(port, {})
         if "ACTIVE" in before.get("state", "").upper() and "ACTIVE" not in after.get("state", "").upper():
-            return yes(f"{port} was up, and is {after.get('state', 'gone')}", f"ports of {place.node}")
+            return yes(f"{port} was up and is now {after.get('state', 'missing')}", f"ports of {place.node}")
         for name in GROWS:
             was, now = before.get(name, ""), after.get(name, "")
             if was.isdigit() and now.isdigit() and int(now) > int(was):
-                return yes(f"{name} of {port} grew by {int(now) - int(was)}", f"counters of {place.node}")
+                return yes(f"{name} of {port} increased by {int(now) - int(was)}", f"counters of {place.node}")
     return no("no port went down")
 
 
 def within_one_call(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """All ranks wait in the same call: the program agrees, and what carries the data does not."""
+    """Check that all ranks wait in the same collective: then the transport is at fault, not the program."""
     del place
     if own_end(case) or not others_waited(case):
-        return no("a rank ended by itself, or none waited")
+        return no("a rank failed first, or no rank timed out")
     known = progress.progress(case)
     if len(known) < case.launch["world_size"]:
-        return not_looked("not all ranks said how far they had come")
+        return not_looked("the progress of some ranks is unknown")
     if len({one.enqueued for one in known}) == 1 and all(one.within for one in known):
-        return yes(f"all ranks wait in call {known[0].enqueued}", known[0].source)
-    return no("the ranks are not in the same call")
+        return yes(f"all ranks wait in collective {known[0].enqueued}", known[0].source)
+    return no("the ranks are not in the same collective")
 
 
 def with_several_gpus(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -53,8 +53,8 @@ def with_several_gpus(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[Cause
         yield from (CausePlace(node) for node in case.nodes if len(case.ranks_of(node)) > 1)
 
 
-PORT = Question("rdma.port", "did a port for RDMA of {node} go down?", port_went_down, OnNode("rdma link show"))
-SAME_CALL = Question("calls.same", "do all ranks wait in the same call?", within_one_call)
+PORT = Question("rdma.port", "did an RDMA port of {node} go down?", port_went_down, OnNode("rdma link show"))
+SAME_CALL = Question("calls.same", "do all ranks wait in the same collective?", within_one_call)
 RDMA = ("nccl.completion", "nccl.queue_pair", "nccl.system_error", "nccl.remote")
 
 CAUSES = (
@@ -62,15 +62,15 @@ CAUSES = (
         "fabric.manager",
         group="gpu",
         scope="node",
-        says="the fabric manager on {node} does not run, or is of another version than the driver",
-        fix="Start nvidia-fabricmanager there, of the driver's own version",
+        says="the fabric manager on {node} is not running, or its version differs from the driver",
+        fix="Start nvidia-fabricmanager in the version of the driver, and check its status",
         command=OnNode("systemctl status nvidia-fabricmanager", become=True),
         symptoms=("cuda.not_ready", "nccl.cuda_error"),
         places=where_met,
         confirm=(
-            found("fabric_manager.inactive", "a fabric manager that does not run"),
-            found("fabric_manager.version", "a fabric manager of another version"),
-            found("fabric_manager.state", "a fabric that is not ready"),
+            found("fabric_manager.inactive", "an inactive fabric manager"),
+            found("fabric_manager.version", "a fabric manager version mismatch"),
+            found("fabric_manager.state", "an NVLink fabric that is not ready"),
         ),
         instead_of=(*OWN, "gpu.absent"),
     ),
@@ -78,15 +78,15 @@ CAUSES = (
         "fabric.nvlink",
         group="gpu",
         scope="node",
-        says="a link between GPUs of {node} failed",
-        fix="Reset the GPUs while nothing uses them; look at the kernel log",
+        says="an NVLink of {node} failed",
+        fix="Reset the GPUs while they are idle, and check the kernel log and the link status",
         command=OnNode("nvidia-smi nvlink --status"),
         symptoms=("cuda.nvlink", "nccl.cuda_error"),
         places=where_met,
         confirm=(
-            found("nvlink.inactive", "a link that is down"),
-            found("nvlink.errors", "an error of a link"),
-            found("nvlink.sxid", "an error of a switch"),
+            found("nvlink.inactive", "an inactive NVLink"),
+            found("nvlink.errors", "an NVLink error"),
+            found("nvlink.sxid", "an NVSwitch error"),
         ),
         decisive=("cuda.nvlink",),
         instead_of=(*OWN, "gpu.fault"),
@@ -95,26 +95,26 @@ CAUSES = (
         "fabric.port",
         group="gpu",
         scope="node",
-        says="a port for RDMA of {node} is down, or was for a moment",
-        fix="Look at its cable and at the switch",
+        says="an RDMA port of {node} is down, or was down during the launch",
+        fix="Check the cable and the switch port",
         command=OnNode("rdma link show"),
         symptoms=RDMA,
         places=where_met,
-        confirm=(PORT, found("rdma.port.down", "a port that is down")),
+        confirm=(PORT, found("rdma.port.down", "an RDMA port that is down")),
         instead_of=OWN,
     ),
     Cause(
         "fabric.address",
         group="gpu",
         scope="node",
-        says="the RDMA of {node} has not the address, subnet or partition that its peers expect",
-        fix="Correct NCCL_IB_GID_INDEX, the addresses or the partitions as the finding says",
+        says="the GID, subnet or partition of an RDMA port of {node} does not match its peers",
+        fix="Correct NCCL_IB_GID_INDEX, the addresses or the partitions as described in the finding",
         command=OnNode("rdma link show"),
         symptoms=("nccl.completion", "nccl.queue_pair"),
         places=where_met,
         confirm=(
-            *(found("rdma.gid.missing", "no GID"), found("rdma.gid.index", "a GID index that leads nowhere")),
-            *(found("rdma.subnet.differ", "another subnet"), found("rdma.pkey.differ", "another partition")),
+            *(found("rdma.gid.missing", "a missing GID"), found("rdma.gid.index", "an invalid GID index")),
+            *(found("rdma.subnet.differ", "a different subnet"), found("rdma.pkey.differ", "a different partition")),
         ),
         instead_of=OWN,
     ),
@@ -122,13 +122,14 @@ CAUSES = (
         "fabric.peer_to_peer",
         group="gpu",
         scope="node",
-        says="GPUs of {node} cannot reach each other's memory: the bus sends it another way",
-        fix="Switch ACS and the IOMMU's translation off, or launch with NCCL_P2P_DISABLE=1 in launch_env",
+        says="GPUs of {node} cannot access each other's memory: ACS or the IOMMU redirects PCIe transfers",
+        fix="Disable ACS and IOMMU translation, or launch with NCCL_P2P_DISABLE=1 in launch_env",
         symptoms=("launch.stalled", "nccl.timeout", "nccl.heartbeat"),
         places=with_several_gpus,
         confirm=(),
         support=(
-            *(found("pci.acs.redirects", "ACS that redirects"), found("pci.iommu.translates", "a translating IOMMU")),
+            found("pci.acs.redirects", "PCIe redirection by ACS"),
+            found("pci.iommu.translates", "IOMMU translation"),
             SAME_CALL,
         ),
     ),

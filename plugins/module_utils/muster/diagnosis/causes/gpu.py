@@ -1,7 +1,7 @@
-"""GPUs: absent, hidden, taken, of another kind than torch was built for, or broken.
+"""Causes of GPU errors: missing, hidden, in use, not supported by torch, out of memory, or faulty.
 
-What CUDA says is the symptom. That the machine is at fault is proved by its kernel's log within the launch, by its
-records, or by the checks of nccl_health that were made afterwards.
+CUDA errors are the symptoms. The kernel log during the launch, the node records or later checks of nccl_health confirm
+a hardware fault.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from ...health.xids import XID_LINE, XIDS
 from ...verdict.commands import OnNode, playbook
-from ...verdict.words import gigabytes
+from ...verdict.words import gigabytes, plural
 from ..drift import environment, value_among
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..questions import probe, said
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 MOST_GPUS = 16
-# What hides GPUs: nothing, a number that none has, one of them, or the first few.
+# Values that hide GPUs: empty, an invalid index, a single GPU, or the first GPUs.
 ONE_OR_NONE = ("", "-1", "NoDevFiles", *(str(number) for number in range(MOST_GPUS)))
 FIRST_FEW = tuple(accumulate((str(number) for number in range(MOST_GPUS)), lambda one, two: f"{one},{two}"))
 OWN = ("process.exception", "process.exception.everywhere", "process.crash")
-# What the words of a rank prove by themselves: said where nothing deeper is.
+# Causes confirmed by a rank's output alone; a more specific cause replaces them.
 BY_WORDS = ("gpu.number", "gpu.none_seen")
 SMI = OnNode("nvidia-smi")
 LIST = OnNode("nvidia-smi -L")
@@ -39,7 +39,7 @@ LOG = OnNode("journalctl --dmesg --grep=NVRM --lines=20", become=True)
 
 
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Each node that ended with it, or that NCCL warned of."""
+    """Yield each node where the error ended a rank or NCCL printed a warning."""
     del case
     return (CausePlace(one.node) for one in by if one.node and (one.final or one.id.startswith("nccl.")))
 
@@ -54,14 +54,14 @@ def gpus(case: LaunchCase, node: str) -> list[Gpu] | None:
     return record["gpus"] if record else None
 
 
-# ---------------------------------------------------------------- which there are
+# ---------------------------------------------------------------- presence
 
 
 def none_there(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     found = gpus(case, place.node)
     if found is None:
         return not_looked(case.why_not(place.node, "gpus"))
-    return no(f"{len(found)} GPUs are there") if found else yes("no GPU is listed", f"nvidia-smi on {place.node}")
+    return no(f"{len(found)} GPUs are present") if found else yes("no GPU is listed", f"nvidia-smi on {place.node}")
 
 
 def fewer_than_ranks(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -69,7 +69,7 @@ def fewer_than_ranks(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if found is None:
         return not_looked(case.why_not(place.node, "gpus"))
     if len(found) < len(ranks):
-        return yes(f"{len(ranks)} ranks, and {len(found)} GPUs", f"nvidia-smi on {place.node}, and the plan")
+        return yes(f"{len(ranks)} ranks but {len(found)} GPUs", f"nvidia-smi on {place.node} and the launch plan")
     return no(f"{len(found)} GPUs are enough for {len(ranks)} ranks")
 
 
@@ -81,19 +81,22 @@ def hidden(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return no(f"{VISIBLE} is not set")
     value = value_among(case, place.node, VISIBLE, (*ONE_OR_NONE, *FIRST_FEW))
     if value is None:
-        return not_looked(f"{VISIBLE} is set on {place.node}, to a value of which only the digest is known")
+        return not_looked(f"{VISIBLE} is set on {place.node}, but only a digest of the value is known")
     shown = sum(part.isdigit() and (found is None or int(part) < len(found)) for part in value.split(","))
     ranks = len(case.ranks_of(place.node))
     if shown < ranks:
-        return yes(f"{VISIBLE} leaves {shown} GPUs to {ranks} ranks", f"environment of the launch on {place.node}")
-    return no(f"{VISIBLE} leaves {shown} GPUs")
+        return yes(
+            f"{VISIBLE} leaves {plural(shown, 'GPU')} for {plural(ranks, 'rank')}",
+            f"launch environment on {place.node}",
+        )
+    return no(f"{VISIBLE} leaves {plural(shown, 'GPU')}")
 
 
 # ---------------------------------------------------------------- faults
 
 
 def xid_logged(hardware: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Whether the driver reported a fault of the machine, or one of the program, during the launch."""
+    """Return a check for an Xid during the launch: of a hardware fault, or of a program fault."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         record = case.seen["end"].get(place.node)
@@ -109,7 +112,7 @@ def xid_logged(hardware: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer
 
 
 def is_fault(number: int) -> bool | None:
-    """Of the machine, or of the program; None for what is only to be watched."""
+    """Return True for a hardware fault, False for a program fault, None if the Xid only has to be watched."""
     if number not in XIDS:
         return False
     return None if XIDS[number].action == "watch" else True
@@ -124,17 +127,15 @@ def ecc_grew(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         was = before.get(gpu["uuid"])
         if gpu["ecc"] is not None and was is not None and gpu["ecc"] > was:
             return yes(f"GPU {gpu['index']} had {gpu['ecc'] - was} uncorrected errors", f"nvidia-smi on {place.node}")
-    return no("no GPU counted an uncorrected error")
+    return no("no GPU counted an uncorrected memory error")
 
 
-NONE_THERE = Question("gpu.none", "is there no GPU on {node}?", none_there, SMI)
-FEWER = Question("gpu.fewer", "has {node} fewer GPUs than ranks?", fewer_than_ranks, SMI)
+NONE_THERE = Question("gpu.none", "does {node} have no GPU?", none_there, SMI)
+FEWER = Question("gpu.fewer", "does {node} have fewer GPUs than ranks?", fewer_than_ranks, SMI)
 HIDDEN = Question("gpu.hidden", "does CUDA_VISIBLE_DEVICES hide GPUs from the ranks on {node}?", hidden)
-XID = Question("gpu.xid.hardware", "did the driver on {node} report a fault of a GPU?", xid_logged(True), LOG)
-XID_OF_PROGRAM = Question(
-    "gpu.xid.program", "did the driver on {node} report a fault of a program?", xid_logged(False), LOG
-)
-ECC_GREW = Question("gpu.ecc.grew", "did a GPU of {node} count uncorrected errors?", ecc_grew, SMI)
+XID = Question("gpu.xid.hardware", "did the driver on {node} report a GPU fault?", xid_logged(True), LOG)
+XID_OF_PROGRAM = Question("gpu.xid.program", "did the driver on {node} report a program fault?", xid_logged(False), LOG)
+ECC_GREW = Question("gpu.ecc.grew", "did a GPU of {node} count uncorrected memory errors?", ecc_grew, SMI)
 
 
 def found(check: str, what: str) -> Question:
@@ -146,14 +147,14 @@ CAUSES = (
         "gpu.absent",
         group="gpu",
         scope="node",
-        says="a GPU of {node} is not there, or the driver does not reach it",
-        fix="Look at the kernel log, restart the node, and look whether the GPU is back",
+        says="a GPU of {node} is missing, or the driver cannot access it",
+        fix="Reboot the node. If the GPU is still missing, check the kernel log",
         command=LOG,
         symptoms=("cuda.no_gpu", "cuda.lost", "cuda.invalid_device", "nccl.cuda_error"),
         places=where_met,
         confirm=(
-            *(NONE_THERE, found("gpu.lost", "a lost GPU"), found("gpu.driver.not_loaded", "no driver")),
-            found("sw.torch.gpus", "a torch that sees too few GPUs"),
+            *(NONE_THERE, found("gpu.lost", "a lost GPU"), found("gpu.driver.not_loaded", "an unloaded driver")),
+            found("sw.torch.gpus", "a torch that detects too few GPUs"),
         ),
         decisive=("cuda.lost",),
         instead_of=(*OWN, "gpu.fewer_than_ranks", *BY_WORDS),
@@ -162,12 +163,12 @@ CAUSES = (
         "gpu.fewer_than_ranks",
         group="gpu",
         scope="config",
-        says="{node} has fewer GPUs than the launch has ranks there",
-        fix="Give the node as many ranks as it has GPUs (cluster_nproc_per_node)",
+        says="{node} has fewer GPUs than ranks of the launch",
+        fix="Start at most one rank per GPU on the node (cluster_nproc_per_node)",
         command=SMI,
         symptoms=("cuda.invalid_device",),
         places=where_met,
-        confirm=(FEWER, found("gpu.count.differs", "another number of GPUs than is said")),
+        confirm=(FEWER, found("gpu.count.differs", "an unexpected number of GPUs")),
         instead_of=(*OWN, *BY_WORDS),
     ),
     Cause(
@@ -175,7 +176,7 @@ CAUSES = (
         group="gpu",
         scope="config",
         says="CUDA_VISIBLE_DEVICES hides GPUs of {node} from its ranks",
-        fix="Take CUDA_VISIBLE_DEVICES out of launch_env and of the script",
+        fix="Remove CUDA_VISIBLE_DEVICES from launch_env and from the script",
         symptoms=("cuda.invalid_device", "cuda.no_gpu"),
         places=where_met,
         confirm=(HIDDEN,),
@@ -185,22 +186,22 @@ CAUSES = (
         "gpu.number",
         group="gpu",
         scope="config",
-        says="ranks on {node} ask for a GPU by a number that none has of those that they see",
-        fix="Give torch.cuda.set_device LOCAL_RANK, and not RANK; have no more ranks than GPUs, and none hidden by"
-        " CUDA_VISIBLE_DEVICES; those that are there are listed by",
+        says="ranks on {node} use a GPU index beyond the GPUs that are visible to them",
+        fix="Pass LOCAL_RANK, not RANK, to torch.cuda.set_device, start at most one rank per GPU, and unset"
+        " CUDA_VISIBLE_DEVICES. List the GPUs of the node",
         command=LIST,
         symptoms=("cuda.invalid_device",),
         places=where_met,
-        confirm=(said("said.number", "did CUDA find no GPU of the number asked for?", "cuda.invalid_device"),),
+        confirm=(said("said.number", "did CUDA reject the GPU index?", "cuda.invalid_device"),),
         instead_of=OWN,
     ),
     Cause(
         "gpu.none_seen",
         group="gpu",
         scope="node",
-        says="ranks on {node} see no GPU: there is none, its driver is not loaded, or they are hidden from the launch",
-        fix="Look for CUDA_VISIBLE_DEVICES in launch_env and in the script where the node lists GPUs, and at the driver"
-        " where it does not",
+        says="ranks on {node} see no GPU: no GPU is present, its driver is not loaded, or the GPUs are hidden",
+        fix="If the node lists GPUs, check CUDA_VISIBLE_DEVICES in launch_env and the script; otherwise check the"
+        " driver",
         command=LIST,
         symptoms=("cuda.no_gpu",),
         places=where_met,
@@ -211,26 +212,26 @@ CAUSES = (
         "gpu.taken",
         group="gpu",
         scope="node",
-        says="a GPU of {node} lets no further process in: another one has it for itself",
-        fix="End the other process, or set the compute mode to Default",
+        says="another process uses a GPU of {node} exclusively",
+        fix="Set the compute mode to Default, or find and end the other process",
         command=SMI,
         symptoms=("cuda.busy",),
         places=where_met,
         confirm=(found("gpu.compute_mode", "an exclusive compute mode"),),
-        support=(found("gpu.process.foreign", "another process"),),
+        support=(found("gpu.process.foreign", "a GPU process outside the launch"),),
         instead_of=OWN,
     ),
     Cause(
         "gpu.no_code",
         group="gpu",
         scope="node",
-        says="the torch on {node}, or an extension, holds no code for its GPUs",
-        fix="Choose a release of torch, or a variant of CUDA, for this GPU; build extensions for it, too",
+        says="the torch build on {node}, or an extension, does not support its GPUs",
+        fix="Select a torch release or CUDA variant that supports this GPU, and rebuild extensions for it",
         command=playbook("playbooks/plan.yml"),
         symptoms=("cuda.no_code",),
         places=where_met,
         confirm=(
-            found("sw.torch.no_code", "a torch without code for the GPUs"),
+            found("sw.torch.no_code", "a torch build without code for the GPUs"),
             said("said.no_code", "did CUDA find no code for the GPU?", "cuda.no_code"),
         ),
         instead_of=OWN,
@@ -239,14 +240,14 @@ CAUSES = (
         "gpu.driver.old",
         group="gpu",
         scope="node",
-        says="the driver on {node} is older than its torch needs",
-        fix="Bring the driver to the version that the plan names",
+        says="the driver on {node} is too old for its torch build",
+        fix="Install the driver version from the plan",
         command=playbook("site.yml", tags="gpu_stack"),
         symptoms=("cuda.driver_old", "nccl.cuda_error"),
         places=where_met,
         confirm=(
             found("sw.cuda.driver_old", "a driver that is too old"),
-            said("said.driver_old", "did torch find the driver too old?", "cuda.driver_old"),
+            said("said.driver_old", "did torch report a driver that is too old?", "cuda.driver_old"),
         ),
         instead_of=OWN,
     ),
@@ -254,24 +255,24 @@ CAUSES = (
         "gpu.driver.mismatch",
         group="gpu",
         scope="node",
-        says="the driver's module in the kernel of {node} is of another version than its libraries",
-        fix="Restart the node",
+        says="the kernel module and the libraries of the driver on {node} have different versions",
+        fix="Reboot the node, and check the version of the loaded module",
         command=OnNode("cat /proc/driver/nvidia/version"),
         symptoms=("cuda.no_gpu", "cuda.driver_old", "cuda.failed", "nccl.cuda_error"),
         places=where_met,
-        confirm=(found("gpu.driver.mismatch", "a driver of two versions"),),
+        confirm=(found("gpu.driver.mismatch", "a driver version mismatch"),),
         instead_of=(*OWN, "gpu.absent", "gpu.none_seen"),
     ),
     Cause(
         "gpu.ecc",
         group="gpu",
         scope="node",
-        says="the memory of a GPU of {node} lost data",
-        fix="Reset the GPU while nothing uses it; have it replaced if that happens again",
+        says="the memory of a GPU of {node} had uncorrectable errors",
+        fix="Reset the GPU while it is idle, and replace it if the error recurs",
         command=SMI,
         symptoms=("cuda.ecc", "nccl.cuda_error"),
         places=where_met,
-        confirm=(ECC_GREW, found("gpu.ecc.uncorrected", "an uncorrected error")),
+        confirm=(ECC_GREW, found("gpu.ecc.uncorrected", "an uncorrected memory error")),
         decisive=("cuda.ecc",),
         instead_of=(*OWN, "gpu.fault"),
     ),
@@ -280,7 +281,7 @@ CAUSES = (
         group="gpu",
         scope="node",
         says="a GPU of {node} failed during the launch",
-        fix="Look up the Xid in the kernel log; reset the GPU or restart the node",
+        fix="Look up the Xid in the kernel log, and reset the GPU or reboot the node",
         command=LOG,
         symptoms=(
             *("cuda.failed", "cuda.ecc", "cuda.nvlink", "cuda.illegal_access", "cuda.lost", "cuda.busy"),
@@ -288,15 +289,15 @@ CAUSES = (
         ),
         places=every_node,
         confirm=(XID,),
-        support=(found("gpu.xid", "an Xid"), found("gpu.reset.needed", "a GPU that asks for a reset")),
+        support=(found("gpu.xid", "an Xid"), found("gpu.reset.needed", "a GPU that needs a reset")),
         instead_of=(*OWN, "program.illegal_access", "program.straggler", "program.alone"),
     ),
     Cause(
         "program.illegal_access",
         group="program",
         scope="code",
-        says="a kernel of the program reached beyond its memory on {node}, which NVIDIA counts as the program's fault",
-        fix="Run it with CUDA_LAUNCH_BLOCKING=1 in launch_env, or under compute-sanitizer",
+        says="a CUDA kernel of the program accessed invalid memory on {node} (a program fault according to NVIDIA)",
+        fix="Run the program with CUDA_LAUNCH_BLOCKING=1 in launch_env, or under compute-sanitizer",
         symptoms=("cuda.illegal_access", "cuda.failed"),
         places=where_met,
         confirm=(XID_OF_PROGRAM,),
@@ -307,8 +308,8 @@ CAUSES = (
 )
 
 
-MUCH = 0.2  # of a GPU's memory, in the hands of another process
-MOST_OF_IT = 0.6  # in the hands of the process that asked for more
+MUCH = 0.2  # share of GPU memory held by another process
+MOST_OF_IT = 0.6  # share of GPU memory held by the process that requested more
 UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 SIZE = r"(?P<{0}>[\d.]+) (?P<{0}_unit>[KMGT]iB)"
 TOTAL = re.compile(r"total capaci?ty of " + SIZE.format("size") + r"|; " + SIZE.format("older") + r" total capacity")
@@ -323,9 +324,9 @@ FULL = ("cuda.out_of_memory", "cuda.not_enough_memory")
 
 # ---------------------------------------------------------------- gpu memory
 
-# The memory of a GPU: full of the rank's own, or of others', or so that nobody can tell.
+# GPU memory is full: because of the rank, because of other processes, or for an unknown reason.
 #
-# Who had how much is in torch's own message; whose the rest was, in what was seen of the node.
+# The message of torch contains the amounts. The node records show the other processes.
 
 
 def ranks_that_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -345,27 +346,27 @@ def amount(match: re.Match[str] | None) -> float:
 
 
 def of_its_own(much: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Whether most of the GPU's memory was in its own hands, or only a small part."""
+    """Return a check of whether the rank held most of the GPU memory, or (not much) only a small part."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         words = out_of_memory_words(case, place)
         total, mine = amount(TOTAL.search(words)), amount(THIS.search(words))
         if not total or not mine:
-            return not_looked("the message does not say who has how much")
-        said = f"it had {gigabytes(mine)} of {gigabytes(total)}"
-        return yes(said, f"last words of rank {place.rank}") if (mine >= MOST_OF_IT * total) == much else no(said)
+            return not_looked("the message does not contain the amounts of memory")
+        said = f"rank {place.rank} had {gigabytes(mine)} of {gigabytes(total)}"
+        return yes(said, f"last output of rank {place.rank}") if (mine >= MOST_OF_IT * total) == much else no(said)
 
     return look
 
 
 def beyond_the_whole(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Whether what it had, and what it asked for, is more than the GPU has: then no other one is the reason."""
+    """Check that held plus requested memory exceeds the GPU: then other processes are not the reason."""
     words = out_of_memory_words(case, place)
     total, mine, asked = (amount(one.search(words)) for one in (TOTAL, THIS, ASKED))
     if not total or not asked:
-        return not_looked("the message does not say how much was asked for, and of how much")
-    said = f"it asked for {gigabytes(asked)} and had {gigabytes(mine)}, of {gigabytes(total)}"
-    return yes(said, f"last words of rank {place.rank}") if mine + asked > total else no(said)
+        return not_looked("the message does not contain the requested and the total memory")
+    said = f"requested: {gigabytes(asked)}; held: {gigabytes(mine)}; total: {gigabytes(total)}"
+    return yes(said, f"last output of rank {place.rank}") if mine + asked > total else no(said)
 
 
 def full_of_others(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -373,9 +374,9 @@ def full_of_others(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     total, own = amount(TOTAL.search(words)), {shot["pid"] for _, shot in case.shots.values()}
     for match in OTHER.finditer(words):
         if total and amount(match) >= MUCH * total and int(match["pid"]) not in own and own:
-            text = f"process {match['pid']} had {gigabytes(float(match['size']) * UNITS[match['size_unit']])} of it"
-            return yes(text, f"last words of rank {place.rank}")
-    return not_looked("whose the other processes were is not known") if OTHER.search(words) and not own else no()
+            text = f"process {match['pid']} held {gigabytes(float(match['size']) * UNITS[match['size_unit']])}"
+            return yes(text, f"last output of rank {place.rank}")
+    return not_looked("the owner of the other processes is unknown") if OTHER.search(words) and not own else no()
 
 
 def taken_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -383,7 +384,7 @@ def taken_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if start is None or start["gpus"] is None:
         return not_looked(case.why_not(place.node, "gpus"))
     if number is None or VISIBLE in (environment(case, place.node) or {}):
-        return not_looked("which GPU it was is not known")
+        return not_looked("it is unknown which GPU was full")
     for gpu in start["gpus"]:
         used, total = gpu["memory_used"], gpu["memory_total"]
         if gpu["index"] == int(number[1]) and used and total and used >= MUCH * total:
@@ -391,30 +392,31 @@ def taken_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
             return yes(
                 f"GPU {gpu['index']} had {gigabytes(used)} in use{by}", f"nvidia-smi on {place.node} at the start"
             )
-    return no("that GPU was not in use when the launch began")
+    return no("the GPU was not in use when the launch started")
 
 
 OWN_MEMORY = Question("gpu.memory.own", "did rank {rank} fill the memory of its GPU itself?", of_its_own(True))
-LITTLE_OF_ITS_OWN = Question("gpu.memory.little", "had rank {rank} only a small part of it?", of_its_own(False))
-BEYOND = Question("gpu.memory.beyond", "did rank {rank} ask for more than its whole GPU has?", beyond_the_whole)
-OTHERS_MEMORY = Question("gpu.memory.others", "had other processes much of the memory?", full_of_others, SMI)
-TAKEN_BEFORE = Question(
-    "gpu.memory.before", "was memory of a GPU of {node} taken before the launch?", taken_before, SMI
+LITTLE_OF_ITS_OWN = Question(
+    "gpu.memory.little", "did rank {rank} hold only a small part of the memory?", of_its_own(False)
 )
+BEYOND = Question("gpu.memory.beyond", "did rank {rank} need more than its whole GPU has?", beyond_the_whole)
+OTHERS_MEMORY = Question("gpu.memory.others", "did other processes hold much of the GPU memory?", full_of_others, SMI)
+TAKEN_BEFORE = Question("gpu.memory.before", "was GPU memory on {node} in use before the launch?", taken_before, SMI)
 
 OF_MEMORY = (
     Cause(
         "gpu.memory.others",
         group="gpu",
         scope="node",
-        says="other processes hold memory of the GPU that rank {rank} on {node} uses",
-        fix="Look whose they are, and wait for them or end them",
+        says="other processes hold memory of the GPU of rank {rank} on {node}",
+        fix="Find the owners of the processes, and wait for the processes or end them",
         command=SMI,
         symptoms=FULL,
         places=ranks_that_met,
         confirm=(OTHERS_MEMORY, TAKEN_BEFORE),
         support=(
-            *(found("gpu.process.foreign", "a foreign process"), found("gpu.memory.held", "memory that nobody owns")),
+            found("gpu.process.foreign", "a GPU process outside the launch"),
+            found("gpu.memory.held", "GPU memory without an owner"),
             LITTLE_OF_ITS_OWN,
         ),
         refute=(BEYOND,),
@@ -425,7 +427,7 @@ OF_MEMORY = (
         group="gpu",
         scope="process",
         says="rank {rank} on {node} needs more memory than its GPU has",
-        fix="Use smaller batches or sequences, mixed precision or checkpointing of activations",
+        fix="Use smaller batches or sequences, mixed precision, or activation checkpointing",
         symptoms=("cuda.out_of_memory",),
         places=ranks_that_met,
         confirm=(OWN_MEMORY, BEYOND),
@@ -435,12 +437,12 @@ OF_MEMORY = (
         "gpu.memory.full",
         group="gpu",
         scope="process",
-        says="the memory of the GPU that rank {rank} on {node} uses is full, of its own or of other processes",
-        fix="End what others hold there, or use smaller batches; who holds it is shown by",
+        says="the GPU memory of rank {rank} on {node} is full, because of the rank itself or other processes",
+        fix="Use smaller batches, or end the other processes on the GPU. List the processes",
         command=SMI,
         symptoms=FULL,
         places=ranks_that_met,
-        confirm=(said("said.memory_full", "did CUDA find the memory of the GPU of rank {rank} full?", *FULL),),
+        confirm=(said("said.memory_full", "did CUDA report full GPU memory for rank {rank}?", *FULL),),
         instead_of=OWN,
     ),
 )

@@ -1,4 +1,4 @@
-"""The head node cannot be reached, or it is not what answers there: many causes, and one line that they all print."""
+"""Causes of failed connections to the head node. Torch prints the same line for all of them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from ..model import CauseAnswer, Symptom
 
 TORCH = ("torchrun", "torch.distributed", "python", "accelerate", "deepspeed")
-EARLIER = 2.0  # seconds by which the clocks of a node and of the controller may differ unnoticed
+EARLIER = 2.0  # seconds: tolerated difference between the clocks of a node and the controller
 LISTENERS = OnNode("ss -ltnp sport = :{port}", become=True)
 
 
-# ---------------------------------------------------------------- where
+# ---------------------------------------------------------------- places
 
 
 def each_caller(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -37,7 +37,7 @@ def each_caller(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]
 
 
 def held_by(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Where the port is taken: where a process says so, else on the head node."""
+    """Yield the nodes that reported the port as in use; otherwise the head node."""
     said = [CausePlace(one.node) for one in by if one.id == "store.in_use"]
     return iter(dict.fromkeys(said or at_head(case, by)))
 
@@ -47,40 +47,40 @@ def twice(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     return (CausePlace(node, case.head) for node in case.nodes if node != case.head)
 
 
-# ---------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------- checks
 
 
-def nobody_listened(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+def no_listener(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     shot = case.seen["snapshots"].get(place.node)
     port = case.launch["master_port"]
     if shot is not None and "listeners" not in shot["unseen"]:
         found = [one for one in shot["listeners"] if one["port"] == port]
         if found:
             return no(f"{found[0]['command'] or 'a process'} listened on port {port}", "listeners before the stop")
-        return yes(f"nobody listened on port {port}", f"listeners on {place.node} before the stop", shot["at"])
+        return yes(f"no process listened on port {port}", f"listeners on {place.node} before the stop", shot["at"])
     if case.launch["live"] and case.seen["agents"].get(place.node) == []:
-        return yes("no launcher runs there", f"processes on {place.node}")
-    return not_looked(case.seen["not_looked"].get(place.node, f"the listeners on {place.node} were not looked at"))
+        return yes(f"no launcher runs on {place.node}", f"processes on {place.node}")
+    return not_looked(case.seen["not_looked"].get(place.node, f"the listeners on {place.node} were not checked"))
 
 
 def head_waited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Who waits for clients does listen; and what is over afterwards was not the reason."""
+    """A store that waited for clients had listened, so a closed port afterwards is not the cause."""
     end = case.node_ends.get(place.node)
     if end and "waiting for clients" in end["log"]:
-        return yes("it has waited for the others", f"log of {place.node}")
+        return yes("the store waited for the other nodes", f"log of {place.node}")
     return no()
 
 
 def head_failed(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Whoever ended by itself does not listen any more: that is why, and the calls in vain follow from it."""
+    """A head node that failed by itself stops listening. The failed connections are a consequence."""
     for one in case.all_failures:
         if one.node == place.node and not one.cascade:
-            return yes(one.summary, f"last words of {one.where}", one.when)
+            return yes(one.summary, f"last output of {one.where}", one.when)
     return no()
 
 
 def earlier(case: LaunchCase, node: str) -> Listener | None:
-    """Who listened on the launch's port before the launch began."""
+    """Return the process that listened on the launch port before the launch started."""
     shot = case.seen["snapshots"].get(node)
     began = case.launch["began"]
     for one in shot["listeners"] if shot else ():
@@ -92,11 +92,11 @@ def earlier(case: LaunchCase, node: str) -> Listener | None:
 def unknown_listener(case: LaunchCase, node: str) -> CauseAnswer:
     shot = case.seen["snapshots"].get(node)
     if shot is None or "listeners" in shot["unseen"] or not case.launch["began"]:
-        return not_looked(case.seen["not_looked"].get(node, f"the listeners on {node} were not looked at"))
+        return not_looked(case.seen["not_looked"].get(node, f"the listeners on {node} were not checked"))
     mine = [one for one in shot["listeners"] if one["port"] == case.launch["master_port"]]
     if any(not one["started"] for one in mine):
-        return not_looked(f"who listens on {node} cannot be seen without root")
-    return no("nobody has listened there since before the launch", f"listeners on {node} before the stop")
+        return not_looked(f"the listening process on {node} is visible only to root")
+    return no("no process listened on the port before the launch", f"listeners on {node} before the stop")
 
 
 def is_torch(listener: Listener) -> bool:
@@ -108,9 +108,9 @@ def another_listened(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if one is None:
         return unknown_listener(case, place.node)
     if is_torch(one):
-        return no(f"it is {one['command']}", "listeners before the stop")
+        return no(f"the listener is {one['command']}", "listeners before the stop")
     return yes(
-        f"{one['command']} (pid {one['pid']}, of {one['user']}) held it", "listeners before the stop", one["started"]
+        f"{one['command']} (pid {one['pid']}, user {one['user']}) listened", "listeners before the stop", one["started"]
     )
 
 
@@ -119,9 +119,9 @@ def stale_store(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if one is None:
         return unknown_listener(case, place.node)
     if not is_torch(one):
-        return no(f"it is {one['command']}", "listeners before the stop")
+        return no(f"the listener is {one['command']}", "listeners before the stop")
     return yes(
-        f"{one['command']} (pid {one['pid']}, of {one['user']}) has held it since before this launch began",
+        f"{one['command']} (pid {one['pid']}, user {one['user']}) has used the port since before this launch",
         "listeners before the stop",
         one["started"],
     )
@@ -131,10 +131,10 @@ def reply_lost(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     shot = case.seen["snapshots"].get(place.peer)
     half_open = shot["half_open"] if shot else None
     if half_open is None:
-        return not_looked(f"half-open connections on {place.peer} were not looked at")
+        return not_looked(f"half-open connections on {place.peer} were not checked")
     found = sorted(addresses_of(case, place.node) & set(half_open))
     if found:
-        return yes(f"a call of {found[0]} came in, and its answer was not confirmed", f"SYN_RECV on {place.peer}")
+        return yes(f"the reply to {found[0]} was not acknowledged", f"SYN_RECV on {place.peer}")
     return no("no half-open connection", f"connections of {place.peer} before the stop")
 
 
@@ -143,7 +143,7 @@ def no_route(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     route = record["routes"].get(place.peer) if record else None
     if route is None:
         return not_looked(case.why_not(place.node, "routes"))
-    return yes(route["error"], f"ip route get on {place.node}") if route["error"] else no("there is a route")
+    return yes(route["error"], f"ip route get on {place.node}") if route["error"] else no("a route exists")
 
 
 def another_route(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -153,8 +153,8 @@ def another_route(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if route is None or not wanted:
         return not_looked(case.why_not(place.node, "routes"))
     if route["error"] or route["interface"] == wanted:
-        return no(f"it leaves by {route['interface']}", f"ip route get on {place.node}")
-    return yes(f"the route leaves by {route['interface']}, and not by {wanted}", f"ip route get on {place.node}")
+        return no(f"the route uses {route['interface']}", f"ip route get on {place.node}")
+    return yes(f"the route uses {route['interface']} instead of {wanted}", f"ip route get on {place.node}")
 
 
 def has_heads_address(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -163,35 +163,35 @@ def has_heads_address(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return not_looked(case.why_not(place.node, "interfaces"))
     for name, one in record["interfaces"].items():
         if address in one["addresses"]:
-            return yes(f"{name} has {address} as well", f"interfaces of {place.node}")
-    return no("it does not have that address", f"interfaces of {place.node}")
+            return yes(f"{name} also has {address}", f"interfaces of {place.node}")
+    return no(f"{place.node} does not have {address}", f"interfaces of {place.node}")
 
 
-NOBODY = Question("head.listens", "did nobody listen on the launch's port of {node}?", nobody_listened, LISTENERS)
-HEAD_WAITED = Question("head.waited", "has the store on {node} waited for others?", head_waited)
+NO_LISTENER = Question("head.listens", "did no process listen on the launch port of {node}?", no_listener, LISTENERS)
+HEAD_WAITED = Question("head.waited", "did the store on {node} wait for other nodes?", head_waited)
 HEAD_FAILED = Question("head.failed", "did {node} fail by itself?", head_failed)
-OTHER_PROGRAM = Question("head.other_program", "did another program listen there?", another_listened, LISTENERS)
-STALE = Question("head.stale", "did the store of an earlier launch listen there?", stale_store, LISTENERS)
+OTHER_PROGRAM = Question("head.other_program", "did another program listen on the port?", another_listened, LISTENERS)
+STALE = Question("head.stale", "did the store of an earlier launch listen on the port?", stale_store, LISTENERS)
 REPLY = Question(
     "head.reply",
-    "did calls of {node} come in on {peer}, and their answers get lost?",
+    "did connections from {node} reach {peer}, and were the replies lost?",
     reply_lost,
     OnNode("ss -tn state syn-recv", at="peer"),
 )
-NO_ROUTE = Question("route.none", "has {node} no route to {peer}?", no_route, OnNode("ip route get {address}"))
+NO_ROUTE = Question("route.none", "does {node} have no route to {peer}?", no_route, OnNode("ip route get {address}"))
 OTHER_ROUTE = Question(
     "route.other",
-    "does the way to {peer} leave {node} by another interface?",
+    "does the route from {node} to {peer} use another interface?",
     another_route,
     OnNode("ip route get {address}"),
 )
-TWICE = Question("address.twice", "has {node} the address of {peer} as well?", has_heads_address)
+TWICE = Question("address.twice", "does {node} also have the address of {peer}?", has_heads_address)
 
 DROPPED = ("net.master_port.dropped", "net.peer.dropped")
 REFUSED = ("net.master_port.refused", "net.peer.refused")
 FORBIDDEN = ("net.master_port.prohibited", "net.peer.prohibited")
 GONE = ("net.peer.unreachable",)
-LET_IN = "Let the nodes in, on the node and in whatever filters before it"
+LET_IN = "Allow traffic from the cluster nodes, on the head node and on any firewall in between"
 SILENT = ("store.connect.timeout", "store.connect.unanswered", "rendezvous.connection", *WAITED)
 ERRORS = ("store.connect.no_host", "store.connect.no_route", "store.connect.none")
 NETWORK = playbook("site.yml", tags="network")
@@ -201,54 +201,53 @@ CAUSES = (
         "head.nobody_listens",
         group="head",
         scope="node",
-        says="nobody listens on port {port} of {node}, where the others call: its launcher was not started, or"
-        " has ended",
-        fix="Look at the launcher on {node}, and start it as node rank 0 with this port",
+        says="no process listens on port {port} of {node}, the head node: its launcher was not started, or has exited",
+        fix="Check the launcher on {node}, and start it with node rank 0 and this port",
         command=LISTENERS,
         symptoms=("store.connect.timeout", "store.connect.refused", "rendezvous.connection"),
         places=before_they_met(at_head),
-        confirm=(NOBODY,),
+        confirm=(NO_LISTENER,),
         refute=(HEAD_WAITED, HEAD_FAILED),
     ),
     Cause(
         "head.filtered",
         group="head",
         scope="link",
-        says="calls to port {port} of the head node vanish, as when a firewall drops them",
+        says="packets to port {port} of the head node are dropped (typical of a firewall)",
         fix=LET_IN,
         command=NETWORK,
         symptoms=SILENT,
         places=before_they_met(ways_to_head(*DROPPED)),
-        confirm=(probed("are calls from {node} to {peer} dropped?", *DROPPED),),
+        confirm=(probed("are packets from {node} to {peer} dropped?", *DROPPED),),
     ),
     Cause(
         "head.rejected",
         group="head",
         scope="link",
-        says="calls to port {port} of the head node are rejected, though something listens there",
+        says="connections to port {port} of the head node are refused, although a process listens on it",
         fix=LET_IN,
         command=NETWORK,
         symptoms=(*SILENT, "store.connect.refused"),
         places=before_they_met(ways_to_head(*REFUSED)),
-        confirm=(probed("are calls from {node} to {peer} rejected?", *REFUSED),),
+        confirm=(probed("are connections from {node} to {peer} refused?", *REFUSED),),
     ),
     Cause(
         "head.forbidden",
         group="head",
         scope="link",
-        says="calls to port {port} of the head node are forbidden by a firewall",
+        says="a firewall prohibits connections to port {port} of the head node",
         fix=LET_IN,
         command=NETWORK,
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(ways_to_head(*FORBIDDEN)),
-        confirm=(probed("are calls from {node} to {peer} forbidden?", *FORBIDDEN),),
+        confirm=(probed("are connections from {node} to {peer} prohibited?", *FORBIDDEN),),
     ),
     Cause(
         "head.reply_lost",
         group="head",
         scope="link",
-        says="calls of {node} reach {peer}, and the answers of {peer} get lost on the way back",
-        fix="Look at the way back: routes and outgoing rules on {peer}, and reverse-path filters between them",
+        says="connections from {node} reach {peer}, but the replies from {peer} are lost",
+        fix="Check the return path: routes and outgoing rules on {peer}, and reverse-path filters in between",
         command=OnNode("ip route", at="peer"),
         symptoms=SILENT,
         places=before_they_met(each_caller),
@@ -259,12 +258,12 @@ CAUSES = (
         "head.no_host",
         group="head",
         scope="link",
-        says="no machine answers at the address of the head node",
-        fix="Look whether the head node is up, and whether its address is right",
+        says="no machine responds at the address of the head node",
+        fix="Check whether the head node is up and its address is correct",
         command=OnNode("ip neighbour"),
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(ways_to_head(*GONE)),
-        confirm=(probed("does {node} find nobody at the address of {peer}?", *GONE),),
+        confirm=(probed("does no machine respond to {node} at the address of {peer}?", *GONE),),
     ),
     Cause(
         "head.no_route",
@@ -282,8 +281,8 @@ CAUSES = (
         "head.other_route",
         group="head",
         scope="link",
-        says="the way of {node} to {peer} leaves by another interface than the training network's",
-        fix="Take that route away, or give the training network one of its own",
+        says="the route from {node} to {peer} does not use the training network interface",
+        fix="Remove this route, or add a separate route for the training network",
         command=OnNode("ip route get {address}"),
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(each_caller),
@@ -294,27 +293,27 @@ CAUSES = (
         "head.address_twice",
         group="head",
         scope="node",
-        says="{node} has the address of {peer} as well, and whoever calls it may reach either",
-        fix="Take the address off {node}",
+        says="{node} also has the address of {peer}, so connections may reach either node",
+        fix="Find the interface with this address on {node}, and remove the address",
         command=OnNode("ip -brief address"),
         symptoms=(*CALLED_HEAD, *WAITED, "store.closed"),
         places=before_they_met(twice),
         confirm=(TWICE,),
         instead_of=("head.nobody_listens",),
     ),
-    # Where a web server has the port, the client of torch 2.13 printed nothing in 35 s with a limit of 4 s: it hangs.
+    # If a web server uses the port, the client of torch 2.13 hangs: no output in 35 s with a timeout of 4 s.
     Cause(
         "head.other_program",
         group="head",
         scope="node",
-        says="another program holds port {port} on {node}",
-        fix="Stop it, or take another port",
+        says="another program uses port {port} on {node}",
+        fix="Stop the program, or use another port",
         command=LISTENERS,
         symptoms=("store.in_use", "store.closed", *CALLED_HEAD, *WAITED),
         places=before_they_met(held_by),
         confirm=(
             OTHER_PROGRAM,
-            probed("is port {port} of {node} answered by another program?", "net.master_port.foreign"),
+            probed("does another program respond on port {port} of {node}?", "net.master_port.foreign"),
         ),
         instead_of=("process.exception", "process.launcher", "head.nobody_listens"),
     ),
@@ -322,8 +321,8 @@ CAUSES = (
         "head.stale_store",
         group="head",
         scope="node",
-        says="the store of an earlier launch still holds port {port} on {node}",
-        fix="End what is left of it by its process id, or take another port",
+        says="the store of an earlier launch still uses port {port} on {node}",
+        fix="End the remaining process by its PID, or use another port",
         command=LISTENERS,
         symptoms=("store.in_use", "store.closed", "store.key", "store.barrier", *CALLED_HEAD, *WAITED),
         places=before_they_met(held_by),

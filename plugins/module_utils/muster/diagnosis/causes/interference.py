@@ -1,4 +1,4 @@
-"""What stands between the nodes without being one of them: web proxies, container networks, service meshes."""
+"""Causes between the nodes: web proxies, container networks, service meshes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...verdict.words import few
 from ..drift import environment
 from ..model import Cause, CausePlace, Question, no, not_looked, yes
 from ..reaching import CALLED_HEAD, CALLED_PEER, CUT, WAITED
-from .address import holding, told_addresses
+from .address import advertised_addresses, holding
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 SIDECARS = ("envoy", "pilot-agent", "istio-proxy", "linkerd2-proxy", "linkerd-proxy")
-CONTAINER_NET = 16  # bits that an address in a container and its host's bridge have in common
+CONTAINER_NET = 16  # bits: common prefix of a container address and the bridge of its host
 BRIDGES = ("bridge", "virtual")
 
 
@@ -30,8 +30,8 @@ def speakers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def contained(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Addresses that ranks were told and that no node has."""
-    for address in told_addresses(case, by):
+    """Yield the advertised addresses that no node has."""
+    for address in advertised_addresses(case, by):
         if not holding(case, address):
             yield CausePlace(what=address)
 
@@ -47,21 +47,19 @@ def has_proxy(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return not_looked(case.why_not(place.node, "program"))
     found = [name for name in PROXIES if name in names]
     if found:
-        return yes(
-            f"{few(found)} {'is' if len(found) == 1 else 'are'} set", f"names of the environment on {place.node}"
-        )
-    return no("no proxy is set", f"names of the environment on {place.node}")
+        return yes(f"{few(found)} {'is' if len(found) == 1 else 'are'} set", f"environment variables on {place.node}")
+    return no("no proxy variable is set", f"environment variables on {place.node}")
 
 
 def is_in_a_container(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Whether some node's bridge has the network of an address that no node has."""
+    """Check whether the address is in the network of a bridge on a node."""
     for node in case.nodes:
         record = case.record(node)
         for name, one in (record["interfaces"] if record else {}).items():
             if one["kind"] in BRIDGES and any(same_net(place.what, each) for each in one["addresses"]):
-                return yes(f"{place.what} is behind {name} of {node}", f"interfaces of {node}")
+                return yes(f"{place.what} is in the network of {name} on {node}", f"interfaces of {node}")
     unknown = [node for node in case.nodes if case.record(node) is None]
-    return not_looked(case.why_not(unknown[0], "interfaces")) if unknown else no("no node has such a bridge")
+    return not_looked(case.why_not(unknown[0], "interfaces")) if unknown else no("no bridge has this network")
 
 
 def same_net(address: str, other: str) -> bool:
@@ -75,11 +73,11 @@ def same_net(address: str, other: str) -> bool:
 def has_sidecar(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     shot = case.seen["snapshots"].get(place.node)
     if shot is None or "listeners" in shot["unseen"]:
-        return not_looked(f"the listeners on {place.node} were not looked at")
+        return not_looked(f"the listeners on {place.node} were not checked")
     for one in shot["listeners"]:
         if any(name in one["command"] for name in SIDECARS):
             return yes(f"{one['command']} listens on port {one['port']}", f"listeners on {place.node} before the stop")
-    return no("no such program listens on the launch's ports", f"listeners on {place.node} before the stop")
+    return no("no service mesh proxy listens on the launch ports", f"listeners on {place.node} before the stop")
 
 
 CAUSES = (
@@ -87,11 +85,11 @@ CAUSES = (
         "interference.proxy",
         group="interference",
         scope="node",
-        says="on {node} calls to the other nodes go to a web proxy",
-        fix="Name the nodes in no_proxy, or take the proxy's variables out of the launch",
+        says="connections from {node} to the other nodes go through a web proxy",
+        fix="Add the nodes to no_proxy, or remove the proxy variables from the launch",
         symptoms=("interference.proxy_error",),
         places=speakers,
-        confirm=(Question("interference.variables", "are variables of a proxy set on {node}?", has_proxy),),
+        confirm=(Question("interference.variables", "are proxy variables set on {node}?", has_proxy),),
         decisive=("interference.proxy_error",),
         instead_of=("process.exception", "process.exception.everywhere", "process.launcher.failed"),
     ),
@@ -99,22 +97,22 @@ CAUSES = (
         "interference.container",
         group="interference",
         scope="config",
-        says="ranks give each other {what}, an address inside a container, where no other node reaches it",
-        fix="Run the container with the host's network (--network=host)",
+        says="ranks advertise {what}, a container address that other nodes cannot reach",
+        fix="Run the container with the host network (--network=host)",
         symptoms=(*CALLED_PEER, "nccl.connect", "nccl.remote", "nccl.timeout"),
         places=contained,
-        confirm=(Question("interference.bridge", "is {what} behind a container's bridge?", is_in_a_container),),
+        confirm=(Question("interference.bridge", "is {what} behind a container bridge?", is_in_a_container),),
     ),
     Cause(
         "interference.mesh",
         group="interference",
         scope="node",
-        says="a service mesh's proxy on {node} takes the launch's connections",
-        fix="Take the launch's ports, or its pods, out of the mesh",
+        says="a service mesh proxy on {node} intercepts the connections of the launch",
+        fix="Exclude the ports or pods of the launch from the mesh",
         command=OnNode("ss -ltnp", become=True),
         symptoms=(*CALLED_HEAD, *WAITED, *CUT, *CALLED_PEER),
         places=each_node,
-        confirm=(Question("interference.sidecar", "does a mesh's proxy listen there on {node}?", has_sidecar),),
+        confirm=(Question("interference.sidecar", "does a service mesh proxy listen on {node}?", has_sidecar),),
         instead_of=("head.other_program",),
     ),
 )

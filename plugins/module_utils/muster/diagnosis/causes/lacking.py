@@ -1,7 +1,7 @@
-"""What a rank needs and one node lacks: a file, a right, a package, a library, a variable.
+"""Causes of missing requirements on one node: a file, permission, package, library or environment variable.
 
-That it was not there the rank itself has seen. What has to be proved is that its node differs: other ranks, elsewhere,
-came further. Where all ranks miss the same, no node is to blame (process.exception.everywhere).
+The error of the rank shows what is missing. A node is named only if ranks on other nodes did not report the same error.
+If all ranks report it, no node is at fault (process.exception.everywhere).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OWN = ("process.exception", "process.exit", "process.launcher.failed")
 
 
 def nodes_without(group: str) -> Places:
-    """Each node whose ranks named the thing in their last words; group: where a text has its name."""
+    """Yield each node whose ranks named the missing item in their last output. group: regex group with its name."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         del case
@@ -33,7 +33,7 @@ def nodes_without(group: str) -> Places:
 
 
 def missed_there_only(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Whether ranks of this node ended for want of it, while some elsewhere did not."""
+    """Check that ranks on this node failed because of the missing item, while ranks on another node did not."""
     lacked = {
         (one.node, one.rank): one
         for one in case.all_failures
@@ -41,12 +41,12 @@ def missed_there_only(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     }
     here = [one for (node, _), one in lacked.items() if node == place.node]
     if not here:
-        return no(f"no rank of {place.node} ended for want of it")
+        return no(f"no rank on {place.node} failed because of it")
     answered = [name for name, end in case.node_ends.items() if end["reached"] and not end["lost"]]
     others = [name for name in answered if name != place.node and not any(node == name for node, _ in lacked)]
     if not others:
-        return no("it was missed on every node") if len(case.nodes) > 1 else no("there is no other node")
-    return yes(here[0].summary, f"last words of {here[0].where}; {others[0]} did not miss it", here[0].when)
+        return no("every node reported the same error") if len(case.nodes) > 1 else no("the launch has no other node")
+    return yes(here[0].summary, f"last output of {here[0].where}; no such error on {others[0]}", here[0].when)
 
 
 def variable_is_not_set(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -54,10 +54,10 @@ def variable_is_not_set(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if record is None or record["program"] is None:
         return not_looked(case.why_not(place.node, "program"))
     if place.what in record["program"]["environment"]:
-        return no(f"{place.what} is set on {place.node}", f"environment of the launch on {place.node}")
+        return no(f"{place.what} is set on {place.node}", f"launch environment on {place.node}")
     with_it = [name for name in case.nodes if has_variable(case, name, place.what)]
-    elsewhere = f"; {with_it[0]} has it" if with_it else ""
-    return yes(f"{place.what} is not set on {place.node}{elsewhere}", "environment of the launch")
+    elsewhere = f", but on {with_it[0]}" if with_it else ""
+    return yes(f"{place.what} is not set on {place.node}{elsewhere}", "launch environment")
 
 
 def has_variable(case: LaunchCase, node: str, name: str) -> bool:
@@ -68,8 +68,8 @@ def has_variable(case: LaunchCase, node: str, name: str) -> bool:
 def could_not_begin(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.node_ends[place.node]
     if end["reason"] == "exec":
-        return yes(end["error"] or "it could not be executed", f"the launch's unit on {place.node}", end["ended_at"])
-    return no("it was begun")
+        return yes(end["error"] or "the launcher did not execute", f"launch unit on {place.node}", end["ended_at"])
+    return no("the launcher was started")
 
 
 def nodes_that_could_not(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -82,8 +82,8 @@ def refused_the_options(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         end = case.node_ends[name]
         codes = [one["code"] for one in case.seen["ranks"] if one["node"] == name]
         if 2 in (end["code"], *codes):  # argparse's own code
-            return yes(place.what, f"last words on {name}", end["ended_at"])
-    return no("nothing ended with the code 2, which stands for wrong options")
+            return yes(place.what, f"last output on {name}", end["ended_at"])
+    return no("no process exited with code 2 (invalid options)")
 
 
 def where_refused(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -95,21 +95,21 @@ def where_refused(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlac
 
 ONLY_THERE = Question(
     "rank.missed_there_only",
-    "did ranks of {node} end for want of {what}, while those of other nodes came further?",
+    "did ranks on {node} fail because of {what}, while ranks on other nodes did not?",
     missed_there_only,
 )
-NOT_SET = Question("node.variable_missing", "is {what} missing in the environment on {node}?", variable_is_not_set)
-NOT_BEGUN = Question("launcher.not_begun", "could the launcher on {node} not be executed?", could_not_begin)
-WRONG_OPTIONS = Question("launcher.options", "did a program on {node} refuse its options?", refused_the_options)
-PACKAGES_DIFFER = probe("torch.packages", "do the packages on {node} differ from what was locked?")
+NOT_SET = Question("node.variable_missing", "is the variable {what} missing on {node}?", variable_is_not_set)
+NOT_BEGUN = Question("launcher.not_begun", "did the launcher on {node} fail to execute?", could_not_begin)
+WRONG_OPTIONS = Question("launcher.options", "did a program on {node} reject its options?", refused_the_options)
+PACKAGES_DIFFER = probe("torch.packages", "do the packages on {node} differ from the locked versions?")
 
 CAUSES = (
     Cause(
         "process.missing.file",
         group="process",
         scope="node",
-        says="{what} is not there on {node}, and ranks of other nodes did not miss it",
-        fix="Bring it to the same path on every node, or name a path that all of them share",
+        says="{what} is missing on {node}, but not on other nodes",
+        fix="Copy the file to the same path on every node, or use a path on shared storage",
         symptoms=("python.file_missing", "python.script_missing"),
         places=nodes_without("path"),
         confirm=(ONLY_THERE,),
@@ -119,8 +119,8 @@ CAUSES = (
         "process.missing.permission",
         group="process",
         scope="node",
-        says="the user of the launch may not read or write {what} on {node}, and may on other nodes",
-        fix="Give it the same owner and mode as on the other nodes",
+        says="the launch user cannot read or write {what} on {node}, but can on other nodes",
+        fix="Set the same owner and mode as on the other nodes",
         symptoms=("python.permission",),
         places=nodes_without("path"),
         confirm=(ONLY_THERE,),
@@ -130,8 +130,8 @@ CAUSES = (
         "process.missing.package",
         group="process",
         scope="node",
-        says="the environment on {node} lacks {what}, and those of other nodes do not",
-        fix="Bring all nodes to the same environment",
+        says="the package {what} is missing on {node}, but not on other nodes",
+        fix="Install the same environment on all nodes",
         command=playbook("site.yml", tags="pytorch"),
         symptoms=("python.module_missing",),
         places=nodes_without("name"),
@@ -143,8 +143,8 @@ CAUSES = (
         "process.missing.library",
         group="process",
         scope="node",
-        says="the library {what} is not found on {node}, and is found on other nodes",
-        fix="Install its package there, or give LD_LIBRARY_PATH as on the other nodes",
+        says="the library {what} is missing on {node}, but not on other nodes",
+        fix="Install the package of the library, or set LD_LIBRARY_PATH as on the other nodes",
         command=on_node("gpu_nodes", "ldconfig -p"),
         symptoms=("python.library_missing",),
         places=nodes_without("name"),
@@ -156,7 +156,7 @@ CAUSES = (
         group="process",
         scope="node",
         says="the environment variable {what} is not set on {node}",
-        fix="Give it to the launch (launch_env), not to a login of one node",
+        fix="Set the variable for the launch (launch_env), not in a login file of one node",
         symptoms=("python.variable_missing",),
         places=nodes_without("name"),
         confirm=(NOT_SET,),
@@ -167,7 +167,7 @@ CAUSES = (
         group="process",
         scope="node",
         says="the launcher could not be executed on {node}",
-        fix="Bring all nodes to the same environment",
+        fix="Install the same environment on all nodes",
         command=playbook("site.yml", tags="pytorch"),
         symptoms=("agent.ended", "launch.start"),
         places=nodes_that_could_not,
@@ -178,7 +178,7 @@ CAUSES = (
         "process.options",
         group="process",
         scope="config",
-        says="a program does not take the options that it was given: {what}",
+        says="a program rejected its options: {what}",
         fix="Correct the options of the launch",
         symptoms=("python.usage",),
         places=where_refused,

@@ -1,4 +1,4 @@
-"""The name of the head node is not known on a node, or leads elsewhere there."""
+"""Causes of name resolution: a node does not resolve the head node's name, or resolves it to a wrong address."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def by_name(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Each node that was to call the head node by a name; the head node looks itself up too."""
+    """Yield each node that connects to the head node by name, and the head node, which resolves its own name too."""
     name = case.launch["master_addr"]
     if name and not is_address(name):
         yield from (CausePlace(node, what=name) for node in dict.fromkeys((*callers(case, by), case.head)))
@@ -33,8 +33,8 @@ def name_unknown(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if answers is None:
         return not_looked(case.why_not(place.node, "names"))
     if answers:
-        return no(f"it leads to {few(answers)}", f"getaddrinfo on {place.node}")
-    return yes(f"the name {place.what} has no address there", f"getaddrinfo on {place.node}")
+        return no(f"{place.what} resolves to {few(answers)}", f"getaddrinfo on {place.node}")
+    return yes(f"{place.what} does not resolve", f"getaddrinfo on {place.node}")
 
 
 def name_is_loopback(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -42,8 +42,8 @@ def name_is_loopback(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if answers is None:
         return not_looked(case.why_not(place.node, "names"))
     if answers and all(map(is_loopback, answers)):
-        return yes(f"{place.what} leads to {few(answers)}", f"getaddrinfo on {place.node}")
-    return no(f"it leads to {few(answers)}", f"getaddrinfo on {place.node}")
+        return yes(f"{place.what} resolves to {few(answers)}", f"getaddrinfo on {place.node}")
+    return no(f"{place.what} resolves to {few(answers)}", f"getaddrinfo on {place.node}")
 
 
 def name_is_foreign(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -54,15 +54,15 @@ def name_is_foreign(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     wrong = [one for one in answers if one not in right and not is_loopback(one)]
     if wrong and right:
         return yes(
-            f"{place.what} leads to {few(wrong)}, which {case.head} does not have", f"getaddrinfo on {place.node}"
+            f"{place.what} resolves to {few(wrong)}, not to an address of {case.head}", f"getaddrinfo on {place.node}"
         )
-    return no(f"it leads to {few(answers)}", f"getaddrinfo on {place.node}")
+    return no(f"{place.what} resolves to {few(answers)}", f"getaddrinfo on {place.node}")
 
 
 RESOLVE = OnNode("getent ahosts {what}")
-NAME_UNKNOWN = Question("name.unknown", "does {node} not know the name {what}?", name_unknown, RESOLVE)
-NAME_LOOPBACK = Question("name.loopback", "does {what} lead to the loopback on {node}?", name_is_loopback, RESOLVE)
-NAME_FOREIGN = Question("name.foreign", "does {what} lead to another machine on {node}?", name_is_foreign, RESOLVE)
+NAME_UNKNOWN = Question("name.unknown", "does {what} not resolve on {node}?", name_unknown, RESOLVE)
+NAME_LOOPBACK = Question("name.loopback", "does {what} resolve to loopback on {node}?", name_is_loopback, RESOLVE)
+NAME_FOREIGN = Question("name.foreign", "does {what} resolve to another machine on {node}?", name_is_foreign, RESOLVE)
 NETWORK = playbook("site.yml", tags="network")
 
 CAUSES = (
@@ -70,8 +70,8 @@ CAUSES = (
         "head.name_unknown",
         group="head",
         scope="node",
-        says="{node} does not know the name of the head node, {what}",
-        fix="Write the nodes into /etc/hosts, or give the address instead of the name",
+        says="{node} cannot resolve {what}, the name of the head node",
+        fix="Add the nodes to /etc/hosts, or use the address instead of the name",
         command=NETWORK,
         symptoms=(*CALLED_HEAD, *WAITED),
         places=before_they_met(by_name),
@@ -81,8 +81,8 @@ CAUSES = (
         "head.name_loopback",
         group="head",
         scope="node",
-        says="on {node} the name of the head node, {what}, leads to the loopback",
-        fix="Take the name off the line of 127.0.1.1 in /etc/hosts, or give the address instead of the name",
+        says="{node} resolves {what}, the name of the head node, to a loopback address",
+        fix="Remove the name from the 127.0.1.1 line in /etc/hosts, or use the address instead of the name",
         command=NETWORK,
         symptoms=(*CALLED_HEAD, *WAITED),
         places=before_they_met(by_name),
@@ -92,8 +92,8 @@ CAUSES = (
         "head.name_foreign",
         group="head",
         scope="node",
-        says="on {node} the name of the head node, {what}, leads to another machine",
-        fix="Correct /etc/hosts or the name server, or give the address instead of the name",
+        says="{node} resolves {what}, the name of the head node, to another machine",
+        fix="Correct /etc/hosts or the name server, or use the address instead of the name",
         command=RESOLVE,
         symptoms=(*CALLED_HEAD, *WAITED),
         places=before_they_met(by_name),

@@ -1,4 +1,4 @@
-"""The network between nodes that have met: ports that are filtered, packets that vanish, a link that was gone."""
+"""Causes in the network after the rendezvous: filtered ports, lost packets, link failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..model import CauseAnswer, Places, Symptom
 
 LINK_LINES = ("Link is Down", "link is down", "link down", "NIC Link is Down", "link becomes down")
-MOST_RESENT = 0.01  # of all segments sent; healthy networks stay far below
+MOST_RESENT = 0.01  # share of all sent segments; healthy networks stay far below
 SOME_RESENT = 100
 HANGS = ("launch.stalled", "gloo.timeout", "nccl.timeout")
 TRANSFERS = (*HANGS, *CUT)
@@ -28,8 +28,8 @@ def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def unless_held_up(places: Places) -> Places:
-    """Where a rank ended by itself or stands still, the others wait for that, and their connections are cut by it: a
-    network that is bad now has no part in it."""
+    """Yield no place if a rank failed first or hangs: this explains waiting ranks and lost connections, whatever the
+    state of the network."""
 
     def filtered(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if not is_held_up(case):
@@ -44,7 +44,7 @@ def link_was_gone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if grown is None:
         return not_looked(case.why_not(place.node, "interfaces"))
     if grown > 0:
-        return yes(f"carrier_changes of {interface} grew by {grown}", f"counters of {place.node}")
+        return yes(f"carrier_changes of {interface} increased by {grown}", f"counters of {place.node}")
     return no(f"the carrier of {interface} did not change", f"counters of {place.node}")
 
 
@@ -61,7 +61,7 @@ def link_in_kernel_log(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for line in record["kernel"]:
         if interface and interface in line["text"] and any(words in line["text"] for words in LINK_LINES):
             return yes(line["text"], f"kernel log of {place.node}", line["at"])
-    return no("nothing of that link", f"kernel log of {place.node}")
+    return no("no message about the link", f"kernel log of {place.node}")
 
 
 def link_is_down(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -71,7 +71,7 @@ def link_is_down(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return not_looked(case.why_not(place.node, "interfaces"))
     if not found["up"] or found["carrier"] is False:
         return yes(f"{case.planned[place.node]['interface']} is down", f"interfaces of {place.node}")
-    return no("it is up", f"interfaces of {place.node}")
+    return no("the interface is up", f"interfaces of {place.node}")
 
 
 def sends_again(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -80,38 +80,38 @@ def sends_again(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if again is None:
         return not_looked(case.why_not(place.node, "counters"))
     if again >= SOME_RESENT and (not sent or again / sent >= MOST_RESENT):
-        return yes(f"{again} segments were sent again{f' of {sent}' if sent else ''}", f"counters of {place.node}")
-    return no(f"{again} segments were sent again", f"counters of {place.node}")
+        return yes(f"{again}{f' of {sent}' if sent else ''} segments were retransmitted", f"counters of {place.node}")
+    return no(f"{again} segments were retransmitted", f"counters of {place.node}")
 
 
 def waits_for_answers(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Bytes that a rank has sent and that were not confirmed before anything was stopped."""
+    """Check for sent data that was not acknowledged before the launch was stopped."""
     shot = case.seen["snapshots"].get(place.node)
     if shot is None:
-        return not_looked(f"{place.node} was not looked at before the launch was stopped")
+        return not_looked(f"{place.node} was not inspected before the launch was stopped")
     for rank in shot["ranks"]:
         for one in rank["sockets"]:
             peer = case.node_at(one["peer"].rpartition(":")[0].strip("[]"))
             if one["queued"] and one["retransmits"] and (not place.peer or peer == place.peer):
-                said = f"{one['queued']} bytes to {one['peer']} wait, sent again {one['retransmits']} times"
+                said = f"{one['queued']} unacknowledged bytes to {one['peer']}, {one['retransmits']} retransmissions"
                 return yes(f"rank {rank['rank']}: {said}", "connections before the stop")
-    return no("nothing waits to be confirmed", "connections before the stop")
+    return no("no unacknowledged data", "connections before the stop")
 
 
 PORTS = ("net.ephemeral_ports.dropped", "net.peer.dropped")
 REFUSED = ("net.ephemeral_ports.refused", "net.ephemeral_ports.prohibited", "net.peer.refused", "net.peer.prohibited")
 LET_IN = playbook("site.yml", tags="network")
-RESENT = Question("net.resent", "did {node} send much of it again?", sends_again, OnNode("ip -statistics link"))
-WAITING = Question("net.waiting", "does {node} wait for what it sent to be confirmed?", waits_for_answers)
+RESENT = Question("net.resent", "did {node} retransmit many segments?", sends_again, OnNode("ip -statistics link"))
+WAITING = Question("net.waiting", "does {node} have unacknowledged sent data?", waits_for_answers)
 LINK_GONE = Question(
     "link.gone",
-    "was the link of {node} gone during the launch?",
+    "was the link of {node} down during the launch?",
     link_was_gone,
     OnNode("ip -statistics link"),
 )
 LINK_LOGGED = Question(
     "link.logged",
-    "does the kernel log of {node} say that its link was down?",
+    "does the kernel log of {node} report that the link was down?",
     link_in_kernel_log,
     OnNode("journalctl --dmesg --lines=50", become=True),
 )
@@ -122,35 +122,34 @@ CAUSES = (
         "network.ports_filtered",
         group="network",
         scope="link",
-        says="calls to the ports that the kernel hands out vanish: the nodes meet, and their ranks do not reach"
-        " each other",
-        fix="Let the nodes in on all ports, on the node and in whatever filters before it",
+        says="packets to ephemeral ports are dropped: the rendezvous succeeds, but ranks cannot connect",
+        fix="Allow traffic between the cluster nodes on all ports, on the nodes and on any firewall in between",
         command=LET_IN,
         symptoms=(*CALLED_PEER, *HANGS, "nccl.connect", "nccl.system_error"),
         places=unless_held_up(ways_between(*PORTS)),
-        confirm=(probed("are calls to other ports of {node} dropped?", *PORTS),),
+        confirm=(probed("are packets to other ports of {node} dropped?", *PORTS),),
     ),
     Cause(
         "network.ports_rejected",
         group="network",
         scope="link",
-        says="calls to the ports that the kernel hands out are rejected: the nodes meet, and their ranks do not",
-        fix="Let the nodes in on all ports, on the node and in whatever filters before it",
+        says="connections to ephemeral ports are refused: the rendezvous succeeds, but ranks cannot connect",
+        fix="Allow traffic between the cluster nodes on all ports, on the nodes and on any firewall in between",
         command=LET_IN,
         symptoms=(*CALLED_PEER, "nccl.connect", "nccl.timeout", "nccl.system_error"),
         places=ways_between(*REFUSED),
-        confirm=(probed("are calls to other ports of {node} rejected?", *REFUSED),),
+        confirm=(probed("are connections to other ports of {node} refused?", *REFUSED),),
     ),
     Cause(
         "network.large_packets",
         group="network",
         scope="link",
-        says="large packets vanish, and small ones come through: init works, and a collective of some size hangs",
-        fix="Set the same MTU on every node and on all that is between them, not above what comes through",
+        says="large packets are dropped, small packets pass: initialization works, but larger collectives hang",
+        fix="Set the same MTU on all nodes and switches, not above the largest packet that passes",
         command=OnNode("ip -brief link"),
         symptoms=TRANSFERS,
         places=unless_held_up(ways_between("net.path_mtu.black_hole")),
-        confirm=(probed("do large packets of {node} vanish?", "net.path_mtu.black_hole"),),
+        confirm=(probed("are large packets of {node} dropped?", "net.path_mtu.black_hole"),),
         support=(WAITING,),
         instead_of=("network.loss",),
     ),
@@ -158,8 +157,8 @@ CAUSES = (
         "network.loss",
         group="network",
         scope="link",
-        says="packets are lost on the way",
-        fix="Look at cables, transceivers, the counters of the switch port, and duplex",
+        says="packets are lost in the network",
+        fix="Check cables, transceivers, switch port counters and the duplex mode",
         command=OnNode("ip -statistics link"),
         symptoms=TRANSFERS,
         places=unless_held_up(ways_between("net.loss")),
@@ -170,20 +169,20 @@ CAUSES = (
         "network.slow",
         group="network",
         scope="link",
-        says="the network is slow there, and the others wait for what it carries",
-        fix="Look at the speed and duplex of the link, and at who else uses it",
+        says="the network connection is slow, and the ranks wait for its transfers",
+        fix="Check the speed and duplex mode of the link, and other traffic on it",
         command=OnNode("ip -statistics link"),
         symptoms=HANGS,
         places=unless_held_up(ways_between("net.throughput.slow")),
-        confirm=(probed("is the way of {node} slow?", "net.throughput.slow"),),
+        confirm=(probed("is the network throughput of {node} low?", "net.throughput.slow"),),
         support=(WAITING,),
     ),
     Cause(
         "network.link_lost",
         group="network",
         scope="node",
-        says="the link of {node} to the training network was gone for a while during the launch",
-        fix="Look at its cable, transceiver and switch port",
+        says="the training network link of {node} was down during the launch",
+        fix="Check the cable, the transceiver and the switch port",
         command=OnNode("journalctl --dmesg --lines=50", become=True),
         symptoms=(*TRANSFERS, *CALLED_PEER, "node.lost", "launch.peer", "launch.lease", "rank.victim"),
         places=unless_held_up(each_node),

@@ -1,4 +1,4 @@
-"""A process: its own exception or code, a crash, out of memory, killed, stopped, frozen, waiting for a disk."""
+"""Causes in a process: exception, exit code, crash, out of memory, killed, stopped, frozen, waiting for a disk."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ KILLED = ("SIGKILL",)
 OOM_LINE = ("Out of memory: Killed process", "oom-kill:", "Memory cgroup out of memory")
 
 
-# ---------------------------------------------------------------- where
+# ---------------------------------------------------------------- places
 
 
 def ranks_shown(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Each rank that showed it by itself."""
+    """Yield each rank that showed the symptom itself."""
     del case
     return (CausePlace(one.node, rank=one.rank, what=one.line) for one in by if one.rank is not None and not one.victim)
 
@@ -44,7 +44,7 @@ def ranks_by_signal(*signals: str) -> Places:
 
 
 def alone_with_it(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Each rank with an exception of its own that not all ranks have."""
+    """Yield each rank with an exception that not all ranks have."""
     return (place for place in ranks_shown(case, by) if not on_every_rank(case, place.what))
 
 
@@ -67,19 +67,19 @@ def every_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
     return (CausePlace(node) for node in case.nodes)
 
 
-# ---------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------- checks
 
 
 def ended_by_itself(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for one in case.all_failures:
         if one.rank == place.rank and one.node == place.node and not one.cascade:
-            return yes(one.summary, f"last words of {one.where}", one.when)
-    return no("it ended because another one did")
+            return yes(one.summary, f"last output of {one.where}", one.when)
+    return no("the rank ended because another rank ended")
 
 
 def ended_alike(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if on_every_rank(case, place.what):
-        return yes(place.what, f"last words of all {case.launch['world_size']} ranks")
+        return yes(place.what, f"last output of all {case.launch['world_size']} ranks")
     return no()
 
 
@@ -89,15 +89,15 @@ def killed_for_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         of_machine = case.grown(place.node, oom_kills_of_machine)
         if of_machine:
             return yes(
-                f"oom_kill of {place.node} as a whole grew by {of_machine}",
-                f"memory events of {place.node}'s container",
+                f"oom_kill of the whole machine {place.node} increased by {of_machine}",
+                f"memory events of the container {place.node}",
             )
         if of_machine == 0 or case.grown(place.node, oom_kills_of_all) == 0:
-            return no("no process at all was ended for want of memory", f"oom_kill on {place.node}")
+            return no("the OOM killer ended no process", f"oom_kill on {place.node}")
         return not_looked(case.why_not(place.node, "unit"))
     if grown > 0:
-        return yes(f"oom_kill of the launch's control group grew by {grown}", f"memory.events on {place.node}")
-    return no("oom_kill did not grow", f"memory.events on {place.node}")
+        return yes(f"oom_kill of the launch cgroup increased by {grown}", f"memory.events on {place.node}")
+    return no("oom_kill did not increase", f"memory.events on {place.node}")
 
 
 def oom_kills(record: NodeRecord) -> int | None:
@@ -105,25 +105,25 @@ def oom_kills(record: NodeRecord) -> int | None:
 
 
 def oom_kills_of_machine(record: NodeRecord) -> int | None:
-    """Of a container that is the whole machine."""
+    """Return the OOM kills of a container that acts as a machine."""
     return record["counters"].get("machine.oom_kill")
 
 
 def oom_kills_of_all(record: NodeRecord) -> int | None:
-    """Of the whole machine: where nothing is counted for the launch alone, none for all is none for it."""
+    """Return the OOM kills of the whole machine: zero means zero for a launch without its own counter."""
     return record["counters"].get("vm.oom_kill")
 
 
 def limit_was_reached(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Whether it was the launch's own limit, and not the machine's memory."""
+    """Check that the memory limit of the launch was reached, not the memory of the machine."""
     record = case.record(place.node)
     unit = record["unit"] if record else None
     if unit is None:
         return not_looked(case.why_not(place.node, "unit"))
     if unit["memory_max"] is None:
-        return no("the launch has no limit of memory", f"memory.max on {place.node}")
+        return no("the launch has no memory limit", f"memory.max on {place.node}")
     grown = case.grown(place.node, oom_kills)
-    return yes(f"memory.max is {unit['memory_max']} bytes", f"control group on {place.node}") if grown else no()
+    return yes(f"memory.max is {unit['memory_max']} bytes", f"launch cgroup on {place.node}") if grown else no()
 
 
 def kernel_says_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -133,15 +133,15 @@ def kernel_says_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for line in record["kernel"]:
         if any(words in line["text"] for words in OOM_LINE):
             return yes(line["text"], f"kernel log of {place.node}", line["at"])
-    return no("no out-of-memory kill", f"kernel log of {place.node}")
+    return no("no OOM kill", f"kernel log of {place.node}")
 
 
-def killed_by_somebody(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """SIGKILL, when what counts kills for memory was looked at and has not counted."""
+def killed_without_oom(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    """Check that SIGKILL did not come from the OOM killer, by the OOM counter or the kernel log."""
     counted, logged = killed_for_memory(case, place), kernel_says_memory(case, place)
     words = {counted.word, logged.word}
     if "yes" in words:
-        return no("it was for memory")
+        return no("the OOM killer ended the rank")
     if "no" in words:
         seen = counted if counted.word == "no" else logged
         return yes(f"SIGKILL, and {seen.text}", seen.source)
@@ -151,60 +151,56 @@ def killed_by_somebody(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 def frozen(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     shot = case.seen["snapshots"].get(place.node)
     if shot is None:
-        return not_looked(f"{place.node} was not looked at before the launch was stopped")
+        return not_looked(f"{place.node} was not inspected before the launch was stopped")
     if shot["frozen"] is None:
-        return not_looked(shot["unseen"].get("frozen", "the control group was not looked at"))
-    return yes("its control group is frozen", f"cgroup.freeze on {place.node}") if shot["frozen"] else no("not frozen")
+        return not_looked(shot["unseen"].get("frozen", "the cgroup was not checked"))
+    return yes("the cgroup is frozen", f"cgroup.freeze on {place.node}") if shot["frozen"] else no("not frozen")
 
 
 def crashed(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.rank_ends.get(place.rank if place.rank is not None else -1)
     if end is None or end["code"] is None:
-        return not_looked("how the rank ended is not known")
-    return yes(f"exit code {end['code']} ({place.what})", "the launcher's end of the rank") if end["code"] < 0 else no()
+        return not_looked("the exit code of the rank is unknown")
+    return yes(f"exit code {end['code']} ({place.what})", "launcher's record of the rank") if end["code"] < 0 else no()
 
 
 def script_exited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.rank_ends.get(place.rank if place.rank is not None else -1)
     if end is None or end["code"] is None:
-        return not_looked("how the rank ended is not known")
-    return yes(place.what, "the launcher's end of the rank") if end["code"] > 0 else no()
+        return not_looked("the exit code of the rank is unknown")
+    return yes(place.what, "launcher's record of the rank") if end["code"] > 0 else no()
 
 
 def in_its_stack(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """A D state says where in the kernel; an NFS wait says which kind of disk."""
+    """Check for a rank in state D in an NFS or RPC function of the kernel."""
     for shot in shots_at(case, place):
         if shot["state"] == "D" and ("nfs" in shot["wchan"] or "rpc" in shot["wchan"]):
             return yes(f"rank {shot['rank']} waits in {shot['wchan']}", "/proc before the stop")
     return no()
 
 
-OWN_END = Question("rank.own_end", "did rank {rank} end by itself, and not because a peer was gone?", ended_by_itself)
-ALIKE = Question("ranks.alike", "did every rank end by the same exception?", ended_alike)
+OWN_END = Question("rank.own_end", "did rank {rank} end by itself, not because of a lost peer?", ended_by_itself)
+ALIKE = Question("ranks.alike", "did every rank end with the same exception?", ended_alike)
 OOM_KILLS = Question(
     "memory.oom_kill",
-    "did the kernel end a process of the launch on {node} for want of memory?",
+    "did the OOM killer end a process of the launch on {node}?",
     killed_for_memory,
     OnNode("journalctl --dmesg --grep=oom --lines=20", become=True),
 )
 OOM_LOGGED = Question(
     "kernel.oom",
-    "does the kernel log of {node} show an out-of-memory kill during the launch?",
+    "does the kernel log of {node} show an OOM kill during the launch?",
     kernel_says_memory,
     OnNode("journalctl --dmesg --grep=oom --lines=20", become=True),
 )
-OWN_LIMIT = Question(
-    "memory.limit", "was it the launch's own limit of memory that was reached on {node}?", limit_was_reached
-)
-NOT_FOR_MEMORY = Question(
-    "rank.killed", "was rank {rank} killed without a kill for memory being counted on {node}?", killed_by_somebody
-)
+OWN_LIMIT = Question("memory.limit", "was the memory limit of the launch reached on {node}?", limit_was_reached)
+NOT_FOR_MEMORY = Question("rank.killed", "was rank {rank} killed without an OOM kill on {node}?", killed_without_oom)
 STOPPED = state_of("Tt", "was rank {rank} stopped (state T)?", "rank.stopped")
 DISK_WAIT = state_of("D", "did rank {rank} wait for a disk or a driver (state D)?", "rank.disk_wait")
-FROZEN = Question("unit.frozen", "is the launch's control group on {node} frozen?", frozen)
-CRASHED = Question("rank.crashed", "did a signal of its own doing end rank {rank}?", crashed)
-EXITED = Question("rank.exited", "did rank {rank} end itself with a code?", script_exited)
-NFS_WAIT = Question("rank.nfs_wait", "does rank {rank} wait in a network file system?", in_its_stack)
+FROZEN = Question("unit.frozen", "is the launch cgroup on {node} frozen?", frozen)
+CRASHED = Question("rank.crashed", "did rank {rank} end with a crash signal?", crashed)
+EXITED = Question("rank.exited", "did rank {rank} exit with an error code?", script_exited)
+NFS_WAIT = Question("rank.nfs_wait", "does rank {rank} wait for a network file system?", in_its_stack)
 
 STUCK = ("launch.stalled", "rank.victim")
 
@@ -213,8 +209,8 @@ CAUSES = (
         "process.exception",
         group="process",
         scope="process",
-        says="rank {rank} on {node} ended by an exception of its own: {what}",
-        fix="Read the traceback in its log",
+        says="rank {rank} on {node} failed with an exception: {what}",
+        fix="Read the traceback in the log of rank {rank}",
         symptoms=("rank.exception",),
         places=alone_with_it,
         confirm=(OWN_END,),
@@ -223,8 +219,8 @@ CAUSES = (
         "process.exception.everywhere",
         group="process",
         scope="code",
-        says="every rank ended by the same exception: {what}",
-        fix="Read the traceback in any rank's log; no node differs",
+        says="every rank failed with the same exception: {what}",
+        fix="Read the traceback in the log of any rank; the nodes do not differ",
         symptoms=("rank.exception",),
         places=shared_by_all,
         confirm=(ALIKE,),
@@ -233,8 +229,8 @@ CAUSES = (
         "process.exit",
         group="process",
         scope="process",
-        says="rank {rank} on {node} ended itself: {what}",
-        fix="Read its log: the script, or a library in it, called exit",
+        says="rank {rank} on {node} exited: {what}",
+        fix="Read the log of rank {rank}: the script or a library called exit",
         symptoms=("rank.exit",),
         places=ranks_shown,
         confirm=(EXITED,),
@@ -243,8 +239,8 @@ CAUSES = (
         "process.memory.limit",
         group="process",
         scope="node",
-        says="the kernel ended rank {rank} on {node}, because the launch reached its limit of memory there",
-        fix="Use less memory (batch, workers, prefetch), or raise the limit of the launch",
+        says="the OOM killer ended rank {rank} on {node}: the launch reached its memory limit",
+        fix="Reduce memory use (batch, workers, prefetch), or increase the memory limit of the launch",
         symptoms=("rank.signal", "system.worker_killed"),
         places=ranks_by_signal(*KILLED),
         confirm=(OWN_LIMIT,),
@@ -254,8 +250,8 @@ CAUSES = (
         "process.memory.machine",
         group="process",
         scope="node",
-        says="the kernel ended rank {rank} on {node}, because memory ran out there",
-        fix="Use less memory (batch, workers, prefetch), and look what else runs there",
+        says="the OOM killer ended rank {rank} on {node}: the machine ran out of memory",
+        fix="Reduce memory use (batch, workers, prefetch), and check which other processes use memory",
         command=OnNode("ps -eo pid,user,rss,args --sort=-rss"),
         symptoms=("rank.signal", "system.worker_killed"),
         places=ranks_by_signal(*KILLED),
@@ -266,8 +262,8 @@ CAUSES = (
         "process.killed",
         group="process",
         scope="process",
-        says="rank {rank} on {node} was ended by SIGKILL, and not for want of memory; who sent it is not recorded",
-        fix="Ask who works on {node}; auditd, if it runs there, knows the sender",
+        says="rank {rank} on {node} was killed by SIGKILL, but not by the OOM killer; the sender is not recorded",
+        fix="Ask the users of {node}; if auditd runs on {node}, ausearch shows the sender",
         symptoms=("rank.signal",),
         places=ranks_by_signal(*KILLED),
         confirm=(NOT_FOR_MEMORY,),
@@ -278,7 +274,7 @@ CAUSES = (
         group="process",
         scope="process",
         says="rank {rank} on {node} crashed in native code ({what})",
-        fix="Read its log: Python's faulthandler shows where; try the same step on one node",
+        fix="Read the stack from Python's faulthandler in the log of rank {rank}, and run the same step on one node",
         symptoms=("rank.signal",),
         places=ranks_by_signal(*CRASHES),
         confirm=(CRASHED,),
@@ -287,8 +283,8 @@ CAUSES = (
         "process.stopped",
         group="process",
         scope="process",
-        says="rank {rank} on {node} is stopped (SIGSTOP, Ctrl-Z or a debugger), and the others wait for it",
-        fix="Let it go on with kill -CONT, or find who stopped it",
+        says="rank {rank} on {node} is stopped (SIGSTOP, Ctrl-Z or a debugger), and the other ranks wait for it",
+        fix="Resume the process with kill -CONT, or find out what stopped it",
         command=OnNode("ps -eo pid,stat,user,args"),
         symptoms=(*STUCK, "rank.signal", "gloo.timeout", "nccl.timeout"),
         places=every_live_rank,
@@ -298,8 +294,8 @@ CAUSES = (
         "process.frozen",
         group="process",
         scope="node",
-        says="the launch's control group on {node} is frozen, and the others wait for its ranks",
-        fix="Thaw it (systemctl thaw), or find who froze it",
+        says="the launch cgroup on {node} is frozen, and the ranks on other nodes wait for its ranks",
+        fix="Thaw the unit (systemctl thaw), or find out what froze it",
         symptoms=(*STUCK, "gloo.timeout", "nccl.timeout"),
         places=every_node,
         confirm=(FROZEN,),
@@ -310,7 +306,7 @@ CAUSES = (
         group="process",
         scope="node",
         says="rank {rank} on {node} waits in the kernel for a disk, a network file system or a driver",
-        fix="Look at the mounts and the kernel log there",
+        fix="Check the mounts and the kernel log of {node}",
         command=OnNode("journalctl --dmesg --lines=30", become=True),
         symptoms=(*STUCK, "gloo.timeout", "nccl.timeout"),
         places=every_live_rank,

@@ -1,7 +1,6 @@
-"""What a process may not have more of: disk, inodes, shared memory, files, tasks, locked memory, processor time.
+"""Causes of exhausted resources: disk, inodes, shared memory, files, tasks, locked memory, CPU time.
 
-The error number is a fact about the process that met it; which limit it was, and that it was reached, is proved by the
-limits and counters of that very node.
+The error number shows only that a process hit some limit. The limits and counters of the same node confirm which limit.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ if TYPE_CHECKING:
     from ..evidence import Disk, NodeRecord
     from ..model import CauseAnswer, Symptom
 
-LITTLE = 1 << 20  # bytes free, below which hardly any write of a checkpoint or a log succeeds
-SMALL_SHM = 64 << 20  # a container's default, with which NCCL and data loaders are known to fail
-MOSTLY = 0.5  # of its periods a control group was held back
+LITTLE = 1 << 20  # free bytes below which most writes of checkpoints and logs fail
+SMALL_SHM = 64 << 20  # default of containers; NCCL and data loaders are known to fail with it
+MOSTLY = 0.5  # share of CPU periods in which a cgroup was throttled
 LOCKED = "max_locked_memory"
 FORK_REJECTED = "fork rejected by pids controller"
 TABLE_FULL = "nf_conntrack: table full"
@@ -33,18 +32,18 @@ OWN = ("process.exception", "process.exception.everywhere", "process.exit", "pro
 
 
 def counts(one: Symptom) -> bool:
-    """Whether it was the end of something. NCCL warns before it fails, and names the reason only there."""
+    """Return whether the symptom is in the last output, or in an NCCL warning, which alone names the reason."""
     return bool(one.node) and (one.final or one.id.startswith("nccl."))
 
 
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Each node that ended with it. what: the path, where the text has one."""
+    """Yield each node with the symptom. what: the path, if the text has one."""
     del case
     return (CausePlace(one.node, what=one.about.get("path", "")) for one in by if counts(one))
 
 
 def where_bus_errors(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Of the signals that end ranks, SIGBUS alone says that memory that was mapped has no room behind it."""
+    """Skip signals other than SIGBUS: only SIGBUS shows that mapped memory has no space behind it."""
     return where_met(case, [one for one in by if one.id != "rank.signal" or one.about.get("signal") == "SIGBUS"])
 
 
@@ -62,7 +61,7 @@ def every_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def disks_of(case: LaunchCase, place: CausePlace) -> list[Disk] | None:
-    """Those on which the path lies, by the longest mount that is known; all but shared memory without a path."""
+    """Return the disk of the path (longest known mount point); without a path, all disks except shared memory."""
     record = case.record(place.node)
     if record is None or not record["disks"]:
         return None
@@ -76,7 +75,7 @@ def disk_with(reads: Callable[[Disk], bool], says: str) -> Callable[[LaunchCase,
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         disks = disks_of(case, place)
         if not disks:
-            why = f"what {place.what} lies on was not looked at" if disks == [] else case.why_not(place.node, "disks")
+            why = f"{place.what}: file system not checked" if disks == [] else case.why_not(place.node, "disks")
             return not_looked(why)
         for one in disks:
             if reads(one):
@@ -113,27 +112,27 @@ def shm_is_small(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def limit(name: str, what: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Whether this limit of the launch's processes is there at all: the error number says that it was reached."""
+    """Return a check that the launch has this limit. The error number shows that the limit was reached."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         if name not in limits_of(case, place.node):
             return not_looked(case.why_not(place.node, "limits"))
         soft = limits_of(case, place.node)[name][0]
         if soft is None:
-            return no(f"there is no limit of {what} on {place.node}")
+            return no(f"no limit of {what} on {place.node}")
         higher = [
             f"{other}: {theirs[0]}"
             for other in case.nodes
             if other != place.node and (theirs := (limits_of(case, other)).get(name)) and differs(theirs[0], soft)
         ]
         others = f" ({', '.join(higher)})" if higher else ""
-        return yes(f"the limit of {what} is {soft} there{others}", f"limits of the launch on {place.node}")
+        return yes(f"the limit of {what} is {soft}{others}", f"limits of the launch on {place.node}")
 
     return look
 
 
 def limits_of(case: LaunchCase, node: str) -> dict[str, list[int | None]]:
-    """Those at the end; those of the start where the unit's main process was gone by then."""
+    """Return the limits at the end, or at the start if the main process of the unit had exited by then."""
     records = (case.seen["end"].get(node), case.seen["start"].get(node))
     return next((record["limits"] for record in records if record and record["limits"]), {})
 
@@ -142,49 +141,47 @@ def differs(theirs: int | None, soft: int) -> bool:
     return theirs is None or theirs > soft
 
 
-def tasks_refused(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+def tasks_rejected(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     grown = case.grown(place.node, pids_refused)
     if grown:
-        return yes(f"{grown} tasks were refused by the launch's control group", f"pids.events on {place.node}")
+        return yes(f"the launch cgroup rejected {grown} tasks", f"pids.events on {place.node}")
     of_all = case.grown(place.node, lambda record: record["counters"].get("machine.pids_refused"))
     if of_all:
-        return yes(
-            f"{of_all} tasks were refused by the limit of {place.node} as a whole", f"pids.events on {place.node}"
-        )
+        return yes(f"the task limit of {place.node} rejected {of_all} tasks", f"pids.events on {place.node}")
     record = case.seen["end"].get(place.node)
     for line in (record["kernel"] if record else None) or []:
         if FORK_REJECTED in line["text"]:
             return yes(line["text"], f"kernel log of {place.node}", line["at"])
     if grown is None and of_all is None:
         return not_looked(case.why_not(place.node, "unit"))
-    return no("no task was refused")
+    return no("no task was rejected")
 
 
 def pids_refused(record: NodeRecord) -> int | None:
     return record["unit"]["pids_refused"] if record["unit"] else None
 
 
-def held_back(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Whether the launch got too little processor time there, and by far more than elsewhere."""
+def is_throttled(case: LaunchCase, place: CausePlace) -> CauseAnswer:
+    """Check that the launch was throttled on this node, and more than twice as much as on any other node."""
     if own_end(case) or not others_waited(case):
-        return no("a rank ended by itself, or none waited until its time was over")
+        return no("a rank failed first, or no rank timed out")
     share = throttled(case, place.node)
     if share is None:
         return not_looked(case.why_not(place.node, "unit"))
     others = [each for name in case.nodes if name != place.node and (each := throttled(case, name)) is not None]
     if share < MOSTLY or not others or max(others) >= share / 2:
-        return no(f"it was held back in {share:.0%} of its periods")
+        return no(f"the launch was throttled in {share:.0%} of its CPU periods")
     record = case.record(place.node)
     cores = record["unit"]["cpu_max"] if record and record["unit"] else None
     of = f" of {cores:g} cores" if cores else ""
     return yes(
-        f"its limit{of} held it back in {share:.0%} of its periods; elsewhere at most {max(others):.0%}",
+        f"the CPU limit{of} throttled the launch in {share:.0%} of its periods; other nodes: at most {max(others):.0%}",
         f"cpu.stat on {place.node}",
     )
 
 
 def throttled(case: LaunchCase, node: str) -> float | None:
-    """Of its unit, or of the container that is the whole machine: the larger share."""
+    """Return the larger share of throttled periods: of the unit, or of the container that acts as a machine."""
     shares = []
     for count in (of_unit, of_machine):
         periods = case.grown(node, count("nr_periods"))
@@ -204,7 +201,7 @@ def of_machine(name: str) -> Callable[[NodeRecord], int | None]:
 
 def conntrack_dropped(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if own := own_end(case):
-        return no(f"{own} had ended by itself")
+        return no(f"{own} had failed first")
     record = case.seen["end"].get(place.node)
     for line in (record["kernel"] if record else None) or []:
         if TABLE_FULL in line["text"]:
@@ -227,22 +224,20 @@ def asked_too_much(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         if one.rank == place.rank and (match := TRIED.search(f"{one.summary}\n{one.traceback}")):
             asked = int(match[1])
     if not asked:
-        return not_looked("how much it asked for is not known")
+        return not_looked("the requested amount is unknown")
     if total is None:
         return not_looked(case.why_not(place.node, "memory"))
     if asked > total:
-        return yes(f"it asked for {gigabytes(asked)} at once, {place.node} has {gigabytes(total)}", "last words")
-    return no(f"it asked for {gigabytes(asked)}, which {place.node} has")
+        return yes(f"requested: {gigabytes(asked)}; memory of {place.node}: {gigabytes(total)}", "last output")
+    return no(f"requested: {gigabytes(asked)}; {place.node} has more")
 
 
 DISKS = OnNode("df -h")
-NO_ROOM = Question(
-    "disk.full", "has the disk on {node} no room?", disk_with(has_no_room, "{path} has {free} free"), DISKS
-)
+NO_ROOM = Question("disk.full", "is the disk on {node} full?", disk_with(has_no_room, "{path} has {free} free"), DISKS)
 NO_INODES = Question(
     "disk.inodes",
-    "has the file system on {node} no inodes left?",
-    disk_with(has_no_inodes, "{path} has {free} free, and no inodes"),
+    "is the file system on {node} out of inodes?",
+    disk_with(has_no_inodes, "{path} has {free} free, but no free inodes"),
     OnNode("df -i"),
 )
 READ_ONLY = Question(
@@ -251,29 +246,29 @@ READ_ONLY = Question(
     disk_with(takes_no_writes, "{path} is read-only"),
     OnNode("findmnt --options ro"),
 )
-DISK_READ_ONLY = probe("os.disk.read_only", "did the kernel make a file system of {node} read-only?")
-SHM = Question("shm.small", "is /dev/shm on {node} small, or full?", shm_is_small, OnNode("df -h /dev/shm"))
+DISK_READ_ONLY = probe("os.disk.read_only", "did the kernel remount a file system of {node} read-only?")
+SHM = Question("shm.small", "is /dev/shm on {node} too small or full?", shm_is_small, OnNode("df -h /dev/shm"))
 SHM_SMALL = probe("os.shm.small", "is /dev/shm on {node} too small for a launch?")
-SHM_UNUSABLE = probe("os.shm.unusable", "can /dev/shm on {node} not be written?")
+SHM_UNUSABLE = probe("os.shm.unusable", "is /dev/shm on {node} not writable?")
 FILES = Question("limit.files", "is the number of open files limited on {node}?", limit("max_open_files", "open files"))
 REFUSED = Question(
     "limit.tasks",
-    "were tasks refused to the launch on {node}?",
-    tasks_refused,
+    "were tasks of the launch on {node} rejected?",
+    tasks_rejected,
     OnNode("systemctl show --property=DefaultTasksMax"),
 )
-PROCESSES = probe("os.limits.processors", "is the number of processes too low on {node}?")
-TASKS = probe("os.limits.tasks", "is the number of tasks of a unit too low on {node}?")
-MEMLOCK = Question("limit.memlock", "is locked memory limited on {node}?", limit(LOCKED, "locked memory"))
-MEMLOCK_FOUND = probe("os.limits.memlock", "is locked memory limited on {node}?")
-HELD_BACK = Question("cpu.held_back", "was the launch on {node} held back by a limit of processor time?", held_back)
+PROCESSES = probe("os.limits.processors", "is the process limit on {node} too low?")
+TASKS = probe("os.limits.tasks", "is the task limit of units on {node} too low?")
+MEMLOCK = Question("limit.memlock", "is locked memory of the launch limited on {node}?", limit(LOCKED, "locked memory"))
+MEMLOCK_FOUND = probe("os.limits.memlock", "is the limit of locked memory on {node} too low?")
+THROTTLED = Question("cpu.held_back", "did a CPU limit throttle the launch on {node}?", is_throttled)
 CONNTRACK = Question(
     "conntrack.full",
-    "were connections dropped on {node}, because the table of connections was full?",
+    "did {node} drop connections because its connection tracking table was full?",
     conntrack_dropped,
     OnNode("sysctl net.netfilter.nf_conntrack_count net.netfilter.nf_conntrack_max"),
 )
-TOO_MUCH = Question("memory.asked", "did rank {rank} ask for more memory than {node} has?", asked_too_much)
+TOO_MUCH = Question("memory.asked", "did rank {rank} request more memory than {node} has?", asked_too_much)
 
 NO_SPACE = ("system.no_space", "system.write_failed")
 WAITING = ("launch.stalled", "rank.victim", "gloo.timeout", "nccl.timeout")
@@ -284,7 +279,7 @@ CAUSES = (
         group="resources",
         scope="node",
         says="a disk of {node} is full",
-        fix="Make room there, or write elsewhere",
+        fix="Free disk space, or write to another disk",
         command=DISKS,
         symptoms=NO_SPACE,
         places=where_met,
@@ -295,8 +290,8 @@ CAUSES = (
         "resources.inodes",
         group="resources",
         scope="node",
-        says="a file system of {node} has room, but no inodes left: it holds too many files",
-        fix="Delete files there, or write elsewhere",
+        says="a file system of {node} has free space but no free inodes: it has too many files",
+        fix="Delete files, or write to another file system",
         command=OnNode("df -i"),
         symptoms=NO_SPACE,
         places=where_met,
@@ -307,8 +302,8 @@ CAUSES = (
         "resources.read_only",
         group="resources",
         scope="node",
-        says="a file system of {node} takes no writes",
-        fix="Look at the kernel log for errors of that disk; repair it, and mount it again",
+        says="a file system of {node} is read-only",
+        fix="Repair the file system and mount it again; check the kernel log for disk errors",
         command=OnNode("journalctl --dmesg --lines=30", become=True),
         symptoms=("system.read_only",),
         places=where_met,
@@ -319,8 +314,8 @@ CAUSES = (
         "resources.shared_memory",
         group="resources",
         scope="node",
-        says="the shared memory of {node} (/dev/shm) has too little room",
-        fix="Mount it larger (a container needs --shm-size), delete what was left there, or use fewer workers",
+        says="the shared memory of {node} (/dev/shm) has too little space",
+        fix="Increase the size of /dev/shm (--shm-size for a container), delete leftover files, or use fewer workers",
         command=OnNode("df -h /dev/shm"),
         symptoms=(
             *("system.shared_memory", "system.worker_bus_error", "system.bus_error", "nccl.shared_memory"),
@@ -334,8 +329,8 @@ CAUSES = (
         "resources.files",
         group="resources",
         scope="process",
-        says="rank {rank} on {node} had as many files open as it may",
-        fix="Raise the limit (launch_users_nofile for launches of people), or look for files that are not closed",
+        says="rank {rank} on {node} reached its limit of open files",
+        fix="Increase the limit (launch_users_nofile for user launches), or check for files that are not closed",
         symptoms=("system.files",),
         places=ranks_that_met,
         confirm=(FILES,),
@@ -345,8 +340,8 @@ CAUSES = (
         "resources.tasks",
         group="resources",
         scope="node",
-        says="{node} refused the launch further processes or threads",
-        fix="Raise the limit of tasks there, or use fewer workers and threads (OMP_NUM_THREADS)",
+        says="{node} rejected new processes or threads of the launch",
+        fix="Increase the task limit, or use fewer workers and threads (OMP_NUM_THREADS)",
         symptoms=("system.tasks",),
         places=where_met,
         confirm=(REFUSED, PROCESSES, TASKS),
@@ -356,8 +351,8 @@ CAUSES = (
         "resources.locked_memory",
         group="resources",
         scope="node",
-        says="the launch on {node} may not lock the memory that RDMA needs",
-        fix="Give it no limit of locked memory: the step baseline does so",
+        says="the launch on {node} is not allowed to lock the memory that RDMA needs",
+        fix="Remove the limit of locked memory (site.yml --tags baseline does this)",
         symptoms=("nccl.locked_memory",),
         places=where_met,
         confirm=(MEMLOCK, MEMLOCK_FOUND),
@@ -367,19 +362,19 @@ CAUSES = (
         "resources.processor_time",
         group="resources",
         scope="node",
-        says="the launch on {node} got too little processor time, and the others waited for it",
-        fix="Raise CPUQuota of the unit, or of the slice above it",
+        says="a CPU limit throttled the launch on {node}, and the other nodes waited",
+        fix="Increase CPUQuota of the unit or of its parent slice",
         symptoms=WAITING,
         places=every_node,
-        confirm=(HELD_BACK,),
+        confirm=(THROTTLED,),
         instead_of=("program.straggler",),
     ),
     Cause(
         "resources.conntrack",
         group="resources",
         scope="node",
-        says="{node} dropped connections, because its table of tracked connections was full",
-        fix="Raise net.netfilter.nf_conntrack_max there, or do not track the training network",
+        says="{node} dropped connections because its connection tracking table was full",
+        fix="Increase net.netfilter.nf_conntrack_max, or exclude the training network from connection tracking",
         symptoms=(*WAITING, "store.connect.timeout", "gloo.connect.timeout", "gloo.closed"),
         places=every_node,
         confirm=(CONNTRACK,),
@@ -388,8 +383,8 @@ CAUSES = (
         "resources.memory",
         group="resources",
         scope="process",
-        says="rank {rank} on {node} asked for more memory at once than {node} has",
-        fix="Look at the size in the message: a batch, a sequence or a buffer is larger than meant",
+        says="rank {rank} on {node} requested more memory at once than {node} has",
+        fix="Check the size in the message: a batch, sequence or buffer is larger than intended",
         symptoms=("system.memory",),
         places=ranks_that_met,
         confirm=(TOO_MUCH,),

@@ -1,4 +1,4 @@
-"""The lines that people see when a launch fails, by who prints them: of the diagnosis, and of docs/errors.md."""
+"""Lines printed when a launch fails, by the program that prints them. Used by the diagnosis and docs/errors.md."""
 
 from __future__ import annotations
 

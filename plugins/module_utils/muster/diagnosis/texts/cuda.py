@@ -1,7 +1,7 @@
-"""What the CUDA runtime and torch's allocator print.
+"""Messages of the CUDA runtime and torch's allocator.
 
-Some were printed on a GPU (tests/unit/diagnosis/recorded has the logs). The others are read: CUDA's own
-descriptions of its errors (cudaGetErrorString), as torch puts them behind "CUDA error: ", and what public issues quote.
+Some were recorded on a GPU (logs: tests/unit/diagnosis/recorded). The others are from documentation: CUDA's error
+descriptions (cudaGetErrorString), which torch prints after "CUDA error: ", and quotes in public issues.
 """
 
 from __future__ import annotations
@@ -15,44 +15,44 @@ TEXTS = (
     Text(
         "cuda.out_of_memory",
         r"CUDA out of memory\. Tried to allocate (?P<size>[\d.]+ [KMGT]iB)",
-        "the memory of this GPU is full: of this process, or of others",
+        "the GPU memory is full, because of this process or other processes",
         "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 16384.00 GiB. GPU 0 has a total capacity of"
         " 139.80 GiB of which 139.29 GiB is free. Including non-PyTorch memory, this process has 518.00 MiB memory in"
         " use.",
-        f"{RUN}; another process beside it: qingze-bai/VSmTrans#3 (2025); its older forms: pytorch/pytorch#16417",
+        f"{RUN}; with another process: qingze-bai/VSmTrans#3 (2025); older forms: pytorch/pytorch#16417",
     ),
     Text(
         "cuda.not_enough_memory",
         r"CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure '?out of memory",
-        "a library that allocates by itself found the memory of this GPU full",
+        "a library that allocates memory itself found the GPU memory full",
         "torch.AcceleratorError: CUDA error: out of memory",
         RUN,
     ),
     Text(
         "cuda.invalid_device",
         r"invalid device ordinal",
-        "a rank asks for a GPU by a number that there is none of: too many ranks, or GPUs are hidden",
+        "a rank uses a GPU index that does not exist: too many ranks, or hidden GPUs",
         "torch.AcceleratorError: CUDA error: invalid device ordinal",
         RUN,
     ),
     Text(
         "cuda.no_gpu",
         r"No CUDA GPUs are available|no CUDA-capable device is detected|Found no NVIDIA driver on your system",
-        "the process sees no GPU: there is none, the driver is not loaded, or they are hidden from it",
+        "the process sees no GPU: no GPU is present, the driver is not loaded, or the GPUs are hidden",
         "RuntimeError: No CUDA GPUs are available",
-        f"{RUN}; its other forms are read in torch/cuda/__init__.py and c10/cuda",
+        f"{RUN}; other forms from torch/cuda/__init__.py and c10/cuda, read",
     ),
     Text(
         "cuda.no_code",
         r"no kernel image is available for execution on the device|is not compatible with the current PyTorch install",
-        "this torch, or an extension, was not built for this kind of GPU",
+        "torch, or an extension, was not built for this GPU model",
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
-        "run on an H100: torch 2.11, driver 580, code for sm_75; its other form: torch 2.13, torch/cuda/__init__.py",
+        "run on an H100: torch 2.11, driver 580, code for sm_75; other form: torch 2.13, torch/cuda/__init__.py",
     ),
     Text(
         "cuda.driver_old",
         r"CUDA driver version is insufficient for CUDA runtime version|NVIDIA driver on your system is too old",
-        "the driver is older than this torch needs",
+        "the driver is too old for this torch build",
         "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU"
         " driver",
         "read, not run: torch 2.13, torch/cuda/__init__.py",
@@ -60,28 +60,28 @@ TEXTS = (
     Text(
         "cuda.not_ready",
         r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY",
-        "the fabric manager of a machine with NVSwitches does not run, or is of another version than the driver",
+        "the fabric manager of a machine with NVSwitches is not running, or its version differs from the driver",
         "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
         "read, not run: pytorch/pytorch#35710, microsoft/lisa#2823",
     ),
     Text(
         "cuda.busy",
         r"all CUDA-capable devices are busy or unavailable|CUDA-capable device\(s\) is/are busy or unavailable",
-        "another process has the GPU for itself (compute mode), or the GPU does not answer",
+        "another process uses the GPU exclusively (compute mode), or the GPU does not respond",
         "RuntimeError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
         READ,
     ),
     Text(
         "cuda.ecc",
         r"uncorrectable ECC error encountered",
-        "the GPU's memory lost a bit that it could not restore",
+        "the GPU memory has an uncorrectable error",
         "RuntimeError: CUDA error: uncorrectable ECC error encountered",
         READ,
     ),
     Text(
         "cuda.nvlink",
         r"uncorrectable NVLink error detected",
-        "a link between GPUs lost data that it could not restore",
+        "an NVLink between GPUs has an uncorrectable error",
         "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution",
         READ,
     ),
@@ -89,28 +89,28 @@ TEXTS = (
         "cuda.failed",
         r"CUDA error: (?:unspecified launch failure|unknown error|an illegal instruction was encountered|the launch"
         r" timed out|hardware stack error)|CUDNN_STATUS_EXECUTION_FAILED|CUBLAS_STATUS_EXECUTION_FAILED",
-        "a kernel ended without a reason that CUDA knows: a fault of the GPU, of the program, or of the driver",
+        "a kernel failed for an unknown reason: a fault of the GPU, of the program, or of the driver",
         "RuntimeError: CUDA error: unspecified launch failure",
         READ,
     ),
     Text(
         "cuda.illegal_access",
         r"an illegal memory access was encountered|misaligned address",
-        "a kernel wrote or read where nothing is: most often a fault of the program or of an extension",
+        "a kernel accessed invalid memory, most often because of a fault in the program or an extension",
         "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
         RUN,
     ),
     Text(
         "cuda.assert",
         r"device-side assert triggered",
-        "an index is out of range in a kernel, such as a label beyond the number of classes",
+        "an index is out of range in a CUDA kernel, such as a label beyond the number of classes",
         "torch.AcceleratorError: CUDA error: device-side assert triggered",
         RUN,
     ),
     Text(
         "cuda.forked",
         r"Cannot re-initialize CUDA in forked subprocess",
-        "a process that was forked from one that used CUDA uses it too, most often a worker of a data loader",
+        "a forked process, most often a data loader worker, uses CUDA although its parent has initialized CUDA",
         "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use"
         " the 'spawn' start method",
         "run on an H100: torch 2.11",
@@ -118,7 +118,7 @@ TEXTS = (
     Text(
         "cuda.devices_mixed",
         r"Expected all tensors to be on the same device",
-        "a call got tensors of several devices, such as one on a GPU and one on the processor",
+        "an operation received tensors on different devices, such as the GPU and the CPU",
         "RuntimeError: Expected all tensors to be on the same device, but got mat2 is on cpu, different from other"
         " tensors on cuda:0 (when checking argument in method wrapper_CUDA_mm)",
         "run on an H100: torch 2.11",
@@ -126,7 +126,7 @@ TEXTS = (
     Text(
         "cuda.lost",
         r"Unable to determine the device handle for GPU|GPU is lost|GPU has fallen off the bus",
-        "the driver does not reach the GPU any more",
+        "the driver cannot access the GPU any more",
         "Unable to determine the device handle for GPU 0000:17:00.0: GPU is lost.  Reboot the system to recover"
         " this GPU",
         "read, not run: nvidia-smi's manual",
@@ -134,7 +134,7 @@ TEXTS = (
     Text(
         "cuda.not_built",
         r"Torch not compiled with CUDA enabled|module 'torch\._C' has no attribute '_cuda_\w+'",
-        "the torch of this environment is the one for CPUs",
+        "the torch of this environment is a CPU build",
         "AssertionError: Torch not compiled with CUDA enabled",
         "torch 2.13, run here",
     ),

@@ -1,7 +1,7 @@
-"""What Gloo prints, torch's library for CPUs.
+"""Messages of Gloo, torch's backend for CPUs.
 
-Addresses in brackets are what the other rank has told of itself through the store. The ports beside them are printed
-with their bytes swapped, and are not read.
+Addresses in brackets are advertised by the other rank through the store. The ports after them are printed with swapped
+bytes and are not parsed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TEXTS = (
         "gloo.connect.refused",
         rf"SO_ERROR: Connection refused, remote={BRACKETS}"
         rf"|gloo/transport/tcp/pair\.cc:\d+\] connect .*: Connection refused",
-        "the address that another rank gave as its own answers, and nothing listens on that port",
+        "the address that another rank advertised responds, but no process listens on the port",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.cc:152] timed out connecting: SO_ERROR: Connection"
         " refused, remote=[127.0.0.1]:8091$0",
         f"{RECORDED}; ray-project/ray#37461, pytorch/pytorch#108732",
@@ -26,7 +26,7 @@ TEXTS = (
     Text(
         "gloo.connect.no_host",
         rf"SO_ERROR: (?:No route to host|Network is unreachable), remote={BRACKETS}",
-        "there is no route to the address that another rank gave as its own, or a firewall forbids the call",
+        "no route to the address that another rank advertised, or a firewall prohibits the connection",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.cc:152] timed out connecting: SO_ERROR: No route to"
         " host, remote=[10.203.26.11]:3495$1",
         RECORDED,
@@ -36,7 +36,7 @@ TEXTS = (
         "gloo.connect.timeout",
         rf"Connect timeout (?:{BRACKETS}|\[none\])|SO_ERROR: Connection timed out,"
         rf" remote=\[(?P<called>[0-9a-fA-F.:]+)\]",
-        "ranks cannot connect to each other, at the addresses that they gave and on ports that the kernel chose",
+        "ranks cannot connect to each other at the advertised addresses and ephemeral ports",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.h:311] Connect timeout [10.203.26.12]:22727",
         RECORDED,
         victim=True,
@@ -52,7 +52,7 @@ TEXTS = (
     Text(
         "gloo.timeout",
         r"Timed out waiting (?P<milliseconds>\d+)ms for (?P<way>recv|send) operation to complete",
-        "a peer did not take part in a collective for as long as the process group waits",
+        "a peer did not take part in a collective within the timeout of the process group",
         f"RuntimeError: {AT}unbound_buffer.cc:78] Timed out waiting 6000ms for recv operation to complete",
         RECORDED,
         victim=True,
@@ -62,7 +62,7 @@ TEXTS = (
         r"gloo/transport/tcp/pair\.cc:\d+\] (?:Connection closed by peer|(?:Read|Write) error"
         r"|.*Connection reset by peer)"
         r"(?: \[(?P<address>[0-9a-fA-F.:]+)\])?",
-        "the connection to a peer ended: its rank is gone, or the way to it",
+        "the connection to a peer ended: its rank exited, or the network failed",
         f"RuntimeError: {AT}pair.cc:553] Connection closed by peer [10.203.26.11]:29593. This is typically caused by a"
         " remote worker crashing. Check the logs of the remote worker before reporting an error. GLHF! 🏖️",
         RECORDED,
@@ -71,7 +71,7 @@ TEXTS = (
     Text(
         "gloo.closed.timeout",
         r"Application timeout caused pair closure",
-        "another collective of this rank had run into its time limit before",
+        "an earlier collective of this rank had timed out",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Application timeout caused pair closure",
         "torch 2.x, gloo/transport/tcp/pair.cc",
         victim=True,
@@ -79,15 +79,15 @@ TEXTS = (
     Text(
         "gloo.interface",
         r"Unable to find (?:interface|address) for: (?P<name>\S+)",
-        "the interface that GLOO_SOCKET_IFNAME names is not on this node, or has no address",
+        "the interface in GLOO_SOCKET_IFNAME does not exist on this node, or has no address",
         "RuntimeError: [enforce fail at /__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/device.cc:84] ifa !="
         " nullptr. Unable to find address for: eth7",
-        f"{RECORDED}; its older form: Unable to find interface for",
+        f"{RECORDED}; older form: Unable to find interface for",
     ),
     Text(
         "gloo.hostname",
         r"Unable to resolve hostname to a \(local\) address|Using the loopback address as fallback",
-        "the node's own host name leads to no address that it has, so that Gloo gives the others its loopback address",
+        "the host name of the node does not resolve to one of its addresses, so Gloo advertises the loopback address",
         "[W ProcessGroupGloo.cpp:751] Warning: Unable to resolve hostname to a (local) address. Using the"
         " loopback address"
         " as fallback. Manually set the network interface to bind to with GLOO_SOCKET_IFNAME. (function operator())",
@@ -96,7 +96,7 @@ TEXTS = (
     Text(
         "gloo.barrier",
         r"\[Rank 0\]: Ranks? (?P<ranks>[\d, ]+) failed to pass monitoredBarrier in (?P<milliseconds>\d+) ms",
-        "these ranks did not come to the barrier in time; they are what the others wait for",
+        "these ranks did not reach the barrier in time, and the other ranks wait for them",
         "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 2000 ms",
         RECORDED,
         victim=True,

@@ -1,7 +1,7 @@
-"""What NCCL, and torch on its behalf, print.
+"""Messages of NCCL, and of torch about NCCL.
 
-Where the source says so, it was run, over one GPU (tests/unit/diagnosis/recorded has the logs). What needs a
-second one, a network card or a broken link is read.
+Messages marked "run" were recorded with one GPU (logs: tests/unit/diagnosis/recorded). Messages that need a second GPU,
+a network card or a broken link are from documentation.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ TEXTS = (
         "nccl.timeout",
         r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<sequence>\d+), OpType=(?P<operation>\w+)"
         r"(?:, NumelIn=(?P<size>\d+), NumelOut=\d+)?, Timeout\(ms\)=(?P<limit>\d+)\)",
-        "a collective did not end in time; this rank waited, and does not know for whom",
+        "a collective did not finish in time; this rank waited for an unknown rank",
         "[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation"
         " timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000)"
         " ran for"
         " 600020 milliseconds before timing out.",
-        "run on an H100: torch 2.11, in these words; OFA-Sys/OFA#271 (torch 1), pytorch/pytorch#118369 (2.0)",
+        "run on an H100: torch 2.11, same wording; OFA-Sys/OFA#271 (torch 1), pytorch/pytorch#118369 (2.0)",
         victim=True,
     ),
     Text(
         "nccl.work",
         r"[Ll]ast enqueued (?:NCCL )?work: (?P<enqueued>-?\d+), last completed (?:NCCL )?work: (?P<completed>-?\d+)",
-        "how far this rank had come: its newest collective, and the newest one that was finished",
+        "the progress of this rank: its newest enqueued and its newest completed collective",
         "[PG ID 0 PG GUID 0(default_pg) Rank 1] Exception (either an error or timeout) detected by watchdog at"
         " work: 808,"
         " last enqueued NCCL work: 811, last completed NCCL work: 807.",
-        "run on an H100: torch 2.11, which says it otherwise; here XPixelGroup/BasicSR#737 (2.6), read",
+        "run on an H100: torch 2.11, different wording; this example: XPixelGroup/BasicSR#737 (2.6), read",
         victim=True,
     ),
     Text(
         "nccl.heartbeat",
         r"Heartbeat monitor timed out|ProcessGroupNCCL's watchdog got stuck",
-        "torch's watchdog could not work for a long time, most often because a call of CUDA or NCCL hangs",
+        "torch's watchdog was blocked for a long time, most often because a CUDA or NCCL call hangs",
         "[PG ID 0 PG GUID 0(default_pg) Rank 3] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making"
         " progress in monitoring enqueued collectives.",
         "read, not run: torch 2.x, ProcessGroupNCCL.cpp",
@@ -46,8 +46,8 @@ TEXTS = (
     Text(
         "nccl.system_error",
         r"unhandled system error|ncclSystemError",
-        "a call of the operating system, or of a library for the network, failed below NCCL; the lines with NCCL WARN"
-        " before it say which",
+        "a call of the operating system or a network library failed in NCCL; the NCCL WARN lines before it name the"
+        " call",
         "torch.distributed.DistBackendError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details),"
         " NCCL version 2.25.1",
         "read, not run: pytorch/pytorch#149984, NVIDIA/nccl#834",
@@ -55,7 +55,7 @@ TEXTS = (
     Text(
         "nccl.cuda_error",
         r"unhandled cuda error|ncclUnhandledCudaError",
-        "a call of CUDA failed below NCCL; the line `Cuda failure` before it says which",
+        "a CUDA call failed in NCCL; the line `Cuda failure` before it names the call",
         "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, unhandled cuda error (run with"
         " NCCL_DEBUG=INFO for details), NCCL version 2.19.3",
         READ,
@@ -63,14 +63,14 @@ TEXTS = (
     Text(
         "nccl.internal_error",
         r"ncclInternalError|internal error - please report this issue to the NCCL developers",
-        "NCCL met something that it does not expect, such as peers that speak another version",
+        "NCCL detected an unexpected state, such as peers with another NCCL version",
         "ncclInternalError: Internal check failed.",
         "read, not run: NVIDIA/nccl-tests#166",
     ),
     Text(
         "nccl.remote",
         r"ncclRemoteError|remote process exited or there was a network error",
-        "the connection to another rank broke: it is gone, or the way to it",
+        "the connection to another rank broke: the rank exited, or the network failed",
         "ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
         READ,
         victim=True,
@@ -78,7 +78,7 @@ TEXTS = (
     Text(
         "nccl.unique_id",
         r"retrieving ncclUniqueId from \[(?P<rank>\d+)\] via c10d key-value store",
-        "the rank that begins NCCL's group did not come, or its store is gone",
+        "the rank that creates the NCCL ID did not arrive, or the store is gone",
         "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',"
         " but store->get('0') got error: wait timeout after 10000ms, keys: /default_pg/0//cuda//0",
         f"{RUN}; other errors of the store at its end: torch 2.x, ProcessGroupNCCL.cpp, read",
@@ -87,8 +87,7 @@ TEXTS = (
     Text(
         "nccl.device_type",
         r"No backend type associated with device type (?P<name>\w+)",
-        "a collective got a tensor on a device that the process group's library is not for: NCCL takes those"
-        " on GPUs only",
+        "a collective received a tensor on a device that the backend does not support: NCCL supports only GPU tensors",
         "RuntimeError: No backend type associated with device type cpu",
         "run on an H100: torch 2.11",
     ),
@@ -96,16 +95,16 @@ TEXTS = (
         "nccl.duplicate_gpu",
         r"Duplicate GPU detected : rank (?P<rank>\d+) and rank (?P<peer>\d+) both on CUDA device (?P<device>\w+)"
         r"|Multiple Ranks are using the same GPU",
-        "two ranks of a node chose the same GPU",
+        "two ranks of a node use the same GPU",
         "Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 60",
         f"{RUN}; since NCCL 2.30 `Multiple Ranks are using the same GPU/Partition. Set NCCL_MULTI_RANK_GPU_ENABLE=1 to"
-        " enable this configuration.`, without ranks: read in its source, not run",
+        " enable this configuration.`, without ranks: from its source, not run",
     ),
     Text(
         "nccl.shared_memory",
         r"Error while (?:creating|attaching to) shared memory segment (?P<path>\S+)|failed to extend /dev/shm/nccl"
         r"|Call to posix_fallocate failed",
-        "NCCL finds no room in /dev/shm",
+        "NCCL found no free space in /dev/shm",
         "misc/shmutils.cc:132 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-WU88OE (size 9637888),"
         " error: No space left on device (28)",
         "read, not run: NVIDIA/nccl#525, pytorch/ci-infra#490",
@@ -113,14 +112,14 @@ TEXTS = (
     Text(
         "nccl.locked_memory",
         r"(?:ibv_reg_mr\w*|ibv_create_qp|ibv_create_cq).*(?:Cannot allocate memory|failed with error 12\b)",
-        "the network card may not lock as much memory as NCCL needs (memlock)",
+        "the locked memory limit (memlock) is too low for the network card",
         "NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory",
         "read, not run: NCCL's guide, troubleshooting",
     ),
     Text(
         "nccl.completion",
         r"NET/IB\w* ?: ?Got completion from peer (?P<address>\S+?)<\d+> with (?:error |status=)(?P<number>\d+)",
-        "a transfer over RDMA failed: the port, the way to the peer, or the peer is gone",
+        "an RDMA transfer failed: the port, the network path or the peer is down",
         "NCCL WARN NET/IB : Got completion from peer 10.216.210.236<54862> with status=12 opcode=0 len=0 vendor err 129"
         " (Recv)",
         "read, not run: NVIDIA/nccl#1405, NVIDIA/nccl#928",
@@ -129,7 +128,7 @@ TEXTS = (
         "nccl.queue_pair",
         r"(?:ibv_modify_qp|ibv_open_device|ibv_query_gid) failed|Call to"
         r" (?:ibv_modify_qp|ibv_open_device|ibv_query_gid)",
-        "a connection over RDMA could not be set up: a GID that is not there, another subnet, or a port that is down",
+        "an RDMA connection could not be established: a missing GID, a different subnet, or a port that is down",
         "NCCL WARN Call to ibv_modify_qp failed with error Connection timed out",
         READ,
     ),
@@ -137,14 +136,14 @@ TEXTS = (
         "nccl.connect",
         r"NCCL WARN .*[Cc]onnect(?:ing)? to (?P<address>[\da-fA-F.:]+)<(?P<port>\d+)> (?:failed|returned) ?:?"
         r" ?(?P<why>.+)",
-        "NCCL cannot reach a peer's port",
+        "NCCL cannot connect to a port of a peer",
         "NCCL WARN socketStartConnect: Connect to 192.168.1.2<43211> failed : Connection refused",
         READ,
     ),
     Text(
         "nccl.no_interface",
         r"Bootstrap : no socket interface found|no socket interfaces? found|NCCL_SOCKET_IFNAME .*not found",
-        "no interface is there that NCCL may use, such as one that NCCL_SOCKET_IFNAME names",
+        "NCCL found no usable interface, for example because NCCL_SOCKET_IFNAME names a missing interface",
         "[2026-11-27 02:37:27] node1:1006:1006 [0] bootstrap.cc:114 NCCL WARN Bootstrap : no socket interface found",
         RUN,
     ),

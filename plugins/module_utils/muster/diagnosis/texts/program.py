@@ -1,4 +1,4 @@
-"""What torch and Gloo print when what the ranks compute does not fit together, or a checkpoint not the model."""
+"""Messages of torch and Gloo about ranks that do not match each other, or checkpoints that do not match the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXTS = (
     Text(
         "program.ready_twice",
         r"Expected to mark a variable ready only once",
-        "a parameter got its gradient twice in a step: used twice with checkpointing, or shared",
+        "a parameter received its gradient twice in a step: used twice with checkpointing, or shared",
         "RuntimeError: Expected to mark a variable ready only once. This error is caused by one of the following"
         " reasons: 1) Use of a module parameter outside the `forward` function.",
         "torch 2.13, reducer.cpp",
@@ -27,7 +27,7 @@ TEXTS = (
         "program.parameter_differs",
         r"\[(?P<rank>\d+)\]: params\[(?P<index>\d+)\] in this process with (?:sizes|strides) (?P<sizes>\[[\d, ]*\])"
         r" appears not to match",
-        "DDP compared the models of the ranks: they are not of the same shape",
+        "DDP compared the models of the ranks: the shapes differ",
         "RuntimeError: [1]: params[0] in this process with sizes [4, 10] appears not to match sizes of the same"
         " param in"
         " process 0.",
@@ -37,7 +37,7 @@ TEXTS = (
         "program.parameter_count",
         r"DDP expects same model across all ranks, but Rank (?P<rank>\d+) has (?P<count>\d+) params, while rank"
         r" (?P<peer>\d+) has inconsistent (?P<other>\d+) params",
-        "DDP compared the models of the ranks: they have different numbers of parameters",
+        "DDP compared the models of the ranks: the numbers of parameters differ",
         "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 2 params, while rank 1 has"
         " inconsistent 4"
         " params.",
@@ -47,7 +47,7 @@ TEXTS = (
         "program.collectives_differ",
         r"Detected mismatch between collectives on ranks\. Rank (?P<rank>\d+) .*but Rank (?P<peer>\d+) .*"
         r"Collectives differ in the following aspects:\s*(?P<what>.{1,200})",
-        "under TORCH_DISTRIBUTED_DEBUG=DETAIL torch compared the calls of the ranks: they are not the same",
+        "torch compared the collectives of the ranks (TORCH_DISTRIBUTED_DEBUG=DETAIL): they differ",
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective:"
         " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running"
         " collective:"
@@ -59,7 +59,7 @@ TEXTS = (
     Text(
         "program.sizes_differ",
         r"op\.preamble\.length <= op\.nbytes\. (?P<received>\d+) vs (?P<expected>\d+)",
-        "Gloo received more than this rank asked for: the ranks do not call the same collective with the same sizes",
+        "Gloo received more data than this rank expected: the ranks run different collectives or sizes",
         "  what():  [enforce fail at gloo/transport/tcp/pair.cc:456] op.preamble.length <= op.nbytes. 2000 vs"
         " 12. Received"
         " data size doesn't match expected size. Is there a distributed collective mismatch in your code?",
@@ -68,21 +68,21 @@ TEXTS = (
     Text(
         "program.checkpoint_prefix",
         r"(?:Missing|Unexpected) key\(s\) in state_dict: \"module\.",
-        "the names in the checkpoint have `module.` before them, and those of the model do not, or the other way round",
+        "the names in the checkpoint have the prefix `module.`, those in the model do not, or vice versa",
         '	Unexpected key(s) in state_dict: "module.weight", "module.bias". ',
         RUN,
     ),
     Text(
         "program.checkpoint_keys",
         r"(?:Missing|Unexpected) key\(s\) in state_dict: \"(?!module\.)(?P<name>[^\"]+)\"",
-        "the checkpoint is of another model, or of another version of it",
+        "the checkpoint belongs to another model or model version",
         '	Missing key(s) in state_dict: "weight", "bias". ',
         RUN,
     ),
     Text(
         "program.checkpoint_sizes",
         r"size mismatch for (?P<name>[\w.]+): copying a param with shape (?P<saved>.+?) from checkpoint",
-        "the checkpoint is of a model of other sizes",
+        "the checkpoint belongs to a model with different sizes",
         "size mismatch for weight: copying a param with shape torch.Size([2, 3]) from checkpoint, the shape in current"
         " model is torch.Size([2, 2]).",
         RUN,
@@ -90,15 +90,15 @@ TEXTS = (
     Text(
         "program.no_group",
         r"Default process group has not been initialized",
-        "a collective is called before init_process_group, or after destroy_process_group",
+        "a collective was called before init_process_group or after destroy_process_group",
         "ValueError: Default process group has not been initialized, please make sure to call init_process_group.",
         "torch 2.13, torch/distributed/distributed_c10d.py",
     ),
     Text(
         "program.thread_left",
         r"^terminate called without an active exception",
-        "a thread of native code was still running when what owned it was taken down, and the C++ library aborted",
+        "a native thread was still running when its owner was destroyed, and the C++ runtime aborted the process",
         "terminate called without an active exception",
-        "torch 2.13 with Gloo, run here: 5 of 34 short scripts whose DDP model was still there when Python ended",
+        "torch 2.13 with Gloo, run here: 5 of 34 short scripts whose DDP model still existed when Python exited",
     ),
 )

@@ -1,4 +1,4 @@
-"""What Python says of a file, a module or a variable that is not there, and of who ended a process."""
+"""Messages of Python about missing files, modules and variables, and of torchrun about signals."""
 
 from __future__ import annotations
 
@@ -10,42 +10,42 @@ TEXTS = (
     Text(
         "python.file_missing",
         r"FileNotFoundError: \[Errno 2\] No such file or directory: '(?P<path>[^']+)'",
-        "a file that the program opens is not there",
+        "a file that the program opens is missing",
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/train.csv'",
         RUN,
     ),
     Text(
         "python.script_missing",
         r"can't open file '(?P<path>[^']+)': \[Errno 2\] No such file or directory",
-        "the script is not there, or the folder from which it is named is another one",
+        "the script is missing, or its relative path starts from another folder",
         "/opt/muster/pytorch/current/bin/python: can't open file '/srv/train.py': [Errno 2] No such file or directory",
         RUN,
     ),
     Text(
         "python.permission",
         r"PermissionError: \[Errno 1?3?\] (?:Permission denied|Operation not permitted)(?:: '(?P<path>[^']+)')?",
-        "the user of the launch may not read or write this",
+        "the launch user is not permitted to read or write this file",
         "PermissionError: [Errno 13] Permission denied: '/data/train.csv'",
         RUN,
     ),
     Text(
         "python.variable_missing",
         r"^KeyError: '(?P<name>[A-Z][A-Z0-9_]+)'$",
-        "a name of capitals is looked up and not there; most often an environment variable",
+        "a key in capital letters is missing, most often an environment variable",
         "KeyError: 'DATA_ROOT'",
         RUN,
     ),
     Text(
         "python.module_missing",
         r"(?:ModuleNotFoundError|ImportError): No module named '(?P<name>[\w.]+)'",
-        "a package is not in the environment that runs the ranks",
+        "a package is missing in the environment of the ranks",
         "ModuleNotFoundError: No module named 'lightning'",
         RUN,
     ),
     Text(
         "python.library_missing",
         r"(?P<name>lib[\w.+-]+\.so[\w.]*): cannot open shared object file: No such file or directory",
-        "a library of the system, or of another package, is not found",
+        "a library of the system or of another package is missing",
         "OSError: libnccl.so.9: cannot open shared object file: No such file or directory",
         RUN,
     ),
@@ -53,21 +53,21 @@ TEXTS = (
         "python.attribute_missing",
         r"AttributeError: module '(?P<name>[\w.]+)' has no attribute|ImportError: cannot import name '\w+' from"
         r"|TypeError: .*got an unexpected keyword argument|undefined symbol: ",
-        "code meets another version of a package, or of itself, than it was written for",
+        "the code does not match the installed version of a package, or of its own modules",
         "AttributeError: module 'torch' has no attribute 'zeroes'",
         "torch 2.13, run here",
     ),
     Text(
         "python.syntax",
         r"^SyntaxError: |unsupported pickle protocol: \d+",
-        "the file cannot be read by this Python: another version, or a file that is cut short",
+        "this Python version cannot read the file, or the file is truncated",
         "ValueError: unsupported pickle protocol: 5",
         RUN,
     ),
     Text(
         "python.certificate_time",
         r"certificate verify failed: certificate (?:is not yet valid|has expired)|Clock skew detected",
-        "a certificate, or a file, is of another time than the node's clock shows",
+        "the time of a certificate or file does not match the clock of the node",
         "ssl.SSLCertVerificationError: [SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: certificate is not"
         " yet valid (_ssl.c:1006)",
         "Python 3.11's ssl; GNU make's manual",
@@ -76,7 +76,7 @@ TEXTS = (
         "python.launcher_signalled",
         r"SignalException: Process (?P<pid>\d+) got signal: (?P<number>\d+)"
         r"|Received (?:Signals\.)?(?P<name>SIG[A-Z]+|\d+) death signal, shutting down workers",
-        "torchrun received a signal to stop: from somebody, or because a session ended",
+        "torchrun received a stop signal, from another process or because a login session ended",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 15",
         "torch 2.13, run here",
         victim=True,
@@ -85,7 +85,7 @@ TEXTS = (
         "python.usage",
         r"(?P<name>torchrun|[\w.-]+\.py): error: (?P<what>(?:unrecognized arguments|the following"
         r" arguments|argument ).+)",
-        "a program was called with options that it does not know, or without some that it needs",
+        "a program was called with unknown options, or without required options",
         "torchrun: error: unrecognized arguments: --nodes=2",
         "Python 3.11's argparse",
     ),

@@ -1,4 +1,4 @@
-"""What the kernel and the C library print for a process, and libraries on their behalf."""
+"""Messages of the kernel and the C library about a process, also as printed by other libraries."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ TEXTS = (
     Text(
         "system.worker_killed",
         r"DataLoader worker \(pid(?:\(s\))? (?P<pid>[\d, ]+)\) (?:is killed by signal: Killed|exited unexpectedly)",
-        "a process of a data loader was ended from outside, most often for want of memory",
+        "a data loader worker was killed externally, most often by the OOM killer",
         "RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed. ",
         SIGNALS,
     ),
     Text(
         "system.worker_crashed",
         r"DataLoader worker \(pid(?:\(s\))? (?P<pid>[\d, ]+)\) is killed by signal: (?:Segmentation fault|Aborted)",
-        "a process of a data loader crashed in native code",
+        "a data loader worker crashed in native code",
         "RuntimeError: DataLoader worker (pid 4242) is killed by signal: Segmentation fault. ",
         SIGNALS,
     ),
     Text(
         "system.worker_bus_error",
         r"DataLoader worker \(pid(?:\(s\))? (?P<pid>[\d, ]+)\) is killed by signal: Bus error",
-        "a process of a data loader wrote into shared memory that has no room left",
+        "a data loader worker wrote to shared memory without free space",
         "RuntimeError: DataLoader worker (pid 4242) is killed by signal: Bus error. It is possible that dataloader's"
         " workers are out of shared memory. Please try to raise your shared memory limit.",
         SIGNALS,
@@ -32,7 +32,7 @@ TEXTS = (
     Text(
         "system.memory",
         r"(?:^|: )(?:MemoryError\b|(?!.*ibv_).*Cannot allocate memory|.*DefaultCPUAllocator: can't allocate memory)",
-        "the process asked for more memory than it was given",
+        "the process requested more memory than it received",
         "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you"
         " tried to allocate 4000000000000 bytes. Error code 12 (Cannot allocate memory)",
         "torch 2.13, run here",
@@ -40,42 +40,42 @@ TEXTS = (
     Text(
         "system.killed",
         r"(?:^|\s)Killed(?:\s{2,}\S.*)?$",
-        "a process was ended by SIGKILL: by the kernel when memory ran out, or by somebody",
+        "a process was ended by SIGKILL, from the OOM killer or from another process",
         "./train.sh: line 4:  4711 Killed                  python train.py",
         "bash 5.2",
     ),
     Text(
         "system.bus_error",
         r"(?:^|\s)Bus error(?: \(core dumped\))?(?:\s{2,}\S.*)?$",
-        "a process touched a part of a mapped file, or of shared memory, for which there is no room",
+        "a process accessed a mapped file or shared memory without space behind it",
         "Fatal Python error: Bus error",
         "Python 3.11's faulthandler",
     ),
     Text(
         "system.no_space",
         r"(?:\[Errno 28\] |(?<!error: ))No space left on device(?! \(28\))(?:: '(?P<path>[^']+)')?",
-        "a file could not be written: the disk is full, or has no inodes left",
+        "a file could not be written: the disk is full, or has no free inodes",
         "OSError: [Errno 28] No space left on device: '/data/checkpoints/step_100.pt'",
         "Python 3.11, run here",
     ),
     Text(
         "system.write_failed",
         r"PytorchStreamWriter failed writing file|inline_container\.cc:\d+\] \. unexpected pos \d+ vs \d+",
-        "torch.save could not write all of the file, most often because the disk is full",
+        "torch.save could not write the complete file, most often because the disk is full",
         "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 640 vs 534",
         "torch 2.13, run here",
     ),
     Text(
         "system.quota",
         r"\[Errno 122\] |Disk quota exceeded",
-        "the user may not write more on this file system",
+        "the user reached the disk quota on this file system",
         "OSError: [Errno 122] Disk quota exceeded: '/home/me/checkpoints/step_100.pt'",
         "errno(3)",
     ),
     Text(
         "system.read_only",
         r"Read-only file system(?:: '(?P<path>[^']+)')?",
-        "the file system takes no writes: mounted so, or made so by the kernel after an error",
+        "the file system is read-only: mounted read-only, or remounted by the kernel after an error",
         "OSError: [Errno 30] Read-only file system: '/data/checkpoints/step_100.pt'",
         "Python 3.11 and torch 2.13, run here",
     ),
@@ -83,14 +83,14 @@ TEXTS = (
         "system.shared_memory",
         r"unable to (?:write to file|resize file|open shared memory object|mmap \d+ bytes from file) </torch_[^>]+>"
         r"|unable to allocate shared memory\s?\(shm\)",
-        "torch finds no room, or no free file, in /dev/shm",
+        "torch cannot create a file in /dev/shm: no free space, or too many open files",
         "RuntimeError: unable to write to file </torch_8289_606636967_0>: No space left on device (28)",
         "MIC-DKFZ/nnUNet#2162, idiap/ESLAM#20",
     ),
     Text(
         "system.files",
         r"Too many open files(?! in system)|received 0 items of ancdata",
-        "the process has as many files and connections open as it may",
+        "the process reached its limit of open files and connections",
         "OSError: [Errno 24] Too many open files: '/data/part-00012.bin'",
         "Python 3.11, run here",
     ),
@@ -98,7 +98,7 @@ TEXTS = (
         "system.tasks",
         r"can't start new thread|\[Errno 11\] Resource temporarily unavailable|pthread_create failed"
         r"|Thread creation failed: Resource temporarily unavailable|fork: (?:retry: )?Resource temporarily unavailable",
-        "no further process or thread is allowed",
+        "the limit of processes and threads is reached",
         "RuntimeError: can't start new thread",
         "Python 3.11, run here",
     ),
