@@ -53,7 +53,7 @@ ECC_CORRECTED = Check(
     "gpu.ecc.corrected",
     seen="recording",
     reads="corrected ECC errors over the GPU's lifetime",
-    fires=f"warn: more than {MOST_SRAM_CORRECTED} in SRAM or {MOST_DRAM_CORRECTED} in DRAM (azurehpc-health-checks)",
+    fires=f"warn: over {MOST_SRAM_CORRECTED} errors in SRAM or {MOST_DRAM_CORRECTED} in DRAM (azurehpc-health-checks)",
     fix="Have the GPU inspected at the next maintenance",
 )
 ECC_SRAM_THRESHOLD = Check(

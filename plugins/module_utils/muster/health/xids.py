@@ -81,8 +81,8 @@ XIDS = {
     156: Xid("a resource was retired", "reset", RESET_GPU),
     157: Xid("a resource could not be retired", "watch", IGNORE.format("CONTACT_SUPPORT")),
     158: Xid("fatal timeout", "reset", RESET_GPU),
-    160: Xid("a channel of memory was retired", "watch", IGNORE.format("INVESTIGATE_SW")),
-    161: Xid("a channel of memory could not be retired", "watch", IGNORE.format("INVESTIGATE_SW")),
+    160: Xid("a memory channel was retired", "watch", IGNORE.format("INVESTIGATE_SW")),
+    161: Xid("a memory channel could not be retired", "watch", IGNORE.format("INVESTIGATE_SW")),
 }
 # It reports the action that another Xid requires: "changed from 0x0 (None) to 0x1 (GPU Reset Required)" (Xid Catalog).
 RECOVERY = 154

@@ -129,7 +129,7 @@ def _own_variables(before: str, language: Language, variable: str, after: str) -
     for variables in pairs:
         variables.pop(variable, None)
     if pairs[0] != pairs[1]:
-        raise CannotEditError("cannot be changed in a single line")
+        raise CannotEditError("cannot be changed by editing a single line")
     return after
 
 
@@ -190,7 +190,7 @@ def assign_to_group(text: str, name: str, value: Any, language: Language) -> str
     again = _vars(new, name, language)
     same = len(new.splitlines()) == len(text.splitlines())
     if not same or len(again) != 1 or plain(again[0]).get(name) != language.value(value):
-        raise CannotEditError("cannot be changed in a single line")
+        raise CannotEditError("cannot be changed by editing a single line")
     return new
 
 

@@ -60,7 +60,7 @@ SLOW = Check(
     "net.name.slow",
     seen="stand-in",
     reads="the time to resolve the names of the nodes",
-    fires=f"a name takes longer than {SLOW_NAME:.0f} s (warn): PyTorch resolves names and addresses while connecting",
+    fires=f"resolving a name takes longer than {SLOW_NAME:.0f} s (warn): PyTorch resolves names while connecting",
     fix="Fix the name servers in /etc/resolv.conf, or add the nodes to /etc/hosts with",
     command=NETWORK,
 )

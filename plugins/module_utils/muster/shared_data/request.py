@@ -75,7 +75,7 @@ def _of_entry(entry: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         yield f"{path} has the type {entry['type']!r:.40}", "Write it as in fstab, such as nfs, nfs4 or cifs"
     options = entry.get("options", "")
     if options and not WORD.match(options):
-        yield f"the options of {path} are not one word", "Write them as in fstab, with commas and without spaces"
+        yield f"the mount options of {path} contain spaces", "Write them as in fstab, with commas and without spaces"
     given = options.split(",")
     if "soft" in given:
         what = f"{path} has the option soft, with which writes can fail unnoticed (nfs(5))"

@@ -46,7 +46,7 @@ MOST_SPIED = 1 << 18  # bytes
 # py-spy's errors for EPERM and EACCES.
 REFUSED = re.compile(r"[Pp]ermission [Dd]enied|Operation not permitted|os error (?:1|13)\b")
 YAMA = "/proc/sys/kernel/yama/ptrace_scope"
-NO_STACK = "the main thread runs no Python code"
+NO_STACK = "the main thread is not running Python code"
 SILENT = {
     "T": "the rank is stopped by a signal (state T)",
     "t": "the rank is stopped by a debugger (state t)",

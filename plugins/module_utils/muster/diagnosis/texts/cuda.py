@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..evidence import Text
 
-RUN = "run on an H200: torch 2.11, driver 580"
+RUN = "observed on an H200: torch 2.11, driver 580"
 READ = "read, not run: CUDA's error descriptions"
 
 TEXTS = (
@@ -47,7 +47,7 @@ TEXTS = (
         r"no kernel image is available for execution on the device|is not compatible with the current PyTorch install",
         "torch, or an extension, was not built for this GPU model",
         "RuntimeError: CUDA error: no kernel image is available for execution on the device",
-        "run on an H100: torch 2.11, driver 580, code for sm_75; other form: torch 2.13, torch/cuda/__init__.py",
+        "observed on an H100: torch 2.11, driver 580, code for sm_75; other form: torch 2.13, torch/cuda/__init__.py",
     ),
     Text(
         "cuda.driver_old",
@@ -113,7 +113,7 @@ TEXTS = (
         "a forked process, most often a data loader worker, uses CUDA although its parent has initialized CUDA",
         "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use"
         " the 'spawn' start method",
-        "run on an H100: torch 2.11",
+        "observed on an H100: torch 2.11",
     ),
     Text(
         "cuda.devices_mixed",
@@ -121,7 +121,7 @@ TEXTS = (
         "an operation received tensors on different devices, such as the GPU and the CPU",
         "RuntimeError: Expected all tensors to be on the same device, but got mat2 is on cpu, different from other"
         " tensors on cuda:0 (when checking argument in method wrapper_CUDA_mm)",
-        "run on an H100: torch 2.11",
+        "observed on an H100: torch 2.11",
     ),
     Text(
         "cuda.lost",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..evidence import Text
 
-RUN = "run on an H200: torch 2.11, NCCL 2.28.9, driver 580"
+RUN = "observed on an H200: torch 2.11, NCCL 2.28.9, driver 580"
 READ = "read, not run: NCCL 2.30's source"
 
 TEXTS = (
@@ -21,7 +21,7 @@ TEXTS = (
         " timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000)"
         " ran for"
         " 600020 milliseconds before timing out.",
-        "run on an H100: torch 2.11, same wording; OFA-Sys/OFA#271 (torch 1), pytorch/pytorch#118369 (2.0)",
+        "observed on an H100: torch 2.11, same wording; OFA-Sys/OFA#271 (torch 1), pytorch/pytorch#118369 (2.0)",
         victim=True,
     ),
     Text(
@@ -31,7 +31,7 @@ TEXTS = (
         "[PG ID 0 PG GUID 0(default_pg) Rank 1] Exception (either an error or timeout) detected by watchdog at"
         " work: 808,"
         " last enqueued NCCL work: 811, last completed NCCL work: 807.",
-        "run on an H100: torch 2.11, different wording; this example: XPixelGroup/BasicSR#737 (2.6), read",
+        "observed on an H100: torch 2.11, different wording; this example: XPixelGroup/BasicSR#737 (2.6), read",
         victim=True,
     ),
     Text(
@@ -89,7 +89,7 @@ TEXTS = (
         r"No backend type associated with device type (?P<name>\w+)",
         "a collective received a tensor on a device that the backend does not support: NCCL supports only GPU tensors",
         "RuntimeError: No backend type associated with device type cpu",
-        "run on an H100: torch 2.11",
+        "observed on an H100: torch 2.11",
     ),
     Text(
         "nccl.duplicate_gpu",
