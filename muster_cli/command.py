@@ -16,7 +16,7 @@ import click
 from click.shell_completion import get_completion_class
 
 from . import clusters, complete, project_file, why
-from .verbs import Option, Project, Verb
+from .verbs import Verb, VerbOption, VerbSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -42,7 +42,7 @@ class Duration(click.ParamType[int]):
 
 
 class Verbs(click.Group):
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: VerbSource) -> None:
         super().__init__("muster", help="Bare Ubuntu machines in, a verified multi-node torchrun out.")
         self.project = project
 
@@ -62,7 +62,7 @@ class Verbs(click.Group):
             raise click.UsageError(f"There is no command {cmd_name}.{hint} See muster --help.") from None
 
 
-def command_of(project: Project, verb: Verb) -> click.Command:
+def command_of(project: VerbSource, verb: Verb) -> click.Command:
     def run(**given: Any) -> None:
         start(project, verb, given)
 
@@ -99,7 +99,7 @@ def bare(arguments: Iterable[str]) -> list[str]:
     return [one.removesuffix("...") for one in arguments]
 
 
-def argument(project: Project, name: str) -> click.Argument:
+def argument(project: VerbSource, name: str) -> click.Argument:
     variable, several = name.removesuffix("..."), name.endswith("...")
     return click.Argument(
         [variable],
@@ -110,7 +110,7 @@ def argument(project: Project, name: str) -> click.Argument:
     )
 
 
-def completer(project: Project, variable: str) -> Any:
+def completer(project: VerbSource, variable: str) -> Any:
     """Return what completes a variable; None for the shell's own files."""
     kind = project.short["complete"].get(variable)
     if kind is None:
@@ -124,7 +124,7 @@ def completer(project: Project, variable: str) -> Any:
     return found
 
 
-def parameter(project: Project, option: Option) -> click.Option:
+def parameter(project: VerbSource, option: VerbOption) -> click.Option:
     text = f"{option.text} Default: {option.default}" if option.default not in (None, "", [], {}) else option.text
     words = [*option.flags, option.variable]
     if option.type == "bool":
@@ -147,7 +147,7 @@ def parameter(project: Project, option: Option) -> click.Option:
     )
 
 
-def start(project: Project, verb: Verb, given: dict[str, Any]) -> None:
+def start(project: VerbSource, verb: Verb, given: dict[str, Any]) -> None:
     """Print the command of ansible-playbook, or replace this process with it."""
     if verb.name == "why" and (source := given["diagnose_launch"] or given["diagnose_log"]) and why.is_of_logs(source):
         why.show(project.root, source, as_json=given["as_json"])
@@ -166,7 +166,7 @@ def start(project: Project, verb: Verb, given: dict[str, Any]) -> None:
     replace_process(project, words, given["cluster"] or given.get("import_to") or "")
 
 
-def words_of(project: Project, verb: Verb, given: Mapping[str, Any]) -> list[str]:
+def words_of(project: VerbSource, verb: Verb, given: Mapping[str, Any]) -> list[str]:
     """Return the command of ansible-playbook. Raises UnknownClusterError."""
     known = clusters.registered(project.root)
     variables = variables_of(project, verb, given)
@@ -202,7 +202,7 @@ def confirm(verb: Verb, words: Sequence[str], given: Mapping[str, Any]) -> None:
         raise click.UsageError("The name differs. Nothing was changed.")
 
 
-def variables_of(project: Project, verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
+def variables_of(project: VerbSource, verb: Verb, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return what was given, as variables. Lists come as tuples, mappings as NAME=VALUE."""
     options = {one.variable: one for one in verb.options}
     variables: dict[str, Any] = {}
@@ -230,7 +230,7 @@ def pairs(name: str, words: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def replace_process(project: Project, words: list[str], cluster: str) -> NoReturn:
+def replace_process(project: VerbSource, words: list[str], cluster: str) -> NoReturn:
     env = {**os.environ, "ANSIBLE_CONFIG": str(project.root / "ansible.cfg"), "MUSTER_DOOR": door(project, cluster)}
     if project.root.name == clusters.INSTALLED:
         folders = {"MUSTER_STATE": clusters.state(project.root), "MUSTER_INVENTORIES": clusters.own()}
@@ -241,13 +241,13 @@ def replace_process(project: Project, words: list[str], cluster: str) -> NoRetur
     os.execve(sys.executable, [sys.executable, "-P", runner, *words[1:]], env)
 
 
-def door(project: Project, cluster: str) -> str:
+def door(project: VerbSource, cluster: str) -> str:
     """Return what printed commands begin with, as muster.verdict.commands.Door reads it."""
     program = "muster" if shutil.which("muster") else shlex.quote(sys.argv[0])
     return json.dumps({"program": program, "cluster": cluster, "verbs": project.verb_of_books()})
 
 
-def search(project: Project) -> click.Command:
+def search(project: VerbSource) -> click.Command:
     """The command `options`: names and texts that contain a word."""
 
     def show(word: str) -> None:
@@ -274,7 +274,7 @@ def completion(cli: click.Command) -> click.Command:
 
 
 def main() -> None:
-    Verbs(Project(root()))(prog_name="muster")
+    Verbs(VerbSource(root()))(prog_name="muster")
 
 
 def root() -> Path:

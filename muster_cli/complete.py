@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from .verbs import Project
+    from .verbs import VerbSource
 
 LAUNCH = re.compile(r"\d{8}-\d{6}-\w+")
 
 
-def values(project: Project, kind: str, cluster: str) -> list[str]:
+def values(project: VerbSource, kind: str, cluster: str) -> list[str]:
     """Return nodes, launches or environments of a cluster; nothing if the cluster is unknown."""
     try:
         inventory = clusters.chosen(cluster, clusters.registered(project.root))

@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from .verbs import Option
+    from .verbs import VerbOption
 
 NAME = "muster.yml"
 TEMPLATES = ("{{", "{%", "{#")
 
 
-def defaults(folder: Path, registered: Mapping[str, Path], options: Sequence[Option]) -> dict[str, Any]:
+def defaults(folder: Path, registered: Mapping[str, Path], options: Sequence[VerbOption]) -> dict[str, Any]:
     """Return the values of parameters, as click's default_map takes them. Raises click.UsageError with all problems.
 
     The file may come with a project from elsewhere: it can name a registered cluster, but no inventory.
@@ -46,7 +46,7 @@ def words(value: Any) -> Any:
     return [f"{name}={one}" for name, one in value.items()] if isinstance(value, dict) else value
 
 
-def option_name(option: Option) -> str:
+def option_name(option: VerbOption) -> str:
     """Return the name of an option in the file: its long flag without dashes."""
     return next(flag for flag in option.flags if flag.startswith("--"))[2:]
 

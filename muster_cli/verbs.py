@@ -18,7 +18,7 @@ ROLES = ("ansible.builtin.include_role", "ansible.builtin.import_role", "include
 
 
 @dataclass(frozen=True)
-class Option:
+class VerbOption:
     """An option of a role. flags: as they are typed, the short one first."""
 
     variable: str
@@ -47,11 +47,11 @@ class Verb:
     words: tuple[str, ...] = ()
     here: str = ""
     confirmed: bool = False
-    options: tuple[Option, ...] = ()
+    options: tuple[VerbOption, ...] = ()
 
 
 @dataclass
-class Project:
+class VerbSource:
     """The project's folder, with its playbooks and roles."""
 
     root: Path
@@ -94,7 +94,7 @@ class Project:
             tuple(self.options_of(book)),
         )
 
-    def options_of(self, book: str) -> Iterator[Option]:
+    def options_of(self, book: str) -> Iterator[VerbOption]:
         """Yield the options of a playbook: its own, those of its role, and those of the cluster that verbs.yml adds."""
         stem = Path(book).stem
         yield from self.options_in(read(self.root / OWN).get(stem, {}), stem)
@@ -104,17 +104,17 @@ class Project:
         wanted = self.short["of_cluster"].get(stem, ())
         yield from (one for one in self.options_of_role("cluster") if one.variable in wanted)
 
-    def options_of_role(self, role: str) -> Iterator[Option]:
+    def options_of_role(self, role: str) -> Iterator[VerbOption]:
         path = self.root / "roles" / role / "meta/argument_specs.yml"
         for spec in (read(path)["argument_specs"] if path.exists() else {}).values():
             yield from self.options_in(spec.get("options") or {}, role)
 
-    def options_in(self, specs: Mapping[str, Any], owner: str) -> Iterator[Option]:
+    def options_in(self, specs: Mapping[str, Any], owner: str) -> Iterator[VerbOption]:
         """Yield the options of argument specs. owner: the role or playbook, whose name their flags omit."""
         for variable, option in specs.items():
             flag = f"--{variable.removeprefix(owner + '_').replace('_', '-')}"
             texts = option["description"]
-            yield Option(
+            yield VerbOption(
                 variable,
                 tuple(self.short["flags"].get(variable, (flag,))),
                 option.get("type", "str"),
@@ -123,7 +123,7 @@ class Project:
                 tuple(map(str, option.get("choices", ()))),
             )
 
-    def all_options(self) -> Iterator[tuple[str, Option]]:
+    def all_options(self) -> Iterator[tuple[str, VerbOption]]:
         """Yield every option of every role, with the role."""
         for path in sorted((self.root / "roles").glob("*/meta/argument_specs.yml")):
             for option in self.options_of_role(role := path.parents[1].name):

@@ -36,6 +36,7 @@ NOT_RUN = {
     "dpkg-scanpackages": "it lists the packages that the previous line downloaded",
     "echo": "it represents an action of the reader",
     "editor": "the reader's editor",
+    "eval": "it changes the reader's shell; tests/unit/command reads the completion script",
     "git": "the reader's own repository",
     "grep": "it reads artifacts of a run; the file and the words are checked",
     "install": "it writes into the reader's home folder",
@@ -55,6 +56,7 @@ NOT_RUN = {
     "systemctl": "it restarts a real machine",
     "tail": "it reads artifacts of a run; the file is checked",
     "torchrun": "tests/integration launches it; its program and the options are checked",
+    "uv": "it installs into the reader's home; tests/unit/command builds and runs the package",
     "update-secureboot-policy": "it accesses the firmware of a real machine",
 }
 # Files that the reader writes according to the docs.

@@ -25,7 +25,7 @@ from click.testing import CliRunner
 
 from muster.verdict import commands
 from muster_cli.command import NO_PLAYBOOK, Verbs
-from muster_cli.verbs import Project
+from muster_cli.verbs import VerbSource
 from runner.stage import read_stages
 from shown_commands import PAGES, PLACEHOLDERS, Shown, in_pages, of_readers, table
 
@@ -237,7 +237,7 @@ def check_muster(words: list[str]) -> None:
     """Build the command of ansible-playbook without running it, for a cluster that this checkout has."""
     before, dashes, rest = " ".join(words).partition(" -- ")
     words = [*shlex.split(before), *([] if words[0] in NO_PLAYBOOK else ["--show"]), *shlex.split(dashes + rest)]
-    done = CliRunner(env={"MUSTER_CLUSTER": "sandbox"}).invoke(Verbs(Project(ROOT)), words)
+    done = CliRunner(env={"MUSTER_CLUSTER": "sandbox"}).invoke(Verbs(VerbSource(ROOT)), words)
     assert done.exit_code == 0, done.output
 
 

@@ -12,7 +12,7 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner
 
 from muster_cli import command
-from muster_cli.verbs import Project
+from muster_cli.verbs import VerbSource
 from paths import ROOT
 
 if TYPE_CHECKING:
@@ -40,26 +40,26 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path) -> VerbSource:
     """Return the project without its own inventories."""
     (tmp_path / "checkout").mkdir()
     for part in PARTS:
         (tmp_path / "checkout" / part).symlink_to(ROOT / part)
-    return Project(tmp_path / "checkout")
+    return VerbSource(tmp_path / "checkout")
 
 
-def run(project: Project, words: str, typed: str = "") -> Any:
+def run(project: VerbSource, words: str, typed: str = "") -> Any:
     return CliRunner().invoke(command.Verbs(project), shlex.split(words), input=typed)
 
 
-def shown(project: Project, words: str) -> list[str]:
+def shown(project: VerbSource, words: str) -> list[str]:
     """Return the words of the ansible-playbook command, from the playbook on."""
     result = run(project, f"{words} --show")
     assert result.exit_code == 0, result.output
     return [word.removeprefix(f"{project.root}/") for word in shlex.split(result.output)[1:]]
 
 
-def test_run_sends_the_current_folder_and_takes_the_arguments_of_the_script(project: Project, home: Path) -> None:
+def test_run_sends_the_current_folder_and_takes_the_arguments_of_the_script(project: VerbSource, home: Path) -> None:
     words = "run -d --time 24h --nodes gpu01 --env A=b --restarts 3 --fetch output/"
     result = run(project, f"{words} --show train.py -- --epochs 3")
     _, book, _, inventory, *given = shlex.split(result.output)
@@ -109,12 +109,12 @@ def test_run_sends_the_current_folder_and_takes_the_arguments_of_the_script(proj
         ("jobs --ansible '--forks 3'", ["playbooks/jobs.yml", "--forks", "3"]),
     ],
 )
-def test_verb_becomes_a_playbook(project: Project, words: str, expected: list[str]) -> None:
+def test_verb_becomes_a_playbook(project: VerbSource, words: str, expected: list[str]) -> None:
     found = shown(project, words)
     assert [found[0], *found[3:]] == expected
 
 
-def test_every_playbook_has_a_verb_with_help(project: Project) -> None:
+def test_every_playbook_has_a_verb_with_help(project: VerbSource) -> None:
     for name in project.names():
         result = run(project, f"{name} --help")
         flags = [flag for one in project.verb(name).options for flag in one.flags]
@@ -123,7 +123,7 @@ def test_every_playbook_has_a_verb_with_help(project: Project) -> None:
         assert len(project.verb(name).text.split()) > 2, name
 
 
-def test_new_playbook_and_option_appear_without_other_edits(project: Project) -> None:
+def test_new_playbook_and_option_appear_without_other_edits(project: VerbSource) -> None:
     for part in PARTS[:2]:
         (project.root / part).unlink()
         shutil.copytree(ROOT / part, project.root / part)
@@ -149,25 +149,25 @@ def test_new_playbook_and_option_appear_without_other_edits(project: Project) ->
         ("retire gpu03 --yes", "--yes requires -c NAME"),
     ],
 )
-def test_what_does_not_exist_is_rejected(project: Project, words: str, sentence: str) -> None:
+def test_what_does_not_exist_is_rejected(project: VerbSource, words: str, sentence: str) -> None:
     result = run(project, words)
     assert result.exit_code == 2
     assert sentence in " ".join(result.output.split())
 
 
-def test_several_clusters_require_a_choice(project: Project, home: Path) -> None:
+def test_several_clusters_require_a_choice(project: VerbSource, home: Path) -> None:
     (home / "config/muster/clusters/lab2").mkdir()
     (home / "config/muster/clusters/lab2/hosts.yml").touch()
     assert "There are several clusters: lab2, rack. Choose one with -c NAME." in run(project, "health").output
     assert shown(project, "health -c lab2")[2].endswith("/lab2")
 
 
-def test_first_cluster_is_created_by_init(project: Project, home: Path) -> None:
+def test_first_cluster_is_created_by_init(project: VerbSource, home: Path) -> None:
     shutil.rmtree(home / "config")
     assert "muster init NAME" in run(project, "health").output
 
 
-def test_removal_asks_for_the_name_of_the_cluster(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_removal_asks_for_the_name_of_the_cluster(project: VerbSource, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[list[str]] = []
     monkeypatch.setattr(command, "replace_process", lambda _project, words, _cluster: started.append(words))
     assert "The name differs. Nothing was changed." in run(project, "retire gpu03", "rakc\n").output
@@ -177,7 +177,7 @@ def test_removal_asks_for_the_name_of_the_cluster(project: Project, monkeypatch:
     assert len(started) == 2
 
 
-def test_logs_are_diagnosed_without_a_cluster(project: Project, home: Path) -> None:
+def test_logs_are_diagnosed_without_a_cluster(project: VerbSource, home: Path) -> None:
     shutil.rmtree(home / "config")
     (project.root / "plugins").symlink_to(ROOT / "plugins")
     (home / "train.log").write_text(LOG)
@@ -186,10 +186,10 @@ def test_logs_are_diagnosed_without_a_cluster(project: Project, home: Path) -> N
         assert [line.partition(":")[0] for line in lines] == ["Symptom", "Where", "Cause", "Ruled out", "Next step"]
         assert lines[0].endswith("RuntimeError: sample 17 is broken")
     assert json.loads(run(project, "why train.log --json").output)["schema"] == 1
-    assert "There is no log at ./x.log" in run(project, "why ./x.log").output
+    assert "No log found at ./x.log" in run(project, "why ./x.log").output
 
 
-def test_project_file_sets_cluster_and_options_of_a_launch(project: Project, home: Path) -> None:
+def test_project_file_sets_cluster_and_options_of_a_launch(project: VerbSource, home: Path) -> None:
     (home / "config/muster/clusters/lab2").mkdir()
     (home / "config/muster/clusters/lab2/hosts.yml").touch()
     (home / "muster.yml").write_text("cluster: lab2\ntime: 10m\nenv: {A: b}\n")
@@ -199,7 +199,7 @@ def test_project_file_sets_cluster_and_options_of_a_launch(project: Project, hom
     assert '{"launch_env": {"C": "d"}}' in words
 
 
-def test_project_file_is_data(project: Project, home: Path) -> None:
+def test_project_file_is_data(project: VerbSource, home: Path) -> None:
     (home / "muster.yml").write_text("cluster: ../evil\ntiem: 3\nenv: {A: \"{{ lookup('pipe', 'id') }}\"}\n")
     said = run(project, "run --show train.py").output
     assert "muster.yml: cluster ../evil is not registered; clusters: rack." in said
@@ -207,13 +207,13 @@ def test_project_file_is_data(project: Project, home: Path) -> None:
     assert "muster.yml: env contains a template; write the value itself." in said
 
 
-def completed(project: Project, words: str) -> list[str]:
+def completed(project: VerbSource, words: str) -> list[str]:
     *before, last = words.split(" ")
     made = ShellComplete(command.Verbs(project), {}, "muster", "_MUSTER_COMPLETE")
     return [one.value for one in made.get_completions(before, last)]
 
 
-def test_completion_knows_verbs_options_nodes_launches_and_environments(project: Project, home: Path) -> None:
+def test_completion_knows_verbs_options_nodes_launches_and_environments(project: VerbSource, home: Path) -> None:
     rack = home / "config/muster/clusters/rack"
     (rack / "hosts.yml").write_text("gpu_nodes: {children: {a: {hosts: {gpu01: {}, gpu02: {}}}}}\n")
     (rack / "group_vars").mkdir()
@@ -229,5 +229,5 @@ def test_completion_knows_verbs_options_nodes_launches_and_environments(project:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_script_is_printed(project: Project, shell: str) -> None:
+def test_completion_script_is_printed(project: VerbSource, shell: str) -> None:
     assert "_MUSTER_COMPLETE" in run(project, f"completion {shell}").output
