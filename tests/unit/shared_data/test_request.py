@@ -42,10 +42,7 @@ def test_default_type_and_options() -> None:
         ({"source": "files:/a", "path": "/"}, "/ is a system folder"),
         ({"source": "files:/a", "path": "/var/lib/muster"}, "/var/lib/muster is a system folder"),
         ({"source": "files:/a", "path": "/data", "type": "NFS 4"}, "has the type 'NFS 4'"),
-        (
-            {"source": "files:/a", "path": "/data", "options": "hard, vers=3"},
-            "the mount options of /data contain spaces",
-        ),
+        ({"source": "files:/a", "path": "/data", "options": "hard, vers=3"}, "mount options of /data contain spaces"),
         ({"source": "files:/a", "path": "/data", "options": "soft,vers=3"}, "has the option soft"),
         (
             {"source": "files:/a", "path": "/data", "options": "hard,_netdev,nofail"},

@@ -77,9 +77,7 @@ def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
         for host in hosts if isinstance(hosts, list) else ():
             if not _HOST.fullmatch(str(host)):
                 what = f"cluster_no_proxy has {host!r}, which is not a host"
-                fix = (
-                    "Write host names, domain suffixes such as .example.org, or IP addresses, without http:// or a port"
-                )
+                fix = "Write host names, domain suffixes such as .example.org, or IP addresses, without http:// or port"
                 yield Problem(node.name, what, fix, option="cluster_no_proxy")
 
 
