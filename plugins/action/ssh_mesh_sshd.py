@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ansible.errors import AnsibleActionFail
 
+from muster.verdict.commands import playbook
 from muster_controller.network.guard import Guard, GuardError, UndoCommand
 from muster_controller.nodes.connection import NodeConnection, connect
 from muster_controller.nodes.program import NodeProgram
@@ -26,7 +27,8 @@ PROGRAM = NodeProgram("sshd")
 WHAT = "sshd"
 FIX = (
     "If the controller has pinned only the node's ecdsa key, it can no longer connect, because sshd would not offer"
-    ' that key. Run playbooks/trust.yml to pin the ed25519 key, or disable these settings with ssh_mesh_sshd: "off".'
+    ' that key. Disable these settings with ssh_mesh_sshd: "off", or pin the ed25519 key:'
+    f" {playbook('playbooks/trust.yml')}"
 )
 
 

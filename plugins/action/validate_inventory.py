@@ -21,7 +21,7 @@ from ansible.release import __version__ as ansible_version
 
 from muster.inventory import CLUSTER_NAME, Inventory, InventoryNode, controller, job, problems, warnings
 from muster_controller.diagnosis.rule_files import COMMANDS, FILES, read_rules
-from muster_controller.inventory.origin import clear_secrets
+from muster_controller.inventory.origin import clear_secrets, written_at
 from muster_controller.launch.job import open_secrets, places_of, read_run, unassigned, unusable_files
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import chosen_tags, sentence, without_selection
@@ -189,7 +189,8 @@ def _node(
     own = (option for option in roles.options if option in given)
     reading = read_node(task_vars, templar, roles, name, (*always, *own))
     unknown = (variable for variable in given if variable not in roles.options and variable not in NOT_OURS)
-    return InventoryNode(name, reading.values, reading.errors, tuple(unknown))
+    places = {variable: written_at(variable) for variable in given}
+    return InventoryNode(name, reading.values, reading.errors, tuple(unknown), places)
 
 
 def _secrets(task_vars: Mapping[str, Any]) -> Iterator[Secret]:

@@ -77,8 +77,8 @@ def test_lost_broadcast_is_reported_with_its_root(smoke: Callable[..., Run]) -> 
         found = smoke("collectives").found
     [finding] = found
     assert finding == (
-        "smoke.collectives fail node2: rank 3 (node2, local rank 1): what it sent in broadcast of 1023 int64 elements "
-        "is wrong on 4 ranks: place 0 holds 0 instead of 14955; and 1 more of it"
+        "smoke.collectives fail node2: rank 3 (node2, local rank 1): data sent in broadcast of 1023 int64 elements "
+        "is wrong on 4 ranks: element 0 is 0 instead of 14955; 1 more case"
     )
 
 
@@ -101,8 +101,8 @@ def test_slow_link_is_reported_with_node_and_level(smoke: Callable[..., Run]) ->
         machine.inside("tc", "qdisc", "delete", "dev", "eth0", "root")
     assert "tbf" not in machine.inside("tc", "qdisc", "show", "dev", "eth0").stdout
     [finding] = run.found
-    assert finding.startswith("smoke.pairs warn node2: its links with node1, node3 carry at most 0.00")
-    assert "it is slow across nodes, not inside the node" in finding
+    assert finding.startswith("smoke.pairs warn node2: the links to node1, node3 carry at most 0.00")
+    assert "the node's network is slow (all-reduce busbw inside the node: " in finding
     assert run.measured["bandwidth"]["slow_level"] == "across"
 
 
@@ -151,6 +151,6 @@ def test_gloo_on_another_interface_is_reported(smoke: Callable[..., Run]) -> Non
         "smoke.interface warn node1: rank 0",
         "smoke.interface warn node2: rank 2",
     ]
-    assert "Gloo talks over eth1 (" in found[0]
+    assert "Gloo uses eth1 (" in found[0]
     assert all("eth1" not in machine.inside("ip", "-brief", "address").stdout for machine in machines)
     assert all("eth1" not in machine.inside("iptables-save").stdout for machine in machines if firewall_is_on(machine))

@@ -111,7 +111,7 @@ def test_flipped_bit_in_a_product_is_reported_with_its_rank(smoke: Callable[...,
     """Corrupt every product, so that repetitions agree and only row and column sums reveal the error."""
     with flipped(find_machine("node2"), "3 1 1000000"):
         _, measured, _ = run = smoke("device")
-    what = "a product of matrices (float32) is not exact in integers at 1 place, first in row 3, column 5"
+    what = "a matrix product (float32) is not exact in integers in 1 element, first in row 3, column 5"
     assert run.found == [f"smoke.gemm fail node2: rank 3 (node2, local rank 1): {what}"]
     assert [rank["stages"]["device"]["status"] for rank in measured["ranks"]] == ["ok", "ok", "ok", "wrong"]
 
@@ -124,7 +124,7 @@ def test_cpu_quota_is_reported_for_slow_ranks(smoke: Callable[..., Run]) -> None
     named = [line for line in run.found if line.startswith("smoke.straggler fail node2: rank ")]
     assert len(named) >= 2
     assert {line.split()[4] for line in run.found} == {"2", "3"}
-    assert all("a CPU quota of 0.1 processors stopped it for " in line for line in named)
+    assert all("a CPU quota of 0.1 CPUs throttled the rank for " in line for line in named)
     assert [row["slow"] for row in measured["stragglers"]["ranks"]] == [False, False, True, True]
 
 

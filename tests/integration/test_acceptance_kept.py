@@ -126,7 +126,7 @@ def test_unhealthy_run_is_not_accepted(accepted: Run, smoke: Callable[..., Run],
     assert result.rc == 2
     refused = [one for one in findings_of(verdict) if one.startswith("smoke.accepted")]
     assert refused[0].startswith("smoke.accepted fail node1: this run was not saved as the accepted state: ")
-    assert "it did not fall" in refused[0]
+    assert "the loss did not fall" in refused[0]
     assert book() == before
 
 

@@ -62,8 +62,8 @@ def test_wrong_weights_shards_and_epochs_are_reported_with_their_ranks(smoke: Ca
         " of its own (33 samples, in order): 1, 5, 9 and 6 more"
     )
     assert set_epoch == (
-        "smoke.set_epoch fail node2: rank 3 (node2, local rank 1) has the same order in epoch 1 as in epoch 0:"
-        " set_epoch is not honoured"
+        "smoke.set_epoch fail node2: rank 3 (node2, local rank 1) has the same order in epochs 0 and 1:"
+        " set_epoch has no effect"
     )
     assert {skip["id"] for skip in run.verdict["coverage"]["skipped"]} >= {"smoke.equality"}
 
@@ -80,7 +80,7 @@ def test_different_seed_and_truncated_checkpoint_are_reported(smoke: Callable[..
         " agree"
     )
     assert checkpoint.startswith(
-        "smoke.checkpoint fail node1: rank 0 (node1, local rank 0) has no whole checkpoint to load:"
+        "smoke.checkpoint fail node1: rank 0 (node1, local rank 0) has no complete checkpoint to load:"
         " checkpoint-000004.pt has "
     )
     assert "; checkpoint-000003.pt has " in checkpoint
@@ -98,11 +98,11 @@ def test_difference_from_the_single_process_result_is_reported(smoke: Callable[.
         assert was(3, "loss-mixed")["after"] == "nan"
         assert was(2, "random")["before"] > 0
     equality, resume, amp = run.found
-    assert equality.startswith("smoke.equality fail node2: DDP over 4 ranks does not train what one process trains (")
+    assert equality.startswith("smoke.equality fail node2: DDP over 4 ranks has a different result than one process (")
     assert "; rank 3 (node2, local rank 1): its own loss at step 1 differs by " in equality
-    assert resume.startswith("smoke.resume fail node1: all 4 ranks have another result when resumed: ")
+    assert resume.startswith("smoke.resume fail node1: all 4 ranks have a different result when resumed: ")
     assert amp == (
-        "smoke.amp fail node2: rank 3 (node2, local rank 1) has a loss that is no finite number at step 1 (bfloat16)"
+        "smoke.amp fail node2: rank 3 (node2, local rank 1) has a loss that is not finite at step 1 (bfloat16)"
     )
 
 

@@ -28,7 +28,7 @@ def test_healthy_cluster_passes_every_stage_of_quick_mode(smoke: Callable[..., R
     assert {"world", "device", "collectives", "bandwidth", "equality", "checkpoint", "precision", "train"} <= stages
     assert all(len(rank["stages"]) == len(measured["ranks"][0]["stages"]) for rank in measured["ranks"])
     said = {one["id"]: one["summary"] for one in verdict["findings"]}
-    assert said["smoke.versions"].startswith("the same on every rank: torch 2.")
+    assert said["smoke.versions"].startswith("equal on all ranks: torch 2.")
 
 
 def ranks(machine: Machine) -> list[str]:

@@ -1,4 +1,4 @@
-"""Two users without sudo, from a shared folder to results of their own launches on three nodes."""
+"""Two users without sudo, from a shared folder to results of their user launches on three nodes."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def test_missing_adapter_is_reported(applied: Result, apply: Callable[..., Resul
     before = node.inside("cat", CONF).stdout
     result = apply("node1", nccl_ib_hca=["mlx5_0", "mlx5_9"])
     assert result.rc != 0
-    said = "nccl_ib_hca names the RDMA adapter mlx5_9, and it has only mlx5_0, mlx5_1, mlx5_bond_0"
+    said = "nccl_ib_hca has the RDMA adapter mlx5_9, but the node has only mlx5_0, mlx5_1, mlx5_bond_0"
     assert said in result.stdout
     assert node.inside("cat", CONF).stdout == before
 
@@ -189,5 +189,5 @@ def test_doca_is_installed_on_request_and_kept(
     assert (kept.rc, kept.changed) == (0, []), kept.stdout
     refused = apply("node2", rdma_userspace="distribution")
     assert refused.rc != 0
-    assert "it has DOCA (doca-ofed 3.2.1-044000), and rdma_userspace is distribution" in refused.stdout
+    assert "DOCA (doca-ofed 3.2.1-044000) is installed, but rdma_userspace is distribution" in refused.stdout
     assert packages(other) == there

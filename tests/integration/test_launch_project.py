@@ -260,6 +260,6 @@ def test_different_data_is_reported(launches: Callable[..., Drill], nodes: list[
         "node3": f"{DATA}/SHA256SUMS differs from node1, node2: 150 bytes here; 148 bytes there",
     }
     nodes[0].inside("chmod", "700", DATA)
-    assert "not readable (as muster)" in refused(launches(**given), "launch.data")["node1"]
+    assert "is not readable (as muster)" in refused(launches(**given), "launch.data")["node1"]
     for machine in nodes:
         machine.inside("rm", "--recursive", "--force", DATA)

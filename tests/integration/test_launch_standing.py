@@ -82,7 +82,7 @@ def test_stall_notice_names_the_late_rank_and_its_return(
         assert machine.inside("test", "-e", drill.state_on(machine), check=False).returncode != 0
 
 
-def test_long_silent_computation_is_no_stall(begin: Callable[[str], Drill], nodes: tuple[Machine, Machine]) -> None:
+def test_long_silent_computation_is_not_a_stall(begin: Callable[[str], Drill], nodes: tuple[Machine, Machine]) -> None:
     drill = begin("compute")
     for machine in nodes:
         machine.inside("touch", GATE)

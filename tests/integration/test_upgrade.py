@@ -132,9 +132,9 @@ def test_wrong_result_on_the_first_node_ends_the_upgrade(cluster: Cluster) -> No
     assert result.rc != 0
     assert cluster.versions() == {**all_have(BEFORE), "node3": WRONG}
     said = cluster.final_message(result)
-    assert said.startswith("node3: the launch ran, but its result is wrong."), said
-    assert "a product of matrices (float32) is not exact in integers" in said
-    assert "The upgrade ends here: node1, node2 are as before, and the inventory too." in said
+    assert said.startswith("node3: the launch finished, but the result is wrong."), said
+    assert "a matrix product (float32) is not exact in integers" in said
+    assert "The upgrade stops: node1, node2 and the inventory are unchanged." in said
     assert "playbooks/upgrade.yml" in said
     assert "-e rollback=true" in said
     assert cluster.listed == BEFORE
@@ -166,12 +166,12 @@ def test_nodes_in_use_are_deferred(cluster: Cluster) -> None:
     assert cluster.versions() == {**all_have(BEFORE), "node3": AFTER}
     said = cluster.final_message(result)
     launch_id = LAUNCH.removeprefix("muster-launch-")
-    assert f"node1 is left for later: launch {launch_id} of muster." in said
-    assert f"node2 is left for later: PID {pid} of muster (" in said
-    assert "node3 has it. The inventory stays as it was until all have it." in said
+    assert f"node1 is postponed: launch {launch_id} of muster." in said
+    assert f"node2 is postponed: PID {pid} of muster (" in said
+    assert "node3 is upgraded. The inventory remains unchanged until all nodes are upgraded." in said
     assert cluster.listed == BEFORE
     assert back.rc != 0
-    assert f"have not kept an environment with PyTorch {BROKEN}" in back.stdout
+    assert f"have no environment with PyTorch {BROKEN}" in back.stdout
 
 
 def test_same_command_completes_a_killed_run(cluster: Cluster) -> None:
@@ -190,7 +190,7 @@ def test_same_command_completes_a_killed_run(cluster: Cluster) -> None:
     result = cluster.play(torch_version=AFTER)
     assert result.rc == 0, result.stdout
     shown = result.results(PLAN)["node1"]["msg"]
-    assert "order    node3 first, by itself" in shown
+    assert "order    node3 first, alone" in shown
     assert cluster.versions() == all_have(AFTER)
     assert cluster.listed == AFTER
     tried = [done["plan"]["nodes"] for done in result.results("Launch the acceptance test").values()]

@@ -119,7 +119,7 @@ def test_driver_that_does_not_load_on_the_first_node_ends_the_upgrade(lab: Lab) 
     assert (loaded(other), versions(other)) == (BEFORE, there), result.stdout
     assert versions(first)["libnvidia-compute"].startswith(AFTER), result.stdout
     ended = message_of(result, END)
-    assert "The upgrade ends here: node1 is as before, and the inventory too." in ended
+    assert "The upgrade stops: node1 and the inventory are unchanged." in ended
     owner = first.inside("stat", "--format=%U %a", KEPT).stdout.split()
     assert owner == ["root", "755"]
     assert len(kept(first)) == len(there)
@@ -157,7 +157,7 @@ def test_kernel_without_headers_for_the_module_is_refused(lab: Lab) -> None:
     result = lab.play(kernel="security")
     assert result.rc != 0
     for node in lab.nodes:
-        assert f"{node.name}: its driver needs linux-headers-{NEW} for the new kernel" in " ".join(
+        assert f"{node.name}: the driver requires linux-headers-{NEW} for the new kernel" in " ".join(
             result.stdout.split()
         )
     assert [boot(node) for node in lab.nodes] == before

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from machines import Play
 
 LAB = Path(__file__).parents[2] / "inventory/lab"
-SAMPLE = "node1: 198.51.100.11 is a sample address"
+SAMPLE = "node1: 198.51.100.11 is reserved for documentation"
 
 
 def test_sandbox_inventory_is_valid(play: Play) -> None:
@@ -99,10 +99,7 @@ def test_yaml_boolean_mode_and_plain_password_are_handled(play: Play, tmp_path: 
     *others, secret = result.results("Validate the inventory")["localhost"]["msg"].splitlines()
     assert others == [
         "The inventory has 3 problems; no node was contacted.",
-        (
-            '- node1: firewall_mode is False, because YAML reads unquoted off as a boolean; write "off".'
-            " Correct firewall_mode."
-        ),
+        '- node1: firewall_mode is False: YAML reads unquoted off as a boolean; write "off". Correct firewall_mode.',
         "- node1: node_baselin_mode is not a Muster option. Write node_baseline_mode, or rename the variable.",
     ]
     assert secret.startswith(f"- {tmp_path}/hosts.yml: ansible_become_password is a secret")

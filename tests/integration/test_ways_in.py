@@ -80,7 +80,7 @@ def test_key_is_copied_with_the_password_and_accepted(play: Play, lab: Lab) -> N
 
     without = play(TRUST, inventory=lab.inventory, extravars=COPY)
     assert without.rc != 0
-    assert "node2: it takes neither your key nor the password. Add --ask-pass to the command" in without.stdout
+    assert "node2: the node accepts neither your key nor the password. Add --ask-pass to the command" in without.stdout
 
     copied = play(TRUST, inventory=lab.inventory, extravars=COPY, cmdline=lab.password)
     assert copied.rc == 0, copied.stdout

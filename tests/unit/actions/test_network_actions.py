@@ -106,8 +106,8 @@ def test_failed_firewall_change_is_explained(world: World, programs: Programs, d
     programs.answers["apply"] = {"failed": "ufw is broken"}
     assert world.fails("firewall") == (
         "node1: the change of the firewall was undone, because the change failed on the node (ufw is broken). The node"
-        " answers and is as it was before. Check the node for firewall rules that Muster does not manage"
-        " (docs/ports.md) and run the command again."
+        " was restored and is reachable. Check the node for firewall rules that Muster does not manage (docs/ports.md)"
+        " and run the command again."
     )
     short = "node1: firewall_confirm_seconds is too short for a new connection; the minimum is 30."
     assert world.fails("firewall", confirm_seconds=29) == short
@@ -234,7 +234,7 @@ def test_sshd_settings_change_is_guarded(world: World, programs: Programs) -> No
     gone = world.run("ssh_mesh_sshd", check=True, **{**options, "settings": ""})
     assert (gone["changed"], gone["diff"]["before"], gone["diff"]["after"]) == (True, "UseDNS yes\n", "")
     said = "node1: the change of the sshd was undone, because the change failed on the node (sshd -t: bad). The node"
-    fix = "answers and is as it was before. If the controller has pinned only the node's ecdsa key, "
+    fix = "was restored and is reachable. If the controller has pinned only the node's ecdsa key, "
     assert world.fails("ssh_mesh_sshd", **options).startswith(f"{said} {fix}")
 
 

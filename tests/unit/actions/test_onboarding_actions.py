@@ -112,7 +112,7 @@ def test_request_with_invalid_resulting_inventory_is_rejected(world: World) -> N
     assert (again["nodes"], again["onboarding"]) == ([], {"node3": {"standing": "member"}})
     first, second = world.fails("onboard_request", node="node8", address="203.0.113.9").splitlines()
     assert first == "The onboarding request has 1 problem; no node was contacted."
-    assert second.startswith("- node8: 203.0.113.9 is a sample address: ")
+    assert second.startswith("- node8: 203.0.113.9 is reserved for documentation ")
 
 
 # ---------------------------------------------------------------- the test launch with a member

@@ -167,7 +167,7 @@ def test_inspection_is_planned_and_evaluated(world: World, tmp_path: Path) -> No
     assert kept["findings"] == found["findings"]
     world.registered("node2", "look", {"failed": True, "msg": "Task failed: no route to host: "})
     found = world.run("inspect_verdict", plan=plan, looks="look")
-    assert "????  node2: it could not be looked at: no route to host. " in found["msg"]
+    assert "????  node2: the node was not inspected: no route to host. " in found["msg"]
     assert (found["status"], found["refusals"]) == ("unknown", {})
     world.registered("node1", "cluster_interface", "eth7")
     found = world.run("inspect_verdict", plan=world.run("inspect_plan"), looks="look")

@@ -299,7 +299,7 @@ def test_started_notebook_shows_ssh_command(
     programs = Programs(monkeypatch, look=off, start=notebook(), stop=off)
     options: dict[str, Any] = {"nodes": ["node2", "node1"], "user": "anna", "state": "started"}
     check = world.run("notebook", check=True, **options)
-    assert (check["changed"], check["outcome"]) == (True, "the notebook of anna on node2 is started")
+    assert (check["changed"], check["outcome"]) == (True, "the notebook of anna on node2 would be started")
     assert programs.verbs() == ["look"]
     found = world.run("notebook", **options)
     assert (found["changed"], "answers" in found["notebook"], "ssh" in found) == (True, False, False)

@@ -59,7 +59,7 @@ def test_ranks_that_have_not_started_are_counted() -> None:
 
 
 def test_other_launches_are_excluded() -> None:
-    """Muster's own launches, those of other users, and older hanging ones are excluded."""
+    """Launches of Muster, those of other users, and older hanging ones are excluded."""
     of_muster = agent(0, unit="muster-launch-20260101-120000-abcd.service")
     agents = {
         "node1": [agent(0, started=10.0), agent(0), of_muster],

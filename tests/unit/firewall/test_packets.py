@@ -51,9 +51,7 @@ PEER, OTHER, STRANGER, BANNED = "10.0.0.12", "10.0.0.99", "203.0.113.77", "203.0
         ("netavark", "tcp", PEER, 29500, "eth0", "accept", "policy accept"),
     ],
 )
-def test_packets_through_nft_rules(
-    name: str, proto: str, source: str, port: int, interface: str, verdict: str, rule: str
-) -> None:
+def test_nft_rules(name: str, proto: str, source: str, port: int, interface: str, verdict: str, rule: str) -> None:
     ruleset = Ruleset(json.loads((RECORDED / f"{name}.json").read_text())["nftables"])
     outcome = ruleset.outcome(Packet(proto, source, port, interface))
     assert (outcome.verdict, outcome.rule) == (verdict, rule)
@@ -113,7 +111,7 @@ MARKED = "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP"
         (STRANGER, 9100, "eth0", "drop", "policy DROP"),
     ],
 )
-def test_packets_through_iptables_rules(source: str, port: int, interface: str, verdict: str, rule: str) -> None:
+def test_iptables_rules(source: str, port: int, interface: str, verdict: str, rule: str) -> None:
     # Without kube-proxy's mark rule, whose result is unknown for every packet.
     tables = parse_save(IPTABLES.replace(f"{MARKED}\n", ""))
     outcome = walk_tables(tables, Packet("tcp", source, port, interface), "iptables")

@@ -15,7 +15,6 @@ HERE = Path(__file__).parent
 
 
 def part(whole: Any, wanted: Any) -> Any:
-    """Return the subset of the whole that has the keys of the expected value."""
     if isinstance(wanted, dict) and isinstance(whole, dict) and wanted:
         return {key: part(whole.get(key), value) for key, value in wanted.items()}
     return whole

@@ -144,14 +144,14 @@ GOOD: dict[str, Files] = {
     ),
     "a vaulted password": {**two(), "group_vars/all.yml": vaulted("hunter2")},
     "a vaulted file": {**two(), "group_vars/all/vault.yml": VaultLib(SECRET).encrypt("hf_token: x\n").decode()},
-    "a password that is looked up": two(
+    "a password from a lookup": two(
         launch_env={
             "PASSWORD": "{{ lookup('ansible.builtin.env', 'HOME') }}",
             "WANDB_API_KEY": "{{ lookup('ansible.builtin.env', 'WANDB_API_KEY', default='') }}",
         },
     ),
     "an INI inventory": {"hosts": INI, **INI_HOSTS},
-    "groups within groups": children(),
+    "nested groups": children(),
     "quarantined nodes": lab(
         node1={"ansible_host": "10.0.0.1", "cluster_gpus": 8},
         node2={"ansible_host": "10.0.0.2", "cluster_quarantined": True},
@@ -165,13 +165,13 @@ GOOD: dict[str, Files] = {
         },
         "group_vars/gpu_nodes.yml": {"cluster_gpus": 8, "cluster_backend": "nccl"},
     },
-    "one node that is the controller": lab(box={"ansible_connection": "local", "cluster_address": "127.0.0.1"}),
-    "values made of other values": two(
+    "the controller as the only node": lab(box={"ansible_connection": "local", "cluster_address": "127.0.0.1"}),
+    "values from templates": two(
         first_three="10.7.0",
         cluster_address="{{ first_three }}.{{ ansible_host.split('.') | last }}",
         cluster_gpus="{{ 2 * 4 }}",
     ),
-    "names of the site's own": two(
+    "variables of the site": two(
         cluster_foo=1, firewall_zone="dmz", launch_pad="39A", pytorch_team="us", tokenizer="gpt2"
     ),
     "a firewall with requests": two(
@@ -182,7 +182,7 @@ GOOD: dict[str, Files] = {
             {"port": "60000-61000", "proto": "udp"},
         ],
     ),
-    "an executable inventory": {"hosts.yml": two()["hosts.yml"], "group_vars/all.yml": "# nothing yet\n"},
+    "an empty variables file": {"hosts.yml": two()["hosts.yml"], "group_vars/all.yml": "# nothing yet\n"},
 }
 
 

@@ -37,7 +37,6 @@ Write each word as a separate entry: launch_args: ["--epochs", "..."].
 
 
 def validate(folder: Path, *given: str) -> subprocess.CompletedProcess[str]:
-    """Run validate.yml as for a launch."""
     words = [word for one in (*given, "validate_launches=true") for word in ("-e", one)]
     return run(folder, "validate.yml", *words)
 
@@ -94,7 +93,6 @@ def test_unknown_variables_in_an_inventory_are_allowed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("book", ["plan.yml", "launch.yml"])
 def test_templates_in_a_job_file_are_not_evaluated(tmp_path: Path, book: str) -> None:
-    """This includes variables that Ansible reads before the first task."""
     mark = tmp_path / "ran"
     pipe = f"{{{{ lookup('ansible.builtin.pipe', 'touch {mark}') }}}}"
     lines = ("launch_script: /x.py", f'validate_connects: "{pipe}"', f'ansible_connection: "{pipe}"')

@@ -43,7 +43,7 @@ def test_value_is_read_as_its_type(option: Option, value: Any, result: Any) -> N
 @pytest.mark.parametrize(
     ("option", "value", "error"),
     [
-        (MODE, False, 'is False, because YAML reads unquoted off as a boolean; write "off"'),
+        (MODE, False, 'is False: YAML reads unquoted off as a boolean; write "off"'),
         (MODE, True, "is True, not text; put it in quotes"),
         (MODE, "of", "is 'of', not one of manage, verify, off"),
         (MODE, None, "has no value"),

@@ -1,7 +1,7 @@
 """Each file in cases/ has an inventory and exactly the problems that validation must report.
 
 inventory: fields of Inventory that differ from a valid one. common: variables of all nodes.
-nodes: name -> {variables, errors, unknown}. problems: the sentences.
+nodes: name -> {variables, errors, unknown, places}. problems: the sentences.
 """
 
 from __future__ import annotations
@@ -90,6 +90,7 @@ def node(name: str, given: dict[str, Any], common: dict[str, Any]) -> InventoryN
         {key: value for key, value in variables.items() if key not in errors},
         errors,
         tuple(given.get("unknown", ())),
+        given.get("places", {}),
     )
 
 

@@ -60,7 +60,7 @@ def test_last_answer_is_read() -> None:
 
 @pytest.mark.parametrize("verb", ["look", "stop", "logs", "identity", "start"])
 @pytest.mark.parametrize("data", [None, [], "x", 7])
-def test_answer_that_is_no_object_is_rejected(verb: str, data: Any) -> None:
+def test_answer_other_than_an_object_is_rejected(verb: str, data: Any) -> None:
     with pytest.raises(UnusableError):
         READ("node1", verb, data)
 

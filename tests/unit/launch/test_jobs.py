@@ -108,7 +108,7 @@ def test_invalid_launch_id_is_rejected(launch_id: str) -> None:
 
 
 @pytest.mark.parametrize("plan", [None, [], 7, "x", {}])
-def test_value_that_is_no_plan_is_rejected(plan: Any) -> None:
+def test_value_other_than_a_plan_is_rejected(plan: Any) -> None:
     assert usable(plan, LAUNCH_ID, RUN_DIR, []) == "not a plan of a launch"
 
 

@@ -80,7 +80,7 @@ def test_leftover_process_outside_the_unit_has_a_kill_command() -> None:
     process: ProcessFacts = {"pid": 8, "command": "sleep 9", "user": "muster", "unit": "cron.service"}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
     assert verdict["summary"].endswith(
-        "End it on the node. A PID can be reused: check that it is still the same process, then sudo kill 8. Check"
+        "End it on the node. PIDs can be reused: check that this is still the same process, then run sudo kill 8. Check"
         " with: ansible node2 -m ansible.builtin.command -a 'ps -o pid,lstart,user,args -p 8'"
     )
 

@@ -58,7 +58,7 @@ def test_failed_login_is_reported_with_a_reason_and_command() -> None:
     nodes = {"node2": "10.0.0.2", "node3": "10.0.0.3", "node4": "10.0.0.4"}
     third, fourth = watched.unreached("node1", "anna", tried, nodes)
     assert (third.node, third.status) == ("node3", "fail")
-    assert third.summary.startswith("anna cannot log in from node1, where the watcher would run: its host key")
+    assert third.summary.startswith("anna cannot log in from node1, where the watcher would run: the host key")
     assert third.fix["command"] == "ansible-playbook playbooks/network.yml -e ssh_mesh_users=anna"
     assert fourth.node == "node4"
 

@@ -141,7 +141,7 @@ def test_nccl_conf_is_managed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, a
     (tmp_path / "elsewhere").write_bytes(b"NCCL_NSOCKS_PERTHREAD=\xff\n")
     conf.symlink_to(tmp_path / "elsewhere")
     assert answer(module, **given)["msg"].startswith(
-        f"node1: {conf} is a link to {tmp_path}/elsewhere, so another tool writes it. "
+        f"node1: {conf} is a link to {tmp_path}/elsewhere, so another tool manages it. "
     )
     assert (tmp_path / "elsewhere").read_bytes() == b"NCCL_NSOCKS_PERTHREAD=\xff\n"
     conf.unlink()

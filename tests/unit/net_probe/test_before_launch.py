@@ -49,7 +49,6 @@ def called(origin: str, **changes: dict[str, Any]) -> dict[str, Any]:
 
 
 def findings(**changes: dict[str, dict[str, Any]]) -> list[str]:
-    """Return the findings for links with these changes, by node and peer."""
     links = {name: called(name, **changes.get(name, {})) for name in NAMES}
     return [f"{one.status} {one.id} {with_fix(one)}" for one in before_launch.judge(PLAN, SERVED, links, {})]
 
@@ -185,7 +184,6 @@ STALLED = {"whole": False, "acked": 32000, "seconds": 1.3}
 
 
 def slow_ways(tries: list[dict[str, Any]]) -> list[str]:
-    """Return the findings if only node2 sends slowly."""
     good = {name: {"bulk": [WHOLE]} for name in NAMES}
     slow = {name: {"bulk": tries} for name in NAMES}
     return findings(node1=good, node2=slow, node3=good)

@@ -31,7 +31,6 @@ def test_up_to_sixteen_nodes_every_pair_is_measured(count: int) -> None:
     usable = set(itertools.permutations(nodes, 2))
     called = calls(nodes, usable)
     assert sum(map(len, called.values())) == count * (count - 1) // 2
-    # The calls are distributed evenly.
     assert max(map(len, called.values())) <= count // 2 + 1
 
 

@@ -51,7 +51,6 @@ def test_files_match_the_case(case: dict[str, Any]) -> None:
     for name, text in case["after"].items():
         assert getattr(wanted, name) == text
     assert list(wanted.strangers) == case.get("strangers", [])
-    # A second run changes nothing.
     again = ssh_mesh.wanted(
         "rack", "muster", members(case["members"]), IDENTITY, wanted.authorized_keys, wanted.config, wanted.known_hosts
     )
@@ -159,11 +158,9 @@ def test_valid_sshd_settings_are_accepted(code: int, said: str) -> None:
 
 def test_invalid_sshd_settings_are_reported() -> None:
     said = "10-site.conf: line 1: Bad configuration option: Nonsense\r\n10-site.conf: terminating, 1 bad option\r\n"
-    reported = sshd.broken(255, said)
-    assert (
-        "10-site.conf: line 1: Bad configuration option: Nonsense 10-site.conf: terminating, 1 bad option." in reported
-    )
-    assert reported.endswith("sudo sshd -t")
+    shown = sshd.broken(255, said)
+    assert "10-site.conf: line 1: Bad configuration option: Nonsense 10-site.conf: terminating, 1 bad option." in shown
+    assert shown.endswith("sudo sshd -t")
 
 
 def kexinit(kex: str, keys: str, macs: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What modules import as ansible.module_utils.muster, tests of those modules find there, too; and what tests share."""
+"""Make ansible.module_utils.muster importable, and define shared fixtures."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ansible.module_utils.__path__.append(str(Path(__file__).parents[3] / "plugins/mo
 
 @pytest.fixture
 def nothing_waits() -> Iterator[None]:
-    """End a test that waits for the other end of a FIFO."""
+    """Abort a test that blocks on a FIFO for 10 s."""
     signal.alarm(10)
     yield
     signal.alarm(0)

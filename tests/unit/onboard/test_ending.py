@@ -34,12 +34,12 @@ def holder(**own: Any) -> dict[str, Any]:
     [
         ({}, "", 0, ""),
         ({"cpu": []}, "", 0, ""),
-        ({"gpu-1": [holder()]}, "", 2, "PID 7 of erika (python3 train.py, began 2 minutes ago) uses the node"),
+        ({"gpu-1": [holder()]}, "", 2, "PID 7 of erika (python3 train.py, started 2 minutes ago) uses the node"),
         (
             {"cpu": [holder(launch_id="20260101-000000-abcd")]},
             "",
             0,
-            "launch 20260101-000000-abcd of erika (PID 7, began 2 minutes ago) uses the node",
+            "launch 20260101-000000-abcd of erika (PID 7, started 2 minutes ago) uses the node",
         ),
         ({}, "nvidia-smi hangs", 2, "processes on its GPUs are unknown: nvidia-smi hangs"),
         ({}, "there is no nvidia-smi", 0, ""),

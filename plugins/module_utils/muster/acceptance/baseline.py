@@ -119,7 +119,9 @@ def settle(reports: Reports, smoke: Mapping[str, Any], past: AcceptanceHistory, 
     if not state:
         return Settled()
     drops = sorted(compared(measured, state, reports.plan.backend), key=lambda drop: -drop.lost)
-    findings = _findings(drops, reports, since(state, about(smoke, past.looks)), past.severity)
+    changes = since(state, about(smoke, past.looks))
+    sentence = f" Changed since the accepted run: {changes}" if changes else ""
+    findings = _findings(drops, reports, sentence, past.severity)
     remembered = None
     if not drops and not wrong:
         count = len(_pairs(measured, state))
@@ -320,7 +322,7 @@ def about(smoke: Mapping[str, Any], looks: Mapping[str, Any]) -> dict[str, dict[
 
 
 def since(state: Mapping[str, Any], now: Mapping[str, dict[str, dict[str, str]]]) -> str:
-    """Return a sentence about versions and GPUs that changed since the state was accepted, where both are known."""
+    """Return the versions and GPUs that changed since the state was accepted, where both are known."""
     groups: dict[str, list[str]] = {}
     for part, places in now.items():
         for place, said in places.items():
@@ -331,7 +333,7 @@ def since(state: Mapping[str, Any], now: Mapping[str, dict[str, dict[str, str]]]
                     title = {"uuid": "", "serial": "serial number "}.get(what, f"{what} ")
                     groups.setdefault(f"{title}{old} -> {value}", []).append(place)
     changes = [f"{change} ({few(places)})" for change, places in groups.items()]
-    return f" Changed since the accepted run: {few(changes, '; ')}" if changes else ""
+    return few(changes, "; ")
 
 
 def _facts(rank: Mapping[str, Any]) -> Mapping[str, Any]:

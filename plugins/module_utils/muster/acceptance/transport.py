@@ -213,10 +213,7 @@ def direct(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator
             why, fix = "NCCL reports that GPU and adapter are too far apart", "Check their connection"
             command = "nvidia-smi topo -m"
         else:
-            why, fix = (
-                "NCCL reports GPUDirect as disabled for the adapter",
-                "Check the kernel log for nvidia_peermem",
-            )
+            why, fix = "NCCL reports GPUDirect as disabled for the adapter", "Check the kernel log for nvidia_peermem"
             command = "sudo dmesg"
         who = few([reports.named(rank) for rank in without])
         yield DIRECT.warn(

@@ -22,7 +22,7 @@ Found = TypeVar("Found")
 
 
 def once(of: Callable[[LaunchCase], Found]) -> Callable[[LaunchCase], Found]:
-    """Cache a function per case: computed anew for every rank, results for hundreds of ranks would take minutes."""
+    """Cache a function per case: computed again for every rank, results for hundreds of ranks would take minutes."""
 
     @wraps(of)
     def known(case: LaunchCase) -> Found:

@@ -67,10 +67,7 @@ class Opening:
 def make_request(
     node: str, own: Mapping[str, Any], addresses: Mapping[str, str], options: Mapping[str, Any]
 ) -> FirewallRequest:
-    """Return the request. own: the node's cluster_* variables; addresses: cluster_address by node.
-
-    Raises FirewallError.
-    """
+    """Return the request. own: the node's cluster_* variables; addresses: node -> address. Raises FirewallError."""
     if options["confirm_seconds"] < LEAST_CONFIRM_SECONDS:
         raise FirewallError(
             f"firewall_confirm_seconds is too short for a new connection; the minimum is {LEAST_CONFIRM_SECONDS}."
@@ -120,9 +117,7 @@ def _allowed(number: int, entry: Mapping[str, Any]) -> Allowed:
     where = f"firewall_allow, entry {number}"
     unknown = sorted(set(entry) - {"port", "proto", "from", "comment"})
     if unknown:
-        raise FirewallError(
-            f"{where} has unknown keys: {', '.join(unknown)}. Valid keys are port, proto, from and comment."
-        )
+        raise FirewallError(f"{where} has the unknown keys {', '.join(unknown)}. Use port, proto, from and comment.")
     if "port" not in entry:
         raise FirewallError(f"{where} has no port.")
     proto = str(entry.get("proto", "tcp")).lower()

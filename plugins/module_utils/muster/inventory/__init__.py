@@ -10,8 +10,9 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from ..packages import unencrypted
+from ..verdict.words import few
 from . import addresses, controller, job, role_options, secrets, sources, values
-from .model import Inventory, InventoryNode, Problem, Secret, join
+from .model import CLUSTER, Inventory, InventoryNode, Problem, Secret, join
 from .values import CLUSTER_NAME, CLUSTER_WIDE
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     values.torch_version_is_known,
     values.builds_and_drivers_are_named,
     values.master_port_is_free_to_use,
+    values.ssh_port_is_a_port,
     values.master_port_is_outside_the_pinned_range,
     values.training_mtu_is_one,
     values.processes_fit_the_gpus,
@@ -87,14 +89,20 @@ RULES: tuple[Rule, ...] = (
 
 def problems(inventory: Inventory) -> list[Problem]:
     """Return all problems of the inventory; a problem that occurs on several nodes is listed once."""
-    places: dict[tuple[str, str], list[str]] = defaultdict(list)
+    found: dict[tuple[str, str], list[Problem]] = defaultdict(list)
     for rule in RULES:
         for problem in rule(inventory):
-            where = places[problem.what, problem.fix]
-            if problem.place not in where:
-                where.append(problem.place)
-    every_node = [node.name for node in inventory.nodes]
-    return [Problem(join(where, every_node), what, fix) for (what, fix), where in places.items()]
+            found[problem.what, problem.fix].append(problem)
+    return [Problem(place_of(inventory, same), what, fix) for (what, fix), same in found.items()]
+
+
+def place_of(inventory: Inventory, same: list[Problem]) -> str:
+    """Return the nodes of a problem, after the files and lines that set its option."""
+    places = {node.name: node.places for node in inventory.nodes}
+    first = next(iter(places.values()), {})
+    lines = [places.get(one.place, first).get(one.option, "") for one in same if one.place in (*places, CLUSTER)]
+    nodes = join(list(dict.fromkeys(one.place for one in same)), list(places))
+    return ": ".join([*([few(known)] if (known := list(dict.fromkeys(filter(None, lines)))) else []), nodes])
 
 
 def warnings(inventory: Inventory) -> list[str]:

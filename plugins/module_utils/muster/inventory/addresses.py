@@ -34,11 +34,9 @@ def addresses_are_whole(inventory: Inventory) -> Iterator[Problem]:
         given = {node.text("cluster_address"): "cluster_address", node.connects_to: "ansible_host"}
         for text, variable in given.items():
             if like_an_address(text) and ip(text) is None:
-                yield Problem(
-                    node.name,
-                    f"{variable} is {text}, which is not a valid IP address",
-                    "Write only the address, without a port, prefix or brackets; each IPv4 number is 0 to 255",
-                )
+                what = f"{variable} is {text}, which is not a valid IP address"
+                fix = "Write only the address, without a port, prefix or brackets; each IPv4 number is 0 to 255"
+                yield Problem(node.name, what, fix, option=variable)
 
 
 def addresses_are_given(inventory: Inventory) -> Iterator[Problem]:
@@ -49,11 +47,9 @@ def addresses_are_given(inventory: Inventory) -> Iterator[Problem]:
         if not address or address == node.name:
             yield Problem(node.name, "no IP address is set", "Set ansible_host to the node's IP address")
         else:
-            yield Problem(
-                node.name,
-                f"cluster_address is {address}, but training requires an IP address, not a host name",
-                "Set cluster_address to the node's IP address; ansible_host may remain a host name",
-            )
+            what = f"cluster_address is {address}, but training requires an IP address, not a host name"
+            fix = "Set cluster_address to the node's IP address; ansible_host may remain a host name"
+            yield Problem(node.name, what, fix, option="cluster_address")
 
 
 def addresses_are_used_once(inventory: Inventory) -> Iterator[Problem]:
@@ -71,11 +67,9 @@ def addresses_are_used_once(inventory: Inventory) -> Iterator[Problem]:
         # cluster_address defaults to ansible_host: report a duplicate of both as one problem.
         if len(names) > 1 and (address_text, *names) not in reported:
             reported.add((address_text, *names))
-            yield Problem(
-                ", ".join(names),
-                f"these nodes have the same address {address_text} ({variable})",
-                "Give each node a unique address, and list each machine only once",
-            )
+            what = f"these nodes have the same address {address_text} ({variable})"
+            fix = "Give each node a unique address, and list each machine only once"
+            yield Problem(", ".join(names), what, fix)
 
 
 def no_documentation_addresses(inventory: Inventory) -> Iterator[Problem]:
@@ -86,11 +80,9 @@ def no_documentation_addresses(inventory: Inventory) -> Iterator[Problem]:
             address = ip(text)
             for network in DOCUMENTATION:
                 if address and address in network:
-                    yield Problem(
-                        node.name,
-                        f"{address} is reserved for documentation ({network})",
-                        "Write the node's real address",
-                    )
+                    what = f"{address} is reserved for documentation ({network})"
+                    fix = "Write the node's real address"
+                    yield Problem(node.name, what, fix, option="ansible_host")
 
 
 def addresses_can_be_reached(inventory: Inventory) -> Iterator[Problem]:
@@ -102,21 +94,19 @@ def addresses_can_be_reached(inventory: Inventory) -> Iterator[Problem]:
             # Two machines connected by a cable, such as two DGX Sparks. The kernel routes all of 169.254.0.0/16 to
             # every interface with a link-local address, so cluster_interface must select one.
             if not node.text("cluster_interface"):
-                yield Problem(
-                    node.name,
-                    f"cluster_address {address} is {kind}, which does not identify an interface",
-                    "Set cluster_interface to the interface of this address, or cluster_address to a routable address",
-                )
+                what = f"cluster_address {address} is {kind}, which does not identify an interface"
+                fix = "Set cluster_interface to the interface of this address, or cluster_address to a routable address"
+                yield Problem(node.name, what, fix, option="cluster_address")
         elif kind and (len(inventory.nodes) > 1 or kind == NOBODY):
-            yield Problem(
-                node.name,
-                f"cluster_address {address} is {kind}, so other nodes cannot reach the node",
-                "Set cluster_address to the node's address on the network shared by all nodes",
-            )
+            what = f"cluster_address {address} is {kind}, so other nodes cannot reach the node"
+            fix = "Set cluster_address to the node's address on the network shared by all nodes"
+            yield Problem(node.name, what, fix, option="cluster_address")
         # ansible_host may be a loopback address (local end of a tunnel) or link-local (same network segment).
         host = ip(node.connects_to)
         if host and node.connects_to != text and _unreachable_kind(host) == NOBODY:
-            yield Problem(node.name, f"ansible_host {host} is {NOBODY}", "Write the node's real address")
+            yield Problem(
+                node.name, f"ansible_host {host} is {NOBODY}", "Write the node's real address", option="ansible_host"
+            )
 
 
 def link_local_on_all_or_none(inventory: Inventory) -> Iterator[Problem]:
@@ -140,22 +130,18 @@ def one_address_family(inventory: Inventory) -> Iterator[Problem]:
         if address:
             families[address.version].append(node.name)
     if len(families) > 1:
-        yield Problem(
-            CLUSTER,
-            f"training uses IPv4 on {join(families[4], [])} and IPv6 on {join(families[6], [])}",
-            "Set cluster_address to addresses of the same IP version on all nodes",
-        )
+        what = f"training uses IPv4 on {join(families[4], [])} and IPv6 on {join(families[6], [])}"
+        fix = "Set cluster_address to addresses of the same IP version on all nodes"
+        yield Problem(CLUSTER, what, fix)
 
 
 def interfaces_are_names(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         name = node.text("cluster_interface")
         if "cluster_interface" in node.variables and name and not re.fullmatch(r"[^\s/:@]{1,15}", name):
-            yield Problem(
-                node.name,
-                f"cluster_interface is {name!r}, which is not a valid network interface name",
-                "Use the name that ip link shows, without @ and what follows, or leave cluster_interface empty",
-            )
+            what = f"cluster_interface is {name!r}, which is not a valid network interface name"
+            fix = "Use the name that ip link shows, without @ and what follows, or leave cluster_interface empty"
+            yield Problem(node.name, what, fix, option="cluster_interface")
 
 
 def _unreachable_kind(address: Address) -> str:
@@ -174,11 +160,9 @@ def can_be_host(text: str) -> bool:
 def names_can_be_hosts(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         if not can_be_host(node.name) and not like_an_address(node.name):
-            yield Problem(
-                repr(node.name),
-                "the node name is not a valid host name",
-                "Use letters, digits, - and dots in the name, and set the address as ansible_host",
-            )
+            what = "the node name is not a valid host name"
+            fix = "Use letters, digits, - and dots in the name, and set the address as ansible_host"
+            yield Problem(repr(node.name), what, fix)
         elif node.name.lower().split(".")[0] == "localhost" and len(inventory.nodes) > 1:
             yield Problem(node.name, "this name resolves to loopback on every node", "Give the node another name")
         host = node.connects_to
@@ -187,7 +171,8 @@ def names_can_be_hosts(inventory: Inventory) -> Iterator[Problem]:
                 fix = "Set the user as ansible_user, and only the host as ansible_host"
             else:
                 fix = "Set ansible_host to only an IP address or host name"
-            yield Problem(node.name, f"ansible_host is {host!r}, which is neither an IP address nor a host name", fix)
+            what = f"ansible_host is {host!r}, which is neither an IP address nor a host name"
+            yield Problem(node.name, what, fix, option="ansible_host")
 
 
 def names_are_used_once(inventory: Inventory) -> Iterator[Problem]:
@@ -199,21 +184,17 @@ def names_are_used_once(inventory: Inventory) -> Iterator[Problem]:
             addressed[host].append(node.name)
     for same in spelt.values():
         if len(same) > 1:
-            yield Problem(
-                join(same, []),
-                "these names differ only in case, which hosts files ignore",
-                "Give each node a unique name, and list each machine only once",
-            )
+            what = "these names differ only in case, which hosts files ignore"
+            fix = "Give each node a unique name, and list each machine only once"
+            yield Problem(join(same, []), what, fix)
     for node in inventory.nodes:
         name = _one_spelling(node.name)
         if name in _addresses(node):
             continue  # its own address; addresses_are_used_once reports duplicates
         for other in addressed.get(name, []):
-            yield Problem(
-                node.name,
-                f"this node name is the address of another node, {other}",
-                "Give the node another name",
-            )
+            what = f"this node name is the address of another node, {other}"
+            fix = "Give the node another name"
+            yield Problem(node.name, what, fix)
 
 
 def _addresses(node: InventoryNode) -> set[str]:

@@ -18,18 +18,14 @@ OLDEST_ANSIBLE = (2, 19)
 def is_recent(ansible: tuple[int, ...], python: tuple[int, ...]) -> Iterator[Problem]:
     if ansible < OLDEST_ANSIBLE:
         have, need = _dotted(ansible), _dotted(OLDEST_ANSIBLE)
-        yield Problem(
-            CONTROLLER,
-            f"ansible-core {have} is too old; Muster requires {need} or newer",
-            "Run script/setup, then use .venv/bin/ansible-playbook",
-        )
+        what = f"ansible-core {have} is too old; Muster requires {need} or newer"
+        fix = "Run script/setup, then use .venv/bin/ansible-playbook"
+        yield Problem(CONTROLLER, what, fix)
     if python < OLDEST_PYTHON:
         have, need = _dotted(python), _dotted(OLDEST_PYTHON)
-        yield Problem(
-            CONTROLLER,
-            f"Ansible uses Python {have}, which is too old; Muster requires {need} or newer",
-            "Run script/setup, which finds a newer Python, then use .venv/bin/ansible-playbook",
-        )
+        what = f"Ansible uses Python {have}, which is too old; Muster requires {need} or newer"
+        fix = "Run script/setup, which finds a newer Python, then use .venv/bin/ansible-playbook"
+        yield Problem(CONTROLLER, what, fix)
 
 
 def _dotted(version: tuple[int, ...]) -> str:
@@ -43,17 +39,13 @@ def versions_are_recent(inventory: Inventory) -> Iterator[Problem]:
 def enough_forks(inventory: Inventory) -> Iterator[Problem]:
     count = len(inventory.nodes)
     if inventory.forks < count:
-        yield Problem(
-            CONTROLLER,
-            f"forks is {inventory.forks}, but Muster works on all {count} nodes in parallel",
-            f"Set forks to {count} or more in ansible.cfg, or add --forks {count} to the command",
-        )
+        what = f"forks is {inventory.forks}, but Muster works on all {count} nodes in parallel"
+        fix = f"Set forks to {count} or more in ansible.cfg, or add --forks {count} to the command"
+        yield Problem(CONTROLLER, what, fix)
 
 
 def there_are_nodes(inventory: Inventory) -> Iterator[Problem]:
     if not inventory.nodes:
-        yield Problem(
-            "inventory",
-            "the group gpu_nodes is empty",
-            "List all nodes in gpu_nodes (see inventory/lab/hosts.yml), and pass the inventory with -i",
-        )
+        what = "the group gpu_nodes is empty"
+        fix = "List all nodes in gpu_nodes (see inventory/lab/hosts.yml), and pass the inventory with -i"
+        yield Problem("inventory", what, fix)

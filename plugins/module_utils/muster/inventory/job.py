@@ -149,11 +149,9 @@ def detached_has_a_limit(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes[:1]:
         detached = node.variables.get("launch_detached") is True and "launch_time_limit" not in node.errors
         if detached and not chosen(node, RUNNING) and (node.number("launch_time_limit") or 0) <= 0:
-            yield Problem(
-                place(inventory, "launch_detached"),
-                "launch_detached requires a time limit, and launch_time_limit is not set",
-                "Set launch_time_limit (seconds)",
-            )
+            what = "launch_detached requires a time limit, and launch_time_limit is not set"
+            fix = "Set launch_time_limit (seconds)"
+            yield Problem(place(inventory, "launch_detached"), what, fix, option="launch_detached")
 
 
 def numbers_are_possible(inventory: Inventory) -> Iterator[Problem]:
@@ -164,7 +162,7 @@ def numbers_are_possible(inventory: Inventory) -> Iterator[Problem]:
             least = -1 if name in MAY_BE_NEGATIVE else 0
             if isinstance(value, (int, float)) and not value >= least:
                 where = inventory.given.get(name, node.name)
-                yield Problem(where, f"{name} is {value}; the minimum is {least}", f"Correct {name}")
+                yield Problem(where, f"{name} is {value}; the minimum is {least}", f"Correct {name}", option=name)
 
 
 def arguments_are_words(inventory: Inventory) -> Iterator[Problem]:
@@ -174,11 +172,9 @@ def arguments_are_words(inventory: Inventory) -> Iterator[Problem]:
             word, space, _rest = entry.partition(" ")
             if space and word.startswith("-") and "=" not in word:
                 # The value may be a secret, so it is not shown.
-                yield Problem(
-                    place(inventory, "launch_args"),
-                    f"entry {number} of launch_args has {word} and more after a space; the script gets one argument",
-                    f'Write each word as a separate entry: launch_args: ["{word}", "..."]',
-                )
+                what = f"entry {number} of launch_args has {word} and more after a space; the script gets one argument"
+                fix = f'Write each word as a separate entry: launch_args: ["{word}", "..."]'
+                yield Problem(place(inventory, "launch_args"), what, fix)
 
 
 RULES = (

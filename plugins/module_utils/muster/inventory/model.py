@@ -25,11 +25,12 @@ LOCAL_CONNECTIONS = ("local", "ansible.builtin.local")
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem: where (place), what is wrong, and how to fix it."""
+    """A problem: where (place), what is wrong, and how to fix it. option: variable whose line is shown."""
 
     place: str
     what: str
     fix: str
+    option: str = ""
 
     def __str__(self) -> str:
         return f"{self.place}: {self.what}. {self.fix}."
@@ -40,13 +41,14 @@ class InventoryNode:
     """A node as the inventory describes it.
 
     variables: values that could be read, with the roles' defaults. errors: variable -> why it could not be read.
-    unknown: names that are not options of a role.
+    unknown: names that are not options of a role. places: variable -> file and line that set it, if known.
     """
 
     name: str
     variables: Mapping[str, Any] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
+    places: Mapping[str, str] = field(default_factory=dict)
 
     def number(self, name: str) -> int | None:
         value = self.variables.get(name)

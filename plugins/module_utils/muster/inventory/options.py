@@ -48,7 +48,7 @@ def read(option: Option, value: Any) -> Any:
         # YAML reads unquoted off, on, yes and no as booleans.
         words = [word for word in option.choices if word in (_TRUE if value else _FALSE)]
         if words:
-            raise ValueError(f'is {value!r}, because YAML reads unquoted {words[0]} as a boolean; write "{words[0]}"')
+            raise ValueError(f'is {value!r}: YAML reads unquoted {words[0]} as a boolean; write "{words[0]}"')
     result = _read_list(option, value) if option.type == "list" else _read_one(option.type, value)
     wrong = [one for one in (result if option.type == "list" else [result]) if one not in option.choices]
     if option.choices and wrong:

@@ -41,25 +41,24 @@ def launches_name_one(inventory: Inventory) -> Iterator[Problem]:
 def users_are_accounts(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         for what, fix in faults(node.variables.get("launch_users"), node.text("cluster_user")):
-            yield Problem(node.name, what, fix)
+            yield Problem(node.name, what, fix, option="launch_users")
 
 
 def limits_can_be_set(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         limits = {key: node.variables.get(f"launch_users_{key}") for key in KEYS}
         for what, fix in limit_faults(limits):
-            yield Problem(node.name, f"launch_users_{what} is not a valid limit", fix)
+            option = f"launch_users_{what}"
+            yield Problem(node.name, f"{option} is not a valid limit", fix, option=option.split(maxsplit=1)[0])
 
 
 def users_root_is_a_path(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         root = node.text("cluster_users_root")
         if "cluster_users_root" in node.variables and not (root.startswith("/") and root.strip("/")):
-            yield Problem(
-                node.name,
-                f"cluster_users_root is {root!r}, which is not an absolute path below /",
-                "Write an absolute path",
-            )
+            what = f"cluster_users_root is {root!r}, which is not an absolute path"
+            fix = "Write a path below /"
+            yield Problem(node.name, what, fix, option="cluster_users_root")
 
 
 def nodes_exist(inventory: Inventory) -> Iterator[Problem]:
@@ -70,7 +69,8 @@ def nodes_exist(inventory: Inventory) -> Iterator[Problem]:
             if name not in nodes:
                 close = difflib.get_close_matches(str(name), nodes, n=1)
                 hint = f"Write {close[0]} if you meant that node" if close else "Add it to gpu_nodes or remove it"
-                yield Problem(node.name, f"workbench_nodes names {name}, which is not in gpu_nodes", hint)
+                what = f"workbench_nodes names {name}, which is not in gpu_nodes"
+                yield Problem(node.name, what, hint, option="workbench_nodes")
 
 
 def packages_are_pins(inventory: Inventory) -> Iterator[Problem]:
@@ -81,7 +81,7 @@ def packages_are_pins(inventory: Inventory) -> Iterator[Problem]:
                 make_plain_request("jupyterlab", version=version, packages=[*map(str, packages)], python=ANY_PYTHON)
         except EnvironmentRequestError as problem:
             what, _, fix = str(problem).rpartition(". ")
-            yield Problem(node.name, what, fix)
+            yield Problem(node.name, what, fix, option="workbench_packages")
 
 
 def entries_can_be_rules(inventory: Inventory) -> Iterator[Problem]:
@@ -89,7 +89,7 @@ def entries_can_be_rules(inventory: Inventory) -> Iterator[Problem]:
         entries = node.variables.get("firewall_allow")
         for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
             for what, fix in _faults(entry):
-                yield Problem(node.name, f"entry {number} of firewall_allow {what}", fix)
+                yield Problem(node.name, f"entry {number} of firewall_allow {what}", fix, option="firewall_allow")
 
 
 def ranges_are_ranges(inventory: Inventory) -> Iterator[Problem]:
@@ -99,11 +99,9 @@ def ranges_are_ranges(inventory: Inventory) -> Iterator[Problem]:
                 continue
             ports = port_range(node.variables[name])
             if ports is None or ports[0] < 1024:
-                yield Problem(
-                    node.name,
-                    f"{name} is {str(node.variables[name])[:80]!r}, which is not a port range within 1024-65535",
-                    'Write the first and the last port, such as "32768-40959"',
-                )
+                what = f"{name} is {str(node.variables[name])[:80]!r}, which is not a port range within 1024-65535"
+                fix = 'Write the first and the last port, such as "32768-40959"'
+                yield Problem(node.name, what, fix, option=name)
 
 
 def port_range(value: Any) -> tuple[int, int] | None:
@@ -163,11 +161,13 @@ def toolkits_are_versions(inventory: Inventory) -> Iterator[Problem]:
         for version in _toolkits(node):
             if not re.fullmatch(r"\d+\.\d+", str(version), re.ASCII):
                 fix = 'Write the major and minor version, such as "13.0"'
-                yield Problem(node.name, f"cuda_toolkit_versions has {version!r}, which is not a version", fix)
+                what = f"cuda_toolkit_versions has {version!r}, which is not a version"
+                yield Problem(node.name, what, fix, option="cuda_toolkit_versions")
         default = node.text("cuda_toolkit_default")
         if default and default not in _toolkits(node):
             what = f"cuda_toolkit_default is {default}, which is not in cuda_toolkit_versions"
-            yield Problem(node.name, what, "Add it to cuda_toolkit_versions, or leave the default empty")
+            fix = "Add it to cuda_toolkit_versions, or leave the default empty"
+            yield Problem(node.name, what, fix, option="cuda_toolkit_default")
 
 
 def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
@@ -176,12 +176,11 @@ def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
             continue
         request = node.variables["nccl_conf"]
         for what, fix in nccl_conf.request_problems(request):
-            yield Problem(node.name, what, fix)
+            yield Problem(node.name, what, fix, option="nccl_conf")
         if isinstance(request, dict) and node.variables.get("nccl_install") is not True:
             what = "nccl_conf sets variables, but nccl_install is false, so they would not be written"
-            yield Problem(
-                node.name, what, "Set nccl_install to true, or write the variables to /etc/nccl.conf manually"
-            )
+            fix = "Set nccl_install to true, or write them to /etc/nccl.conf manually"
+            yield Problem(node.name, what, fix, option="nccl_conf")
 
 
 def fabric_options_can_be_had(inventory: Inventory) -> Iterator[Problem]:
@@ -213,4 +212,4 @@ def mounts_can_be_had(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         mounts = node.variables.get("shared_data_mounts", ())
         for what, fix in mount_faults(mounts, node.text("shared_data_scratch")):
-            yield Problem(node.name, f"shared_data: {what}", fix)
+            yield Problem(node.name, f"shared_data: {what}", fix, option="shared_data_mounts")

@@ -53,8 +53,6 @@ def is_secret(name: str, text: str) -> bool:
 
 def none_in_clear_text(inventory: Inventory) -> Iterator[Problem]:
     for secret in inventory.secrets:
-        yield Problem(
-            secret.file,
-            f"{secret.variable} is a secret in clear text",
-            f"Replace it with the output of this command for the name {secret.variable}: {vault()}",
-        )
+        what = f"{secret.variable} is a secret in clear text"
+        fix = f"Replace it with the output of this command for the name {secret.variable}: {vault()}"
+        yield Problem(secret.file, what, fix)

@@ -27,15 +27,17 @@ def mirror_urls_can_be_used(inventory: Inventory) -> Iterator[Problem]:
         custom = node.text("cluster_mirror") == CUSTOM
         if custom and not urls:
             fix = f"Set at least one of {', '.join(CUSTOM_PLACES)}"
-            yield Problem(node.name, "cluster_mirror is custom, but cluster_mirror_urls is empty", fix)
+            what = "cluster_mirror is custom, but cluster_mirror_urls is empty"
+            yield Problem(node.name, what, fix, option="cluster_mirror")
         if urls and not custom and "cluster_mirror" in node.variables:
             mirror = node.text("cluster_mirror")
             what = f"cluster_mirror_urls is set, but cluster_mirror is {mirror}, which does not use it"
-            yield Problem(node.name, what, "Set cluster_mirror to custom, or remove cluster_mirror_urls")
+            fix = "Set cluster_mirror to custom, or remove cluster_mirror_urls"
+            yield Problem(node.name, what, fix, option="cluster_mirror_urls")
         for name, url in urls.items():
             if name not in CUSTOM_PLACES:
                 what = f"cluster_mirror_urls has the unknown key {name!r}"
-                yield Problem(node.name, what, f"Use {', '.join(CUSTOM_PLACES)}")
+                yield Problem(node.name, what, f"Use {', '.join(CUSTOM_PLACES)}", option="cluster_mirror_urls")
             else:
                 yield from _url(node.name, f"cluster_mirror_urls {name}", url)
 
@@ -43,16 +45,19 @@ def mirror_urls_can_be_used(inventory: Inventory) -> Iterator[Problem]:
 def _url(place: str, what: str, url: object) -> Iterator[Problem]:
     text = url if isinstance(url, str) else ""
     if _password(text):
-        fix = (
-            "Let the mirror authorize the nodes by IP address, or put the password in /etc/apt/auth.conf.d on the nodes"
-        )
-        yield Problem(place, f"{what} contains a password, which every user of a node could read", fix)
+        fix = "Let the mirror authorize the nodes by IP address, or put the password in their /etc/apt/auth.conf.d"
+        what = f"{what} contains a password, which every user of a node could read"
+        yield Problem(place, what, fix, option=what.split(maxsplit=1)[0])
     elif not re.fullmatch(r"(https?://[^\s/]+|file:)/\S*", text):
-        yield Problem(place, f"{what} is {url!r}, which is not a URL", "Write a URL such as http://mirror.lab/ubuntu/")
+        what = f"{what} is {url!r}, which is not a URL"
+        fix = "Write a URL such as http://mirror.lab/ubuntu/"
+        yield Problem(place, what, fix, option=what.split(maxsplit=1)[0])
     unknown = sorted(set(re.findall(r"\{(\w*)\}", text)) - _PLACEHOLDERS)
     if unknown:
         names = ", ".join(f"{{{name}}}" for name in sorted(_PLACEHOLDERS))
-        yield Problem(place, f"{what} has the unknown placeholder {{{unknown[0]}}}", f"Use one of {names}")
+        what = f"{what} has the unknown placeholder {{{unknown[0]}}}"
+        fix = f"Use one of {names}"
+        yield Problem(place, what, fix, option=what.split(maxsplit=1)[0])
 
 
 def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
@@ -63,15 +68,17 @@ def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
                 continue
             if _password(text):
                 fix = "Let the proxy authorize the nodes by IP address, or run a local proxy that logs in upstream"
-                yield Problem(node.name, f"{name} contains a password, which every user of a node could read", fix)
+                what = f"{name} contains a password, which every user of a node could read"
+                yield Problem(node.name, what, fix, option=name)
             elif not re.fullmatch(r"https?://([\w.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}/?", text, re.ASCII):
                 fix = "Write a URL such as http://proxy.lab:3128"
-                yield Problem(node.name, f"{name} is {text!r}, which is not a proxy URL", fix)
+                yield Problem(node.name, f"{name} is {text!r}, which is not a proxy URL", fix, option=name)
         hosts = node.variables.get("cluster_no_proxy")
         for host in hosts if isinstance(hosts, list) else ():
             if not _HOST.fullmatch(str(host)):
                 what = f"cluster_no_proxy has {host!r}, which is not a host"
-                yield Problem(node.name, what, "Write host names, .domains or IP addresses, without http:// and ports")
+                fix = "Write host names, .domains or IP addresses, without http:// and ports"
+                yield Problem(node.name, what, fix, option="cluster_no_proxy")
 
 
 def extra_certificates_are_certificates(inventory: Inventory) -> Iterator[Problem]:
@@ -82,13 +89,13 @@ def extra_certificates_are_certificates(inventory: Inventory) -> Iterator[Proble
         text = inventory.files[name]
         if text is None:
             what = f"cluster_extra_ca is {name}, which is missing or not readable on the controller"
-            yield Problem(node.name, what, CONTROLLER_FILES)
+            yield Problem(node.name, what, CONTROLLER_FILES, option="cluster_extra_ca")
             continue
         try:
             certificates(text)
         except CertificateError as error:
             fix = "Ask the operator of the proxy or mirror for its CA certificate"
-            yield Problem(node.name, f"cluster_extra_ca is {name}, which {error}", fix)
+            yield Problem(node.name, f"cluster_extra_ca is {name}, which {error}", fix, option="cluster_extra_ca")
 
 
 def offline_folders_are_paths(inventory: Inventory) -> Iterator[Problem]:
@@ -96,7 +103,7 @@ def offline_folders_are_paths(inventory: Inventory) -> Iterator[Problem]:
         folder = node.text("cluster_offline_dir")
         if folder and not re.fullmatch(r"/[\w./+-]*", folder, re.ASCII):
             what = f"cluster_offline_dir is {folder!r}, which apt cannot use as a folder"
-            yield Problem(node.name, what, "Write an absolute path without spaces")
+            yield Problem(node.name, what, "Write an absolute path without spaces", option="cluster_offline_dir")
 
 
 def _password(url: str) -> bool:

@@ -40,7 +40,7 @@ _PUBLIC_KEY = re.compile(r"(ssh-(ed25519|rsa)|ecdsa-sha2-nistp(256|384|521)) [A-
 def unreadable_values(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         for name, error in node.errors.items():
-            yield Problem(inventory.given.get(name, node.name), f"{name} {error}", f"Correct {name}")
+            yield Problem(inventory.given.get(name, node.name), f"{name} {error}", f"Correct {name}", option=name)
 
 
 def misspelt_options(inventory: Inventory) -> Iterator[Problem]:
@@ -53,9 +53,9 @@ def misspelt_options(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         for name in node.unknown:
             if name in meant:
-                yield Problem(
-                    node.name, f"{name} is not a Muster option", f"Write {meant[name]}, or rename the variable"
-                )
+                what = f"{name} is not a Muster option"
+                fix = f"Write {meant[name]}, or rename the variable"
+                yield Problem(node.name, what, fix, option=name)
 
 
 def cluster_wide_values_agree(inventory: Inventory) -> Iterator[Problem]:
@@ -66,22 +66,18 @@ def cluster_wide_values_agree(inventory: Inventory) -> Iterator[Problem]:
                 holders[shown(node.variables[name])].append(node.name)
         if len(holders) > 1:
             values = "; ".join(f"{value} on {join(names, [])}" for value, names in holders.items())
-            yield Problem(
-                CLUSTER,
-                f"{name} differs between nodes: {values}",
-                f"Set {name} only in group_vars/all.yml",
-            )
+            what = f"{name} differs between nodes: {values}"
+            fix = f"Set {name} only in group_vars/all.yml"
+            yield Problem(CLUSTER, what, fix, option=name)
 
 
 def names_are_plain(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         name = node.text("cluster_name")
         if "cluster_name" in node.variables and not re.fullmatch(CLUSTER_NAME, name):
-            yield Problem(
-                node.name,
-                f"cluster_name is {name!r}, which cannot be used in paths and unit names",
-                "Use letters, digits, dots, - and _; start with a letter or digit",
-            )
+            what = f"cluster_name is {name!r}, which cannot be used in paths and unit names"
+            fix = "Use letters, digits, dots, - and _; start with a letter or digit"
+            yield Problem(node.name, what, fix, option="cluster_name")
 
 
 def user_is_unprivileged(inventory: Inventory) -> Iterator[Problem]:
@@ -90,13 +86,13 @@ def user_is_unprivileged(inventory: Inventory) -> Iterator[Problem]:
         if "cluster_user" not in node.variables:
             continue
         if user == "root":
-            yield Problem(node.name, "cluster_user is root", "Training runs as an unprivileged user; set another user")
+            what = "cluster_user is root"
+            fix = "Training runs as an unprivileged user; set another user"
+            yield Problem(node.name, what, fix, option="cluster_user")
         elif not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
-            yield Problem(
-                node.name,
-                f"cluster_user is {user!r}, which is not a valid user name",
-                "Use at most 32 lower-case letters, digits, - and _; start with a letter",
-            )
+            what = f"cluster_user is {user!r}, which is not a valid user name"
+            fix = "Use at most 32 lower-case letters, digits, - and _; start with a letter"
+            yield Problem(node.name, what, fix, option="cluster_user")
 
 
 def torch_version_is_exact(inventory: Inventory) -> Iterator[Problem]:
@@ -105,11 +101,9 @@ def torch_version_is_exact(inventory: Inventory) -> Iterator[Problem]:
         if "cluster_torch_version" in node.variables and not re.fullmatch(
             r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\+\w+)?", version
         ):
-            yield Problem(
-                node.name,
-                f"cluster_torch_version is {version!r}, not an exact version",
-                'Write all three numbers, such as "2.13.0"',
-            )
+            what = f"cluster_torch_version is {version!r}, not an exact version"
+            fix = 'Write all three numbers, such as "2.13.0"'
+            yield Problem(node.name, what, fix, option="cluster_torch_version")
 
 
 def builds_and_drivers_are_named(inventory: Inventory) -> Iterator[Problem]:
@@ -117,7 +111,7 @@ def builds_and_drivers_are_named(inventory: Inventory) -> Iterator[Problem]:
         for name, pattern, fix in _NAMED:
             value = node.text(name)
             if name in node.variables and not re.fullmatch(pattern, value, re.ASCII):
-                yield Problem(node.name, f"{name} is {value!r}, which is not valid", fix)
+                yield Problem(node.name, f"{name} is {value!r}, which is not valid", fix, option=name)
 
 
 def torch_version_is_known(inventory: Inventory) -> Iterator[Problem]:
@@ -125,11 +119,9 @@ def torch_version_is_known(inventory: Inventory) -> Iterator[Problem]:
         release = re.fullmatch(r"(\d+\.\d+\.\d+)(\+\w+)?", node.text("cluster_torch_version"), re.ASCII)
         nearest = nearest_release(release[1]) if release else None
         if release and nearest:
-            yield Problem(
-                node.name,
-                f"cluster_torch_version is {release[1]}, which PyTorch never released",
-                f'Write a released version, such as "{nearest}" (the closest)',
-            )
+            what = f"cluster_torch_version is {release[1]}, which PyTorch never released"
+            fix = f'Write a released version, such as "{nearest}" (the closest)'
+            yield Problem(node.name, what, fix, option="cluster_torch_version")
 
 
 def master_port_is_free_to_use(inventory: Inventory) -> Iterator[Problem]:
@@ -138,18 +130,25 @@ def master_port_is_free_to_use(inventory: Inventory) -> Iterator[Problem]:
         if port is None:
             continue
         if port not in PORTS:
-            yield Problem(
-                node.name,
-                f"cluster_master_port is {port}, not a port from {PORTS[0]} to {PORTS[-1]}",
-                "Choose another port, such as 29500",
-            )
+            what = f"cluster_master_port is {port}, not a port from {PORTS[0]} to {PORTS[-1]}"
+            fix = "Choose another port, such as 29500"
+            yield Problem(node.name, what, fix, option="cluster_master_port")
         elif port in EPHEMERAL_PORTS:
             yield Problem(
                 node.name,
                 f"cluster_master_port is {port}, which is in Linux's ephemeral port range"
                 f" ({EPHEMERAL_PORTS[0]} to {EPHEMERAL_PORTS[-1]}), so any outgoing connection may use it",
                 f"Choose a port below {EPHEMERAL_PORTS[0]}, such as 29500",
+                option="cluster_master_port",
             )
+
+
+def ssh_port_is_a_port(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        port = node.text("ansible_port")
+        if port and not (port.isdecimal() and 0 < int(port) < 65536):
+            what = f"ansible_port is {port}, which is not a port"
+            yield Problem(node.name, what, "Write a number from 1 to 65535", option="ansible_port")
 
 
 def master_port_is_outside_the_pinned_range(inventory: Inventory) -> Iterator[Problem]:
@@ -162,6 +161,7 @@ def master_port_is_outside_the_pinned_range(inventory: Inventory) -> Iterator[Pr
                 f"cluster_master_port is {port}, which is in firewall_ephemeral_range ({ends[0]} to {ends[1]}),"
                 " so any outgoing connection may use it",
                 "Choose a port outside that range",
+                option="cluster_master_port",
             )
 
 
@@ -170,13 +170,12 @@ def training_mtu_is_one(inventory: Inventory) -> Iterator[Problem]:
         mtu = node.number("mtu_training")
         problem = request_problem(mtu) if mtu is not None else None
         if problem:
-            yield Problem(node.name, *problem)
+            yield Problem(node.name, *problem, option="mtu_training")
         seconds = node.number("mtu_confirm_seconds")
         if seconds is not None and seconds < LEAST_SECONDS:
             what = f"mtu_confirm_seconds is {seconds}, which is too short"
-            yield Problem(
-                node.name, what, f"Write {LEAST_SECONDS} or more: all nodes are changed and tested in that time"
-            )
+            fix = f"Write {LEAST_SECONDS} or more: all nodes are changed and tested in that time"
+            yield Problem(node.name, what, fix)
 
 
 def processes_fit_the_gpus(inventory: Inventory) -> Iterator[Problem]:
@@ -184,27 +183,25 @@ def processes_fit_the_gpus(inventory: Inventory) -> Iterator[Problem]:
         gpus = node.number("cluster_gpus")
         nproc = node.number("cluster_nproc_per_node")
         if gpus is not None and gpus < 0:
-            yield Problem(
-                node.name, f"cluster_gpus is {gpus}, which is not valid", "Write the number of GPUs, or 0 for none"
-            )
+            what = f"cluster_gpus is {gpus}, which is not valid"
+            fix = "Write the number of GPUs, or 0 for none"
+            yield Problem(node.name, what, fix, option="cluster_gpus")
         if nproc is not None and nproc < 1:
-            yield Problem(node.name, f"cluster_nproc_per_node is {nproc}, which is not valid", "Write 1 or more")
+            what = f"cluster_nproc_per_node is {nproc}, which is not valid"
+            fix = "Write 1 or more"
+            yield Problem(node.name, what, fix, option="cluster_nproc_per_node")
         if gpus is not None and nproc is not None and 0 < gpus < nproc:
-            yield Problem(
-                node.name,
-                f"cluster_nproc_per_node is {nproc}, but the node has {gpus} GPUs (cluster_gpus)",
-                "Each process requires a separate GPU: lower cluster_nproc_per_node or correct cluster_gpus",
-            )
+            what = f"cluster_nproc_per_node is {nproc}, but the node has {gpus} GPUs (cluster_gpus)"
+            fix = "Each process requires a separate GPU: lower cluster_nproc_per_node or correct cluster_gpus"
+            yield Problem(node.name, what, fix, option="cluster_nproc_per_node")
 
 
 def nccl_has_gpus(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.participants():
         if node.text("cluster_backend") == "nccl" and node.number("cluster_gpus") == 0:
-            yield Problem(
-                node.name,
-                "cluster_backend is nccl, which requires GPUs, but cluster_gpus is 0",
-                "Set cluster_gpus to the node's number of GPUs, or cluster_backend to auto or gloo",
-            )
+            what = "cluster_backend is nccl, which requires GPUs, but cluster_gpus is 0"
+            fix = "Set cluster_gpus to the node's number of GPUs, or cluster_backend to auto or gloo"
+            yield Problem(node.name, what, fix, option="cluster_backend")
 
 
 def launch_nodes_exist(inventory: Inventory) -> Iterator[Problem]:
@@ -214,13 +211,12 @@ def launch_nodes_exist(inventory: Inventory) -> Iterator[Problem]:
         if name not in nodes:
             close = difflib.get_close_matches(name, nodes, n=1)
             hint = f"Write {close[0]} if you meant that node" if close else "Add it to gpu_nodes or remove it"
-            yield Problem(CLUSTER, f"cluster_launch_nodes names {name}, which is not in gpu_nodes", hint)
+            what = f"cluster_launch_nodes names {name}, which is not in gpu_nodes"
+            yield Problem(CLUSTER, what, hint, option="cluster_launch_nodes")
         elif nodes[name].quarantined:
-            yield Problem(
-                name,
-                "the node is in cluster_launch_nodes but quarantined (cluster_quarantined)",
-                "Remove the node from the list, or end the quarantine",
-            )
+            what = "the node is in cluster_launch_nodes but quarantined (cluster_quarantined)"
+            fix = "Remove the node from the list, or end the quarantine"
+            yield Problem(name, what, fix)
 
 
 def host_keys_are_keys(inventory: Inventory) -> Iterator[Problem]:
@@ -231,6 +227,7 @@ def host_keys_are_keys(inventory: Inventory) -> Iterator[Problem]:
                 node.name,
                 "cluster_host_key is neither an SSH fingerprint nor a public key",
                 "Use the SHA256:... part of what the node prints for: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
+                option="cluster_host_key",
             )
 
 
@@ -238,11 +235,9 @@ def soak_is_of_its_mode(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         stages, mode = node.variables.get("ddp_smoke_stages"), node.text("ddp_smoke_mode") or "quick"
         if isinstance(stages, list) and "soak" in stages and mode != "soak":
-            yield Problem(
-                node.name,
-                f"ddp_smoke_stages has soak, which is not a stage of the mode {mode} (ddp_smoke_mode)",
-                "Set ddp_smoke_mode to soak, or remove soak from ddp_smoke_stages",
-            )
+            what = f"ddp_smoke_stages has soak, which is not a stage of the mode {mode} (ddp_smoke_mode)"
+            fix = "Set ddp_smoke_mode to soak, or remove soak from ddp_smoke_stages"
+            yield Problem(node.name, what, fix, option="ddp_smoke_stages")
 
 
 def nearest_release(version: str) -> str | None:

@@ -47,7 +47,7 @@ def on_seats(seats: Iterable[str], occupied: Occupied) -> dict[str, list[Holder]
 
 
 def launches_on(port: PortFacts | None) -> dict[str, list[Holder]]:
-    """Return the launches that hold the port. Another port is no help, because these launches also hold the GPUs."""
+    """Return the launches that hold the port. Another port does not help, because these launches also hold the GPUs."""
     launches = [holder for holder in port["holders"] if holder["launch_id"]] if port and not port["free"] else []
     return {f"port {port['port']}": launches} if port and launches else {}
 

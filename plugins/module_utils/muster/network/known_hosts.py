@@ -108,10 +108,7 @@ def entries(text: str, file: str = "") -> list[KnownHostsEntry]:
 
 
 def pinned(text: str, node: str, host: str, key: HostKey, *, replace: bool = False) -> str:
-    """Return the text with the key pinned, without Muster's lines for older addresses of the node.
-
-    replace: also remove other keys of the host.
-    """
+    """Return the text with the key pinned, without the node's older addresses; replace: also without other keys."""
     kept = "".join(_kept(line, node, host, key, replace) for line in text.splitlines(keepends=True) or [HEAD])
     end = "" if not kept or kept.endswith("\n") else "\n"
     return f"{kept}{end}{host} {key.type} {key.text} muster:{node}\n"

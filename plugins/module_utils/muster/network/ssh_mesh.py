@@ -302,7 +302,7 @@ def passing(attempt: LoginAttempt) -> bool:
 _CAUSES = (
     (
         r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "its host key differs from the one recorded by the controller. Compare them: ssh-keyscan {address}",
+        "the host key differs from the one recorded by the controller. Compare them: ssh-keyscan {address}",
     ),
     (
         r"This account is currently not available",

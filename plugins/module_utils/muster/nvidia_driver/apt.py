@@ -199,9 +199,7 @@ def refusals(need: PackageNeed, answer: AptSimulation) -> list[str]:
 
 
 def _is_foreign_kernel(name: str, need: PackageNeed) -> bool:
-    """Return whether a package is a kernel of a flavour that was not requested. Modules of each flavour provide the
-    same virtual package.
-    """
+    """Return whether a package is a kernel of a flavour that was not requested. Modules of all of them provide dkms."""
     image = re.fullmatch(r"linux-image-(?:unsigned-)?\d[\d.]*-\d+-(.+)", name)
     return (
         image is not None

@@ -222,9 +222,7 @@ def settle(plan: DriverPlan, request: DriverRequest, stage: str) -> list[str]:
         hopeless = [each for each in hopeless if each.kind != "broken"]
     wrong = [each.sentence for each in hopeless if each.sentence]
     if wrong and not request.driver:
-        wrong.append(
-            KEPT if request.kept else "Muster does not change the driver, because nvidia_driver_mode is verify"
-        )
+        wrong.append(KEPT if request.kept else "Muster does not change the driver (nvidia_driver_mode is verify)")
     if wrong or not plan.reboot:
         return wrong
     forbidden = forbids_reboot(request)

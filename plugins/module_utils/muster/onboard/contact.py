@@ -89,8 +89,9 @@ def sudo_problem(login: FirstLogin, why: str) -> str:
         return f"{user} may not use sudo. Run as root on the node: {shell('usermod -aG sudo {user}', user=user)}"
     if any(words in why for words in WANTS_PASSWORD):
         return (
-            f"sudo requires a password of {user}. Add --ask-become-pass to the command, or set ansible_become_password"
-            f" in the inventory, encrypted with: {vault()}. If {user} may not use sudo at all, run as root on the node:"
+            f"The password of {user} is required for sudo. Add --ask-become-pass to the command, or set"
+            f" ansible_become_password in the inventory, encrypted with: {vault()}. If {user} may not use sudo at all,"
+            " run as root on the node:"
             f" {shell('usermod -aG sudo {user}', user=user)}"
         )
     what, fix = access.explain(why)

@@ -101,8 +101,8 @@ def _calm(end: RunEnding, status: str) -> str:
 
 def _checked(end: RunEnding) -> str:
     """Return what a run without --check would change."""
-    does = f"changes {few(end.changed)}" if end.changed else f"changes nothing on {_all_of(end)}"
-    return f"CHECKED: nothing was changed, and a run without --check {does}"
+    change = few(end.changed) if end.changed else f"nothing on {_all_of(end)}"
+    return f"CHECKED: nothing was changed; without --check, the run would change {change}"
 
 
 def _all_of(end: RunEnding) -> str:

@@ -125,7 +125,7 @@ def changed_since_accepted(book: Mapping[str, Any], versions: Mapping[str, Mappi
         return ""
     # A rank reports the loaded version, with the build after a plus sign; health reports the installed one.
     now = {node: {name: said[name] for name in LAYERS if name in said} for node, said in versions.items()}
-    return since(states[-1], {"versions": now}).strip().removeprefix("Changed since then: ")
+    return since(states[-1], {"versions": now})
 
 
 def findings_of(kept: PastRun, wanted: Any) -> list[Finding]:

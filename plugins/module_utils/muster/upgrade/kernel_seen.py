@@ -183,9 +183,7 @@ def _runs(text: str) -> str:
 
 
 def _is_security(fields: Mapping[str, str]) -> bool:
-    """Return whether a pocket is for security: noble-security or noble-infra-security on Ubuntu; on Debian,
-    stable-security or the code name.
-    """
+    """Return whether a pocket is for security: noble-security, noble-infra-security; on Debian, stable-security."""
     suites = (fields.get("a", ""), fields.get("n", ""))
     return fields.get("l") == "Debian-Security" or any(suite.endswith("-security") for suite in suites)
 

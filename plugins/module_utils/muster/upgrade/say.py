@@ -73,9 +73,7 @@ def _in_order(order: Order, request: UpgradeRequest) -> Iterator[str]:
 def ended_red(
     request: UpgradeRequest, red: Mapping[str, str], untouched: Sequence[str], back: Sequence[str] = ()
 ) -> str:
-    """Return the text of a failed upgrade. red: reasons by node of the failed batch. untouched: later nodes. back:
-    commands.
-    """
+    """red: reasons by node of the failed batch. untouched: later nodes. back: rollback commands."""
     said: dict[str, list[str]] = defaultdict(list)
     for name, why in red.items():
         said[why].append(name)

@@ -50,7 +50,7 @@ def _seen(entry: pwd.struct_passwd | None, prefix: str) -> dict[str, Any]:
 
 
 def _places(prefix: str) -> Iterator[str]:
-    """Yield the files that a process loads first: whoever can change one of them controls what runs."""
+    """Yield the files that a process loads first: an account that can change one of them controls what runs."""
     yield from (f"{prefix}/{name}" for name in ("bin/python", "bin/torchrun", "bin", "lib"))
     with suppress(OSError):
         with os.scandir(f"{prefix}/lib") as entries:

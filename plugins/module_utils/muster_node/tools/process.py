@@ -213,7 +213,7 @@ def known(pid: int) -> dict[str, Any]:
 def is_of_launch(pid: int, launch: LaunchUnit, uid: int) -> bool:
     """Return whether a process is in a launch's unit, or belongs to the launch's user and has the launch's mark.
 
-    The mark alone is no proof, because every user chooses their own environment.
+    The mark alone does not prove it, because every user chooses their own environment.
     """
     if launch_at(pid) == launch:
         return True

@@ -181,7 +181,7 @@ class Guard:
                 if not seen["armed"] or seen["id"] != token:
                     raise GuardError(
                         f"{self.host}: the change of the {self.what} was undone, because {reason}."
-                        f" The node is reachable and in its previous state. {fix}".rstrip(),
+                        f" The node was restored and is reachable. {fix}".rstrip(),
                         undone=True,
                     )
             time.sleep(1)

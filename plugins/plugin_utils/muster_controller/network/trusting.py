@@ -95,9 +95,9 @@ def confirm(rows: Sequence[trust.HostKeyDecision], again: str) -> None:
     try:
         answer = Display().prompt_until(f"\n{question} [yes/no]")
     except AnsibleError:  # no terminal, the terminal of another session (su -c), or Ctrl-C
-        raise AnsibleActionFail(f"Nothing was pinned. {question} After checking the keys, run: {again}") from None
+        raise AnsibleActionFail(f"Nothing was pinned. {question} Check the keys, then run: {again}") from None
     if answer.decode(errors="replace").strip().lower() not in ("y", "yes"):
-        raise AnsibleActionFail(f"Nothing was pinned. After checking the keys, run: {again}")
+        raise AnsibleActionFail(f"Nothing was pinned. Check the keys, then run: {again}")
 
 
 def told(row: trust.HostKeyDecision) -> dict[str, str]:

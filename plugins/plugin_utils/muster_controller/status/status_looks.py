@@ -60,7 +60,7 @@ class Looks:
                 found.answers[name] = self.half[name]
                 found.not_root[name] = "no answer in time"
             else:
-                found.silent[name] = f"no answer within {max(1.0, time.monotonic() - began):.0f} s"
+                found.silent[name] = f"no response within {max(1.0, time.monotonic() - began):.0f} s"
         return found
 
     def missing(self, found: Round) -> list[str]:

@@ -34,7 +34,7 @@ def look(action: ControllerAction, names: Sequence[str], looks: str) -> tuple[di
     }
     answers = ask_nodes(action, PROGRAM, "look", {name: {} for name in looked}, SECONDS)
     for name in names:
-        said = answers.get(name, NodeAnswer(error="the node could not be inspected"))
+        said = answers.get(name, NodeAnswer(error="could not be inspected"))
         try:
             if said.error:
                 silent[name] = said.error

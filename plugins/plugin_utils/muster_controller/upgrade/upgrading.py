@@ -238,9 +238,7 @@ class Upgrading:
         silent = look["silent"].get(name, "") or self._failed(name)
         gets = self.options["gets"]
         if self.request.kind != "pytorch" and not silent:
-            silent = gets["silent"].get(name, "") or (
-                "" if name in gets["nodes"] else "the node could not be inspected"
-            )
+            silent = gets["silent"].get(name, "") or ("" if name in gets["nodes"] else "could not be inspected")
         changes = () if silent else tuple(self._changes(name))
         return UpgradeNode(name, changes, tuple(look["busy"].get(name, ())), silent, quarantined)
 
@@ -248,7 +246,7 @@ class Upgrading:
         """Return why the inspection of the node failed, which excludes it from later steps."""
         look = registered(self.vars, name, self.options["torch_looks"])
         if look.get("failed") or look.get("unreachable"):
-            return one_line(str(look.get("msg", ""))).removeprefix(f"{name}: ") or "the node could not be inspected"
+            return one_line(str(look.get("msg", ""))).removeprefix(f"{name}: ") or "could not be inspected"
         return ""
 
     def _gets(self) -> dict[str, kernel.KernelFix | driver.Turn]:

@@ -1,4 +1,4 @@
-"""Files that the controller keeps of a run."""
+"""Files of a run on the controller: modes, links and the stored inspection."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_latest_points_to_the_newest(tmp_path: Path) -> None:
+def test_latest_links_to_newest_run(tmp_path: Path) -> None:
     for name in ("one", "two"):
         open_run(tmp_path / name)
         write_json(tmp_path / name / "verdict.json", {"name": name})
@@ -34,7 +34,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
-def test_what_is_kept_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
+def test_files_of_a_run_are_private_with_any_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         folder = tmp_path / "artifacts/rack/20260101-120000-abcd"
@@ -51,7 +51,7 @@ def test_what_is_kept_is_its_owners_alone(tmp_path: Path, umask: int) -> None:
     assert (folder / "logs/node1/rank0.stdout.log").read_text() == "line\nline\n"
 
 
-def test_a_run_keeps_what_its_own_inspect_found(tmp_path: Path) -> None:
+def test_run_keeps_findings_of_its_own_inspection(tmp_path: Path) -> None:
     one, other = (tmp_path / f"rack/20260101-12000{number}-abcd" for number in range(2))
     found = {"id": "user.uid.differs", "status": "warn", "node": "node1", "summary": "the uid is 1002"}
     inspect = {"status": "degraded", "findings": [found], "run": one.name, "nodes": {"node1": {"a": "long look"}}}
@@ -59,14 +59,13 @@ def test_a_run_keeps_what_its_own_inspect_found(tmp_path: Path) -> None:
     for folder in (one, other):
         open_run(folder)
         write_page(folder, {"id": folder.name, "cluster": "rack"})
-    # Later looks of other runs do not change what is told of this one.
     write_json(tmp_path / "rack/inspect.json", {**inspect, "run": other.name, "findings": []})
     assert "the uid is 1002" in rewrite_page(one).read_text()
     assert "the uid is 1002" not in rewrite_page(other).read_text()
     assert "nodes" not in json.loads((one / "inspect.json").read_text())
 
 
-def test_what_earlier_runs_left_open_is_closed_and_stays(tmp_path: Path) -> None:
+def test_folders_of_earlier_runs_become_private_and_are_kept(tmp_path: Path) -> None:
     earlier = tmp_path / "rack/20260101-120000-abcd"
     elsewhere = tmp_path / "elsewhere"
     for folder in (earlier, elsewhere):

@@ -1,4 +1,4 @@
-"""Old runs are removed from a real folder of artifacts, and nothing else."""
+"""Removal of old runs from a real artifacts folder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 
 def run(cluster: Path, day: int, **about: object) -> Path:
-    """A run that looked at a node and has ended."""
     folder = cluster / f"202611{day:02}-101010-aaaa"
     write_page(folder, {"id": folder.name, "cluster": "lab", "ended": f"2026-11-{day:02}T10:11:00+00:00"})
     if about:
@@ -25,7 +24,7 @@ def run(cluster: Path, day: int, **about: object) -> Path:
     return folder
 
 
-def test_old_runs_go_and_nothing_else(tmp_path: Path) -> None:
+def test_only_old_runs_are_removed(tmp_path: Path) -> None:
     cluster = tmp_path / "lab"
     first, accepted, detached, killed, fetched, old, linked_to, *newest = (run(cluster, day) for day in range(1, 10))
     write_json(cluster / "acceptance.json", {"states": [{"run": accepted.name, "values": {}}]})
@@ -34,7 +33,7 @@ def test_old_runs_go_and_nothing_else(tmp_path: Path) -> None:
     (killed / "run.json").unlink()
     (fetched / "fetched/node1").mkdir(parents=True)
     (fetched / "fetched/node1/model.pt").write_text("weeks of work")
-    # Neither a link with a run's name, nor what a link inside a run leads to, nor what has another name.
+    # Must stay: a link named like a run, the target of a link inside a run, and files with other names.
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "kept").write_text("kept")
@@ -57,7 +56,7 @@ def test_old_runs_go_and_nothing_else(tmp_path: Path) -> None:
     assert prune(cluster, 2) == ""
 
 
-def test_a_launch_that_has_ended_may_go(tmp_path: Path) -> None:
+def test_finished_launches_are_removed(tmp_path: Path) -> None:
     folders = [run(tmp_path / "lab", day, launch="finished") for day in range(1, 5)]
     for folder in folders:
         write_json(folder / "plan.json", {})
@@ -65,7 +64,7 @@ def test_a_launch_that_has_ended_may_go(tmp_path: Path) -> None:
     assert [folder.is_dir() for folder in folders] == [False, False, False, True]
 
 
-def test_what_a_killed_run_was_removing_is_removed_by_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_removal_is_completed_by_the_next_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = tmp_path / "lab"
     folders = [run(cluster, day) for day in range(1, 4)]
 
@@ -81,14 +80,14 @@ def test_what_a_killed_run_was_removing_is_removed_by_the_next(tmp_path: Path, m
     assert [path.name for path in cluster.iterdir()] == [folders[2].name]
 
 
-def test_nothing_is_removed_where_the_accepted_state_cannot_be_read(tmp_path: Path) -> None:
+def test_nothing_is_removed_if_accepted_state_is_unreadable(tmp_path: Path) -> None:
     folders = [run(tmp_path / "lab", day) for day in range(1, 4)]
     (tmp_path / "lab/acceptance.json").symlink_to(tmp_path / "elsewhere")
     assert prune(tmp_path / "lab", 1).startswith("Old artifacts of lab could not be removed: ")
     assert all(folder.is_dir() for folder in folders)
 
 
-def test_nothing_is_removed_unasked(tmp_path: Path) -> None:
+def test_nothing_is_removed_if_pruning_is_disabled(tmp_path: Path) -> None:
     folders = [run(tmp_path / "lab", day) for day in range(1, 4)]
     assert prune(tmp_path / "lab", 0) == ""
     assert prune(tmp_path / "none", 1) == ""

@@ -1,4 +1,4 @@
-"""The record of who ran what: one line for each ending, and no secret in it."""
+"""The record of runs: one line for each finished playbook, without secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture(autouse=True)
-def _who(monkeypatch: pytest.MonkeyPatch) -> None:
+def _operator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "operator", lambda: "ann@desk")
     monkeypatch.delenv("MUSTER_RUN", raising=False)
 
@@ -26,7 +26,7 @@ def lines(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / record.NAME).read_text().splitlines()]
 
 
-def test_every_ending_adds_a_line(tmp_path: Path) -> None:
+def test_each_finished_playbook_adds_a_line(tmp_path: Path) -> None:
     reporter = Reporter()
     options = {"tags": ["network"], "subset": "node2", "check": True, "extra_vars": ["hf_token=secret"]}
     reporter.begin("site.yml", options)
@@ -52,19 +52,19 @@ def test_every_ending_adds_a_line(tmp_path: Path) -> None:
     assert (tmp_path / "rack" / record.NAME).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_line_has_an_end(tmp_path: Path) -> None:
+def test_oversized_line_is_shortened(tmp_path: Path) -> None:
     record.add(tmp_path, {"time": "now", "playbook": "site.yml", "changed": ["node"] * record.MOST})
     assert lines(tmp_path) == [{"time": "now", "who": "ann@desk", "playbook": "site.yml", "cut": True}]
 
 
-def test_a_link_in_its_place_is_refused(tmp_path: Path) -> None:
+def test_link_in_place_of_the_record_is_rejected(tmp_path: Path) -> None:
     (tmp_path / record.NAME).symlink_to(tmp_path / "elsewhere")
     with pytest.raises(OSError, match="symbolic"):
         record.add(tmp_path, {"time": "now", "playbook": "site.yml"})
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_what_a_run_is_about_in_a_few_words() -> None:
+def test_description_of_a_run_has_playbooks_and_selection() -> None:
     options = {"args": ("playbooks/a.yml", "/srv/b.yml"), "tags": ["all"], "subset": "n1", "extra_vars": ["token=x"]}
     assert doing(options) == "a.yml b.yml --limit n1"
     assert doing({"args": ("site.yml",), "tags": ["network", "pytorch"], "check": True}) == (
@@ -73,7 +73,7 @@ def test_what_a_run_is_about_in_a_few_words() -> None:
     assert len(doing({"args": ("x" * 1000,)})) == 200
 
 
-def test_behind_sudo_it_is_who_typed_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operator_is_the_user_who_called_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     monkeypatch.delenv("SUDO_USER", raising=False)
     assert record.operator().startswith(f"{getpass.getuser()}@")

@@ -1,6 +1,6 @@
-"""A run's folder is the same for all of its steps, and its verdict adds theirs up.
+"""The folder of a run, and the joined verdict of its steps.
 
-Every file in cases/joined is what was known before, what a step says, and what must be known then.
+Each file in cases/joined has the earlier verdict, the verdict of a step, and the expected joint verdict.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def run(monkeypatch: pytest.MonkeyPatch) -> str:
-    """A run has begun."""
     monkeypatch.setenv(runs.VARIABLE, "20260101-120000-abcd")
     return "20260101-120000-abcd"
 
@@ -43,7 +42,7 @@ BAD = {"summary": "rank 3 failed", "findings": [{"id": "launch.exception", "stat
     ("earlier", "step", "status"),
     [(WARNED, WELL, "degraded"), (WELL, WELL, "healthy"), (WARNED, BAD, "failed"), (BAD, WELL, "healthy")],
 )
-def test_a_run_ends_with_its_last_step_and_with_what_was_warned_of_before(
+def test_run_ends_with_summary_of_last_step_and_earlier_warnings(
     earlier: Mapping[str, Any], step: Mapping[str, Any], status: str
 ) -> None:
     said = verdict_of(step)
@@ -52,7 +51,7 @@ def test_a_run_ends_with_its_last_step_and_with_what_was_warned_of_before(
 
 
 @cases(__file__, "joined")
-def test_a_step_adds_its_verdict(case: dict[str, Any]) -> None:
+def test_step_verdict_is_joined_to_earlier_verdict(case: dict[str, Any]) -> None:
     earlier: Mapping[str, Any] = verdict_of(case["earlier"]) if "earlier" in case else {}
     result = joined(earlier, verdict_of(case["step"]), case.get("instead_of", ()))
     wanted = case["result"]
@@ -64,23 +63,23 @@ def test_a_step_adds_its_verdict(case: dict[str, Any]) -> None:
     assert result["coverage"]["skipped"] == wanted.get("skipped", [])
 
 
-def test_every_step_finds_the_same_folder(tmp_path: Path, run: str) -> None:
+def test_all_steps_of_a_run_share_one_folder(tmp_path: Path, run: str) -> None:
     assert runs.run_folder(tmp_path / "rack") == runs.run_folder(tmp_path / "rack") == tmp_path / "rack" / run
     assert (tmp_path / "rack/latest").readlink() == Path(run)
 
 
-def test_without_the_callback_a_process_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_without_callback_creates_one_run_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(runs.VARIABLE)
     assert LAUNCH_ID.match(runs.run_id())
     assert runs.run_id() == runs.run_id()
 
 
-def test_a_name_that_is_no_run_is_not_taken_for_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_invalid_run_id_is_not_used_as_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(runs.VARIABLE, "../elsewhere")
     assert runs.run_folder(tmp_path).parent == tmp_path
 
 
-def test_the_first_launch_is_called_as_its_run(tmp_path: Path, run: str) -> None:
+def test_first_launch_has_the_id_of_its_run(tmp_path: Path, run: str) -> None:
     assert runs.launch_id(tmp_path) == run
     runs.run_folder(tmp_path).joinpath("plan.json").write_text("{}")
     second = runs.launch_id(tmp_path)
@@ -88,7 +87,7 @@ def test_the_first_launch_is_called_as_its_run(tmp_path: Path, run: str) -> None
     assert LAUNCH_ID.match(second)
 
 
-def test_a_verdict_is_kept_and_added_to(tmp_path: Path) -> None:
+def test_verdict_is_saved_and_extended(tmp_path: Path) -> None:
     folder = runs.run_folder(tmp_path)
     runs.add_verdict(folder, add_up([Finding("gpu.count", "warn", "node1", "7 of 8")]))
     whole = runs.add_verdict(folder, add_up([Finding("launch.ended", "pass", "node1", "ended")]))
@@ -96,13 +95,13 @@ def test_a_verdict_is_kept_and_added_to(tmp_path: Path) -> None:
     assert [finding["id"] for finding in whole["findings"]] == ["gpu.count", "launch.ended"]
 
 
-def test_a_verdict_that_cannot_be_read_is_begun_anew(tmp_path: Path) -> None:
+def test_unreadable_verdict_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "verdict.json").write_text('{"schema": 1, "find')
     verdict = add_up([Finding("launch.ended", "pass", "node1", "ended")])
     assert runs.add_verdict(tmp_path, verdict)["findings"] == verdict["findings"]
 
 
-def test_history_lists_runs_alone_and_the_newest_first(tmp_path: Path) -> None:
+def test_history_lists_only_runs_newest_first(tmp_path: Path) -> None:
     for name in ("20260101-120000-abcd", "20260103-120000-0000", "20260102-120000-ffff", "kept", ".x"):
         (tmp_path / name).mkdir()
     (tmp_path / "20260104-120000-0000").write_text("")

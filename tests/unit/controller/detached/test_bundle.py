@@ -1,4 +1,4 @@
-"""The watcher as one file: it runs with Python's standard library alone, from anywhere."""
+"""The watcher as one zipapp: it requires only the standard library and runs in any folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 OWN = {"muster", "muster_node", "muster_controller"}
 
 
-def test_it_needs_the_standard_library_alone() -> None:
+def test_watcher_imports_only_the_standard_library() -> None:
     for name in needed():
         for node in ast.walk(ast.parse(handing_over.text_of(name))):
             modules = [each.name for each in node.names] if isinstance(node, ast.Import) else []
@@ -27,7 +27,7 @@ def test_it_needs_the_standard_library_alone() -> None:
             assert {each.partition(".")[0] for each in modules} <= sys.stdlib_module_names | OWN, name
 
 
-def test_it_runs_from_anywhere_and_sends_programs_itself(tmp_path: Path) -> None:
+def test_watcher_runs_in_any_folder_and_contains_node_programs(tmp_path: Path) -> None:
     file = tmp_path / "watcher.pyz"
     file.write_bytes(watcher_program())
     text = (
@@ -43,7 +43,7 @@ def test_it_runs_from_anywhere_and_sends_programs_itself(tmp_path: Path) -> None
     assert "spec.json" in without.stderr
 
 
-def test_the_same_program_is_the_same_bytes() -> None:
+def test_watcher_is_built_reproducibly() -> None:
     first = watcher_program()
     watcher_program.cache_clear()
     assert watcher_program() == first

@@ -1,4 +1,4 @@
-"""A watcher is asked as the user whose own launch it watches, and nobody's other systemd is asked for it."""
+"""Requests to a watcher run as the owner of its launch and use only the owner's systemd instance."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def watched(tmp_path: Path, login: str, *, launch_user: bool) -> tuple[Watched, 
 
 
 @pytest.mark.parametrize(("login", "by_root"), [("ada", False), ("admin", True)])
-def test_it_is_asked_in_its_users_name(tmp_path: Path, login: str, *, by_root: bool) -> None:
+def test_watcher_is_asked_as_owner_of_its_launch(tmp_path: Path, login: str, *, by_root: bool) -> None:
     found, there = watched(tmp_path, login, launch_user=login == "ada")
     assert found.end() == found.end() == ""
     assert (there.user, there.by_root) == ("ada", frozenset({"node1"} if by_root else ()))
     assert [verb for _, verb, _ in there.asked] == ["identity", "end", "end"]
 
 
-def test_another_launch_user_does_not_come_to_it(tmp_path: Path) -> None:
+def test_other_launch_user_has_no_access_to_watcher(tmp_path: Path) -> None:
     found, there = watched(tmp_path, "bob", launch_user=True)
     with pytest.raises(NodeError, match="user launch of ada, but the login user is bob"):
         found.end()

@@ -1,4 +1,4 @@
-"""What whoever attaches to a watched launch makes of its watcher's word: foreign input, as any node's."""
+"""Attaching to a watched launch: answers of its watcher are untrusted input."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def plan_on(nodes: list[NodeSpec], launch_id: str) -> LaunchPlan:
 
 
 def outcome(*attempts: LaunchPlan, folder: Path = Path("/nowhere")) -> tuple[list[str], list[str]]:
-    """(the attempts whose plans are followed, what is said). folder: of launches here."""
+    """Return (launch ids of the followed attempts, messages). folder: launches of this controller."""
     said: list[str] = []
 
     def connect(_name: str) -> Any:
-        raise AssertionError("nobody is asked")
+        raise AssertionError("no node is asked")
 
-    settings: Any = None  # nothing is begun
+    settings: Any = None  # no launch is started
     launch = WatchedLaunch(folder, connect, said.append, said.append, settings, [node.name for node in NODES])
     word = Word(
         alive=False,
@@ -54,7 +54,7 @@ def outcome(*attempts: LaunchPlan, folder: Path = Path("/nowhere")) -> tuple[lis
     return [one.launch_id for one in launch.outcome(plan_of(FIRST), word).plans], said
 
 
-def test_what_all_attempts_of_an_own_launch_left_is_brought_home() -> None:
+def test_results_of_all_attempts_are_fetched() -> None:
     assert outcome(plan_of(FIRST), plan_of(SECOND)) == ([FIRST, SECOND], [])
 
 
@@ -67,7 +67,7 @@ def test_what_all_attempts_of_an_own_launch_left_is_brought_home() -> None:
         ({"fetch": {"patterns": ["../x"], "most": 1, "folder": ""}}, "invalid fetch options"),
     ],
 )
-def test_an_attempt_that_cannot_be_followed_is_left_out_and_that_is_said(changes: dict[str, Any], why: str) -> None:
+def test_invalid_attempt_is_skipped_and_reported(changes: dict[str, Any], why: str) -> None:
     plans, said = outcome(plan_of(FIRST), plan_of(SECOND, **changes))
     assert plans == [FIRST]
     assert len(said) == 1
@@ -75,13 +75,13 @@ def test_an_attempt_that_cannot_be_followed_is_left_out_and_that_is_said(changes
     assert why in said[0]
 
 
-def test_nodes_of_the_inventory_alone_are_followed() -> None:
+def test_plan_with_node_outside_inventory_is_not_followed() -> None:
     more = [*NODES, NodeSpec("node9", "10.0.0.9", NODES[0].torchrun)]
     assert outcome(plan_on(more, FIRST))[0] == []
 
 
-def test_no_attempt_takes_the_folder_of_another_launch(tmp_path: Path) -> None:
-    """Its plan and its logs would replace those of whoever began that launch."""
+def test_attempt_does_not_overwrite_folder_of_another_launch(tmp_path: Path) -> None:
+    """The attempt would replace the plan and the logs of the other launch."""
     (tmp_path / SECOND).mkdir()
     (tmp_path / SECOND / "plan.json").write_text(json.dumps({"launch_id": SECOND, "user": "ben"}))
     plans, said = outcome(plan_of(FIRST), plan_of(SECOND), folder=tmp_path)

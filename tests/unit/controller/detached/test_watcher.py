@@ -1,6 +1,6 @@
-"""The watcher: what it is told as JSON, what it says while it goes from attempt to attempt, and what ends it.
+"""The watcher: its specification in JSON, its state file during the attempts, and its stop.
 
-The supervisor of an attempt is a stand-in here, which ends as it is told.
+A stub replaces the supervisor and returns the outcomes that the test sets.
 """
 
 from __future__ import annotations
@@ -54,25 +54,25 @@ SETTINGS = a_settings(
 WAYS = {node.name: {"address": node.address, "interpreter": "/usr/bin/python3"} for node in NODES}
 
 
-def told(**more: Any) -> dict[str, Any]:
-    """What a watcher is told, as it comes out of its file."""
+def spec_from_json(**more: Any) -> dict[str, Any]:
+    """Return the specification of a watcher, as read from its file."""
     spec = spec_of(REQUEST, NODES, replace(SETTINGS, **more), Redaction([GIVEN]), WAYS, "node1")
     found: dict[str, Any] = json.loads(json.dumps(spec))
     return found
 
 
-def test_settings_come_out_as_they_went_in() -> None:
-    assert settings_in(told(), REQUEST) == replace(SETTINGS, options=REQUEST.options)
-    assert LaunchRequest.read(told()["request"]) == REQUEST
+def test_settings_survive_the_round_trip_through_json() -> None:
+    assert settings_in(spec_from_json(), REQUEST) == replace(SETTINGS, options=REQUEST.options)
+    assert LaunchRequest.read(spec_from_json()["request"]) == REQUEST
     files = (ManifestFile("a/b.py", True, 3, "0" * 64),)
-    found = settings_in(told(project=Project("/home/anna/p", b"[]\n", files)), REQUEST).project
+    found = settings_in(spec_from_json(project=Project("/home/anna/p", b"[]\n", files)), REQUEST).project
     assert found is not None
     assert (found.source, found.manifest, found.files) == ("/home/anna/p", b"[]\n", files)
     assert found.read(files[0], 0, 3) == b""
 
 
-class Attempted:
-    """The supervisor's stand-in. ends: of each attempt, the node that is lost, "" for none."""
+class SupervisorStub:
+    """Stub of the supervisor. ends: the lost node of each attempt, "" for none."""
 
     def __init__(self, folder: Path, ends: list[str]) -> None:
         self.folder = folder
@@ -87,7 +87,7 @@ class Attempted:
         return self
 
     def close(self) -> None:
-        """Of the messages."""
+        """Close the messages: nothing to do."""
 
     def launch(self) -> LaunchRecord:
         self.noted.append(json.loads((self.folder / "state.json").read_text()))
@@ -104,13 +104,13 @@ class Attempted:
     on_running: Any = None
 
 
-class Fit:
-    """Every node may take part in the next attempt."""
+class FitNodes:
+    """Nodes that are all fit for the next attempt."""
 
     own = True
 
     def ask(self, *_what: Any, **_how: Any) -> None:
-        """Answered by gather."""
+        """Do nothing: `gather` returns the answers."""
 
     def gather(self, verb: str, names: list[str], *_rest: Any) -> dict[str, Any]:
         self.between()
@@ -118,17 +118,19 @@ class Fit:
         return {name: type("Answer", (), {"data": fit, "error": ""}) for name in names if verb == "fit"}
 
     def between(self) -> None:
-        """Between two attempts."""
+        """Hook between two attempts."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing: no connection is open."""
 
 
-def watched(folder: Path, ends: list[str], monkeypatch: pytest.MonkeyPatch, nodes: Fit | None = None) -> Attempted:
-    attempted = Attempted(folder, ends)
+def watched(
+    folder: Path, ends: list[str], monkeypatch: pytest.MonkeyPatch, nodes: FitNodes | None = None
+) -> SupervisorStub:
+    attempted = SupervisorStub(folder, ends)
     monkeypatch.setattr(watcher, "Supervisor", attempted)
-    one = Watcher(folder, told())
-    monkeypatch.setattr(one.whole, "asked", nodes or Fit())
+    one = Watcher(folder, spec_from_json())
+    monkeypatch.setattr(one.whole, "asked", nodes or FitNodes())
     one.run()
     return attempted
 
@@ -138,7 +140,7 @@ def state(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_each_attempt_is_said_before_it_begins_and_nothing_of_a_secret(
+def test_state_lists_attempts_before_they_start_without_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempted = watched(tmp_path, ["node2", ""], monkeypatch)
@@ -156,27 +158,27 @@ def test_each_attempt_is_said_before_it_begins_and_nothing_of_a_secret(
     assert first.options.time_limit >= second.options.time_limit > 0
 
 
-def test_a_stop_is_somebodys_word_and_no_attempt_follows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_by_a_user_prevents_further_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watched(tmp_path, ["stopped"], monkeypatch)
     found = state(tmp_path)
     assert len(found["attempts"]) == 1
     assert BY_HAND in found["result"]["verdict"]["summary"]
 
 
-class Stopped(Fit):
+class StoppedBetween(FitNodes):
     def between(self) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_a_stop_between_two_attempts_lets_none_begin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watched(tmp_path, ["node2"], monkeypatch, Stopped())
+def test_stop_between_attempts_prevents_the_next_attempt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched(tmp_path, ["node2"], monkeypatch, StoppedBetween())
     found = state(tmp_path)
     assert len(found["attempts"]) == 1
     assert BY_HAND in found["result"]["verdict"]["summary"]
 
 
-def test_it_says_no_more_than_it_may_hold(tmp_path: Path) -> None:
-    one = Watcher(tmp_path, told())
+def test_messages_of_watcher_are_limited_in_number_and_length(tmp_path: Path) -> None:
+    one = Watcher(tmp_path, spec_from_json())
     for number in range(MOST_SAID + 7):
         one.say(f"{number}" + "x" * 10_000)
     found = state(tmp_path)
@@ -184,7 +186,7 @@ def test_it_says_no_more_than_it_may_hold(tmp_path: Path) -> None:
     assert max(map(len, found["said"])) == MOST_TEXT
 
 
-def test_it_logs_in_on_all_nodes_but_its_own(tmp_path: Path) -> None:
-    ways = Watcher(tmp_path, told()).ways
+def test_watcher_logs_in_only_on_other_nodes(tmp_path: Path) -> None:
+    ways = Watcher(tmp_path, spec_from_json()).ways
     assert ways["node1"] == Here("node1", "/usr/bin/python3")
     assert ways["node2"] == Login("node2", "10.0.0.2", "/usr/bin/python3", f"{tmp_path}/1")

@@ -75,7 +75,7 @@ def test_controllers_copy_is_read_for_a_silent_node(folder: Path) -> None:
 def test_unknown_launch_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(PlanError) as problem:
         known(tmp_path / "nothing", AnsweringNodes({("node1", "identity"): ["no route to host"]}))
-    assert f"{LAUNCH_ID} is not known here" in problem.value.problems[0]
+    assert f"{LAUNCH_ID} is not known on this controller" in problem.value.problems[0]
 
 
 def test_evidence_from_the_failure_has_priority(folder: Path) -> None:

@@ -1,4 +1,4 @@
-"""A look at drift: what the steps would do, and what differs from the last record."""
+"""Drift check: changes that the steps would make, and differences from the last record."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ NOW = {"unseen": {"parts": "it is slow"}, "booted": 7.0}
 HISTORY: dict[str, Any] = {"dpkg": [], "apt": [], "sudo": [], "muster": [], "files": {}, "units": {}, "parts": {}}
 
 
-def test_steps_and_records_are_looked_at_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drift_check_joins_results_of_steps_and_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path / "rack", "gpu_nodes: {hosts: {node1: , node2: , node3: }}")
     ran: list[tuple[tuple[str, ...], str]] = []
     asked: dict[str, dict[str, Any]] = {}
     code = 2
 
-    def said(node: str, role: str, **result: Any) -> Any:
+    def result_of(node: str, role: str, **result: Any) -> Any:
         return results.taken(node, role, "Keep it", {"changed": True, **result})
 
     def run_steps(_: Any, tags: tuple[str, ...], limit: str, *, check: bool, log: Path) -> StepsOutcome:
         assert (check, log) == (True, tmp_path / "drift.log")
         ran.append((tags, limit))
         if len(ran) == 1:
-            down = said("node3", "node_baseline", unreachable=True, msg="no route")
-            refused = said("node2", "cluster_hosts", failed=True, msg="it cannot be")
-            own = said("node1", "node_baseline", differences=["the clock is not set"])
+            down = result_of("node3", "node_baseline", unreachable=True, msg="no route")
+            refused = result_of("node2", "cluster_hosts", failed=True, msg="it cannot be")
+            own = result_of("node1", "node_baseline", differences=["the clock is not set"])
             return StepsOutcome([own, refused, down], code, "x")
         return StepsOutcome([], 0, "")
 
@@ -52,7 +52,7 @@ def test_steps_and_records_are_looked_at_together(tmp_path: Path, monkeypatch: p
     action = world.action("drift")
     action.task_vars = world.vars
     look = Drifting(action, tmp_path).look(["node1", "node2", "node3"])
-    # Behind a refusal the later steps look once more, at those that answer.
+    # After a rejected step, the later steps run once more on the nodes that respond.
     first, second = ran
     assert first == (("baseline", "network", "gpu_stack", "pytorch"), "node1,node2,node3")
     assert second == (("gpu_stack", "pytorch"), "node1,node2")

@@ -1,4 +1,4 @@
-"""Steps that this run starts as another one: what is typed for it, and that no secret stands there."""
+"""Steps in a separate ansible-playbook process: its arguments, its environment, and how it gets passwords."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return options
 
 
-def test_it_is_what_a_person_would_type(given: dict[str, Any]) -> None:
+def test_command_repeats_options_of_this_run(given: dict[str, Any]) -> None:
     argv = steps_run.command(("baseline", "network"), "node1,node2", check=True)
     assert argv[1].endswith("ansible-playbook")
     assert argv[2].endswith("/site.yml")
@@ -39,7 +39,7 @@ def test_it_is_what_a_person_would_type(given: dict[str, Any]) -> None:
     assert "--check" not in steps_run.command(("baseline",), "", check=False)
 
 
-def test_a_look_leaves_no_page_and_a_change_claims_its_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_run_writes_no_report_and_real_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWX_ISOLATED_DATA_DIR", "/tmp/x")
     look = steps_run.environment(Path("/x"), check=True)
     assert look["ANSIBLE_CALLBACKS_ENABLED"] == "collect"
@@ -47,7 +47,7 @@ def test_a_look_leaves_no_page_and_a_change_claims_its_nodes(monkeypatch: pytest
     assert "AWX_ISOLATED_DATA_DIR" not in look
 
 
-def test_passwords_go_through_pipes_and_are_no_arguments(given: dict[str, Any], tmp_path: Path) -> None:
+def test_passwords_are_passed_through_pipes_only(given: dict[str, Any], tmp_path: Path) -> None:
     del given
     vault = SimpleNamespace(secrets=[("lab", SimpleNamespace(bytes=b"opensesame"))])
     kept, typed = "not typed", "hunter2"
@@ -61,4 +61,5 @@ def test_passwords_go_through_pipes_and_are_no_arguments(given: dict[str, Any], 
         assert pipe.stat().st_mode & 0o777 == 0o600
         assert pipe.read_text() == "hunter2\n"
         assert argv[3].startswith("lab@")
-        # Nobody reads the other one: the end does not wait for that.
+
+        # The other pipe is not read: closing does not wait for a reader.

@@ -1,4 +1,4 @@
-"""What a node with an RDMA adapter is given, by the role's own names and by what was seen there."""
+"""Packages and kernel modules for a node with an RDMA adapter, from the tables of the role."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ansible.parsing.dataloader import DataLoader
 from muster.gpu_stack.rdma import RdmaPart
 from muster_controller.gpu_stack import rdma
 
-LOOK = {
+FACTS = {
     "adapters": [{"driver": "mlx5_core", "infiniband": True}],
     "ports": [],
     "stack": "",
@@ -31,12 +31,12 @@ SOCKETS = "NCCL uses sockets if libibverbs is missing"
 
 
 def part(*, mode: str = "manage", userspace: str = "auto", has_gpus: bool = True, **system: Any) -> RdmaPart:
-    facts = {"rdma": LOOK, "system": {"id": "ubuntu", **system}}
+    facts = {"rdma": FACTS, "system": {"id": "ubuntu", **system}}
     values = {"rdma_mode": mode, "rdma_userspace": userspace}
     return rdma.part_of(rdma.table(DataLoader()), "node1", values, facts, has_gpus=has_gpus)
 
 
-def test_ubuntu_gets_the_modules_that_its_kernel_leaves_out() -> None:
+def test_ubuntu_gets_modules_missing_from_its_kernel() -> None:
     found = part()
     assert (found.source, found.why) == ("distribution", SOCKETS)
     assert found.packages == (*PACKAGES, "linux-modules-extra-6.8.0-90-generic")
@@ -44,7 +44,7 @@ def test_ubuntu_gets_the_modules_that_its_kernel_leaves_out() -> None:
     assert sorted(found.load) == ["ib_umad", "mlx5_ib", "rdma_ucm"]
 
 
-def test_another_distribution_is_asked_for_another_kernel() -> None:
+def test_other_distribution_must_boot_another_kernel() -> None:
     (refusal,) = part(id="debian").refusals
     assert refusal.why.startswith("the RDMA adapter requires the module ")
     assert (refusal.node, refusal.fix) == (
@@ -53,7 +53,7 @@ def test_another_distribution_is_asked_for_another_kernel() -> None:
     )
 
 
-def test_a_container_loads_nothing() -> None:
+def test_container_loads_no_modules() -> None:
     found = part(container=True)
     assert (found.packages, found.modules, found.load) == (PACKAGES, (), ())
 
@@ -66,12 +66,12 @@ def test_a_container_loads_nothing() -> None:
         ({"has_gpus": False}, "", (), "only NCCL uses RDMA, and the node has no GPUs"),
     ],
 )
-def test_what_the_inventory_asks_for(asked: Any, source: str, packages: tuple[str, ...], why: str) -> None:
+def test_rdma_options_and_gpus_decide_the_source(asked: Any, source: str, packages: tuple[str, ...], why: str) -> None:
     found = part(**asked)
     assert (found.source, found.packages, found.why, found.is_due) == (source, packages, why, bool(source))
 
 
-def test_where_nobody_looked_there_is_no_adapter() -> None:
+def test_node_without_facts_has_no_rdma_adapter() -> None:
     values = dict.fromkeys(rdma.OPTIONS, "manage")
     found = rdma.part_of(rdma.table(DataLoader()), "node1", values, None, has_gpus=True)
     assert found == RdmaPart(why="the node has no RDMA adapter")

@@ -1,4 +1,4 @@
-"""The files of an inventory: which of them is changed, how it is written, and what is left to people."""
+"""Edits of inventory files: the file to change, how it is written, and steps left to the user."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_hand(outcome: InventoryEdits) -> str:
     return text
 
 
-def test_a_file_keeps_its_mode_and_a_link_its_target(lab: Path) -> None:
+def test_edited_file_keeps_mode_and_link(lab: Path) -> None:
     real = lab.parent / "real.yml"
     (lab / "hosts.yml").rename(real)
     real.chmod(0o640)
@@ -67,7 +67,7 @@ def test_check_mode_writes_nothing_and_shows_the_diff(lab: Path) -> None:
     assert "node1: {ansible_host: 10.0.0.1, cluster_quarantined: {reason: a fan, by: anna}}" in diff["after"]
 
 
-def test_what_is_done_is_no_change(lab: Path) -> None:
+def test_repeated_edit_changes_nothing(lab: Path) -> None:
     assert set_variables([str(lab)], {"node1": FAN}).changed
     assert not set_variables([str(lab)], {"node1": FAN}).changed
     assert unset_variables([str(lab)], {"node1": FAN}).changed
@@ -77,7 +77,7 @@ def test_what_is_done_is_no_change(lab: Path) -> None:
     assert not remove_nodes([str(lab)], ["node2"]).changed
 
 
-def test_a_node_goes_out_of_all_files(lab: Path) -> None:
+def test_removed_node_is_removed_from_all_files(lab: Path) -> None:
     (lab / "racks.yml").write_text("rack1:\n  hosts:\n    node1:\n    node2:\n")
     (lab / "host_vars").mkdir()
     (lab / "host_vars/node2.yml").write_text("cluster_gpus: 8\n")
@@ -87,7 +87,7 @@ def test_a_node_goes_out_of_all_files(lab: Path) -> None:
     assert outcome.left == ["lab/host_vars/node2.yml"]
 
 
-def test_a_variable_stays_where_the_node_has_it(lab: Path) -> None:
+def test_existing_host_variable_is_edited_in_place(lab: Path) -> None:
     (lab / "host_vars/node2").mkdir(parents=True)
     own = lab / "host_vars/node2/main.yml"
     own.write_text("# ours\ncluster_quarantined: true\ncluster_gpus: 8\n")
@@ -99,7 +99,7 @@ def test_a_variable_stays_where_the_node_has_it(lab: Path) -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_two_writers_are_kept_apart(lab: Path, monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
+def test_concurrent_writers_are_serialized(lab: Path, monkeypatch: pytest.MonkeyPatch, held: bool) -> None:
     if held:
         monkeypatch.setattr(inventory_file, "one_writer", lambda folder: one_writer(folder, 0.1))
         with one_writer(lab), pytest.raises(TimeoutError, match="another run has locked the folder"):
@@ -116,18 +116,18 @@ def test_two_writers_are_kept_apart(lab: Path, monkeypatch: pytest.MonkeyPatch, 
     assert sorted(text.splitlines()[4:]) == sorted(f"    {name}: {{x: 1}}" for name in names)
 
 
-def test_what_somebody_else_changed_meanwhile_is_not_overwritten(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_concurrent_change_by_another_program_is_not_overwritten(lab: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(text: str, *rest: object) -> str:
         (lab / "hosts.yml").write_text(HOSTS + "# mine\n")
         return text + "# ours\n"
 
     monkeypatch.setattr(changes, "assign", slow)
-    with pytest.raises(AnsibleError, match="was changed by somebody else just now"):
+    with pytest.raises(AnsibleError, match="was changed by another process"):
         set_variables(["lab"], {"node1": FAN})
     assert (lab / "hosts.yml").read_text() == HOSTS + "# mine\n"
 
 
-def test_lines_for_an_ini_inventory(lab: Path) -> None:
+def test_ini_inventory_gets_instructions_with_lines(lab: Path) -> None:
     (lab / "hosts.yml").unlink()
     (lab / "hosts.ini").write_text("[gpu_nodes]\nnode1 ansible_host=10.0.0.1\nnode2 ansible_host=10.0.0.2\n")
     assert by_hand(
@@ -143,7 +143,7 @@ def test_lines_for_an_ini_inventory(lab: Path) -> None:
     assert not remove_nodes(["lab"], ["node9"]).by_hand
 
 
-def test_lines_for_a_node_among_many(lab: Path) -> None:
+def test_host_range_gets_instructions_with_lines(lab: Path) -> None:
     text = 'gpu_nodes:\n  hosts:\n    node[1:3]:   # all alike\n      cluster_gpus: 8\n      a: "b"\n'
     (lab / "hosts.yml").write_text(text)
     assert by_hand(remove_nodes(["lab"], ["node2"])) == (
@@ -162,16 +162,16 @@ def test_lines_for_a_node_among_many(lab: Path) -> None:
     assert (lab / "host_vars/node2.yml").read_text() == ""
 
 
-def test_a_plugin_or_a_script_is_left_alone(lab: Path) -> None:
+def test_inventory_plugin_or_script_is_unchanged(lab: Path) -> None:
     (lab / "hosts.yml").write_text("plugin: ansible.builtin.constructed\nstrict: false\n")
-    assert "Write node3 into lab/hosts.yml" in by_hand(add_nodes(["lab"], {"node3": {}}))
+    assert "Add node3 to lab/hosts.yml" in by_hand(add_nodes(["lab"], {"node3": {}}))
     script = lab / "hosts.yml"
     script.write_text('#!/bin/sh\necho \'{"gpu_nodes": {"hosts": ["node1"]}}\'\n')
     script.chmod(0o755)
-    assert by_hand(remove_nodes(["lab"], ["node1"])) == "Take node1 out of lab/hosts.yml line 2."
+    assert by_hand(remove_nodes(["lab"], ["node1"])) == "Remove node1 from lab/hosts.yml line 2."
 
 
-def test_a_writer_that_does_not_end_is_not_waited_for(tmp_path: Path) -> None:
+def test_waiting_for_another_writer_times_out(tmp_path: Path) -> None:
     began = time.monotonic()
     with one_writer(tmp_path), pytest.raises(TimeoutError), one_writer(tmp_path, 0.2):
         pass

@@ -1,4 +1,4 @@
-"""Inventories whose YAML cannot be parsed, given to ansible-playbook."""
+"""Errors for inventories with invalid YAML."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def errors(folder: Path, *, hosts: str, **variables: str) -> tuple[int, list[str
     return done.returncode, done.stderr.splitlines()
 
 
-def test_tab_is_one_sentence_with_file_and_line(tmp_path: Path) -> None:
+def test_tab_is_reported_in_one_line_with_file_and_line_number(tmp_path: Path) -> None:
     hosts = "gpu_nodes:\n  hosts:\n    node1:\n\tansible_host: 192.0.2.1\n"
     where = f"{tmp_path}/hosts.yml line 4"
     sentence = f"[ERROR]: {where}: YAML does not allow tabs here. Replace the tab with spaces. No node was contacted."

@@ -1,4 +1,4 @@
-"""The layer of attempts, with nodes that answer from a table and attempts that end as a test says."""
+"""Attempts of a launch: nodes answer from a table, and the test sets the outcome of each attempt."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def record_of(plan: LaunchPlan, ending: Any, node: str = "", **more: Any) -> Lau
 
 
 class Trial:
-    """ends: how each attempt ends. answers: of the nodes to looks, by node."""
+    """One launch. ends: the outcome of each attempt. answers: of each node to the checks between attempts."""
 
     def __init__(
         self, options: dict[str, Any], ends: list[Callable[[LaunchPlan], LaunchRecord]], answers: dict[str, list[Any]]
@@ -76,21 +76,21 @@ def lost(node: str) -> Callable[[LaunchPlan], LaunchRecord]:
     return lambda plan: record_of(plan, Ending.NODE, node)
 
 
-def well(plan: LaunchPlan) -> LaunchRecord:
+def finished(plan: LaunchPlan) -> LaunchRecord:
     return record_of(plan, Ending.FINISHED)
 
 
-def test_a_launch_that_ends_well_is_one_attempt() -> None:
-    trial = Trial({"restarts": 3, "spares": ["node3"]}, [well], {})
+def test_successful_launch_has_one_attempt() -> None:
+    trial = Trial({"restarts": 3, "spares": ["node3"]}, [finished], {})
     assert trial.members == [["node1", "node2"]]
     assert trial.result["verdict"]["status"] == "healthy"
     assert trial.nodes.asked == []
 
 
-def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_work_folder_on_another_port() -> None:
+def test_spare_replaces_lost_node_in_same_work_folder_on_new_port() -> None:
     checkpoint = {"path": "/data/step-5", "time": 5.0}
     answers = {"node1": fit(checkpoint=checkpoint), "node2": ["no route"] * MANY, "node3": fit()}
-    trial = Trial({"restarts": 3, "spares": ["node3"], "checkpoints": "step-*"}, [lost("node2"), well], answers)
+    trial = Trial({"restarts": 3, "spares": ["node3"], "checkpoints": "step-*"}, [lost("node2"), finished], answers)
     assert trial.members == [["node1", "node2"], ["node1", "node3"]]
     first, second = trial.plans
     assert second.launch_id != first.launch_id
@@ -104,18 +104,18 @@ def test_a_spare_takes_the_place_of_a_lost_node_in_the_same_work_folder_on_anoth
     assert [one["number"] for one in trial.result["attempts"]] == [1, 2]
 
 
-def test_the_one_that_has_the_checkpoint_leads() -> None:
+def test_node_with_the_checkpoint_becomes_head() -> None:
     answers = {"node1": fit(), "node2": fit(), "node3": fit(checkpoint={"path": "/data/a", "time": 5.0})}
     trial = Trial(
         {"restarts": 3, "min_nodes": 2, "checkpoints": "step-*", "nodes": ["node1", "node2", "node3"]},
-        [lost("node1"), well],
+        [lost("node1"), finished],
         answers,
     )
     assert trial.members[1] == ["node3", "node2"]
     assert trial.plans[1].master_addr == "10.0.0.3"
 
 
-def test_without_a_spare_or_fewer_nodes_it_is_given_up() -> None:
+def test_launch_fails_if_no_spare_is_left() -> None:
     trial = Trial({"restarts": 3}, [lost("node2")], {"node1": fit(), "node2": ["no route"] * MANY})
     verdict = trial.result["verdict"]
     assert verdict["status"] == "failed"
@@ -123,35 +123,35 @@ def test_without_a_spare_or_fewer_nodes_it_is_given_up() -> None:
     assert "no spare is left" in verdict["summary"]
 
 
-def test_no_more_attempts_than_are_allowed() -> None:
+def test_attempts_are_limited_by_launch_restarts() -> None:
     trial = Trial({"restarts": 2}, [lost("node2")] * 3, {"node1": fit(), "node2": fit()})
     assert len(trial.plans) == 3
     assert trial.result["verdict"]["summary"].endswith("given up after 3 attempts: launch_restarts allows 2")
 
 
-def test_three_attempts_without_a_newer_checkpoint_are_enough() -> None:
+def test_three_attempts_without_newer_checkpoint_end_the_launch() -> None:
     same = fit(checkpoint={"path": "/data/step-5", "time": 5.0})
     answers = {"node1": same, "node2": same}
     trial = Trial({"restarts": 9, "checkpoints": "/data/step-*"}, [lost("node2")] * 9, answers)
     assert len(trial.plans) == 3
     assert "3 attempts without a newer checkpoint" in trial.result["verdict"]["summary"]
-    assert trial.plans[0].nodes[0].env["MUSTER_CHECKPOINT"] == "/data/step-5", "from the first one on"
+    assert trial.plans[0].nodes[0].env["MUSTER_CHECKPOINT"] == "/data/step-5", "from the first attempt on"
 
 
-def test_an_interruption_ends_all_of_it() -> None:
+def test_interruption_prevents_further_attempts() -> None:
     trial = Trial({"restarts": 3}, [lambda plan: record_of(plan, Ending.INTERRUPTED)], {})
     assert len(trial.plans) == 1
     assert trial.result["verdict"]["status"] == "unknown"
 
 
-def test_what_nobody_saw_to_end_is_waited_for_until_it_has_certainly_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_attempt_waits_for_lease_of_unreachable_node(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("muster.launch.attempts.LEASES", 0)
     monkeypatch.setattr("muster.launch.attempts.SLACK", -4.0)
     answers = {"node1": fit(), "node2": ["no route"] * MANY, "node3": fit()}
     begun = time.monotonic()
     trial = Trial(
         {"restarts": 1, "spares": ["node3"]},
-        [lambda plan: record_of(plan, Ending.NODE, "node2", unseen=["node2"]), well],
+        [lambda plan: record_of(plan, Ending.NODE, "node2", unseen=["node2"]), finished],
         answers,
     )
     assert time.monotonic() - begun > 0.9
@@ -159,10 +159,10 @@ def test_what_nobody_saw_to_end_is_waited_for_until_it_has_certainly_ended(monke
     assert trial.members[1] == ["node1", "node3"]
 
 
-def test_memory_that_is_being_freed_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_attempt_waits_until_earlier_ranks_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "PAUSE", 0.01)
     busy = {**FIT, "running": [LAUNCH_ID]}
     answers = {"node1": [busy, busy, *fit()], "node2": fit()}
-    trial = Trial({"restarts": 1}, [lost("node2"), well], answers)
+    trial = Trial({"restarts": 1}, [lost("node2"), finished], answers)
     assert len(trial.plans) == 2
     assert len([one for one in trial.nodes.asked if one[0] == "node1"]) == 3

@@ -1,4 +1,4 @@
-"""A launch that was begun from another controller: found by what its nodes have kept, or refused by name."""
+"""Launches of another controller: found by the plans stored on the nodes, or rejected with the reason."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PLAN = a_plan()
 WHO = {"uid": 1000, "gid": 1000, "name": "admin", "launch_user": False}
 
 
-def has(plan: Any = PLAN, reader: int | None = 1000, run_dir: str = RUN_DIR) -> dict[str, Any]:
+def saved(plan: Any = PLAN, reader: int | None = 1000, run_dir: str = RUN_DIR) -> dict[str, Any]:
     return {"plan": packed(plan) if plan else "", "run_dir": run_dir, "reader": reader}
 
 
@@ -29,8 +29,8 @@ def nodes(*plans: Any, who: dict[str, Any] = WHO) -> AnsweringNodes:
     return AnsweringNodes({(name, "identity"): [who] for name in NODES} | {(name, "plan"): [one] for name, one in said})
 
 
-def test_found_on_its_nodes() -> None:
-    there = nodes(has(), has(None))
+def test_launch_is_found_on_its_nodes() -> None:
+    there = nodes(saved(), saved(None))
     assert find(there, NODES, LAUNCH_ID, CLUSTER) == (PLAN, False)
     asked = [payload for _, verb, payload in there.asked if verb == "plan"]
     assert [(one["node"], one["own"], one["run_root"]) for one in asked] == [
@@ -39,42 +39,42 @@ def test_found_on_its_nodes() -> None:
     ]
 
 
-def test_whoever_logs_in_by_another_name_looks_as_root() -> None:
-    assert find(nodes(has(reader=1001), has(reader=1001)), NODES, LAUNCH_ID, CLUSTER).as_root
-    assert not find(nodes(has(reader=None), has(reader=None)), NODES, LAUNCH_ID, CLUSTER).as_root
+def test_plan_readable_by_another_user_is_read_as_root() -> None:
+    assert find(nodes(saved(reader=1001), saved(reader=1001)), NODES, LAUNCH_ID, CLUSTER).as_root
+    assert not find(nodes(saved(reader=None), saved(reader=None)), NODES, LAUNCH_ID, CLUSTER).as_root
 
 
 @pytest.mark.parametrize(
     ("plans", "problem"),
     [
-        ((has(None), has(None)), "Launch 20260101-120000-abcd is not known on this controller or on node1, node2."),
-        ((has(None), "no route to host"), "node2 did not say: no route to host"),
-        ((has(), has(replace(PLAN, master_port=7))), "node1, node2 keep different plans of"),
+        ((saved(None), saved(None)), "Launch 20260101-120000-abcd is not known on this controller or on node1, node2."),
+        ((saved(None), "no route to host"), "node2 did not respond: no route to host"),
+        ((saved(), saved(replace(PLAN, master_port=7))), "node1, node2 keep different plans of"),
         (
-            (has(), has(replace(PLAN, launch_id="x"))),
+            (saved(), saved(replace(PLAN, launch_id="x"))),
             "node2: the kept plan of 20260101-120000-abcd is invalid",
         ),
-        ((has(run_dir="/srv/other"), has()), "the plan has an invalid entry for a node"),
-        (({**has(), "plan": "?"}, has(None)), "not a plan of a launch"),
+        ((saved(run_dir="/srv/other"), saved()), "the plan has an invalid entry for a node"),
+        (({**saved(), "plan": "?"}, saved(None)), "not a plan of a launch"),
     ],
 )
-def test_refused_by_name(plans: tuple[Any, Any], problem: str) -> None:
+def test_unusable_plan_is_rejected_with_node_and_reason(plans: tuple[Any, Any], problem: str) -> None:
     with pytest.raises(PlanError, match=problem.replace("(", r"\(")):
         find(nodes(*plans), NODES, LAUNCH_ID, CLUSTER)
 
 
-def test_who_launches_for_themselves_asks_without_root() -> None:
-    there = nodes(has(), has(), who={**WHO, "launch_user": True})
+def test_launch_user_asks_without_root() -> None:
+    there = nodes(saved(), saved(), who={**WHO, "launch_user": True})
     heard = ask(there, NODES, "plan", {"launch_id": LAUNCH_ID})
     assert [payload["own"] for _, verb, payload in there.asked if verb == "plan"] == [True, True]
     assert set(heard.said) == set(NODES)
 
 
-def test_a_plan_travels_packed() -> None:
+def test_packed_plan_unpacks_to_the_same_plan() -> None:
     assert unpacked(packed(PLAN)) == PLAN.as_json()
     assert json.loads(kept.unpacked(packed(PLAN))) == PLAN.as_json()
     assert unpacked(kept.packed(json.dumps(PLAN.as_json()).encode())) == PLAN.as_json()
     for text in (None, 7, "x", "eA=="):
         assert unpacked(text) is None
-    with pytest.raises(OSError, match="cannot be kept"):
+    with pytest.raises(OSError, match="cannot be stored"):
         kept.unpacked("eA==")

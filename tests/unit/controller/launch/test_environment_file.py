@@ -1,4 +1,4 @@
-"""The file of a launch's environment: what is in it, what is refused and with which words, and never with a value."""
+"""The environment file of a launch: accepted formats, and error messages without values."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ OTHERS = [(DEFAULT_VAULT_ID_MATCH, VaultSecret(b"of others"))]
 
 
 @pytest.fixture(autouse=True)
-def _secrets_of_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def _vault_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(VaultSecretsContext, "_current", VaultSecretsContext(SECRETS))
 
 
-def sealed(text: str, secrets: Any = SECRETS) -> str:
+def encrypted(text: str, secrets: Any = SECRETS) -> str:
     return str(VaultLib(secrets).encrypt(text, secrets[0][1]).decode())
 
 
@@ -47,18 +47,18 @@ def written(folder: Path, text: str | bytes, mode: int = 0o600) -> str:
         f"\ufeffexport HF_TOKEN='{HIDDEN}'\r\nFLAG=yes\r\n",
         f"---\nHF_TOKEN: {HIDDEN}\nFLAG: yes\n",
         f'{{"HF_TOKEN": "{HIDDEN}", "FLAG": "yes"}}',
-        sealed(f"HF_TOKEN={HIDDEN}\nFLAG=yes\n"),
-        sealed(f"HF_TOKEN: {HIDDEN}\nFLAG: yes\n"),
-        f"HF_TOKEN: {inline(sealed(HIDDEN))}FLAG: yes\n",
+        encrypted(f"HF_TOKEN={HIDDEN}\nFLAG=yes\n"),
+        encrypted(f"HF_TOKEN: {HIDDEN}\nFLAG: yes\n"),
+        f"HF_TOKEN: {inline(encrypted(HIDDEN))}FLAG: yes\n",
     ],
     ids=["lines", "lines_from_windows", "yaml", "json", "vault_of_lines", "vault_of_yaml", "vault_in_yaml"],
 )
-def test_what_is_in_it(tmp_path: Path, text: str) -> None:
+def test_all_formats_give_the_same_variables(tmp_path: Path, text: str) -> None:
     assert read_environment(written(tmp_path, text)) == {"HF_TOKEN": HIDDEN, "FLAG": "yes"}
 
 
-def test_a_vault_file_may_be_read_by_others(tmp_path: Path) -> None:
-    assert read_environment(written(tmp_path, sealed("A=b"), 0o644)) == {"A": "b"}
+def test_vault_file_may_be_readable_by_others(tmp_path: Path) -> None:
+    assert read_environment(written(tmp_path, encrypted("A=b"), 0o644)) == {"A": "b"}
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_a_vault_file_may_be_read_by_others(tmp_path: Path) -> None:
         ("", "the file contains neither lines NAME=value nor a mapping of names to values."),
         (HIDDEN.encode() + b"\xff", "the file is not valid UTF-8 text."),
         (HIDDEN * MOST, f"the file is larger than {MOST} bytes."),
-        (sealed("A=b", OTHERS), "no vault password of this run decrypts the file. Add --ask-vault-pass or"),
-        (f"A: 1\nB: {inline(sealed('x', OTHERS))}", "line 2: no vault password of this run decrypts the file."),
+        (encrypted("A=b", OTHERS), "no vault password of this run decrypts the file. Add --ask-vault-pass or"),
+        (f"A: 1\nB: {inline(encrypted('x', OTHERS))}", "line 2: no vault password of this run decrypts the file."),
         ("[" * 1500, "the file contains neither lines NAME=value nor valid YAML."),
     ],
 )
-def test_what_is_refused(tmp_path: Path, text: str | bytes, why: str) -> None:
+def test_invalid_file_is_rejected_without_showing_values(tmp_path: Path, text: str | bytes, why: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(PlanError) as refusal:
         read_environment(path)
@@ -86,19 +86,19 @@ def test_what_is_refused(tmp_path: Path, text: str | bytes, why: str) -> None:
     assert HIDDEN not in str(refusal.value)
 
 
-def test_one_that_others_may_read_is_refused(tmp_path: Path) -> None:
+def test_file_readable_by_others_is_rejected(tmp_path: Path) -> None:
     path = written(tmp_path, "A=b", 0o640)
     with pytest.raises(PlanError, match=f"the file is readable by other users. Run: chmod 600 {path}"):
         read_environment(path)
 
 
-def test_one_that_is_not_there_or_no_file(tmp_path: Path) -> None:
+def test_missing_or_irregular_file_is_rejected(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for name, why in (("none", "No such file or directory"), ("pipe", "is not a regular file")):
         with pytest.raises(PlanError, match=f"{name}: the file cannot be read: {why}"):
             read_environment(str(tmp_path / name))
 
 
-def test_a_home_of_nobody_is_said_in_a_sentence() -> None:
+def test_home_of_unknown_user_is_rejected() -> None:
     with pytest.raises(PlanError, match="the user nobody-has-this-name does not exist on the controller"):
         read_environment("~nobody-has-this-name/token.env")

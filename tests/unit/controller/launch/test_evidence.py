@@ -1,4 +1,4 @@
-"""What a controller asks of nodes for a diagnosis, and when; and what it keeps of it. None of it holds anything up."""
+"""Evidence of a launch for its diagnosis: requests to nodes, validation, and storage on the controller."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ RECORD: dict[str, Any] = {
 }
 
 
-def shot(rank: int, local_rank: int) -> dict[str, Any]:
+def rank_entry(rank: int, local_rank: int) -> dict[str, Any]:
     numbers = {"rank": rank, "local_rank": local_rank, "pid": 7, "memory": 0, "files": 0, "threads": 1, "cpu": 0.0}
     texts = dict.fromkeys(("wchan", "stack_why", "flight_why"), "")
     return {**numbers, **texts, "state": "T", "stack": [], "flight": None, "sockets": [], "said": None}
@@ -94,7 +94,7 @@ def kept(evidence: LaunchEvidence, moment: str, node: str) -> Any:
     return json.loads(path_of(book(evidence).folder, moment, node).read_text())
 
 
-def test_what_was_recorded_is_kept_without_secrets(make: Callable[..., LaunchEvidence]) -> None:
+def test_evidence_is_stored_without_secrets(make: Callable[..., LaunchEvidence]) -> None:
     evidence = make()
     evidence.take(START, "node1", RECORD)
     program = kept(evidence, START, "node1")["program"]
@@ -103,7 +103,7 @@ def test_what_was_recorded_is_kept_without_secrets(make: Callable[..., LaunchEvi
     assert path_of(book(evidence).folder, START, "node1").stat().st_mode & 0o777 == 0o600
 
 
-def test_what_is_of_no_use_is_said(make: Callable[..., LaunchEvidence], said: list[str]) -> None:
+def test_invalid_evidence_is_reported(make: Callable[..., LaunchEvidence], said: list[str]) -> None:
     evidence = make()
     evidence.take(START, "node1", None)
     evidence.take(END, "node1", {**RECORD, "routes": 7})
@@ -119,19 +119,19 @@ def test_what_is_of_no_use_is_said(make: Callable[..., LaunchEvidence], said: li
     ]
 
 
-def test_ranks_that_the_plan_does_not_have_there_are_left_out(
-    make: Callable[..., LaunchEvidence], said: list[str]
-) -> None:
+def test_ranks_not_planned_on_a_node_are_ignored(make: Callable[..., LaunchEvidence], said: list[str]) -> None:
     evidence = make()
-    evidence.take(SNAPSHOT, "node2", snapshot(shot(2, 0), shot(2, 0), shot(3, 0), shot(0, 0), shot(3, 1)))
+    evidence.take(
+        SNAPSHOT,
+        "node2",
+        snapshot(rank_entry(2, 0), rank_entry(2, 0), rank_entry(3, 0), rank_entry(0, 0), rank_entry(3, 1)),
+    )
     evidence.settle()
     assert [one["rank"] for one in evidence.snapshots["node2"]["ranks"]] == [2, 3]
     assert said == ["node2: invalid parts of the evidence (snapshot): ranks that are not in the plan"]
 
 
-def test_a_key_is_that_of_one_launch_and_the_same_for_who_attaches(
-    make: Callable[..., LaunchEvidence], tmp_path: Path
-) -> None:
+def test_key_belongs_to_one_launch_and_is_reproducible(make: Callable[..., LaunchEvidence], tmp_path: Path) -> None:
     first, again, other = make(), make(), make("20260101-120000-abce")
     assert first.key == again.key != other.key
     secret = tmp_path / "lab/evidence.key"
@@ -142,14 +142,12 @@ def test_a_key_is_that_of_one_launch_and_the_same_for_who_attaches(
     ]
 
 
-def test_without_a_place_for_its_secret_a_launch_has_a_key_of_its_own(
-    make: Callable[..., LaunchEvidence], tmp_path: Path
-) -> None:
+def test_launch_without_stored_secret_has_a_random_key(make: Callable[..., LaunchEvidence], tmp_path: Path) -> None:
     (tmp_path / "lab/evidence.key").mkdir(parents=True)
     assert make().key != make().key
 
 
-def test_who_attaches_knows_what_was_recorded_before(make: Callable[..., LaunchEvidence]) -> None:
+def test_attached_controller_reads_stored_evidence(make: Callable[..., LaunchEvidence]) -> None:
     evidence = make()
     evidence.take(START, "node1", RECORD)
     evidence.take(START, "node2", RECORD)
@@ -161,7 +159,7 @@ def test_who_attaches_knows_what_was_recorded_before(make: Callable[..., LaunchE
     assert (again.start, again.end, again.snapshots) == (expected, {}, {})
 
 
-def test_every_node_looks_up_the_head_and_those_behind_it_first(
+def test_each_node_checks_the_head_and_the_next_nodes_first(
     make: Callable[..., LaunchEvidence], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster_controller.launch.evidence.MOST_PEERS", 2)
@@ -176,7 +174,7 @@ def test_every_node_looks_up_the_head_and_those_behind_it_first(
 
 
 def asked(evidence: LaunchEvidence, table: dict[tuple[str, str], list[Any]], decision: Decision) -> list[str]:
-    """Whom a decision has asked; and what came is taken."""
+    """Return the nodes that are asked after a decision, and process their answers."""
     nodes = AnsweringNodes(table)
     snapshots = Snapshots({}, nodes, evidence)
     snapshots.messages = nodes
@@ -188,30 +186,34 @@ def asked(evidence: LaunchEvidence, table: dict[tuple[str, str], list[Any]], dec
 
 
 @pytest.mark.parametrize(
-    ("decision", "whom"),
+    ("decision", "expected"),
     [
         (Decision(Ending.FAILED, "a rank failed on node2", "node2"), list(NODES)),
         (Decision(Ending.STALLED, "no rank wrote a line"), list(NODES)),
-        # It does not answer anyway.
-        (Decision(Ending.NODE, "no answer", "node2"), ["node1", "node3"]),
+        # node2 does not respond.
+        (Decision(Ending.NODE, "no response", "node2"), ["node1", "node3"]),
         (Decision(Ending.FINISHED, "the launch succeeded on all nodes"), []),
         (Decision(Ending.INTERRUPTED, "Ctrl-C"), []),
         (Decision(Ending.DETACHED, "all ranks run"), []),
     ],
 )
-def test_whom_a_decision_asks(make: Callable[..., LaunchEvidence], decision: Decision, whom: list[str]) -> None:
+def test_decision_selects_nodes_to_ask(
+    make: Callable[..., LaunchEvidence], decision: Decision, expected: list[str]
+) -> None:
     evidence = make()
     table: dict[tuple[str, str], list[Any]] = {(name, "snapshot"): [snapshot()] for name in NODES}
-    assert asked(evidence, table, decision) == whom
-    assert list(evidence.snapshots) == whom
+    assert asked(evidence, table, decision) == expected
+    assert list(evidence.snapshots) == expected
     assert evidence.silent == {}
 
 
-def test_who_does_not_answer_is_named(make: Callable[..., LaunchEvidence], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_nodes_are_listed_with_reason(
+    make: Callable[..., LaunchEvidence], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(asking, "SECONDS", 0.2)
     evidence = make()
     table: dict[tuple[str, str], list[Any]] = {
-        ("node1", "snapshot"): [snapshot(shot(0, 0))],
+        ("node1", "snapshot"): [snapshot(rank_entry(0, 0))],
         ("node2", "snapshot"): ["no route to host"],
     }
     asked(evidence, table, Decision(Ending.FAILED, "a rank failed on node1", "node1"))

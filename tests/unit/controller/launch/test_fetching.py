@@ -1,4 +1,4 @@
-"""Results on their way home: the program of the nodes answers, from folders of this machine."""
+"""Fetching results: the node program runs on folders of this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERBS: dict[str, Callable[[dict[str, Any]], Any]] = {"fetchable": on_node.fetcha
 
 
 class Nodes(Messages):
-    """twist: changes an answer before it comes, or drops it."""
+    """Nodes that answer at once. twist: changes an answer, or drops it (None)."""
 
     def __init__(self, twist: Callable[[str, str, Any], Any] = lambda _node, _verb, data: data) -> None:
         self.answers = queue.Queue()
@@ -42,7 +42,9 @@ class Nodes(Messages):
             self.answers.put(NodeReply(node, verb, 0.0, 1.0, data))
 
 
-class Home:
+class FetchWorld:
+    """A plan with two nodes, whose work folders are on this machine."""
+
     def __init__(self, tmp_path: Path) -> None:
         self.folder = tmp_path / "kept"
         self.said: list[str] = []
@@ -65,30 +67,30 @@ class Home:
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
-    return Home(tmp_path)
+def world(tmp_path: Path) -> FetchWorld:
+    return FetchWorld(tmp_path)
 
 
-def test_files_come_whole_however_many_parts_they_have(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_fetched_in_any_number_of_parts(world: FetchWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "PART_BYTES", 1000)
     content = bytes(range(256)) * 13
-    (home.work["node1"] / "a").mkdir()
-    (home.work["node1"] / "a/large.bin").write_bytes(content)
-    (home.work["node1"] / "empty.bin").touch()
-    (home.work["node2"] / "log").write_text("hello")
-    (home.work["node2"] / "other").write_text("not asked for")
-    fetched = home.fetch(Nodes())
-    assert home.kept() == {"node1/a/large.bin": content, "node1/empty.bin": b"", "node2/log": b"hello"}
+    (world.work["node1"] / "a").mkdir()
+    (world.work["node1"] / "a/large.bin").write_bytes(content)
+    (world.work["node1"] / "empty.bin").touch()
+    (world.work["node2"] / "log").write_text("hello")
+    (world.work["node2"] / "other").write_text("not asked for")
+    fetched = world.fetch(Nodes())
+    assert world.kept() == {"node1/a/large.bin": content, "node1/empty.bin": b"", "node2/log": b"hello"}
     assert fetched.came == {"node1": [("a/large.bin", 3328), ("empty.bin", 0)], "node2": [("log", 5)]}
     assert fetched.left == {}
-    for path in home.folder.rglob("*"):
+    for path in world.folder.rglob("*"):
         assert path.stat().st_mode & 0o077 == 0, path
-    again = home.fetch(Nodes())
-    assert home.kept()["node1/a/large.bin"] == content, "it is replaced, not appended to"
+    again = world.fetch(Nodes())
+    assert world.kept()["node1/a/large.bin"] == content, "the file is replaced, not appended to"
     assert again.came == fetched.came
 
 
-def test_names_of_nodes_lead_nowhere_else(home: Home) -> None:
+def test_paths_outside_the_folder_are_rejected(world: FetchWorld) -> None:
     def twist(_node: str, verb: str, data: Any) -> Any:
         if verb == "fetchable":
             data["files"] = [
@@ -96,16 +98,16 @@ def test_names_of_nodes_lead_nowhere_else(home: Home) -> None:
             ]
         return data
 
-    fetched = home.fetch(Nodes(twist))
-    assert home.kept() == {}
+    fetched = world.fetch(Nodes(twist))
+    assert world.kept() == {}
     assert fetched.came == {}
     assert set(fetched.left["node1"]) == {"../../x.bin", "/tmp/x.bin", "a/../b.bin"}
 
 
 @pytest.mark.parametrize("change", ["size", "changed", "data", "offset", "missing"])
-def test_a_file_that_is_not_as_it_was_listed_is_left(home: Home, change: str) -> None:
-    (home.work["node1"] / "a.bin").write_bytes(b"first")
-    (home.work["node1"] / "b.bin").write_bytes(b"second")
+def test_file_that_differs_from_its_listing_is_skipped(world: FetchWorld, change: str) -> None:
+    (world.work["node1"] / "a.bin").write_bytes(b"first")
+    (world.work["node1"] / "b.bin").write_bytes(b"second")
 
     def twist(_node: str, verb: str, data: Any) -> Any:
         for part in data.get("parts", []) if verb == "fetched" else []:
@@ -116,39 +118,39 @@ def test_a_file_that_is_not_as_it_was_listed_is_left(home: Home, change: str) ->
             data["parts"] = [part for part in data["parts"] if part["path"] != "a.bin"]
         return data
 
-    fetched = home.fetch(Nodes(twist))
+    fetched = world.fetch(Nodes(twist))
     assert "a.bin" in fetched.left["node1"]
-    assert "node1/a.bin" not in home.kept()
+    assert "node1/a.bin" not in world.kept()
     if change not in ("offset", "missing"):
-        assert home.kept() == {"node1/b.bin": b"second"}
+        assert world.kept() == {"node1/b.bin": b"second"}
 
 
-def test_nodes_that_do_not_answer_hold_nobody_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_nodes_do_not_delay_other_nodes(world: FetchWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "SILENCE", 0.1)
     for name in NODES:
-        (home.work[name] / "a.bin").write_text(name)
-    silent = home.fetch(Nodes(lambda node, verb, data: None if (node, verb) == ("node1", "fetched") else data))
+        (world.work[name] / "a.bin").write_text(name)
+    silent = world.fetch(Nodes(lambda node, verb, data: None if (node, verb) == ("node1", "fetched") else data))
     assert silent.left == {"node1": {"a.bin": "the node stopped responding"}}
-    assert home.kept() == {"node2/a.bin": b"node2"}
-    failed = home.fetch(Nodes(lambda node, _verb, data: "no route to host" if node == "node2" else data))
+    assert world.kept() == {"node2/a.bin": b"node2"}
+    failed = world.fetch(Nodes(lambda node, _verb, data: "no route to host" if node == "node2" else data))
     assert failed.left == {"node2": {"": "no route to host"}}
     assert failed.came == {"node1": [("a.bin", 5)]}
 
 
-def test_whoever_interrupts_leaves_the_rest_there(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interruption_skips_the_remaining_files(world: FetchWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "PART_BYTES", 10)
-    (home.work["node1"] / "a.bin").write_bytes(bytes(100))
+    (world.work["node1"] / "a.bin").write_bytes(bytes(100))
     asked = [False, False, False, True]
-    fetched = home.fetch(Nodes(), lambda: asked.pop(0))
+    fetched = world.fetch(Nodes(), lambda: asked.pop(0))
     assert fetched.left == {"node1": {"a.bin": "fetching was interrupted"}}
-    assert home.kept() == {}, "half a file is none"
+    assert world.kept() == {}, "partial files are removed"
 
 
-def test_what_cannot_be_written_here_is_left(home: Home) -> None:
-    (home.work["node1"] / "a.bin").write_text("x")
-    (home.work["node1"] / "b.bin").write_text("y")
-    (home.folder / "fetched/node1/a.bin").mkdir(parents=True)
-    fetched = home.fetch(Nodes())
+def test_file_that_cannot_be_written_is_skipped(world: FetchWorld) -> None:
+    (world.work["node1"] / "a.bin").write_text("x")
+    (world.work["node1"] / "b.bin").write_text("y")
+    (world.folder / "fetched/node1/a.bin").mkdir(parents=True)
+    fetched = world.fetch(Nodes())
     assert fetched.left == {"node1": {"a.bin": "Is a directory"}}
-    assert home.kept() == {"node1/b.bin": b"y"}
-    assert home.said[0].endswith("the launch continues (shown once)")
+    assert world.kept() == {"node1/b.bin": b"y"}
+    assert world.said[0].endswith("the launch continues (shown once)")

@@ -1,4 +1,4 @@
-"""The output of a launch, for whoever only reads."""
+"""Following the output of a running launch."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def followed(rank: int, **answers: list[Any]) -> tuple[bool, list[str], Answerin
     return Following(PLAN, nodes, said.append, rank).follow(lambda: False), said, nodes
 
 
-def test_lines_of_all_ranks_until_it_is_over() -> None:
+def test_lines_of_all_ranks_are_shown_until_the_launch_ends() -> None:
     over, said, nodes = followed(
         ALL,
         node1=[answer(100, "step 1\nst"), answer(109, "ep 2\n", over=True)],
@@ -37,20 +37,20 @@ def test_lines_of_all_ranks_until_it_is_over() -> None:
     assert offsets == [{}, {"0/stdout": 109}]
 
 
-def test_one_rank_asks_its_node_alone() -> None:
+def test_following_one_rank_asks_only_its_node() -> None:
     over, said, nodes = followed(1, node1=[], node2=[answer(0, "x\n", over=True)])
     assert over
     assert said == ["[rank 1] x"]
     assert {node for node, _, _ in nodes.asked} == {"node2"}
 
 
-def test_a_rank_that_there_is_not() -> None:
+def test_unknown_rank_is_reported() -> None:
     over, said, _ = followed(7, node1=[], node2=[])
     assert not over
     assert said == ["Launch 20260101-120000-abcd has no rank 7"]
 
 
-def test_a_node_whose_answers_are_of_no_use_is_left(monkeypatch: Any) -> None:
+def test_node_that_keeps_failing_is_dropped(monkeypatch: Any) -> None:
     monkeypatch.setattr(following, "PAUSE", 0.0)
     over, said, _ = followed(0, node1=["no route to host"] * 5, node2=[])
     assert not over

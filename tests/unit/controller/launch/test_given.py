@@ -1,4 +1,4 @@
-"""What was given to a launch, and what of it is a secret."""
+"""Environment and arguments of a launch, and the secrets among them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def file_of(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_the_file_comes_before_what_is_typed(tmp_path: Path) -> None:
+def test_environment_file_overrides_launch_env(tmp_path: Path) -> None:
     file = file_of(tmp_path, "HF_TOKEN=hf-1234\n")
     options = LaunchOptions(env={"HF_TOKEN": "old", "STEPS": 3}, env_file=file)
     given, warnings = read_given(options)
@@ -34,7 +34,7 @@ def test_the_file_comes_before_what_is_typed(tmp_path: Path) -> None:
     assert [*warnings, *given.warnings(a_plan(given=given.env_from))] == []
 
 
-def test_what_a_user_should_know() -> None:
+def test_secrets_in_arguments_and_unmaskable_values_are_reported() -> None:
     args = ["--hf_token=a-1234", "--lr", "0.1", "--password", "b-1234", "--db=postgres://ada:c-1234@db/x"]
     given, _ = read_given(LaunchOptions(script_args=args, env={"DB_PWD": "abc", "API_KEY": "test", "NO_TOKEN": 1}))
     assert given.redaction.text("a-1234 0.1 b-1234 c-1234") == f"{MASK} 0.1 {MASK} {MASK}"
@@ -43,16 +43,16 @@ def test_what_a_user_should_know() -> None:
     assert common == "The value of DB_PWD, API_KEY is too short or too common to be masked in logs"
 
 
-def test_who_attaches_without_the_values_is_told() -> None:
+def test_attaching_without_secret_values_is_reported() -> None:
     kept = {"HF_TOKEN": "launch_env", "HUB": "launch_env_file", "STEPS": "launch_env"}
     given, _ = read_given(LaunchOptions(attach="20260101-120000-abcd"))
-    assert [text.partition(" is not given")[0] for text in given.warnings(a_plan(given=kept))] == [
+    assert [text.partition(" was not given")[0] for text in given.warnings(a_plan(given=kept))] == [
         "The value of HF_TOKEN, HUB"
     ]
 
 
 @pytest.mark.parametrize("known", [LaunchOptions(attach=LAUNCH_ID), LaunchOptions(stop=LAUNCH_ID)])
-def test_a_file_that_cannot_be_read_stops_no_launch_from_being_ended(tmp_path: Path, known: LaunchOptions) -> None:
+def test_unreadable_file_does_not_prevent_attaching_or_stopping(tmp_path: Path, known: LaunchOptions) -> None:
     file = str(tmp_path / "none")
     with pytest.raises(PlanError):
         read_given(LaunchOptions(env_file=file))

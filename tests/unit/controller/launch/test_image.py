@@ -1,4 +1,4 @@
-"""The image of a launch on the controller: which one is in an archive, and how it comes to the nodes."""
+"""The image of a launch: reading an archive on the controller, and getting the image onto the nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def archive(path: Path, files: dict[str, Any]) -> str:
     return str(path)
 
 
-def test_one_that_podman_and_docker_write(tmp_path: Path) -> None:
+def test_docker_archive_is_read(tmp_path: Path) -> None:
     named = {f"{ID}.json": CONFIG, "manifest.json": [{"Config": f"{ID}.json", "Layers": []}]}
     found = read_archive(archive(tmp_path / "docker.tar", named))
     assert found.id == ID
@@ -46,7 +46,7 @@ def test_one_that_podman_and_docker_write(tmp_path: Path) -> None:
     assert found.read(file, 3, 40) == (tmp_path / "docker.tar").read_bytes()[3:43]
 
 
-def test_one_of_the_oci(tmp_path: Path) -> None:
+def test_oci_archive_is_read(tmp_path: Path) -> None:
     manifest = json.dumps({"config": {"digest": f"sha256:{ID}"}, "layers": []}).encode()
     digest = hashlib.sha256(manifest).hexdigest()
     files = {
@@ -68,13 +68,13 @@ def test_one_of_the_oci(tmp_path: Path) -> None:
         {"index.json": {"manifests": [{"digest": "sha256:gone"}]}},
     ],
 )
-def test_what_is_none_is_refused(files: dict[str, Any], tmp_path: Path) -> None:
+def test_archive_without_exactly_one_image_is_rejected(files: dict[str, Any], tmp_path: Path) -> None:
     path = archive(tmp_path / "x.tar", files)
     with pytest.raises(PlanError, match=rf"launch_image {path} is not an archive of one image"):
         read_archive(path)
 
 
-def test_what_is_no_archive_at_all_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_not_an_archive_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "x.tar").write_bytes(b"\x1f\x8b" + bytes(1000))
     with pytest.raises(PlanError, match="is not an archive written by podman save"):
         read_archive(str(tmp_path / "x.tar"))
@@ -82,7 +82,7 @@ def test_what_is_no_archive_at_all_is_refused(tmp_path: Path) -> None:
         read_archive(str(tmp_path / "gone.tar"))
 
 
-def test_what_the_options_say(tmp_path: Path) -> None:
+def test_image_options_are_read(tmp_path: Path) -> None:
     assert read_image(LaunchOptions()) is None
     name = f"registry.lab/train@sha256:{'1' * 64}"
     found = read_image(LaunchOptions(image=name, image_folders=["/data"], chdir="/data/run", data=["/sets"]))
@@ -96,10 +96,10 @@ def test_what_the_options_say(tmp_path: Path) -> None:
 
 
 class Nodes:
-    """Stands in for the nodes: what each says to a verb, and what it was asked."""
+    """Stub of the nodes. answers: by verb and node."""
 
-    def __init__(self, says: dict[str, dict[str, Any]]) -> None:
-        self.says = says
+    def __init__(self, answers: dict[str, dict[str, Any]]) -> None:
+        self.answers = answers
         self.asked: list[tuple[str, str]] = []
 
     def ask(self, node: str, verb: str, _payload: dict[str, Any], *, privileged: bool, program: Any) -> None:
@@ -108,7 +108,7 @@ class Nodes:
         self.asked.append((node, verb))
 
     def gather(self, verb: str, nodes: Any, _timeout: float, *_more: Any) -> dict[str, NodeReply]:
-        found = {node: self.says[verb].get(node) for node in nodes}
+        found = {node: self.answers[verb].get(node) for node in nodes}
         return {node: NodeReply(node, verb, 0.0, 0.0, data) for node, data in found.items() if data is not None}
 
 
@@ -117,9 +117,9 @@ ENGINE = {"podman": "4.9.3", "why": "", "crun": True, "gpus": False, "folders": 
 VERSIONS = {"text": '{"python": [3, 12, 3], "torch": "2.13.0", "nccl": ""}', "error": "", "unsafe": ""}
 
 
-def brought(says: dict[str, dict[str, Any]], *, own: str = "") -> tuple[Prepared, list[tuple[str, str]], list[str]]:
-    """What comes of an image that two nodes are asked for: findings, what was asked, and what was said."""
-    messages: Any = Nodes({"versions": dict.fromkeys(("node1", "node2"), VERSIONS), **says})
+def prepare(answers: dict[str, dict[str, Any]], *, own: str = "") -> tuple[Prepared, list[tuple[str, str]], list[str]]:
+    """Return (prepared launch, requests, messages) of an image that two nodes need. own: the launch user."""
+    messages: Any = Nodes({"versions": dict.fromkeys(("node1", "node2"), VERSIONS), **answers})
     interruption: Any = SimpleNamespace(came=False)
     said: list[str] = []
     prepared = Prepared(a_plan(image=IMAGE.in_plan), whose=Whose("user", own) if own else Whose())
@@ -130,34 +130,34 @@ def engines(**ids: str) -> dict[str, Any]:
     return {name: {**ENGINE, "id": found} for name, found in ids.items()}
 
 
-def test_only_a_node_that_lacks_it_is_told_to_pull_it() -> None:
+def test_only_node_without_the_image_pulls_it() -> None:
     pulled = {"node2": {"id": "a" * 64, "error": ""}}
-    prepared, asked, said = brought({"engine": engines(node1="a" * 64, node2=""), "pull": pulled})
+    prepared, asked, said = prepare({"engine": engines(node1="a" * 64, node2=""), "pull": pulled})
     assert not prepared.refused
     assert [one for one in asked if one[1] == "pull"] == [("node2", "pull")]
     assert prepared.plan.image == {**IMAGE.in_plan, "id": "a" * 64}
     assert said == [f"image {IMAGE.source}: aaaaaaaaaaaa, Python 3.12.3, torch 2.13.0, same on all nodes"]
 
 
-def test_a_node_that_has_another_image_behind_the_same_name_is_named_and_nothing_more_is_asked() -> None:
-    prepared, asked, _ = brought({"engine": engines(node1="a" * 64, node2="b" * 64)})
+def test_different_image_of_same_name_is_reported() -> None:
+    prepared, asked, _ = prepare({"engine": engines(node1="a" * 64, node2="b" * 64)})
     assert [(one.node, one.summary) for one in prepared.findings] == [
         ("node2", "the image is bbbbbbbbbbbb, but node1 has aaaaaaaaaaaa")
     ]
     assert {verb for _, verb in asked} == {"engine"}
 
 
-def test_why_a_node_does_not_get_it_is_said_of_that_node() -> None:
+def test_failed_pull_is_reported_for_its_node() -> None:
     failed = {"node1": {"id": "", "error": "podman pull ended with code 125"}}
-    prepared, _, _ = brought({"engine": engines(node1="", node2=""), "pull": failed})
+    prepared, _, _ = prepare({"engine": engines(node1="", node2=""), "pull": failed})
     assert [(one.node, one.summary) for one in prepared.findings] == [
         ("node2", "the image is missing: no response within 1860 s"),
         ("node1", "the image is missing: podman pull ended with code 125"),
     ]
 
 
-def test_somebodys_own_launch_asks_no_node() -> None:
-    prepared, asked, _ = brought({}, own="ada")
+def test_user_launch_with_image_is_rejected_without_asking_nodes() -> None:
+    prepared, asked, _ = prepare({}, own="ada")
     assert prepared.refused
     assert asked == []
-    assert "this one is ada's own, without root" in prepared.findings[0].summary
+    assert "this is a user launch of ada, without root" in prepared.findings[0].summary

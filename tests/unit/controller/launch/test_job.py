@@ -1,4 +1,4 @@
-"""What was given with -e is read with the place where it stands; secrets and files of a launch are looked at there."""
+"""Variables given with -e and in job files: their places, secrets, files and templates."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ SECRET = [("default", VaultSecret(b"open sesame"))]
 
 
 def given(monkeypatch: pytest.MonkeyPatch, *words: str) -> Mapping[str, Any]:
-    """Return what a run with these behind -e was given."""
+    """Return the variables of a run with these values of -e."""
     monkeypatch.setattr(context, "CLIARGS", ImmutableDict(extra_vars=words))
-    # Ansible reads them once for each process.
+    # Ansible reads the extra variables once per process.
     monkeypatch.setattr(ansible_vars.load_extra_vars, "extra_vars", None, raising=False)
     loader = DataLoader()
     loader.set_vault_secrets(SECRET)
@@ -38,7 +38,7 @@ def written(folder: Path, text: str) -> str:
     return f"@{path}"
 
 
-def test_each_name_has_the_place_where_it_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_variable_has_its_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path, "# a job\nlaunch_script: train.py\nlaunch_detached: true\nlaunch_args: []\n")
     run = given(monkeypatch, file, "launch_wait=true our=1", '{"launch_shared": false, "launch_script": "other.py"}')
     assert job.places_of(run) == {
@@ -52,13 +52,13 @@ def test_each_name_has_the_place_where_it_was_given(tmp_path: Path, monkeypatch:
     assert job.unassigned(run) == ()
 
 
-def test_a_file_without_its_at_sign_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_job_file_without_at_sign_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     run = given(monkeypatch, "job.yml", "launch_wait=true")
     assert job.unassigned(run) == ("job.yml",)
     assert job.places_of(run) == {"launch_wait": "-e"}
 
 
-def test_secrets_of_a_job_file_are_named_and_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_secrets_in_a_job_file_are_reported_without_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vaulted = "\n".join(f"    {line}" for line in VaultLib(SECRET).encrypt("hf_from_vault").decode().splitlines())
     text = f"launch_env:\n  HF_TOKEN: hf_abc\n  NCCL_DEBUG: WARN\n  WANDB_API_KEY: !vault |\n{vaulted}\n"
     [sentence] = job.open_secrets(given(monkeypatch, written(tmp_path, text)))
@@ -68,7 +68,7 @@ def test_secrets_of_a_job_file_are_named_and_not_shown(tmp_path: Path, monkeypat
     assert job.open_secrets(given(monkeypatch, "launch_env=text")) == []
 
 
-def test_files_that_a_launch_cannot_use(tmp_path: Path) -> None:
+def test_unusable_files_of_a_launch_are_reported(tmp_path: Path) -> None:
     tokens = tmp_path / "tokens.env"
     tokens.write_text("HF_TOKEN=abc\n")
     tokens.chmod(0o644)
@@ -98,14 +98,14 @@ def test_files_that_a_launch_cannot_use(tmp_path: Path) -> None:
         (["@job.yml"], ""),
     ],
 )
-def test_a_sentence_behind_an_option_is_whole(typed: list[str], said: str) -> None:
+def test_unquoted_sentence_in_an_option_is_read_whole(typed: list[str], said: str) -> None:
     assert command_line.sentence({"extra_vars": typed}, "reason") == said
     assert job.unassigned({"_raw_params": "fan does oops"}, "a fan does not turn") == ("oops",)
 
 
 TEMPLATE = (
-    "{where}: {name} holds a template, which would run on the controller, and a job file is data. Write the value"
-    " itself, put the template into the inventory, or begin the value with !unsafe to pass it on as it is."
+    "{where}: {name} contains a template, which would run on the controller; a job file may contain only data. Write"
+    " the value itself, move the template to the inventory, or mark the value as !unsafe to pass it as is."
 )
 
 
@@ -117,16 +117,16 @@ TEMPLATE = (
         ("launch_env: {A: {B: '{# x #}'}}\n", [("launch_env", 1)]),
         ("launch_env: {'{{ x }}': 1}\n", [("launch_env", 1)]),
         ("launch_script: \"#jinja2: variable_start_string:'[['\\n[[ x ]]\"\n", [("launch_script", 1)]),
-        # Whatever variable is templated first: not only those of a launch.
+        # Templates in all variables are reported, also outside launch options.
         ("launch_script: a\nvalidate_connects: '{{ x }}'\n", [("validate_connects", 2)]),
         ("launch_script: a\nour_own: '{{ y }}'\n", [("our_own", 2)]),
         ("launch_script: !unsafe '{{ here }}/train.py'\nlaunch_args: ['${x}', '{', '}}']\n", []),
         ("launch_wait: true\nlaunch_restarts: 3\nlaunch_env: {A: null}\n", []),
-        # Not a job file: a site's own variables, behind -e.
+        # Not a job file: variables of the site, given with -e.
         ("our_own: '{{ x }}'\ncluster_name: '{{ y }}'\n", []),
     ],
 )
-def test_a_job_file_is_data(
+def test_templates_in_a_job_file_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, found: list[tuple[str, int]]
 ) -> None:
     file = written(tmp_path, text)
@@ -134,32 +134,32 @@ def test_a_job_file_is_data(
     assert job.code_in(given(monkeypatch, file), ["site.yml"]) == expected
 
 
-def test_for_a_launch_every_file_is_a_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_variables_file_of_a_launch_is_a_job_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = given(monkeypatch, written(tmp_path, "our_own: '{{ x }}'\n"), "launch_script={{ here }}")
     expected = [TEMPLATE.format(name="our_own", where=f"{tmp_path}/job.yml line 1")]
     assert [job.code_in(run, [book]) for book in ("plan.yml", "launch.yml", "site.yml")] == [expected, expected, []]
 
 
-def test_what_a_vault_holds_is_no_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token may look like one; Ansible does not take it for one, and nor do we."""
+def test_decrypted_value_is_not_a_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token may look like a template. Ansible does not template decrypted values either."""
     monkeypatch.setattr(VaultSecretsContext, "_current", VaultSecretsContext(SECRET))
-    sealed = VaultLib(SECRET).encrypt("{{ x }}").decode().replace("\n", "\n  ")
-    run = given(monkeypatch, written(tmp_path, f"launch_script: !vault |\n  {sealed}\n"))
+    encrypted = VaultLib(SECRET).encrypt("{{ x }}").decode().replace("\n", "\n  ")
+    run = given(monkeypatch, written(tmp_path, f"launch_script: !vault |\n  {encrypted}\n"))
     assert job.code_in(run, []) == []
     variables = {"x": "this was templated", **run}
     templar = Templar(loader=DataLoader(), variables=variables)
     assert templar.template(trust_as_template("{{ launch_script }}")) == "{{ x }}"
 
 
-def test_a_job_file_chooses_no_program_of_the_controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_variables_in_a_job_file_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = ("launch_script: a", "ansible_ssh_common_args: -o ProxyCommand=x", "ansible_connection: local")
     run = given(monkeypatch, written(tmp_path, "\n".join([*lines, "ansible_user: anna"])), "ansible_ssh_args=-v")
     assert [one.partition(", because")[0] for one in job.code_in(run, [])] == [
-        f"{tmp_path}/job.yml line 2: ansible_ssh_common_args is not for a job file",
-        f"{tmp_path}/job.yml line 3: ansible_connection is not for a job file",
+        f"{tmp_path}/job.yml line 2: ansible_ssh_common_args is not allowed in a job file",
+        f"{tmp_path}/job.yml line 3: ansible_connection is not allowed in a job file",
     ]
 
 
-def test_what_is_nested_without_end_is_no_data(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_too_deeply_nested_value_is_rejected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     run = given(monkeypatch, written(tmp_path, f"launch_args: {'[' * 60}{']' * 60}\n"))
     assert job.code_in(run, [])

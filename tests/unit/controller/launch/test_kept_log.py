@@ -1,4 +1,4 @@
-"""The controller's copy of one log, bounded and honest about what it lacks; and one that cannot be kept."""
+"""The copy of a log on the controller: size limit, marked gaps, and write errors."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_a_short_log_is_kept_as_it_is(tmp_path: Path) -> None:
+def test_short_log_is_stored_unchanged(tmp_path: Path) -> None:
     log = KeptLog(tmp_path / "rank0.stdout.log", 4000)
     log.add(b"one\n")
     log.add(b"two\n")
-    assert log.path.read_bytes() == b"one\ntwo\n"  # at once, for whoever follows it
+    assert log.path.read_bytes() == b"one\ntwo\n"  # written at once, for readers that follow the file
     log.finish()
     assert log.path.read_bytes() == b"one\ntwo\n"
     assert log.path.stat().st_mode & 0o777 == 0o600
 
 
-def test_of_an_endless_log_the_beginning_and_the_end_are_kept(tmp_path: Path) -> None:
+def test_beginning_and_end_of_a_long_log_are_stored(tmp_path: Path) -> None:
     log = KeptLog(tmp_path / "rank0.stdout.log", 4000)
     lines = [b"%06d\n" % number for number in range(10_000)]
     for line in lines:
@@ -44,21 +44,21 @@ def test_of_an_endless_log_the_beginning_and_the_end_are_kept(tmp_path: Path) ->
     assert said == b"%.3g kB" % ((70_000 - len(beginning) - len(end)) / 1000)
 
 
-def test_one_part_may_be_larger_than_all_that_is_kept(tmp_path: Path) -> None:
+def test_part_larger_than_the_limit_is_shortened(tmp_path: Path) -> None:
     log = KeptLog(tmp_path / "x.log", 400)
     log.add(b"a" * 200 + b"b" * 1_000_000 + b"c" * 100)
     log.finish()
     assert log.path.read_bytes() == b"a" * 200 + b"\n... 1 MB missing here ...\n" + b"c" * 100
 
 
-def test_what_the_node_left_out_is_said(tmp_path: Path) -> None:
+def test_gap_reported_by_the_node_is_marked(tmp_path: Path) -> None:
     log = KeptLog(tmp_path / "x.log", 4000)
     log.add(b"one\n")
     log.add(b"two\n", gap=5000)
     assert log.path.read_bytes() == b"one\n\n... 5 kB missing here ...\ntwo\n"
 
 
-def test_a_disk_that_was_full_leaves_a_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_leaves_a_marked_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = [3, 0]
     real = os.write
 
@@ -77,7 +77,7 @@ def test_a_disk_that_was_full_leaves_a_gap(tmp_path: Path, monkeypatch: pytest.M
     assert log.path.read_bytes() == b"one\n... 1.2 kB missing here ...\ntwo\n"
 
 
-def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
+def test_link_in_place_of_the_log_is_not_followed(tmp_path: Path) -> None:
     log = KeptLog(tmp_path / "x.log", 400)
     (tmp_path / "x.log").symlink_to(tmp_path / "elsewhere")
     log.add(b"x")
@@ -89,7 +89,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-# ---------------------------------------------------------------- losing it
+# ---------------------------------------------------------------- write errors
 
 
 def raising(error: BaseException) -> Any:
@@ -99,7 +99,7 @@ def raising(error: BaseException) -> Any:
     return write
 
 
-def test_what_is_lost_is_said_once_for_each_reason(tmp_path: Path) -> None:
+def test_write_error_is_reported_once_per_reason(tmp_path: Path) -> None:
     said: list[str] = []
     keeping = Keeping(said.append)
     full = OSError(errno.ENOSPC, "No space left on device")
@@ -117,7 +117,7 @@ def test_what_is_lost_is_said_once_for_each_reason(tmp_path: Path) -> None:
     assert (tmp_path / "x").exists()
 
 
-def test_a_file_system_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
+def test_hanging_file_system_does_not_block(tmp_path: Path) -> None:
     said: list[str] = []
     keeping = Keeping(said.append)
     gate = threading.Event()
@@ -131,5 +131,5 @@ def test_a_file_system_that_hangs_holds_nobody_up(tmp_path: Path) -> None:
     assert keeping.surely(tmp_path / "v", lambda: None, 300) == ""
 
 
-def test_gap_line() -> None:
+def test_gap_line_has_the_size() -> None:
     assert logs.gap_line(12) == b"\n... 12 bytes missing here ...\n"

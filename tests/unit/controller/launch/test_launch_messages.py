@@ -1,4 +1,4 @@
-"""What each message of a launch says of whose it is, and which of them root carries out."""
+"""Messages of a launch: owner in the payload, and execution as root."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def messages() -> LaunchMessages:
     return LaunchMessages({}, NodeProgram("launch"))
 
 
-def test_an_administrators_launch(sent: Sent) -> None:
+def test_administrator_launch_uses_root_where_requested(sent: Sent) -> None:
     mine = messages()
     mine.ask("node1", "stop", {"x": 1}, privileged=True)
     mine.ask("node1", "look", {})
-    mine.as_root = True  # begun by another administrator
+    mine.as_root = True  # started by another administrator
     mine.ask("node1", "look", {})
     assert sent == [
         ("node1", "stop", {"x": 1, "own": False, "as": ""}, True),
@@ -43,7 +43,7 @@ def test_an_administrators_launch(sent: Sent) -> None:
     ]
 
 
-def test_somebodys_own_launch_is_dealt_with_as_that_user_alone(sent: Sent) -> None:
+def test_messages_of_a_user_launch_run_as_that_user(sent: Sent) -> None:
     theirs = messages()
     theirs.own, theirs.user, theirs.by_root = True, "ada", frozenset({"node2"})
     for node in ("node1", "node2"):
@@ -58,8 +58,8 @@ def test_somebodys_own_launch_is_dealt_with_as_that_user_alone(sent: Sent) -> No
     assert all(payload == {"own": True, "as": "ada"} for _, _, payload, _ in sent)
 
 
-def test_where_root_cannot_become_the_user_is_said() -> None:
+def test_nodes_without_access_as_the_user_are_reported() -> None:
     ada = {"uid": 1000, "gid": 1000, "name": "ada", "launch_user": True}
     there = AnsweringNodes({("node1", "identity"): [ada], ("node2", "identity"): ["sudo: a password is required"]})
     tried = in_their_name(["node1", "node2", "node3"], there, lambda: False)
-    assert tried == {"node1": "", "node2": "sudo: a password is required", "node3": "no answer"}
+    assert tried == {"node1": "", "node2": "sudo: a password is required", "node3": "no response"}

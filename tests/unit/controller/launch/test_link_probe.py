@@ -1,4 +1,4 @@
-"""The messages of the probe before a launch: whoever listens is ended, whatever comes of the calls."""
+"""The link probe before a launch: listeners are always ended, also after failed connections."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def links(peer: str, error: str = "") -> dict[str, Any]:
 
 
 def nodes(**of_node2: list[Any]) -> AnsweringNodes:
-    """Two nodes that answer well, but for some verbs of the second."""
+    """Return two nodes with good links. of_node2: other answers of node2, by verb."""
     answers: dict[tuple[str, str], list[Any]] = {}
     for name, peer in (("node1", "node2"), ("node2", "node1")):
         answers |= {(name, "serve"): [served(name)], (name, "links"): [links(peer)], (name, "end"): [{"ended": True}]}
@@ -38,26 +38,26 @@ def ended(asked: AnsweringNodes) -> list[str]:
     return [name for name, verb, payload in asked.asked if verb == "end" and payload == {"pid": 7, "started": 9}]
 
 
-def test_good_links() -> None:
+def test_good_links_give_no_findings() -> None:
     asked = nodes()
     assert probe_links(PLAN, asked, never) == []
     assert [verb for _, verb, _ in asked.asked] == ["serve", "serve", "links", "links", "end", "end"]
     assert ended(asked) == ["node1", "node2"]
 
 
-def test_one_node_has_no_links() -> None:
+def test_single_node_is_not_probed() -> None:
     asked = nodes()
     assert probe_links(replace(PLAN, nodes=PLAN.nodes[:1]), asked, never) == []
     assert asked.asked == []
 
 
-def test_a_closed_port_is_found() -> None:
+def test_closed_port_is_reported() -> None:
     asked = nodes(links=[links("node1", "ETIMEDOUT")])
     assert [(one.status, one.node) for one in probe_links(PLAN, asked, never)] == [("fail", "node1")]
     assert ended(asked) == ["node1", "node2"]
 
 
-def test_who_does_not_answer_or_makes_no_sense_is_named() -> None:
+def test_missing_or_invalid_answer_is_reported() -> None:
     for given, listening, why in (
         ({"serve": []}, ["node1"], "no response within 15 s"),
         ({"serve": ["python3: not found"]}, ["node1"], "python3: not found"),
@@ -75,6 +75,6 @@ def test_who_does_not_answer_or_makes_no_sense_is_named() -> None:
         assert ended(asked) == listening
 
 
-def test_an_interruption_ends_it_and_says_nothing() -> None:
+def test_interrupted_probe_reports_nothing() -> None:
     asked = nodes(serve=[])
     assert probe_links(PLAN, asked, lambda: True) == []

@@ -1,4 +1,4 @@
-"""The controller's copy of the logs of a launch, and the lines that it hands on."""
+"""The log book of a launch: copies of the logs on the controller, and lines passed to the display."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PLAN.nodes[1].argv.extend(["--api-key", "open-sesame"])
 
 
 class Books:
-    """A log book, and the lines that it hands on."""
+    """A log book, the lines that it passes on, and its messages."""
 
     def __init__(self, folder: Path, most: int = ANY_SIZE, **of_the_plan: Any) -> None:
         self.lines: list[tuple[int, str, str]] = []
@@ -45,7 +45,7 @@ class Books:
         )
 
     def kept(self) -> Path:
-        """The folder of the logs, with all that is written."""
+        """Finish writing, and return the folder of the logs."""
         self.book.finish()
         self.book.close()
         return self.book.folder / "logs"
@@ -56,7 +56,7 @@ def books(tmp_path: Path) -> Books:
     return Books(tmp_path / "launch")
 
 
-def test_what_a_command_writes_is_shown_and_kept_under_its_name(tmp_path: Path) -> None:
+def test_output_of_a_command_launcher_is_stored_under_its_name(tmp_path: Path) -> None:
     books = Books(tmp_path / "launch", launcher="command")
     books.send("node2", "agent", 'hello\n@muster {"event": "step", "step": 3}\n')
     assert (books.kept() / "node2/command.log").read_text().startswith("hello\n")
@@ -68,7 +68,7 @@ def test_what_a_command_writes_is_shown_and_kept_under_its_name(tmp_path: Path) 
     assert known.lines == []
 
 
-def test_each_log_lies_under_its_rank(books: Books) -> None:
+def test_logs_are_stored_by_node_and_rank(books: Books) -> None:
     books.send("node1", "agent", "agent\n")
     books.send("node2", "1/stderr", "oh\n")
     logs = books.kept()
@@ -79,13 +79,13 @@ def test_each_log_lies_under_its_rank(books: Books) -> None:
     assert books.book.offsets("node2") == {"1/stderr": 3}
 
 
-def test_lines_are_handed_on_whole(books: Books) -> None:
+def test_only_complete_lines_are_passed_on(books: Books) -> None:
     for part in ("one\ntw", "o\n", "thr"):
         books.send("node1", "0/stdout", part)
     assert [line for _, _, line in books.lines] == ["one", "two"]
 
 
-def test_answers_that_overlap_are_kept_once(books: Books) -> None:
+def test_overlapping_answers_are_stored_once(books: Books) -> None:
     look: LogPart = {"begin": 0, "gap": 0, "offset": 11, "text": "step 1 \N{SNOWMAN}\n", "more": False}
     stop: LogPart = {"begin": 0, "gap": 0, "offset": 18, "text": "step 1 \N{SNOWMAN}\nstep 2\n", "more": False}
     for part in (look, stop, look):
@@ -95,7 +95,7 @@ def test_answers_that_overlap_are_kept_once(books: Books) -> None:
     assert path.read_text(encoding="utf-8") == "step 1 \N{SNOWMAN}\nstep 2\n"
 
 
-def test_events_carry_whose_log_they_stand_in(books: Books) -> None:
+def test_events_have_rank_and_node_of_their_log(books: Books) -> None:
     books.send(
         "node2", "0/stdout", '@muster {"event": "hello", "rank": 7, "from_rank": 7}\n@muster {"ev\n@muster [1]\n'
     )
@@ -103,26 +103,26 @@ def test_events_carry_whose_log_they_stand_in(books: Books) -> None:
     assert [(rank, stream) for rank, stream, _ in books.lines] == [(1, "event")]
 
 
-def test_events_come_from_stdout_alone(books: Books) -> None:
+def test_events_are_read_only_from_stdout(books: Books) -> None:
     books.send("node2", "0/stderr", '@muster {"event": "hello"}\n')
     assert books.book.events.kept == []
 
 
-def test_tails_are_bounded(books: Books) -> None:
+def test_tails_are_limited_in_length(books: Books) -> None:
     books.send("node1", "0/stderr", "x" * TAIL)
     books.send("node1", "0/stderr", "the end")
     assert len(books.book.tail("node1", "0/stderr")) == TAIL
     assert books.book.tail("node1", "0/stderr").endswith("xthe end")
 
 
-def test_the_kept_plan_holds_no_secret(books: Books) -> None:
+def test_stored_plan_has_no_secrets(books: Books) -> None:
     books.book.keep_plan(PLAN)
     text = (books.book.folder / "plan.json").read_text()
     assert "sesame" not in text
     assert [entry["node"] for entry in json.loads(text)["nodes"]] == ["node1", "node2"]
 
 
-def test_a_new_book_of_the_same_launch_begins_anew(books: Books) -> None:
+def test_new_log_book_replaces_stored_logs(books: Books) -> None:
     books.send("node1", "agent", "agent\n")
     books.kept()
     again = Books(books.book.folder)
@@ -130,8 +130,8 @@ def test_a_new_book_of_the_same_launch_begins_anew(books: Books) -> None:
     assert (again.kept() / "node1/torchrun.log").read_text() == "agent\n"
 
 
-def test_a_log_that_does_not_come_again_stays_as_it_was_kept(books: Books) -> None:
-    """Who attaches to, or ends, what is over finds nothing on its nodes: the logs there may have been pruned."""
+def test_stored_log_is_kept_if_the_node_no_longer_has_it(books: Books) -> None:
+    """Logs of a finished launch may have been pruned on the nodes before a user attaches or stops."""
     books.send("node1", "agent", "agent\n")
     books.send("node1", "0/stderr", "Traceback\n")
     books.kept()
@@ -142,10 +142,10 @@ def test_a_log_that_does_not_come_again_stays_as_it_was_kept(books: Books) -> No
     assert (logs / "node1/rank0.stderr.log").read_text() == "Traceback\n"
 
 
-# ---------------------------------------------------------------- whatever comes
+# ---------------------------------------------------------------- unusual input and errors
 
 
-def test_endless_progress_bars_cost_no_memory(tmp_path: Path) -> None:
+def test_endless_progress_bars_use_limited_memory(tmp_path: Path) -> None:
     books = Books(tmp_path / "launch", most=100_000)
     piece = "".join(f"\r{percent:3d}%|\N{FULL BLOCK}| loss \x1b[31m1.0\x1b[0m\0" for percent in range(100)) * 100
     for _ in range(30):
@@ -159,7 +159,7 @@ def test_endless_progress_bars_cost_no_memory(tmp_path: Path) -> None:
     assert b" missing here ..." in kept.read_bytes()
 
 
-def test_what_could_not_be_written_meanwhile_is_a_gap(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritten_part_becomes_a_marked_gap(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     books.send("node1", "agent", "one\n")
     with monkeypatch.context() as patched:
         patched.setattr(books.book.keeping, "keep", lambda *_: False)
@@ -169,14 +169,14 @@ def test_what_could_not_be_written_meanwhile_is_a_gap(books: Books, monkeypatch:
     assert books.book.tail("node1", "agent").endswith("xtwo\n")
 
 
-def test_a_gap_of_the_nodes_own_limit_is_kept(books: Books) -> None:
+def test_gap_of_the_limit_on_the_node_is_stored(books: Books) -> None:
     books.send("node1", "agent", "one\n")
     books.book.take("node1", {"agent": {"begin": 4, "gap": 90, "offset": 98, "text": "two\n", "more": False}})
     assert books.book.offsets("node1") == {"agent": 98}
     assert (books.kept() / "node1/torchrun.log").read_text() == "one\n\n... 90 bytes missing here ...\ntwo\n"
 
 
-def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+def test_unwritable_folder_does_not_stop_the_output(tmp_path: Path) -> None:
     (tmp_path / "launch").write_text("in the way")
     books = Books(tmp_path / "launch")
     books.send("node1", "0/stderr", "oh\n")
@@ -187,7 +187,7 @@ def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
     assert all("could not be written" in sentence for sentence in books.said)
 
 
-def test_a_second_supervisor_of_a_launch_leaves_the_first_ones_logs_alone(books: Books) -> None:
+def test_second_supervisor_does_not_write_logs(books: Books) -> None:
     books.send("node1", "agent", "one\n")
     second = Books(books.book.folder)
     second.send("node1", "agent", "one\ntwo\n")
@@ -200,7 +200,7 @@ def test_a_second_supervisor_of_a_launch_leaves_the_first_ones_logs_alone(books:
     assert (books.kept() / "node1/torchrun.log").read_text() == "one\ntwo\n"
 
 
-def test_a_secret_is_covered_before_it_is_kept_or_handed_on(books: Books) -> None:
+def test_secrets_are_masked_before_storing_and_showing(books: Books) -> None:
     for part in ("begin ", GIVEN[:5], f'{GIVEN[5:]}\n@muster {{"event": "{GIVEN}"}}\nend {GIVEN[:7]}'):
         books.send("node2", "0/stdout", part)
     books.send("node2", "0/stderr", f"no access: {GIVEN}\n")
@@ -212,7 +212,7 @@ def test_a_secret_is_covered_before_it_is_kept_or_handed_on(books: Books) -> Non
     assert books.lines[0] == (1, "stdout", f"begin {MASK}")
 
 
-def test_what_a_gap_leaves_of_a_secret_is_covered(books: Books) -> None:
+def test_parts_of_a_secret_around_a_gap_are_masked(books: Books) -> None:
     books.send("node1", "agent", f"begin {GIVEN[:6]}")
     rest = f"{GIVEN[4:]} end\n"
     part: LogPart = {"begin": 12, "gap": 9, "offset": 21 + len(rest), "text": rest, "more": False}

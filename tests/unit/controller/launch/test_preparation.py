@@ -1,4 +1,4 @@
-"""Before a launch starts: every node is looked at, and all of them must be fit."""
+"""Preflight checks of a launch: every node is checked, and all must pass."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLAN = a_plan({"node1": 2, "node2": 2}, entry={"environment": "/opt/x"})
 
 
 def nodes(**of_node2: list[Any]) -> AnsweringNodes:
-    """Two nodes that answer well, but for some verbs of the second."""
+    """Return two fit nodes. of_node2: other answers of node2, by verb."""
     good = {"identity": [ADMIN], "prepare": [FACTS]}
     second = {**good, **of_node2}
     answers = {("node1", verb): list(given) for verb, given in good.items()}
@@ -28,7 +28,7 @@ def never() -> bool:
     return False
 
 
-def test_all_may_start() -> None:
+def test_fit_nodes_may_start() -> None:
     asked = nodes()
     prepared = prepare(PLAN, a_settings(), asked, never)
     assert not prepared.refused
@@ -42,14 +42,14 @@ def test_all_may_start() -> None:
     assert requests["node1"]["work_root"] == "/var/lib/muster/work"
 
 
-def test_one_that_is_unfit_refuses_all() -> None:
+def test_one_unfit_node_blocks_the_launch() -> None:
     prepared = prepare(PLAN, a_settings(), nodes(prepare=[{**FACTS, "systemd": False}]), never)
     assert prepared.refused
     assert prepared.plan is PLAN
     assert [f"{one.node} {one.id}" for one in prepared.findings] == ["node1 launch.preflight", "node2 launch.systemd"]
 
 
-def test_one_that_does_not_answer_is_named_with_what_it_said() -> None:
+def test_unreachable_or_failing_node_is_reported() -> None:
     for given, said in (
         ({"identity": []}, "launch.unreachable: unreachable: no response within 30 s"),
         ({"identity": ["Permission denied"]}, "launch.look: could not be checked: Permission denied"),
@@ -66,14 +66,14 @@ def test_one_that_does_not_answer_is_named_with_what_it_said() -> None:
         assert f"{prepared.findings[1].id}: {prepared.findings[1].summary}".startswith(said)
 
 
-def test_who_may_not_use_sudo_is_told_of_launch_users() -> None:
+def test_missing_sudo_suggests_launch_users() -> None:
     prepared = prepare(PLAN, a_settings(), nodes(prepare=["sudo: a password is required"]), never)
     assert prepared.findings[1].fix["text"] == (
         "Fix the error, or have an administrator add admin to launch_users, then run again"
     )
 
 
-# ---------------------------------------------------------------- somebody's own launch
+# ---------------------------------------------------------------- user launches
 
 ADA = {"uid": 1003, "gid": 1003, "name": "ada", "launch_user": True}
 OWN_FACTS = {
@@ -95,7 +95,7 @@ def own_plan(user: str) -> LaunchPlan:
     return a_plan({"node1": 2, "node2": 2}, a_user_request(user), entry={"environment": "/opt/x"})
 
 
-def of_ada(**of_node2: list[Any]) -> AnsweringNodes:
+def ada_nodes(**of_node2: list[Any]) -> AnsweringNodes:
     good = {"identity": [ADA], "prepare": [OWN_FACTS]}
     table = {("node1", verb): list(given) for verb, given in good.items()}
     return AnsweringNodes({**table, **{("node2", verb): given for verb, given in {**good, **of_node2}.items()}})
@@ -104,8 +104,8 @@ def of_ada(**of_node2: list[Any]) -> AnsweringNodes:
 AUTO = a_settings(run_as="auto")
 
 
-def test_whose_launch_it_is_follows_from_who_logs_in() -> None:
-    asked = of_ada()
+def test_login_user_decides_on_a_user_launch() -> None:
+    asked = ada_nodes()
     prepared = prepare(PLAN, AUTO, asked, never, own_plan)
     assert [one.status for one in prepared.findings] == ["pass", "pass"]
     assert (asked.own, prepared.plan.user, prepared.plan.manager) == (True, "ada", "user")
@@ -114,18 +114,18 @@ def test_whose_launch_it_is_follows_from_who_logs_in() -> None:
     assert prepared.notes == ["node1, node2: memory limits are not enforced for user launches (requires cgroup v2)"]
 
 
-def test_on_request_it_is_an_administrators_all_the_same() -> None:
-    asked = of_ada(prepare=[FACTS])
+def test_administrator_launch_can_be_requested_explicitly() -> None:
+    asked = ada_nodes(prepare=[FACTS])
     prepare(PLAN, a_settings(), asked, never, own_plan)
     assert not asked.own
 
 
-def test_who_is_not_let_in_everywhere_is_told_before_anything_is_looked_at() -> None:
-    asked = of_ada(identity=[{**ADA, "launch_user": False}])
+def test_user_without_access_to_all_nodes_is_rejected_first() -> None:
+    asked = ada_nodes(identity=[{**ADA, "launch_user": False}])
     prepared = prepare(PLAN, AUTO, asked, never, own_plan)
     assert prepared.refused
     assert [one.id for one in prepared.findings] == ["launch.who"]
     assert {verb for _, verb, _ in asked.asked} == {"identity"}
-    gone = prepare(PLAN, a_settings(run_as="self"), of_ada(identity=["no route to host"]), never, own_plan)
+    gone = prepare(PLAN, a_settings(run_as="self"), ada_nodes(identity=["no route to host"]), never, own_plan)
     assert gone.refused
     assert [f"{one.node} {one.id}" for one in gone.findings] == ["node1 launch.preflight", "node2 launch.look"]

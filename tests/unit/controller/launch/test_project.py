@@ -1,4 +1,4 @@
-"""A project on the controller: what of it is sent."""
+"""Selection of the project files that are copied to the nodes."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def refusal(source: Path, most_mb: int = 100) -> str:
     return str(refused.value)
 
 
-def test_without_git_all_goes_but_what_is_left_out_by_name(source: Path) -> None:
+def test_without_git_all_files_but_ignored_ones_are_selected(source: Path) -> None:
     (source / ".musterignore").write_text("/out/\n")
     found = read_project(str(source), 100)
     assert paths(found) == [".musterignore", "lib/__init__.py", "run.sh", "train.py"]
@@ -57,10 +57,10 @@ def test_without_git_all_goes_but_what_is_left_out_by_name(source: Path) -> None
     assert manifest.parse(found.manifest) == list(found.files)
     assert found.in_plan["digest"] == hashlib.sha256(found.manifest).hexdigest()
     (said,) = found.warnings
-    assert said.startswith("launch_project: .env, notes.txt are not sent")
+    assert said.startswith("launch_project: .env, notes.txt are not copied")
 
 
-def test_with_git_what_it_knows_and_what_is_new(source: Path) -> None:
+def test_with_git_tracked_and_new_files_are_selected(source: Path) -> None:
     (source / ".gitignore").write_text("out\n")
     git(source, "init", "--quiet")
     git(source, "add", "train.py", "lib", ".gitignore")
@@ -75,12 +75,12 @@ def test_with_git_what_it_knows_and_what_is_new(source: Path) -> None:
         "run.sh",
         "train.py",
     ]
-    # A folder of a tree is a project as well; and what all of it ignores is none.
+    # A folder of a work tree can be a project; an ignored folder cannot.
     assert paths(read_project(str(source / "lib"), 100)) == ["__init__.py"]
     assert "has no file to send" in refusal(source / "out")
 
 
-def test_a_tree_within_a_tree_goes_along(source: Path) -> None:
+def test_nested_git_repository_is_included(source: Path) -> None:
     git(source, "init", "--quiet")
     inner = source / "third_party/inner"
     inner.mkdir(parents=True)
@@ -94,7 +94,7 @@ def test_a_tree_within_a_tree_goes_along(source: Path) -> None:
     assert not [path for path in found if ".git/" in path]
 
 
-def test_a_link_goes_as_the_file_that_it_leads_to_or_not_at_all(source: Path, tmp_path: Path) -> None:
+def test_links_are_copied_as_files_or_skipped(source: Path, tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("outside")
     (source / "again.py").symlink_to("train.py")
     (source / "sub").symlink_to("lib")
@@ -106,36 +106,36 @@ def test_a_link_goes_as_the_file_that_it_leads_to_or_not_at_all(source: Path, tm
             git(source, "init", "--quiet")
         found = read_project(str(source), 100)
         assert "again.py" in paths(found)
-        assert found.warnings[-1].startswith("launch_project: hidden, nowhere, outside, sub are not sent")
+        assert found.warnings[-1].startswith("launch_project: hidden, nowhere, outside, sub are not copied")
 
 
-def test_a_key_is_sent_where_its_owner_says_so(source: Path) -> None:
+def test_secret_files_are_copied_if_listed_explicitly(source: Path) -> None:
     (source / ".musterignore").write_text("!notes.txt\n!.env\n")
     found = read_project(str(source), 100)
     assert {".env", "notes.txt"} <= set(paths(found))
     assert found.warnings == []
 
 
-def test_what_cannot_be_sent_is_refused_with_all_reasons(source: Path, tmp_path: Path) -> None:
+def test_unusable_project_is_rejected_with_all_reasons(source: Path, tmp_path: Path) -> None:
     (source / "odd\nname").write_text("")
     (source / "data.bin").write_bytes(bytes(2_000_000))
     said = refusal(source, 1)
     assert "'odd\\nname': its name contains non-printable characters" in said
-    assert "the maximum is 1 MB. The largest: data.bin (2 MB)" in said
+    assert "the maximum is 1 MB. Largest files: data.bin (2 MB)" in said
     assert "is not a folder on the controller" in refusal(tmp_path / "nowhere")
     assert "is not a folder on the controller" in refusal(source / "train.py")
 
 
-def test_what_git_refuses_is_quoted(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_git_errors_are_quoted(source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     git(source, "init", "--quiet")
-    (source / ".git/HEAD").write_text("spoilt")
-    (source / ".git/config").write_text("[spoilt\n")
+    (source / ".git/HEAD").write_text("corrupt")
+    (source / ".git/config").write_text("[corrupt\n")
     assert "git reports: fatal: " in refusal(source)
-    monkeypatch.setattr(reading, "GIT", ("a-git-that-is-not-there",))
+    monkeypatch.setattr(reading, "GIT", ("git-not-installed",))
     assert "is a git repository, but git is not installed" in refusal(source)
 
 
-def test_a_part_of_a_file_is_read_for_the_nodes(source: Path) -> None:
+def test_parts_of_files_are_read_and_script_is_found(source: Path) -> None:
     found = read_project(str(source), 100)
     (file,) = (file for file in found.files if file.path == "train.py")
     assert found.read(file, 7, 3) == b"lib"

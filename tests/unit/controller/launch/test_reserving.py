@@ -1,4 +1,4 @@
-"""All seats on all nodes, or none: what the supervisor asks for, says and decides."""
+"""Reservation of all GPU and CPU slots of a launch, or none: requests, messages and decisions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OLDER, YOUNGER = "20260101-120000-0001", "20260101-120000-0003"
 
 
 def seen(launch_id: str | None, *, begun: bool = False, over: bool = False) -> Any:
-    """What a node answers of the CPU slot: who has them."""
+    """Return the answer of a node about its CPU slot. launch_id: of the holder, None for a free slot."""
     holder = {"pid": 441, "name": "", "command": "", "user": "ada", "unit": "", "seconds": None, "detached": False}
     whose = {"manager_of": None, "ours": launch_id == OURS}
     held = [] if launch_id is None else [{**holder, **whose, "launch_id": launch_id, "begun": begun}]
@@ -32,7 +32,7 @@ def seen(launch_id: str | None, *, begun: bool = False, over: bool = False) -> A
 
 
 class Reserve:
-    """A launch on two nodes: node1 is ours all the time, and node2 answers one after the other."""
+    """A launch on two nodes: node1 is reserved from the start, of_node2 are the answers of node2 in turn."""
 
     def __init__(self, *of_node2: Any, **settings: Any) -> None:
         answers = {("node1", "reserve"): [seen(OURS)] * 9, ("node2", "reserve"): list(of_node2)}
@@ -50,29 +50,29 @@ class Reserve:
 
 
 @pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reserving, "PAUSE", 0.0)
 
 
-def test_what_is_ours_at_once_costs_no_further_message() -> None:
+def test_immediate_reservation_needs_no_further_requests() -> None:
     reserve = Reserve()
     assert reserve(seen(OURS)) is None
     assert reserve.nodes.asked == []
 
 
-def test_a_unit_that_is_not_up_yet_is_waited_for() -> None:
+def test_reservation_waits_for_a_starting_unit() -> None:
     reserve = Reserve(seen(None), seen(OURS))
     assert reserve(seen(None)) is None
     assert reserve.asked == [True, True]
 
 
-def test_a_younger_one_that_has_not_begun_gives_way() -> None:
+def test_younger_launch_that_has_not_started_releases_its_slots() -> None:
     reserve = Reserve(seen(YOUNGER), seen(OURS))
     assert reserve(seen(YOUNGER)) is None
 
 
 @pytest.mark.parametrize(("launch_id", "begun"), [(OLDER, False), (YOUNGER, True), ("", False)])
-def test_whoever_has_a_better_right_is_named(launch_id: str, *, begun: bool) -> None:
+def test_holder_with_priority_is_reported(launch_id: str, *, begun: bool) -> None:
     reserve = Reserve()
     decision = reserve(seen(launch_id, begun=begun))
     assert decision is not None
@@ -83,15 +83,15 @@ def test_whoever_has_a_better_right_is_named(launch_id: str, *, begun: bool) -> 
     assert reserve.nodes.asked == []
 
 
-def test_who_waits_lets_go_meanwhile_and_says_for_whom_once() -> None:
+def test_waiting_launch_holds_no_slots_and_reports_holder_once() -> None:
     busy = seen(OLDER, begun=True)
     reserve = Reserve(busy, busy, busy, seen(None), seen(OURS), wait=True)
     assert reserve(busy) is None
     assert reserve.asked == [False, False, False, False, True]
-    assert reserve.said == [f"waits: node2: launch {OLDER} of ada (PID 441) holds the CPU slot"]
+    assert reserve.said == [f"waiting: node2: launch {OLDER} of ada (PID 441) holds the CPU slot"]
 
 
-def test_waiting_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_ends_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     reserve = Reserve(wait=True, wait_timeout=0.001)
     monkeypatch.setattr(reserve.reserving, "until", 0.0)
     decision = reserve(seen(OLDER))
@@ -99,7 +99,7 @@ def test_waiting_ends_with_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert decision.ending is Ending.TAKEN
 
 
-def test_ctrl_c_ends_it() -> None:
+def test_interruption_ends_the_waiting() -> None:
     reserve = Reserve(wait=True)
     reserve.interruption.signals = 1
     decision = reserve(seen(OLDER))
@@ -107,23 +107,23 @@ def test_ctrl_c_ends_it() -> None:
     assert decision.ending is Ending.INTERRUPTED
 
 
-def test_a_unit_that_has_ended_is_left_to_the_watch() -> None:
+def test_ended_unit_is_not_an_error_of_the_reservation() -> None:
     assert Reserve()(seen(None, over=True)) is None
 
 
-def test_a_node_that_no_longer_answers() -> None:
+def test_unreachable_node_ends_the_reservation() -> None:
     decision = Reserve("no route to host")(seen(None))
     assert decision == Decision(Ending.NODE, "no route to host", "node2")
 
 
-def test_nobody_tries_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reservation_fails_after_its_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reserving, "TRIES_FOR", -1.0)
     decision = Reserve()(seen(None))
     assert decision is not None
     assert decision.ending is Ending.FAILED
 
 
-def test_a_shared_launch_asks_nobody() -> None:
+def test_shared_launch_reserves_nothing() -> None:
     reserve = Reserve(shared=True)
     assert reserve(None) is None
     assert reserve.nodes.asked == []
@@ -132,8 +132,8 @@ def test_a_shared_launch_asks_nobody() -> None:
 # ---------------------------------------------------------------- before the start
 
 
-def looks(*findings: list[Any]) -> Callable[[], Prepared]:
-    """One answer after the other."""
+def preflight(*findings: list[Any]) -> Callable[[], Prepared]:
+    """Return a preflight check that gives these findings in turn."""
     answers = [Prepared(a_plan(), findings=list(found)) for found in findings]
     return lambda: answers.pop(0)
 
@@ -141,18 +141,18 @@ def looks(*findings: list[Any]) -> Callable[[], Prepared]:
 BUSY = TAKEN.fail("node2", "launch x has it", "Wait", observed="launch x")
 
 
-def test_before_the_start_others_are_waited_for() -> None:
+def test_launch_waits_for_busy_slots_before_its_start() -> None:
     reserve = Reserve(wait=True)
-    prepared = reserve.reserving.prepared(looks([BUSY], [BUSY], []))
+    prepared = reserve.reserving.prepared(preflight([BUSY], [BUSY], []))
     assert not prepared.refused
-    assert reserve.said == ["waits: node2: launch x has it"]
+    assert reserve.said == ["waiting: node2: launch x has it"]
 
 
-def test_what_waiting_does_not_change_is_not_waited_for() -> None:
+def test_other_problems_end_the_waiting() -> None:
     reserve = Reserve(wait=True)
-    assert reserve.reserving.prepared(looks([BUSY, GPUS.fail("node1", "none", "Look")])).refused
+    assert reserve.reserving.prepared(preflight([BUSY, GPUS.fail("node1", "none", "Look")])).refused
     assert reserve.said == []
 
 
-def test_nobody_waits_unasked() -> None:
-    assert Reserve().reserving.prepared(looks([BUSY])).refused
+def test_launch_does_not_wait_by_default() -> None:
+    assert Reserve().reserving.prepared(preflight([BUSY])).refused

@@ -1,7 +1,7 @@
-"""Secrets given in every documented way are searched for in all that a run shows and keeps on the controller.
+"""No output or artifact of a run has a secret, whichever documented way the secret was given.
 
-The node says them in the place of an answer, so that the launch ends with a verdict; the same search with nodes that
-train is in tests/integration/test_launch_secrets.py.
+The node returns the secrets instead of an answer, so that the launch ends with a verdict. The same search with nodes
+that train is in tests/integration/test_launch_secrets.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ FILE, TYPED, ARGUMENT, SPLIT, URL, GROUP, HARMLESS = (f"{way}-31415-926535" for 
 SECRETS = [FILE, TYPED, ARGUMENT, SPLIT, URL, GROUP, HARMLESS]
 
 
-def opened_by(folder: Path) -> list[str]:
+def vault_options(folder: Path) -> list[str]:
     return ["--vault-password-file", str(folder / "password")]
 
 
@@ -33,7 +33,7 @@ def lab(folder: Path) -> Path:
     (folder / "lab/hosts.yml").write_text(json.dumps({"gpu_nodes": {"hosts": nodes}}))
     (folder / "password").write_text(OPENS)
     program = str(Path(sys.executable).with_name("ansible-vault"))
-    options = opened_by(folder)
+    options = vault_options(folder)
     inline = subprocess.run(
         [program, "encrypt_string", *options, "--name", "HF_HUB_TOKEN", GROUP],
         check=True,
@@ -47,7 +47,7 @@ def lab(folder: Path) -> Path:
     return folder / "lab"
 
 
-def played(folder: Path, inventory: Path) -> subprocess.CompletedProcess[str]:
+def run_launch(folder: Path, inventory: Path) -> subprocess.CompletedProcess[str]:
     env = {"GITHUB_PAT": TYPED, "DB_URL": f"postgres://ada:{URL}@db/x", "HUB_KEY": "{{ group_env.HF_HUB_TOKEN }}"}
     given: dict[str, Any] = {
         "launch_script": "/srv/train.py",
@@ -58,7 +58,10 @@ def played(folder: Path, inventory: Path) -> subprocess.CompletedProcess[str]:
     }
     program = str(Path(sys.executable).with_name("ansible-playbook"))
     return subprocess.run(
-        [*(program, "playbooks/launch.yml", "-i", str(inventory), "-vvv", "-e", json.dumps(given)), *opened_by(folder)],
+        [
+            *(program, "playbooks/launch.yml", "-i", str(inventory), "-vvv", "-e", json.dumps(given)),
+            *vault_options(folder),
+        ],
         cwd=ROOT,
         env={"PATH": "/usr/bin:/bin", "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "HOME": str(folder)},
         stdin=subprocess.DEVNULL,
@@ -69,14 +72,14 @@ def played(folder: Path, inventory: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_no_secret_is_shown_or_kept(tmp_path: Path) -> None:
-    done = played(tmp_path, lab(tmp_path))
+def test_no_secret_is_shown_or_stored(tmp_path: Path) -> None:
+    done = run_launch(tmp_path, lab(tmp_path))
     shown = done.stdout + done.stderr
     kept = {path: path.read_text() for path in tmp_path.glob("kept/**/*") if path.is_file()}
     names = {path.name for path in kept}
     assert {"plan.json", "verdict.json", "run.json", "report.html"} <= names, shown
     assert "HF_TOKEN" in shown
-    assert "the value of --hf_token, --password in the list" in " ".join(shown.split())
+    assert "the value of --hf_token, --password is visible" in " ".join(shown.split())
     for secret in SECRETS:
         for form in (secret, base64.b64encode(secret.encode()).decode().rstrip("=")[:-1]):
             assert form not in shown

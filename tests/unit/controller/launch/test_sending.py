@@ -1,4 +1,4 @@
-"""When a project is sent, and what is said where it did not come."""
+"""Copying of a project to the nodes: time, store and errors."""
 
 from __future__ import annotations
 
@@ -36,24 +36,24 @@ def prepared(*findings: Finding) -> Prepared:
     return Prepared(PLAN, findings=list(findings))
 
 
-def test_it_is_sent_once_into_the_store_of_whoever_launches() -> None:
+def test_project_is_copied_once_to_the_store_of_the_launch_user() -> None:
     sent, nodes = sending()
     assert sent.after(prepared()).findings == []
     assert [(node, verb) for node, verb, _ in nodes.asked] == [("node1", "stored"), ("node2", "stored")]
     assert {payload["store"] for _, _, payload in nodes.asked} == {"/var/lib/muster/users/ada/store"}
     assert sent.request == {"store": "/var/lib/muster/users/ada/store", "digest": PROJECT.digest}
-    sent.after(prepared())  # a launch that waits looks again
+    sent.after(prepared())  # a waiting launch repeats its checks
     assert len(nodes.asked) == 2
 
 
 @pytest.mark.parametrize(("check", "asked"), [(TAKEN, 2), (DISK, 0)])
-def test_it_is_sent_while_the_launch_waits_and_not_where_something_stands_against_it(check: Any, asked: int) -> None:
+def test_project_is_copied_while_waiting_and_not_if_blocked(check: Any, asked: int) -> None:
     sent, nodes = sending()
     sent.after(prepared(check.fail("node1", "is so")))
     assert len(nodes.asked) == asked
 
 
-def test_a_node_that_does_not_get_it_stops_the_launch_by_name() -> None:
+def test_failed_copy_blocks_the_launch_and_is_reported() -> None:
     sent, _ = sending("sudo: a password is required")
     (finding,) = sent.after(prepared()).findings
     assert (finding.id, finding.status, finding.node) == ("launch.project", "fail", "node2")
@@ -63,14 +63,14 @@ def test_a_node_that_does_not_get_it_stops_the_launch_by_name() -> None:
     assert "/var/lib/muster/users/ada/store does not have 4 bytes of free space" in finding.summary
 
 
-def test_a_copy_that_is_another_is_not_what_was_sent() -> None:
+def test_copy_with_another_digest_is_reported() -> None:
     sent, _ = sending()
     assert sent.changed({"project": PROJECT.digest}) == ""
-    for told in ({}, {"project": ""}, {"project": "b" * 64}, {"project": None}):
-        assert "is not what was sent" in sent.changed(told)
+    for answer in ({}, {"project": ""}, {"project": "b" * 64}, {"project": None}):
+        assert "differs from the project that was sent" in sent.changed(answer)
 
 
-def test_a_launch_without_a_project_asks_nothing() -> None:
+def test_launch_without_project_copies_nothing() -> None:
     sent, nodes = sending(project=None)
     sent.after(prepared())
     assert nodes.asked == []

@@ -1,4 +1,4 @@
-"""A script, or a folder of them, as it is sent to the nodes."""
+"""A script or a folder of Python files, as copied to the nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An application of two modules, beside what is not to be sent."""
+    """An application of two modules, with other files that are not copied."""
     files = {
         "__main__.py": "from parts.said import WORD\nprint(WORD)\n",
         "parts/__init__.py": "",
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "app"
 
 
-def test_a_file_is_sent_as_it_is(tmp_path: Path) -> None:
+def test_single_script_is_copied_unchanged(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.write_bytes(b"print('x')\r\n")
     assert sent_script.sent_name(script) == "train.py"
@@ -45,7 +45,7 @@ def test_a_file_is_sent_as_it_is(tmp_path: Path) -> None:
     assert sent_script.unsendable(script) == ""
 
 
-def test_of_a_folder_the_python_files_are_sent_and_python_runs_them(folder: Path, tmp_path: Path) -> None:
+def test_folder_becomes_a_runnable_zipapp_of_its_python_files(folder: Path, tmp_path: Path) -> None:
     assert sent_script.sent_name(folder) == "app.pyz"
     body = sent_script.sent_body(folder)
     with zipfile.ZipFile(io.BytesIO(body)) as archive:
@@ -57,14 +57,14 @@ def test_of_a_folder_the_python_files_are_sent_and_python_runs_them(folder: Path
     assert done.stdout == "said\n"
 
 
-def test_the_same_folder_is_the_same_file(folder: Path) -> None:
+def test_zipapp_is_built_reproducibly(folder: Path) -> None:
     body = sent_script.sent_body(folder)
     os.utime(folder / "__main__.py", (1, 2_000_000_000))
     (folder / "parts/said.py").chmod(0o600)
     assert sent_script.sent_body(folder) == body
 
 
-def test_what_cannot_be_sent_is_said(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unusable_script_is_reported(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "__main__.py").rename(folder / "main.py")
     assert sent_script.unsendable(folder) == (
         f"{folder} is neither a file nor a folder with a __main__.py on the controller (script_src)."
@@ -83,5 +83,5 @@ def test_what_cannot_be_sent_is_said(folder: Path, tmp_path: Path, monkeypatch: 
     )
 
 
-def test_the_acceptance_test_can_be_sent() -> None:
+def test_acceptance_test_can_be_copied() -> None:
     assert sent_script.unsendable(ROOT / "roles/ddp_smoke/files/acceptance") == ""

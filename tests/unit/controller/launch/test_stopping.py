@@ -1,4 +1,4 @@
-"""The end of a launch on its nodes: what they report for the last time, and the rest of their logs."""
+"""Stopping a launch on its nodes: last reports, leftover processes, and the rest of the logs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def stopped(
     return Stopping(PLAN, nodes, reports, said.append, 5).stop(dump=dump), reports, nodes
 
 
-def test_what_a_node_reports_last_is_kept(tmp_path: Path) -> None:
+def test_last_report_of_a_node_is_stored(tmp_path: Path) -> None:
     left, reports, nodes = stopped(tmp_path, {(name, "stop"): [last()] for name in ("node1", "node2")})
     assert left == {}
     report = reports.by_node["node1"]
@@ -67,7 +67,7 @@ def test_what_a_node_reports_last_is_kept(tmp_path: Path) -> None:
     assert [verb for _, verb, _ in nodes.asked] == ["stop", "stop"]
 
 
-def test_what_is_left_and_who_was_not_seen(tmp_path: Path) -> None:
+def test_leftover_processes_and_unreachable_nodes_are_reported(tmp_path: Path) -> None:
     who: ProcessFacts = {"pid": 7, "command": "sleep", "user": "muster", "unit": "x.service"}
     answers: dict[tuple[str, str], list[Any]] = {
         ("node1", "stop"): [last(clean=False, leftovers=[who])],
@@ -79,7 +79,7 @@ def test_what_is_left_and_who_was_not_seen(tmp_path: Path) -> None:
     assert reports.by_node["node2"].lost_why == "no route to host"
 
 
-def test_the_rest_of_a_log_is_fetched(tmp_path: Path) -> None:
+def test_rest_of_a_log_is_fetched(tmp_path: Path) -> None:
     answers: dict[tuple[str, str], list[Any]] = {
         ("node1", "stop"): [last(**part(0, "one\n", more=True))],
         ("node1", "logs"): [part(4, "two\n", more=True), part(8, "three\n")],
@@ -90,7 +90,7 @@ def test_the_rest_of_a_log_is_fetched(tmp_path: Path) -> None:
     assert [payload["offsets"] for _, verb, payload in nodes.asked if verb == "logs"] == [{"agent": 4}, {"agent": 8}]
 
 
-def test_stacks_are_shown_while_no_rank_goes_on(tmp_path: Path) -> None:
+def test_ranks_are_frozen_before_stacks_are_dumped(tmp_path: Path) -> None:
     answers: dict[tuple[str, str], list[Any]] = {(name, "stop"): [last()] for name in ("node1", "node2")}
     answers |= {(name, "freeze"): [{"frozen": 1}] for name in ("node1", "node2")}
     _, _, nodes = stopped(tmp_path, answers, dump=True)
@@ -98,8 +98,8 @@ def test_stacks_are_shown_while_no_rank_goes_on(tmp_path: Path) -> None:
     assert all(payload["dump"] for _, verb, payload in nodes.asked if verb == "stop")
 
 
-def test_whoever_may_take_long_to_stop_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """launch_stop_timeout: 60, for a script that writes a checkpoint when it is ended."""
+def test_stop_timeout_extends_the_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """launch_stop_timeout: 60, for a script that writes a checkpoint on SIGTERM."""
     nodes = AnsweringNodes({(name, "stop"): [last()] for name in ("node1", "node2")})
     waited: list[float] = []
     gather = nodes.gather

@@ -1,4 +1,4 @@
-"""The watching of a launch by a controller that fails in every way: the launch goes on."""
+"""Watching a launch: failures of the controller do not end it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ NODES = ("node1", "node2")
 PLAN = a_plan(entry={"script": None})
 
 
-def look(number: int, **differing: Any) -> dict[str, Any]:
-    """The look at a node that has written so many lines."""
+def status(number: int, **differing: Any) -> dict[str, Any]:
+    """Return the status of a node that has written so many lines."""
     text = f"step {number}\n"
     return {
         "unit": {"LoadState": "loaded", "ActiveState": "active", "Result": "success"},
@@ -43,26 +43,24 @@ def look(number: int, **differing: Any) -> dict[str, Any]:
     }
 
 
-WELL = {"reason": "exit", "code": 0, "ended_at": 6.0}
+SUCCESS = {"reason": "exit", "code": 0, "ended_at": 6.0}
 STOPPED = {"unit_before": {"ActiveState": "inactive"}, "error": "", "leftovers": [], "clean": True}
 
 
-def looks(last: dict[str, Any] | None = None) -> dict[tuple[str, str], list[Any]]:
-    """Both nodes write five lines, and end well; last: or end so."""
-    end = last or {"result": WELL}
+def answers(last: dict[str, Any] | None = None) -> dict[tuple[str, str], list[Any]]:
+    """Return answers of two nodes that write five lines and succeed. last: another end."""
+    end = last or {"result": SUCCESS}
     return {
         (name, verb): given
         for name in NODES
         for verb, given in (
-            ("look", [*(look(number) for number in range(5)), look(5, **end)]),
-            ("stop", [look(6, **STOPPED)]),
+            ("look", [*(status(number) for number in range(5)), status(5, **end)]),
+            ("stop", [status(6, **STOPPED)]),
         )
     }
 
 
-class Begun(Supervisor):
-    """Of a launch that has been started already."""
-
+class StartedSupervisor(Supervisor):
     def prepare(self) -> None:
         pass
 
@@ -71,20 +69,20 @@ class Begun(Supervisor):
 
 
 class Supervised:
-    """A supervisor of two nodes that answer at once, with what it said."""
+    """A supervisor of two nodes that answer at once, and its messages."""
 
     def __init__(self, folder: Path, table: dict[tuple[str, str], list[Any]], *, detached: bool) -> None:
         self.said: list[str] = []
         self.lines: list[tuple[Any, ...]] = []
         self.keeping = Keeping(self.said.append)
-        self.logs = LogBook(folder / "launch", PLAN, self.hand_on, Redaction([]), self.keeping)
-        self.supervisor = Begun(PLAN, {}, a_settings(detached=detached), self.logs, self.said.append)
+        self.logs = LogBook(folder / "launch", PLAN, self.pass_on, Redaction([]), self.keeping)
+        self.supervisor = StartedSupervisor(PLAN, {}, a_settings(detached=detached), self.logs, self.said.append)
         self.nodes = AnsweringNodes(table, reader(PLAN.ranks))
         self.supervisor.messages = self.nodes
         self.beside = AnsweringNodes(table)
         self.supervisor.snapshots.messages = self.beside
 
-    def hand_on(self, rank: int, stream: str, line: str) -> None:
+    def pass_on(self, rank: int, stream: str, line: str) -> None:
         self.on_line(rank, stream, line)
 
     def on_line(self, *line: Any) -> None:
@@ -104,10 +102,10 @@ def attached(tmp_path: Path) -> Callable[..., Supervised]:
 
 @pytest.fixture
 def leased(tmp_path: Path) -> Supervised:
-    return Supervised(tmp_path, looks(), detached=False)
+    return Supervised(tmp_path, answers(), detached=False)
 
 
-def test_a_healthy_launch(leased: Supervised) -> None:
+def test_healthy_launch_finishes_without_messages(leased: Supervised) -> None:
     record = leased.supervisor.launch()
     assert record.decision is not None
     assert record.decision.ending is Ending.FINISHED
@@ -117,7 +115,7 @@ def test_a_healthy_launch(leased: Supervised) -> None:
 
 
 @pytest.mark.parametrize("step", [7200.0, -7200.0])
-def test_a_wall_clock_that_is_stepped_ends_nothing(
+def test_stepped_wall_clock_does_not_end_the_launch(
     leased: Supervised, monkeypatch: pytest.MonkeyPatch, step: float
 ) -> None:
     real, steps = time.time, iter(range(10**9))
@@ -130,9 +128,9 @@ def test_a_wall_clock_that_is_stepped_ends_nothing(
 
 
 @pytest.mark.parametrize(
-    "error", [OSError(errno.ENOSPC, "No space left on device"), MemoryError(), RuntimeError("a fault of our own")]
+    "error", [OSError(errno.ENOSPC, "No space left on device"), MemoryError(), RuntimeError("a defect")]
 )
-def test_what_goes_wrong_with_an_answer_is_said_and_watching_goes_on(
+def test_error_in_an_answer_is_reported_and_watching_continues(
     leased: Supervised, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
     def on_line(*_line: Any) -> None:
@@ -146,7 +144,7 @@ def test_what_goes_wrong_with_an_answer_is_said_and_watching_goes_on(
     assert leased.said == [f"node1: {why}", f"node2: {why}"]
 
 
-def test_a_watcher_that_fails_ends_a_leased_launch_and_no_detached_one(
+def test_failed_supervisor_ends_only_a_leased_launch(
     leased: Supervised, attached: Callable[..., Supervised], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_how: Any) -> None:
@@ -157,28 +155,28 @@ def test_a_watcher_that_fails_ends_a_leased_launch_and_no_detached_one(
     assert record.decision is not None
     assert (record.decision.ending, leased.asked("stop")) == (Ending.INTERRUPTED, list(NODES))
     leased.logs.close()
-    watcher = attached(looks())
+    watcher = attached(answers())
     record = watcher.supervisor.attach()
     assert record.decision is not None
     assert (record.decision.ending, watcher.asked("stop")) == (Ending.DETACHED, [])
     assert watcher.said == ["the supervisor failed: SystemExit: 3"]
 
 
-def test_who_comes_late_to_a_launch_that_another_has_ended_says_so(attached: Callable[..., Supervised]) -> None:
+def test_attaching_to_a_launch_ended_by_another_supervisor_is_reported(attached: Callable[..., Supervised]) -> None:
     gone = {"unit": {"LoadState": "not-found", "ActiveState": "inactive"}, "ranks": [], "logs": {}}
-    table = looks()
-    table["node1", "look"] = [look(0), look(1, **gone)]
-    table["node2", "look"] = [look(0), look(1, result=WELL), look(2, **gone)]
+    table = answers()
+    table["node1", "look"] = [status(0), status(1, **gone)]
+    table["node2", "look"] = [status(0), status(1, result=SUCCESS), status(2, **gone)]
     late = attached(table)
     record = late.supervisor.attach()
     assert record.decision is not None
     assert record.decision.ending is Ending.INTERRUPTED
-    assert "dealt with by another supervisor" in record.decision.text
+    assert "another supervisor has collected it" in record.decision.text
 
 
-def test_answers_of_no_use_end_nothing(leased: Supervised) -> None:
-    leased.nodes.table["node1", "look"][1:2] = [{"unit": 7}, look(1, ranks={}, result=[], logs={"../x": 7})]
-    leased.nodes.table["node2", "stop"] = [look(6, **{**STOPPED, "unit_before": 7})]
+def test_invalid_answers_do_not_end_the_launch(leased: Supervised) -> None:
+    leased.nodes.table["node1", "look"][1:2] = [{"unit": 7}, status(1, ranks={}, result=[], logs={"../x": 7})]
+    leased.nodes.table["node2", "stop"] = [status(6, **{**STOPPED, "unit_before": 7})]
     record = leased.supervisor.launch()
     assert record.decision is not None
     assert record.decision.ending is Ending.FINISHED
@@ -189,8 +187,8 @@ def test_answers_of_no_use_end_nothing(leased: Supervised) -> None:
     assert record.reports[1].lost_why == "unit_before: expected an object, got 7"
 
 
-def test_interrupted_again_while_it_is_ended(leased: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second Ctrl-C comes with the first answer to stop, and is answered; the stopping goes on."""
+def test_second_interruption_while_stopping_is_answered(leased: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second Ctrl-C arrives while the nodes stop. A message answers it, and stopping continues."""
     interruption = leased.supervisor.interruption
     interruption.signals = 1
     real = leased.nodes.ask
@@ -211,22 +209,22 @@ def test_interrupted_again_while_it_is_ended(leased: Supervised, monkeypatch: py
     assert not record.unseen
 
 
-def test_an_interrupted_watcher_leaves_a_detached_launch_alone(attached: Callable[..., Supervised]) -> None:
-    watcher = attached(looks())
+def test_interrupted_supervisor_does_not_stop_a_detached_launch(attached: Callable[..., Supervised]) -> None:
+    watcher = attached(answers())
     watcher.supervisor.interruption.signals = 1
     record = watcher.supervisor.attach()
     assert record.decision is not None
     assert (record.decision.ending, watcher.asked("stop")) == (Ending.DETACHED, [])
 
 
-def test_ranks_are_looked_at_as_soon_as_the_launch_fails_and_before_it_is_stopped(
+def test_snapshots_are_taken_after_a_failure_and_before_the_stop(
     leased: Supervised, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster_controller.launch.watching.GRACE", 0.1)
     order: list[str] = []
     for nodes in (leased.nodes, leased.beside):
-        monkeypatch.setattr(nodes, "ask", noting(order, nodes.ask))
-    leased.nodes.table.update(looks({"result": {**WELL, "code": 1}}))
+        monkeypatch.setattr(nodes, "ask", recording(order, nodes.ask))
+    leased.nodes.table.update(answers({"result": {**SUCCESS, "code": 1}}))
     record = leased.supervisor.launch()
     assert record.decision is not None
     assert record.decision.ending is Ending.FAILED
@@ -234,7 +232,7 @@ def test_ranks_are_looked_at_as_soon_as_the_launch_fails_and_before_it_is_stoppe
     assert set(leased.supervisor.evidence.silent) == set(NODES)
 
 
-def noting(order: list[str], ask: Callable[..., None]) -> Callable[..., None]:
+def recording(order: list[str], ask: Callable[..., None]) -> Callable[..., None]:
     def noted(node: str, verb: str, payload: dict[str, Any], **how: Any) -> None:
         order.append(verb)
         ask(node, verb, payload, **how)

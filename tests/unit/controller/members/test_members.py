@@ -1,4 +1,4 @@
-"""Launches that run with a node that is to leave, as the other nodes say."""
+"""Running launches on a node that will be removed, as reported by the other nodes."""
 
 from __future__ import annotations
 
@@ -40,27 +40,29 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Members:
     return found
 
 
-def heard(monkeypatch: pytest.MonkeyPatch, said: dict[str, list[dict[str, Any]]], silent: dict[str, str]) -> None:
-    answers = {name: {"launches": jobs} for name, jobs in said.items()}
+def reply(monkeypatch: pytest.MonkeyPatch, given: dict[str, list[dict[str, Any]]], silent: dict[str, str]) -> None:
+    answers = {name: {"launches": jobs} for name, jobs in given.items()}
     monkeypatch.setattr(members, "ask", lambda *_: Heard({}, answers, silent))
 
 
-def test_one_with_a_dead_node_is_seen_from_the_others(cluster: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_on_a_silent_node_is_found_through_other_nodes(
+    cluster: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
     jobs = [job("20261124-101010-aaaa", ["node1", "node3"]), job("20261124-101010-bbbb", ["node1", "node2"])]
-    heard(monkeypatch, {"node1": jobs}, {"node3": "timed out"})
+    reply(monkeypatch, {"node1": jobs}, {"node3": "timed out"})
     running, found = cluster.launches(["node1", "node3"], ["node3"])
     assert running == {"20261124-101010-aaaa": "node3: launch 20261124-101010-aaaa of muster (by anna@ctl) is running"}
     assert found.silent == {"node3": "timed out"}
 
 
-def test_what_is_over_or_hidden_elsewhere_is_told_apart(cluster: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_launch_is_ignored_and_hidden_one_is_not(cluster: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     over = job("20261124-101010-aaaa", ["node3"], over=True)
     hidden = job("20261124-101010-bbbb", [], by="")
-    heard(monkeypatch, {"node3": [over, hidden]}, {})
+    reply(monkeypatch, {"node3": [over, hidden]}, {})
     assert list(cluster.launches(["node3"], ["node3"])[0]) == ["20261124-101010-bbbb"]
 
 
-def test_who_takes_part_afterwards(cluster: Members) -> None:
+def test_participants_follow_quarantine_and_launch_nodes(cluster: Members) -> None:
     assert cluster.taking_part() == ["node1", "node3"]
     assert cluster.taking_part(without=["node1"]) == ["node3"]
     assert cluster.taking_part(again=["node2"]) == ["node1", "node2", "node3"]

@@ -1,4 +1,4 @@
-"""Nodes that are not in the inventory yet, and what becomes of those that a run onboards."""
+"""Onboarding of new nodes: request, first contact, inventory, and the result of the run."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def text(world: World) -> str:
     return (world.folder / "hosts.yml").read_text()
 
 
-def test_what_the_inventory_says_of_its_nodes(world: World) -> None:
+def test_members_are_read_from_the_inventory(world: World) -> None:
     assert newcomers.members(world.vars, world.templar, world.loader) == {
         "node1": {"quarantined": False, "reason": "", "address": "203.0.113.1"},
         "node2": {"quarantined": True, "reason": "a fan", "address": "203.0.113.2"},
@@ -59,14 +59,14 @@ def test_what_the_inventory_says_of_its_nodes(world: World) -> None:
     assert place == {"inventory_dir": str(world.folder), "inventory_file": str(world.folder / "hosts.yml")}
 
 
-def test_where_no_node_is_the_first_folder_is_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inventory_without_nodes_uses_its_first_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hosts.yml").touch()
     for sources, place in ((["a,b", str(tmp_path)], tmp_path), ([str(tmp_path / "hosts.yml")], tmp_path)):
         monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=sources))
         assert newcomers.place({"groups": {}}) == {"inventory_dir": str(place)}
 
 
-def test_they_are_counted_in_as_if_they_were_there(world: World) -> None:
+def test_new_nodes_are_added_to_variables_of_the_run(world: World) -> None:
     node = {"name": "node9", "variables": {"ansible_host": "203.0.113.9"}}
     found = newcomers.counted_in(world.vars, [node])
     assert found["groups"]["gpu_nodes"] == ["node1", "node2", "node3", "node9"]
@@ -75,21 +75,21 @@ def test_they_are_counted_in_as_if_they_were_there(world: World) -> None:
     assert world.vars["groups"]["gpu_nodes"] == ["node1", "node2", "node3"]
 
 
-def test_names_are_looked_up_once_and_ipv4_comes_first() -> None:
+def test_names_are_resolved_once_with_ipv4_first() -> None:
     found = newcomers.looked_up(["localhost", "localhost", "nowhere.invalid", "x" * 300])
     assert list(found) == ["localhost", "nowhere.invalid", "x" * 300]
     assert found["localhost"][0] == "127.0.0.1"
     assert (found["nowhere.invalid"], found["x" * 300]) == ([], [])
 
 
-def test_a_file_that_cannot_be_read_is_none(tmp_path: Path) -> None:
+def test_unreadable_file_gives_none(tmp_path: Path) -> None:
     (tmp_path / "nodes").write_bytes(b"node1\xff\n")
     assert newcomers.text_of(str(tmp_path / "nodes")) == "node1\ufffd\n"
     assert newcomers.text_of(str(tmp_path)) is None
     assert newcomers.text_of("~nobody-of-that-name/x") is None
 
 
-def test_an_ssh_config_says_how_they_are_reached(tmp_path: Path) -> None:
+def test_ssh_config_sets_address_user_and_port(tmp_path: Path) -> None:
     config = tmp_path / "config"
     config.write_text("Host node8\n  HostName 203.0.113.8\n  User ada\n  Port 2222\nHost *\n  User root\n")
     options: dict[str, Any] = {
@@ -112,30 +112,30 @@ def test_an_ssh_config_says_how_they_are_reached(tmp_path: Path) -> None:
     assert (found.name, found.address, problems) == ("node7", "203.0.113.7", [])
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="nobody else is root without a password")
-def test_a_machine_is_taken_on_where_root_can_be_had(world: World) -> None:
-    """This machine, by the shell and the Python of whoever runs the tests."""
+@pytest.mark.skipif(os.getuid() != 0, reason="requires root without a password")
+def test_node_is_accepted_with_root_and_python(world: World) -> None:
+    """Contact this machine with the shell and the Python of the test run."""
     action = world.action("onboard_contact", nodes=[])
     node = connect(action, "node1", world.vars)
     node.connection._play_context.remote_user = "ada"
     assert met({"node1": node}) == {"node1": ""}
     world.manager.set_nonpersistent_facts("node1", {"ansible_python_interpreter": "/usr/bin/no-python"})
     why = met({"node1": connect(action, "node1", world.vars)})["node1"]
-    assert why.startswith("it has no /usr/bin/no-python (")
+    assert why.startswith("/usr/bin/no-python is missing (")
     assert "Muster requires Python 3.10 or newer" in why
 
 
-def told(**nodes: dict[str, Any]) -> dict[str, Any]:
+def onboarding_result(**nodes: dict[str, Any]) -> dict[str, Any]:
     return {"onboarding": nodes}
 
 
-def test_who_was_not_accepted_stays_quarantined_with_the_reason(world: World) -> None:
+def test_node_not_accepted_stays_quarantined_with_reason(world: World) -> None:
     onboarding = Onboarding()
     onboarding.took({"changed": True})
-    onboarding.took(told(node1={"written": True}, node2={"written": True}, node3={"written": True}))
+    onboarding.took(onboarding_result(node1={"written": True}, node2={"written": True}, node3={"written": True}))
     onboarding.failed("node1", "node1: its disk is full.\nand more", {}, once=False)
     onboarding.failed("node1", "something else", {}, once=False)
-    onboarding.took(told(node3={"accepted": True, "rank": 2}))
+    onboarding.took(onboarding_result(node3={"accepted": True, "rank": 2}))
     verdict = {"findings": [{"status": "fail", "node": "node2", "summary": "a link is down"}], "summary": "x"}
     onboarding.failed("node9", "the check of all", {"verdict": verdict}, once=True)
     ended = onboarding.end(check=False)
@@ -154,23 +154,23 @@ def test_who_was_not_accepted_stays_quarantined_with_the_reason(world: World) ->
     }
 
 
-def test_a_check_writes_nothing(world: World) -> None:
+def test_check_mode_writes_nothing(world: World) -> None:
     before = text(world)
     onboarding = Onboarding()
-    onboarding.took(told(node1={"written": True}))
+    onboarding.took(onboarding_result(node1={"written": True}))
     onboarding.failed("node1", "its disk is full", {}, once=False)
     onboarding.end(check=True)
     assert text(world) == before
     assert Onboarding().end(check=False) is None
 
 
-def test_ranks_are_those_of_the_files_as_they_are_now(world: World) -> None:
+def test_ranks_follow_the_current_inventory_files(world: World) -> None:
     assert ranks([str(world.folder)], world.loader) == {"node1": 0, "node3": 1}
     (world.folder / "hosts.yml").write_text(text(world).replace("    node1:\n      ansible_host: 203.0.113.1\n", ""))
     assert ranks([str(world.folder)], world.loader) == {"node3": 0}
 
 
-def test_a_quarantine_says_who_and_since_when() -> None:
+def test_quarantine_entry_has_reason_user_and_time() -> None:
     entry = members.quarantined("a  fan\n")["cluster_quarantined"]
     assert entry["reason"] == "a fan"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", entry["since"])
@@ -184,7 +184,7 @@ def test_a_quarantine_says_who_and_since_when() -> None:
     ]
 
 
-def test_the_request_is_refused_whole_and_before_any_node_is_asked(world: World) -> None:
+def test_invalid_request_is_rejected_before_any_contact(world: World) -> None:
     found = world.run("onboard_request", node="node1", address="203.0.113.9")
     assert found["failed"] is True
     first, *problems = found["msg"].splitlines()
@@ -194,7 +194,7 @@ def test_the_request_is_refused_whole_and_before_any_node_is_asked(world: World)
     assert found["msg"].splitlines()[1].startswith("- No node is given. Name them with one of ")
 
 
-def test_a_node_is_written_as_quarantined_and_then_released(world: World) -> None:
+def test_node_is_added_quarantined_and_then_released(world: World) -> None:
     node = {"name": "node9", "variables": {"ansible_host": "203.0.113.9", "inventory_dir": "/x"}}
     before = text(world)
     check = world.run("onboard_inventory", check=True, state="quarantined", nodes=[node])
@@ -208,7 +208,7 @@ def test_a_node_is_written_as_quarantined_and_then_released(world: World) -> Non
     assert "cluster_quarantined" not in text(world).partition("node9")[2]
 
 
-def test_nobody_who_is_unknown_is_quarantined(world: World) -> None:
+def test_quarantine_of_unknown_node_or_without_reason_is_rejected(world: World) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^Nothing was changed\. "):
         world.run("quarantine_nodes", nodes=["node8"], reason="a fan", release=False)
     with pytest.raises(AnsibleActionFail, match=r"^Nothing was changed\. "):

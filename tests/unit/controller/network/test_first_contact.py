@@ -1,4 +1,4 @@
-"""First contact, as playbooks/trust.yml makes it: with ssh servers of this process that show their host keys."""
+"""First contact by playbooks/trust.yml, with SSH servers in this process that show their host keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TRUST = "ansible-playbook playbooks/trust.yml"
 
 
 class Server:
-    """Shows its host key to whoever calls, and lets nobody in."""
+    """SSH server that shows its host key and accepts no login."""
 
     def __init__(self) -> None:
         self.key = paramiko.ECDSAKey.generate()
@@ -109,7 +109,7 @@ def displayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_new_keys_are_pinned_and_a_second_run_changes_nothing(
+def test_new_keys_are_pinned_and_second_run_changes_nothing(
     lab: Lab, servers: list[Server], displayed: list[str]
 ) -> None:
     lines = [HEADER, *pinned(servers)]
@@ -140,9 +140,7 @@ def test_new_keys_are_pinned_and_a_second_run_changes_nothing(
     assert all(server.shown.fingerprint in displayed[0] for server in servers)
 
 
-def test_nothing_is_pinned_that_nobody_has_confirmed(
-    lab: Lab, servers: list[Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unconfirmed_keys_are_not_pinned(lab: Lab, servers: list[Server], monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
 
     def answers(answer: bytes) -> None:
@@ -153,7 +151,7 @@ def test_nothing_is_pinned_that_nobody_has_confirmed(
         monkeypatch.setattr(Display, "prompt_until", prompt)
 
     answers(b"no\n")
-    again = f"When the keys are confirmed, type: {TRUST} -e trust_confirmed=true"
+    again = f"Check the keys, then run: {TRUST} -e trust_confirmed=true"
     assert lab.fails(confirmed=False) == f"Nothing was pinned. {again}"
     assert asked[0].endswith(" [yes/no]")
     assert not lab.known_hosts.exists()
@@ -161,20 +159,18 @@ def test_nothing_is_pinned_that_nobody_has_confirmed(
     assert lab.run(confirmed=False)["changed"] is True
     assert lab.known_hosts.read_text().splitlines() == [HEADER, *pinned(servers)]
     lab.run(confirmed=False)
-    assert len(asked) == 2, "what is known is not asked"
+    assert len(asked) == 2, "known keys need no confirmation"
 
 
-def test_where_nobody_can_be_asked_the_command_is_shown(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_without_terminal_shows_the_command(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "CLIARGS", ImmutableDict(ask_pass=True))
     lab.world.vars["trust_copy_key"] = "yes"
     said = lab.fails(confirmed=False)
     assert said.startswith("Nothing was pinned. ")
-    assert said.endswith(
-        f"After checking the keys, run: {TRUST} -e trust_confirmed=true -e trust_copy_key=true --ask-pass"
-    )
+    assert said.endswith(f"Check the keys, then run: {TRUST} -e trust_confirmed=true -e trust_copy_key=true --ask-pass")
 
 
-def test_another_key_than_the_known_one_is_refused_until_it_is_to_be_replaced(lab: Lab, servers: list[Server]) -> None:
+def test_changed_key_is_rejected_until_replacement_is_requested(lab: Lab, servers: list[Server]) -> None:
     old = servers[0].line("node1").replace(servers[0].key.get_base64(), paramiko.ECDSAKey.generate().get_base64())
     lab.known_hosts.write_text(f"# mine\n{old}\n")
     found = lab.run()
@@ -188,17 +184,17 @@ def test_another_key_than_the_known_one_is_refused_until_it_is_to_be_replaced(la
     assert lab.fails(replace=["node9"]) == "trust_replace contains node9, which is not in gpu_nodes."
 
 
-def test_a_node_that_does_not_answer_is_named(tmp_path: Path, servers: list[Server]) -> None:
+def test_silent_node_is_reported(tmp_path: Path, servers: list[Server]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed: int = taken.getsockname()[1]
     found = Lab(tmp_path / "some", [servers[0].port, closed]).run()
     assert found["warnings"] == [f"node2 did not respond. Once reachable, run {TRUST} again."]
     assert found["nodes"][1]["why"] == "connection refused"
     none = Lab(tmp_path / "none", [closed]).run()
-    assert (none["failed"], none["msg"]) == (True, "No node responded:\nnode1: connection refused")
+    assert (none["failed"], none["msg"]) == (True, "No node responded.\nnode1: connection refused")
 
 
-def test_a_key_that_the_inventory_has_is_the_one_that_counts(tmp_path: Path, servers: list[Server]) -> None:
+def test_key_in_the_inventory_decides(tmp_path: Path, servers: list[Server]) -> None:
     good = Lab(tmp_path / "good", [servers[0].port], f", cluster_host_key: '{servers[0].shown.fingerprint}'")
     assert good.run(confirmed=False)["nodes"][0]["state"] == "matches the inventory"
     bad = Lab(tmp_path / "bad", [servers[0].port], f", cluster_host_key: '{servers[1].shown.fingerprint}'")
@@ -206,7 +202,7 @@ def test_a_key_that_the_inventory_has_is_the_one_that_counts(tmp_path: Path, ser
     assert not bad.known_hosts.exists()
 
 
-def test_a_node_without_ssh_is_not_asked(tmp_path: Path) -> None:
+def test_node_without_ssh_is_skipped(tmp_path: Path) -> None:
     lab = Lab(tmp_path, [22], ", ansible_connection: local")
     assert lab.run()["nodes"] == [
         {
@@ -220,7 +216,7 @@ def test_a_node_without_ssh_is_not_asked(tmp_path: Path) -> None:
     ]
 
 
-def test_a_key_is_shown_through_the_command_that_carries_the_connection(servers: list[Server], tmp_path: Path) -> None:
+def test_key_is_read_through_proxy_command(servers: list[Server], tmp_path: Path) -> None:
     config = tmp_path / "config"
     relay = f'python3 -c \'import socket,sys,os;s=socket.create_connection(("127.0.0.1",{servers[0].port}));'
     relay += 'import threading;threading.Thread(target=lambda:[os.write(1,b) for b in iter(lambda:s.recv(9999),b"")],'
@@ -234,7 +230,7 @@ def test_a_key_is_shown_through_the_command_that_carries_the_connection(servers:
         first_contact.show_key(near, ["ecdsa-sha2-nistp256"])
 
 
-def test_what_is_no_ssh_server_says_so() -> None:
+def test_port_without_ssh_server_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         end = End("127.0.0.1", listener.getsockname()[1])
 
@@ -267,12 +263,12 @@ def test_what_is_no_ssh_server_says_so() -> None:
         ({"proxycommand": "nc %h %p %r %%", "user": "bob"}, (), ("/bin/sh", "-c", "exec nc node1 22 bob %")),
     ],
 )
-def test_what_carries_a_connection(settings: dict[str, str], arguments: tuple[str, ...], through: Any) -> None:
+def test_proxy_settings_become_a_command(settings: dict[str, str], arguments: tuple[str, ...], through: Any) -> None:
     found = first_contact.through(settings, arguments, "node1", 22)
     assert found == (tuple(through.split()) if isinstance(through, str) else through)
 
 
-def test_what_others_are_told_of_a_way(tmp_path: Path) -> None:
+def test_shared_connection_has_hosts_and_keys_without_users(tmp_path: Path) -> None:
     key, revoked, of_gate = (paramiko.ECDSAKey.generate() for _ in range(3))
     config, known_hosts = tmp_path / "config", tmp_path / "known_hosts"
     of = "ecdsa-sha2-nistp256"

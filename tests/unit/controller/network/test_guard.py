@@ -1,4 +1,4 @@
-"""A guarded change, with a node that answers as the program guard does: what it is asked, and what people are told."""
+"""Guarded changes: requests to the guard program on the node, confirmation, undo, and error messages."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Clock:
 
 
 class Node:
-    """Answers each verb with what is listed for it, and with the last of it again. asked: the verbs and payloads."""
+    """Returns the listed answers of a verb in turn, and repeats the last one. asked: verbs and payloads."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
@@ -58,7 +58,7 @@ class Node:
 
 @pytest.fixture
 def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Node, Guard]]:
-    """A node that arms, confirms and undoes unless a test says otherwise; seconds pass at once."""
+    """Return a maker of (node, guard). By default the node arms, confirms and undoes. Sleeping takes no time."""
     clock = Clock()
     monkeypatch.setattr(guard, "time", clock)
 
@@ -83,7 +83,7 @@ def fails(guard: Guard, apply: Callable[[], object] = lambda: None, **more: Any)
     return failed.value
 
 
-def test_a_change_that_is_confirmed_by_a_new_connection_stays(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_change_confirmed_by_new_connection_stays(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded()
     applied: list[str] = []
     guard.change(
@@ -104,7 +104,7 @@ def test_a_change_that_is_confirmed_by_a_new_connection_stays(guarded: Callable[
     assert (node.verbs, applied, node.fresh) == (["arm", "confirm"], ["arm"], 1)
 
 
-def test_a_change_without_files_or_texts_is_one(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_change_without_files_and_texts_is_guarded(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded()
     guard.change(apply=lambda: None)
     assert {name: node.asked[0][1][name] for name in ("files", "texts", "commands")} == {
@@ -118,7 +118,7 @@ def test_a_change_without_files_or_texts_is_one(guarded: Callable[..., tuple[Nod
     ("answer", "why"),
     [({"armed": False}, "another run is changing it"), ({"armed": False, "error": "no systemd"}, "no systemd")],
 )
-def test_what_cannot_be_armed_is_not_applied(
+def test_change_is_not_applied_if_the_guard_is_not_armed(
     guarded: Callable[..., tuple[Node, Guard]], answer: dict[str, Any], why: str
 ) -> None:
     node, guard = guarded(arm=[answer])
@@ -128,13 +128,13 @@ def test_what_cannot_be_armed_is_not_applied(
     assert (node.verbs, applied) == (["arm"], [])
 
 
-def test_a_connection_that_comes_late_confirms_as_well(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_late_connection_confirms_the_change(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded(confirm=[LOST, LOST, {"confirmed": True}])
     guard.change(apply=lambda: None)
     assert (node.verbs, node.fresh) == (["arm", "confirm", "confirm", "confirm"], 3)
 
 
-def test_what_nobody_can_confirm_is_waited_for_until_it_is_undone(
+def test_unconfirmed_change_is_undone_and_reported(
     guarded: Callable[..., tuple[Node, Guard]],
 ) -> None:
     armed = {"armed": True, "id": "", "failed": []}
@@ -142,19 +142,19 @@ def test_what_nobody_can_confirm_is_waited_for_until_it_is_undone(
     failed = fails(guard)
     assert str(failed) == (
         "node1: the change of the firewall was undone, because a new connection failed after the change"
-        " (no route to host). The node is reachable and in its previous state. Look at the rules."
+        " (no route to host). The node was restored and is reachable. Look at the rules."
     )
     assert failed.undone is True
     # Tried once a second until 12 seconds before the timer.
     assert node.verbs == ["arm", *["confirm"] * 19, "state", "state"]
 
 
-def test_a_confirmation_that_comes_too_late_is_none(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_confirmation_after_the_timer_is_not_accepted(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     _, guard = guarded(confirm=[{"confirmed": False}], state=[{"armed": False, "id": None, "failed": []}])
     assert "after the change (the confirmation was later than 30 seconds)" in str(fails(guard))
 
 
-def test_a_change_that_fails_is_undone_at_once(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_failed_change_is_undone_at_once(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded(state=[{"armed": True, "id": "of another run", "failed": []}])
 
     def apply() -> None:
@@ -163,14 +163,14 @@ def test_a_change_that_fails_is_undone_at_once(guarded: Callable[..., tuple[Node
     failed = fails(guard, apply)
     assert str(failed) == (
         "node1: the change of the firewall was undone, because the change failed on the node (nft: syntax error). The"
-        " node answers and is as it was before. Look at the rules."
+        " node was restored and is reachable. Look at the rules."
     )
     assert failed.undone is True
     assert node.verbs == ["arm", "undo", "state"]
 
 
-def test_whoever_interrupts_has_it_undone(guarded: Callable[..., tuple[Node, Guard]]) -> None:
-    node, guard = guarded(undo=[LOST])  # then the timer does it
+def test_interrupted_change_is_undone(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+    node, guard = guarded(undo=[LOST])  # the timer on the node undoes the change
 
     def apply() -> None:
         raise KeyboardInterrupt
@@ -180,7 +180,7 @@ def test_whoever_interrupts_has_it_undone(guarded: Callable[..., tuple[Node, Gua
     assert node.verbs == ["arm", "undo"]
 
 
-def test_what_could_not_be_undone_is_said(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_incomplete_undo_is_reported(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     _, guard = guarded(confirm=[LOST], state=[{"armed": True, "id": "x", "failed": ["nft ended with code 1"]}])
     failed = fails(guard)
     assert str(failed) == (
@@ -191,7 +191,7 @@ def test_what_could_not_be_undone_is_said(guarded: Callable[..., tuple[Node, Gua
     assert failed.undone is False
 
 
-def test_a_node_that_does_not_come_back_is_for_its_console(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_unreachable_node_is_reported_with_console_fix(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded(confirm=[LOST], state=[LOST])
     failed = fails(guard)
     assert str(failed) == (
@@ -203,7 +203,7 @@ def test_a_node_that_does_not_come_back_is_for_its_console(guarded: Callable[...
     assert node.verbs.count("state") == 30 + PATIENCE - 19
 
 
-def test_a_change_of_an_interrupted_run_is_undone_first(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_unconfirmed_change_of_an_earlier_run_is_undone_first(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     for answer, undone in ((DONE, True), ({"undone": False, "failed": []}, False)):
         node, guard = guarded(undo=[answer])
         assert guard.settle() is undone
@@ -218,9 +218,9 @@ def test_a_change_of_an_interrupted_run_is_undone_first(guarded: Callable[..., t
     assert failed.value.undone is False
 
 
-def test_it_can_be_taken_back_for_another_reason(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_change_can_be_undone_for_another_reason(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded(state=[{"armed": False, "id": None, "failed": []}])
     change = guard.begin(apply=lambda: None)
-    with pytest.raises(GuardError, match=r"was undone, because packets were lost\. The node answers "):
+    with pytest.raises(GuardError, match=r"was undone, because packets were lost\. The node was restored "):
         guard.take_back(change, "packets were lost")
     assert node.verbs == ["arm", "undo", "state"]

@@ -1,4 +1,4 @@
-"""The folder that people launch with: nobody else may have written what Ansible reads in it."""
+"""The shared folder for user launches: other users must not be able to write files that Ansible reads in it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def refusal(who: str, folder: Path) -> list[str]:
     return [f"{who}, and could change what runs for all users of {folder}: {HOW}"]
 
 
-def test_what_was_written_can_be_written_again(tmp_path: Path) -> None:
+def test_written_folder_can_be_rewritten(tmp_path: Path) -> None:
     folder = tmp_path / "share/lab"
     assert in_the_way(folder) == []
     before = os.umask(0o002)
@@ -44,7 +44,7 @@ def test_what_was_written_can_be_written_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["share", "share/lab"])
-def test_where_everybody_may_write_nothing_is_written(tmp_path: Path, place: str) -> None:
+def test_nothing_is_written_to_a_world_writable_folder(tmp_path: Path, place: str) -> None:
     folder = tmp_path / "share/lab"
     folder.mkdir(parents=True)
     (tmp_path / place).chmod(0o777)
@@ -54,15 +54,15 @@ def test_where_everybody_may_write_nothing_is_written(tmp_path: Path, place: str
     assert list(folder.iterdir()) == []
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can make files that belong to somebody else")
-def test_a_file_that_stays_belongs_to_nobody_else(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can create files of another user")
+def test_file_of_another_user_is_rejected(tmp_path: Path) -> None:
     write(tmp_path, TEXTS)
     os.chown(tmp_path / "hosts.yml", NOBODY, 0)
     assert in_the_way(tmp_path) == refusal(f"{tmp_path}/hosts.yml belongs to nobody", tmp_path)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can make links that belong to somebody else")
-def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can create links of another user")
+def test_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "lab").symlink_to("etc")
     assert in_the_way(tmp_path / "lab") == []
@@ -70,7 +70,7 @@ def test_a_link_of_somebody_else_is_not_followed(tmp_path: Path) -> None:
     assert in_the_way(tmp_path / "lab") == refusal(f"{tmp_path}/lab belongs to nobody", tmp_path / "lab")
 
 
-def test_what_ansible_would_read_is_refused_by_name(tmp_path: Path) -> None:
+def test_other_files_that_ansible_reads_are_rejected(tmp_path: Path) -> None:
     write(tmp_path, TEXTS)
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars/all.yml").write_text("ansible_python_interpreter: /tmp/x\n")
@@ -79,18 +79,18 @@ def test_what_ansible_would_read_is_refused_by_name(tmp_path: Path) -> None:
     names = "ansible.cfg, filter_plugins, group_vars and 2 more"
     what = f"{tmp_path} has {names}, which Ansible may read with the inventory"
     [found] = in_the_way(tmp_path)
-    assert found == f"{what}: take them away, or {ANOTHER}."
+    assert found == f"{what}: remove them, or {ANOTHER}."
 
 
-def test_files_of_others_are_not_written_over(tmp_path: Path) -> None:
+def test_files_not_written_by_muster_are_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text("all: {}\n")
     assert in_the_way(tmp_path) == [f"{tmp_path} has hosts.yml, which this playbook did not write: {ANOTHER}."]
-    assert in_the_way(tmp_path / "hosts.yml") == [f"{tmp_path}/hosts.yml is no folder: {ANOTHER}."]
+    assert in_the_way(tmp_path / "hosts.yml") == [f"{tmp_path}/hosts.yml is not a folder: {ANOTHER}."]
 
 
 @pytest.mark.parametrize(("mode", "returned"), [(0o755, 0), (0o777, 2)])
-def test_the_playbook_writes_nothing_where_everybody_may(tmp_path: Path, mode: int, returned: int) -> None:
-    """With a key that is pinned, and no node that answers."""
+def test_share_playbook_rejects_world_writable_folder(tmp_path: Path, mode: int, returned: int) -> None:
+    """The host key is pinned, and no node responds."""
     (tmp_path / "rack/group_vars").mkdir(parents=True)
     shutil.copy(ROOT / "inventory/lab/group_vars/gpu_nodes.yml", tmp_path / "rack/group_vars/gpu_nodes.yml")
     hosts = "{vars: {cluster_artifacts_dir: artifacts}, hosts: {node1: {ansible_host: 10.0.0.1}}}"

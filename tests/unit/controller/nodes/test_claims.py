@@ -1,4 +1,4 @@
-"""The claims of a run on its nodes, from its side: with real keepers, and nodes that are folders of this machine."""
+"""Claims of a run on its nodes, with real keeper processes; folders of this machine replace the nodes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ claim.main()
 
 
 class Node(NodeConnection):
-    """A node whose claim lies in a folder of this machine; with the mark `away` in it, it does not answer."""
+    """A node with its claim in a folder of this machine. The file `away` makes the node unreachable."""
 
     def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
         assert privileged
@@ -77,7 +77,7 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Node]:
 
 @contextmanager
 def run() -> Iterator[Claims]:
-    """A run of ansible-playbook. One that begins within another ends before it: its keeper has the other's pipes."""
+    """Run of ansible-playbook. A nested run must end first, because its keeper inherits the pipes of the outer run."""
     begun = Claims()
     begun.begin()
     try:
@@ -101,16 +101,16 @@ def journal(node: Node) -> list[str]:
     return (folder_of(node) / "journal").read_text().splitlines()
 
 
-def test_a_run_that_ends_has_freed_its_nodes(nodes: list[Node]) -> None:
+def test_finished_run_releases_its_nodes(nodes: list[Node]) -> None:
     with run() as ours:
         assert ours.claim(nodes, "site.yml", take_over=False) == []
         assert [claim_of(node)["freed"] for node in nodes] == [False] * 3
-        assert ours.missing(["node1", "node2", "node3", "node4"]) == ["node4"], "the next step has nothing to ask"
+        assert ours.missing(["node1", "node2", "node3", "node4"]) == ["node4"], "the next step needs no requests"
     assert [claim_of(node)["freed"] for node in nodes] == [True] * 3
     assert journal(nodes[2])[-1].endswith("frees the claim: site.yml: ok")
 
 
-def test_a_run_that_is_killed_frees_them_too(nodes: list[Node]) -> None:
+def test_killed_run_releases_its_nodes(nodes: list[Node]) -> None:
     pid = os.fork()
     if not pid:
         killed = Claims()
@@ -122,7 +122,7 @@ def test_a_run_that_is_killed_frees_them_too(nodes: list[Node]) -> None:
     assert [claim_of(node)["freed"] for node in nodes] == [True] * 3
 
 
-def test_what_a_run_had_that_was_killed_with_its_keeper_is_taken_at_once(nodes: list[Node]) -> None:
+def test_claims_of_a_run_killed_with_its_keeper_are_replaced_at_once(nodes: list[Node]) -> None:
     pid = os.fork()
     if not pid:
         keeper.begin = lambda *_: None
@@ -137,7 +137,7 @@ def test_what_a_run_had_that_was_killed_with_its_keeper_is_taken_at_once(nodes: 
         assert [claim_of(node)["token"] for node in nodes] == [ours.token] * 3
 
 
-def test_the_second_run_is_refused_and_keeps_nothing(nodes: list[Node]) -> None:
+def test_second_run_is_rejected_and_claims_nothing(nodes: list[Node]) -> None:
     with run() as first:
         first.claim(nodes[1:], "baseline.yml", take_over=False)
         with run() as second:
@@ -150,7 +150,7 @@ def test_the_second_run_is_refused_and_keeps_nothing(nodes: list[Node]) -> None:
             assert claim_of(nodes[1])["doing"] == "site.yml"
 
 
-def test_whoever_only_looks_is_told_who_has_the_nodes(nodes: list[Node]) -> None:
+def test_read_only_run_sees_the_holders(nodes: list[Node]) -> None:
     (folder_of(nodes[2]) / "away").touch()
     with run() as first:
         first.claim(nodes[:1], "baseline.yml", take_over=False)
@@ -160,7 +160,7 @@ def test_whoever_only_looks_is_told_who_has_the_nodes(nodes: list[Node]) -> None
     assert claims.holders_in({"node1": {"held": False}, "node2": {"held": True}}) == {"node1": None}
 
 
-def test_nodes_that_do_not_answer_are_left_to_the_step(nodes: list[Node]) -> None:
+def test_silent_nodes_are_reported_and_remain_unclaimed(nodes: list[Node]) -> None:
     (folder_of(nodes[0]) / "away").touch()
     (folder_of(nodes[1]) / "broken").touch()
     with run() as ours:
@@ -169,7 +169,7 @@ def test_nodes_that_do_not_answer_are_left_to_the_step(nodes: list[Node]) -> Non
         assert ours.missing(["node1", "node2", "node3"]) == ["node1", "node2"]
 
 
-def test_a_keeper_renews_and_a_step_hears_what_was_lost(nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keeper_renews_claims_and_reports_lost_ones(nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeper, "RENEWED", 0.05)
     with run() as ours:
         ours.claim(nodes, "site.yml", take_over=False)
@@ -182,7 +182,7 @@ def test_a_keeper_renews_and_a_step_hears_what_was_lost(nodes: list[Node], monke
             ours.claim(nodes[:1], "site.yml", take_over=False)
 
 
-def test_a_step_renews_by_itself_what_nobody_kept(nodes: list[Node]) -> None:
+def test_step_renews_expired_claims(nodes: list[Node]) -> None:
     with run() as ours:
         ours.claim(nodes, "site.yml", take_over=False)
         for state in ours.folder.glob("*.json"):
@@ -192,9 +192,7 @@ def test_a_step_renews_by_itself_what_nobody_kept(nodes: list[Node]) -> None:
         assert ours.missing(["node1"]) == []
 
 
-def test_a_full_disk_does_not_keep_the_end_of_a_run_from_freeing_its_nodes(
-    nodes: list[Node], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_does_not_prevent_releasing_nodes(nodes: list[Node], monkeypatch: pytest.MonkeyPatch) -> None:
     ours = Claims()
     ours.begin()
     ours.claim(nodes, "site.yml", take_over=False)
@@ -205,17 +203,17 @@ def test_a_full_disk_does_not_keep_the_end_of_a_run_from_freeing_its_nodes(
 
 
 class Hanging(Node):
-    """Its connection is there, and nothing comes of it."""
+    """A node with an open connection that never answers."""
 
     over = threading.Event()
 
     def python(self, _arguments: str, _text: bytes, *, privileged: bool) -> tuple[int, str, str]:
         assert privileged
         self.over.wait(PATIENCE)
-        raise NodeError("it hangs", reachable=False)
+        raise NodeError("hanging connection", reachable=False)
 
 
-def test_nodes_that_hang_keep_no_other_from_being_renewed_and_freed(
+def test_hanging_nodes_do_not_delay_claims_of_other_nodes(
     nodes: list[Node], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, seconds in (("RENEWED", 0.05), ("OPENING", 0.05), ("FREED", 5.0)):
@@ -240,7 +238,7 @@ def test_nodes_that_hang_keep_no_other_from_being_renewed_and_freed(
 
 
 class Talkative(Node):
-    """Its connection displays what it does, as ssh's does with -vvv."""
+    """A node with a connection that displays its commands, as ssh does with -vvv."""
 
     home = os.getpid()
 
@@ -250,8 +248,8 @@ class Talkative(Node):
         return super().python(arguments, text, privileged=privileged)
 
 
-def test_a_keeper_displays_nothing_and_waits_for_nobody(nodes: list[Node]) -> None:
-    """Another thread is about to display something when the keeper begins, and its lock stays locked there."""
+def test_keeper_displays_nothing_and_does_not_block(nodes: list[Node]) -> None:
+    """Another thread holds the display lock when the keeper is forked, so the lock stays locked in the keeper."""
     talkative = [Talkative(node.name, node.connection, "python3") for node in nodes]
     locked, over = threading.Event(), threading.Event()
 

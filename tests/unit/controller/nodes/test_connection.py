@@ -1,4 +1,4 @@
-"""What a node answers over a connection, and what an error of it becomes."""
+"""Answers of a node over a connection, and error messages."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
         ("x" * 1000, "x" * 400),
     ],
 )
-def test_one_line(text: str, line: str) -> None:
+def test_error_output_becomes_one_line(text: str, line: str) -> None:
     assert one_line(text) == line
 
 
 class Ssh:
-    """Stands in for a connection plugin: answers every command with this."""
+    """Stub of a connection plugin: returns the same answer for each command."""
 
     become = None
 
@@ -63,7 +63,7 @@ def asked(code: int, out: str, err: str = "") -> dict[str, Any]:
     return answer
 
 
-def test_the_answer_is_the_last_line_that_is_one() -> None:
+def test_answer_is_the_last_valid_line() -> None:
     assert asked(0, 'Welcome!\n{"a": 1}\n{broken\n') == {"a": 1}
     assert asked(1, '{"a": 2}\n', "Connection closed") == {"a": 2}
 
@@ -73,11 +73,11 @@ def test_the_answer_is_the_last_line_that_is_one() -> None:
     [
         ("", "sudo: a password is required\n", "sudo: a password is required"),
         ("only noise\n", "", "only noise"),
-        ("", "", "nothing"),
+        ("", "", "no output"),
         ("", "Traceback\n  File\nKeyError: 'user'\n", "Traceback File KeyError: 'user'"),
     ],
 )
-def test_no_answer_is_an_error_that_quotes_what_was_said(out: str, err: str, said: str) -> None:
+def test_missing_answer_is_an_error_with_the_output(out: str, err: str, said: str) -> None:
     with pytest.raises(NodeError) as error:
         asked(1, out, err)
     assert str(error.value) == f"look failed with exit code 1: {said}"
@@ -85,7 +85,7 @@ def test_no_answer_is_an_error_that_quotes_what_was_said(out: str, err: str, sai
 
 
 class Echo:
-    """Stands in for a connection plugin: runs what is sent on this machine, once the gate is open."""
+    """Stub of a connection plugin: runs each command on this machine after the gate is open."""
 
     become = None
 
@@ -98,7 +98,7 @@ class Echo:
         return done.returncode, done.stdout, done.stderr
 
 
-def test_each_message_runs_the_program_it_was_sent_with_however_long_it_waits(tmp_path: Path) -> None:
+def test_queued_message_runs_its_own_program(tmp_path: Path) -> None:
     connection: Any = Echo()
     messages = Messages({"node1": NodeConnection("node1", connection, sys.executable)}, NodeProgram("sshd"))
     messages.open()
@@ -114,6 +114,6 @@ def test_each_message_runs_the_program_it_was_sent_with_however_long_it_waits(tm
     ]
 
 
-def test_a_program_that_is_not_there_is_said_at_once() -> None:
+def test_unknown_program_is_an_error_at_once() -> None:
     with pytest.raises(ModuleNotFoundError):
         NodeProgram("nowhere")

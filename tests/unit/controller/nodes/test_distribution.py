@@ -1,4 +1,4 @@
-"""A distribution, whole: to nodes that are folders and addresses of this machine, by the program that nodes run."""
+"""Complete distributions by the node program; folders and addresses of this machine replace the nodes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def port() -> int:
 
 
 class Cluster:
-    """said: what people were told. calls: (node, verb) in their order."""
+    """A distribution to several nodes, its messages, and its calls as (node, verb) in order."""
 
     def __init__(self, folder: Path, port: int, count: int, broken: dict[str, tuple[str, ...]] | None = None) -> None:
         self.calls: list[tuple[str, str]] = []
@@ -66,9 +66,7 @@ def cluster(tmp_path: Path, port: int) -> Callable[..., Cluster]:
     return lambda count, **broken: Cluster(tmp_path, port, count, broken)
 
 
-def test_it_goes_to_one_node_and_from_there_to_the_others_and_then_only_what_is_new(
-    cluster: Callable[..., Cluster], project: Project
-) -> None:
+def test_files_are_sent_once_and_then_copied_between_nodes(cluster: Callable[..., Cluster], project: Project) -> None:
     nodes = cluster(6)
     assert nodes.bring(project) == {}
     everything = {file.sha256 for file in project.files}
@@ -76,8 +74,8 @@ def test_it_goes_to_one_node_and_from_there_to_the_others_and_then_only_what_is_
     assert nodes.verbs("node1") == ["stored", "put", "put", "put", "offer", "share"]
     assert [nodes.verbs(name) for name in list(nodes.places)[1:]] == [["stored", "share"]] * 5
     assert nodes.said[0].startswith("project: 4 files, 8 MB, sent to node1 in ")
-    assert nodes.said[1] == "project: 8 MB, from node1 along node2, node3, node4 and 2 more"
-    assert nodes.said[2].startswith("project: from node1 to node2, node3, node4 and 2 more in ")
+    assert nodes.said[1] == "project: 8 MB, copying from node1 to node2, node3, node4 and 2 more"
+    assert nodes.said[2].startswith("project: copied from node1 to node2, node3, node4 and 2 more in ")
     assert len(nodes.said) == 3
 
     Path(project.source, "a.py").write_bytes(b"3")
@@ -91,40 +89,36 @@ def test_it_goes_to_one_node_and_from_there_to_the_others_and_then_only_what_is_
     assert {verb for _, verb in nodes.calls} == {"stored"}
 
 
-def test_a_node_that_was_tampered_with_gets_it_again_from_another_one(
-    cluster: Callable[..., Cluster], project: Project
-) -> None:
+def test_corrupt_object_is_replaced_from_another_node(cluster: Callable[..., Cluster], project: Project) -> None:
     nodes = cluster(3)
     assert nodes.bring(project) == {}
-    spoilt = Path(nodes.places["node1"].store, "objects", project.files[0].sha256)
-    spoilt.write_bytes(b"9")
+    corrupt = Path(nodes.places["node1"].store, "objects", project.files[0].sha256)
+    corrupt.write_bytes(b"9")
     assert nodes.bring(project) == {}
-    assert spoilt.read_bytes() == b"1"
-    assert nodes.said[-1].startswith("project: from node2 to node1 in ")
+    assert corrupt.read_bytes() == b"1"
+    assert nodes.said[-1].startswith("project: copied from node2 to node1 in ")
 
 
-def test_whoever_cannot_be_asked_is_named_and_the_others_get_it(
-    cluster: Callable[..., Cluster], project: Project
-) -> None:
+def test_unreachable_node_is_reported_and_others_are_served(cluster: Callable[..., Cluster], project: Project) -> None:
     nodes = cluster(3, node2=("stored",))
     assert nodes.bring(project) == {"node2": "Connection timed out"}
     assert nodes.bring(project).keys() == {"node2"}
 
 
-def test_who_gets_nothing_from_one_node_asks_another(
+def test_receiver_tries_another_source(
     cluster: Callable[..., Cluster], project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(distribution, "CALLS_FOR", 1.0)
     nodes = cluster(2)
     assert nodes.bring(project) == {}
     more = cluster(3, node1=("share",))
-    # node1 does not answer, and is what node3 asks first: then node2.
+    # node3 asks node1 first, which does not respond, and then node2.
     more.places["node3"] = DistributionNode(more.places["node3"].address, more.places["node3"].store + "b")
     assert more.bring(project) == {"node1": "Connection timed out"}
     assert more.objects("node3") == nodes.objects("node2")
 
 
-def test_a_node_in_the_line_that_does_not_answer_is_passed_by(
+def test_silent_node_in_the_chain_is_skipped(
     cluster: Callable[..., Cluster], project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(distribution, "CALLS_FOR", 2.0)
@@ -134,30 +128,28 @@ def test_a_node_in_the_line_that_does_not_answer_is_passed_by(
     assert nodes.objects("node4") == nodes.objects("node1")
 
 
-def test_a_node_whose_content_is_damaged_gives_nothing(cluster: Callable[..., Cluster], project: Project) -> None:
-    """It said that it has it; before it gives anything, it compares."""
+def test_source_with_corrupt_content_sends_nothing(cluster: Callable[..., Cluster], project: Project) -> None:
+    """A source compares its content before it sends anything."""
     nodes = cluster(3, node1=("offer",))
     found = nodes.bring(project)
     assert found["node1"] == "Connection timed out"
     assert not any(nodes.objects(name) for name in ("node2", "node3"))
 
 
-def test_a_file_that_is_changed_while_it_is_sent_is_named(cluster: Callable[..., Cluster], project: Project) -> None:
+def test_file_changed_during_sending_is_reported(cluster: Callable[..., Cluster], project: Project) -> None:
     Path(project.source, "b.py").write_bytes(b"4")
     Path(project.source, "large").write_bytes(b"short")
     found = cluster(1).bring(project)
     assert found == {"node1": "b.py was changed while it was read"}
 
 
-def test_a_store_that_cannot_be_used_is_named(
-    cluster: Callable[..., Cluster], project: Project, tmp_path: Path
-) -> None:
+def test_unusable_store_is_reported(cluster: Callable[..., Cluster], project: Project, tmp_path: Path) -> None:
     (tmp_path / "node2").write_text("in the way")
     found = cluster(2).bring(project)
     assert found == {"node2": f"{tmp_path}/node2: has a part that is a link, or not a folder"}
 
 
-def test_messages_have_a_limit(project: Project) -> None:
+def test_message_bodies_are_limited_in_size(project: Project) -> None:
     sent = list(bodies(project, {file.sha256 for file in project.files}))
     assert [len(body) for _, body in sent] == [BODY, BODY, 7]
     assert sum(size for pieces, _ in sent for _, _, size in pieces) == project.size

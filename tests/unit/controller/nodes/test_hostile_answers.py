@@ -1,4 +1,4 @@
-"""Nodes that were taken over: real runs in which the node's Python answers as it likes."""
+"""Compromised nodes: real runs in which the Python of the node returns hostile answers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ANSWER = {
 
 
 def run(folder: Path, task: str, answer: dict[str, Any], *options: str) -> subprocess.CompletedProcess[str]:
-    """A run with one task on a node whose Python is a program that prints this answer, whatever it is sent."""
+    """Run one task on a node whose Python prints this answer to every request."""
     python = folder / "python"
     python.write_text(f"#!{sys.executable}\nimport sys\nsys.stdin.read()\nprint({json.dumps(answer)!r})\n")
     python.chmod(0o755)
@@ -50,7 +50,7 @@ def run(folder: Path, task: str, answer: dict[str, Any], *options: str) -> subpr
     )
 
 
-def shows_nothing_to_obey(done: subprocess.CompletedProcess[str]) -> str:
+def printable_output(done: subprocess.CompletedProcess[str]) -> str:
     text = done.stdout + done.stderr
     found = UNSEEN.search(text)
     assert not found, repr(text[max(0, found.start() - 60) : found.end() + 20])
@@ -61,23 +61,25 @@ NOTEBOOK = 'notebook: {user: "%s", nodes: [node1]}'
 
 
 @pytest.mark.parametrize("options", [(), ("--check",), ("-vvv",)], ids=["plain", "check", "verbose"])
-@pytest.mark.parametrize("user", ["anna", ""], ids=["asked for", "whoever logs in"])
-def test_a_node_has_no_say_in_the_lines_of_a_notebook(tmp_path: Path, user: str, options: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("user", ["anna", ""], ids=["requested_user", "login_user"])
+def test_node_answer_does_not_change_notebook_commands(tmp_path: Path, user: str, options: tuple[str, ...]) -> None:
     done = run(tmp_path, NOTEBOOK % user, {**ANSWER, "user": EVIL + FOUL}, *options)
-    text = shows_nothing_to_obey(done)
+    text = printable_output(done)
     assert done.returncode != 0
-    assert f'node1 answered {"for" if user else "with"} the user "{EVIL}' in " ".join(text.split())
+    assert f'node1 returned the {"" if user else "invalid "}user {"" if user else "name "}"{EVIL}' in " ".join(
+        text.split()
+    )
     assert "ssh -" not in text.rpartition("TASK [Ask]")[2].replace("EXEC", "")
 
 
-def test_the_error_of_a_node_is_quoted_and_its_command_stays_as_it_is(tmp_path: Path) -> None:
+def test_error_of_a_node_is_quoted_unchanged(tmp_path: Path) -> None:
     done = run(tmp_path, NOTEBOOK % "anna", {"error": f"{FOUL}To repair it, run {COMMAND}\nand more"})
-    text = shows_nothing_to_obey(done)
+    text = printable_output(done)
     assert done.stdout.splitlines()[-1].startswith("STOPPED: node1 at 'Ask': node1 reports: \"")
     assert f"run {COMMAND}" in " ".join(text.split())
 
 
-def test_what_a_node_says_of_its_wiping_is_only_text(tmp_path: Path) -> None:
+def test_answer_of_a_wiped_node_is_only_text(tmp_path: Path) -> None:
     answer = {
         "changed": True,
         "msg": f"{FOUL}First run {COMMAND}",
@@ -86,6 +88,6 @@ def test_what_a_node_says_of_its_wiping_is_only_text(tmp_path: Path) -> None:
         "closing": {"status": "healthy", "text": "HEALTHY"},
     }
     done = run(tmp_path, "wipe_node: {node: node1}", answer, "--check")
-    text = shows_nothing_to_obey(done)
+    text = printable_output(done)
     assert f"First run {COMMAND}" in text
     assert "HEALTHY" not in text

@@ -1,4 +1,4 @@
-"""Messages to many nodes: what is in flight is bounded, and whatever one raises is news about that node alone."""
+"""Messages to many nodes: limited concurrency, and errors that affect only their node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Opening:
-    """Stands in for a connection plugin: counts how many are being opened at once, until the gate is open."""
+    """Stub of a connection plugin: counts connections that open at the same time until the gate is open."""
 
     become = None
     lock = threading.Lock()
@@ -38,7 +38,7 @@ class Opening:
         return 0, b'{"uid": 0}\n', b""
 
 
-def test_connections_are_opened_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_opened_at_once_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OPENING", 300.0)
     gate, full = threading.Event(), threading.Event()
     names = [f"node{number}" for number in range(OPENED_AT_ONCE + 20)]
@@ -54,15 +54,15 @@ def test_connections_are_opened_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch)
     assert Opening.most == OPENED_AT_ONCE
 
 
-def test_one_that_hangs_keeps_others_out_for_a_while_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_connections_delay_others_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OPENING", 0.01)
     gate, full = threading.Event(), threading.Event()
     names = [f"node{number}" for number in range(OPENED_AT_ONCE)]
     hanging: Any = Opening(gate, full)
     connections = {name: NodeConnection(name, hanging, "python3") for name in names}
-    well = threading.Event()
-    well.set()
-    another: Any = Opening(well, full)
+    open_gate = threading.Event()
+    open_gate.set()
+    another: Any = Opening(open_gate, full)
     messages = Messages({**connections, "late": NodeConnection("late", another, "python3")}, NodeProgram("launch"))
     messages.open()
     for name in (*names, "late"):
@@ -83,7 +83,7 @@ class Failing:
         raise self.error
 
 
-def test_the_limit_of_this_machine_is_not_blamed_on_a_node() -> None:
+def test_limit_of_the_controller_is_reported_as_such() -> None:
     plugin: Any = Failing(OSError(errno.EMFILE, "Too many open files"))
     messages = Messages({"node1": NodeConnection("node1", plugin, "python3")}, NodeProgram("launch"))
     messages.open()
@@ -93,7 +93,7 @@ def test_the_limit_of_this_machine_is_not_blamed_on_a_node() -> None:
     assert answer.error.startswith("the controller's limit of ")
 
 
-def test_an_error_is_one_printable_line() -> None:
+def test_error_is_one_printable_line() -> None:
     plugin: Any = Failing(RuntimeError("\x1b[2J\x1b]52;c;eA==\x07no\nroute"))
     messages = Messages({"node1": NodeConnection("node1", plugin, "python3")}, NodeProgram("launch"))
     messages.open()

@@ -1,4 +1,4 @@
-"""What the controller's own machine grants: in a process of its own, whose limits are lowered."""
+"""Limits of the controller for files and processes, tested in a separate process with lower limits."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def granted(soft: int, hard: int) -> list[int]:
     return [int(word) for word in done.stdout.split()]
 
 
-def test_the_soft_limit_is_raised_as_far_as_it_is_needed_and_may_be() -> None:
+def test_soft_limit_is_raised_as_needed_up_to_the_hard_limit() -> None:
     assert granted(1024, 4096) == [1378, 1378, 4096]
     assert granted(256, 512) == [512, 512, 512]
     assert granted(2048, 4096) == [2048, 2048, 4096]
 
 
-def test_the_controllers_own_limit_is_named() -> None:
+def test_reached_limit_of_the_controller_is_explained() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert explained("OSError: [Errno 24] Too many open files") == (
         f"the controller's limit of {soft} open files is too low; raise it with ulimit -n {2 * soft}"
@@ -40,7 +40,7 @@ def test_the_controllers_own_limit_is_named() -> None:
     assert explained("No route to host") == "No route to host"
 
 
-def test_room_in_the_control_group(tmp_path: Path) -> None:
+def test_free_processes_are_read_from_the_control_group(tmp_path: Path) -> None:
     own, group = tmp_path / "own", tmp_path / "user.slice"
     group.mkdir()
     own.write_text("9:name=systemd:/\n0::/user.slice\n")

@@ -1,4 +1,4 @@
-"""Rates between nodes: who is asked to send to whom, and what of the answers is used."""
+"""Rates between nodes: choice of senders and receivers, and validation of the answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SERVED: dict[str, dict[str, Any]] = {
 
 
 def cluster(**ports: dict[int, str]) -> Cluster:
-    """Two nodes. ports: of the link from each of them to the other."""
+    """Return a cluster of two nodes. ports: results per port of the link from each node to the other."""
     nodes = [Node(name, f"10.0.0.{name[-1]}", "eth0", served) for name, served in SERVED.items()]
     links = [
         Link("node1", "node2", ports.get("node1", {29500: "refused", 40002: "ok"})),
@@ -31,7 +31,7 @@ def answered(there: Any, back: Any) -> dict[str, Any]:
     return {"pairs": {"node2": {"there": there, "back": back}}}
 
 
-def test_both_directions_are_measured_by_one_and_what_is_slow_once_more() -> None:
+def test_one_node_measures_both_directions_and_slow_ones_are_repeated() -> None:
     again = {"pairs": {"node1": {"there": 3e9, "back": 8e9}}}
     asked = AnsweringNodes({("node1", "pair"): [answered(9e9, 1e9)], ("node2", "pair"): [again]})
     seen = cluster()
@@ -48,7 +48,7 @@ def test_both_directions_are_measured_by_one_and_what_is_slow_once_more() -> Non
     assert [(link.origin, link.rate, link.twice) for link in seen.links] == [("node1", 9e9, True), ("node2", 3e9, True)]
 
 
-def test_what_is_as_fast_in_both_directions_is_measured_once() -> None:
+def test_symmetric_link_is_measured_once() -> None:
     asked = AnsweringNodes({("node1", "pair"): [answered(9e9, 9e9)]})
     seen = cluster()
     Streams(asked, "secret", SERVED).measure(seen)
@@ -56,7 +56,7 @@ def test_what_is_as_fast_in_both_directions_is_measured_once() -> None:
     assert [link.twice for link in seen.links] == [False, False]
 
 
-def test_a_link_keeps_the_better_of_two_rates() -> None:
+def test_link_keeps_the_higher_of_two_rates() -> None:
     asked = AnsweringNodes({("node1", "pair"): [answered(5e9, 5e9), answered(4e9, 6e9)]})
     seen, streams = cluster(), Streams(asked, "secret", SERVED)
     for _ in range(2):
@@ -65,7 +65,7 @@ def test_a_link_keeps_the_better_of_two_rates() -> None:
     assert (seen.link("node1", "node2").rate, seen.link("node2", "node1").rate) == (5e9, 6e9)
 
 
-def test_a_node_without_the_launchs_port_serves_on_another() -> None:
+def test_node_without_launch_port_uses_another_port() -> None:
     asked = AnsweringNodes({("node2", "pair"): [{"pairs": {"node1": {"there": 1e9, "back": None}}}]})
     seen = cluster()
     assert Streams(asked, "secret", SERVED).pairs(seen, {"node2": ["node1"]}, 1.0) == [("node2", "node1")]
@@ -74,14 +74,14 @@ def test_a_node_without_the_launchs_port_serves_on_another() -> None:
     assert seen.link("node1", "node2").rate is None
 
 
-def test_where_no_call_comes_through_nobody_is_asked() -> None:
+def test_links_without_open_ports_are_not_measured() -> None:
     asked = AnsweringNodes({})
     Streams(asked, "secret", SERVED).measure(cluster(node1={40002: "dropped"}, node2={29500: "refused"}))
     assert asked.asked == []
 
 
 @pytest.mark.parametrize("data", [None, [], {}, {"pairs": []}, {"pairs": {"node2": "fast"}}, {"pairs": {"node3": {}}}])
-def test_what_is_no_answer_is_none(data: Any) -> None:
+def test_invalid_answer_gives_no_pairs(data: Any) -> None:
     assert read_pairs(data, ["node2"]) == []
 
 
@@ -89,10 +89,10 @@ def test_what_is_no_answer_is_none(data: Any) -> None:
     ("value", "usable"),
     [(5, 5.0), (0, 0.0), (2.5, 2.5), (-1, None), (float("inf"), None), (float("nan"), None), (True, None), ("5", None)],
 )
-def test_a_rate_is_a_number_of_bits(value: Any, usable: float | None) -> None:
+def test_rate_must_be_a_finite_non_negative_number(value: Any, usable: float | None) -> None:
     data = {"pairs": {"node2": {"there": value, "back": None}}}
     assert read_pairs(data, ["node2"]) == [("node2", usable, None)]
 
 
-def test_a_port_is_good_where_the_call_came_through() -> None:
+def test_good_ports_are_those_that_accepted_a_connection() -> None:
     assert good_ports({1: "ok", 2: "dropped", 3: "ok"}) == [1, 3]

@@ -1,4 +1,4 @@
-"""Where a node takes packages from by what the inventory says, and what the module package_sources is given of it."""
+"""Package sources of a node from the inventory, and the arguments of the module package_sources."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def here(world: World) -> tuple[dict[str, Any], Any, Any]:
     return world.vars, world.templar, world.loader
 
 
-def test_upstream_leads_pip_nowhere(world: World) -> None:
+def test_upstream_sets_no_mirror_for_pip(world: World) -> None:
     assert sources.pip_mirror(*here(world), "plain") == {}
     assert sources.node_environment(*here(world), "plain") == {}
 
 
-def test_a_mirror_has_pip_and_may_have_builds_of_pytorch(world: World) -> None:
+def test_mirror_sets_pip_and_optionally_pytorch_index(world: World) -> None:
     mirrored = sources.pip_mirror(*here(world), "mirrored")
     assert mirrored["pip"] == "https://mirrors.tuna.tsinghua.edu.cn/pypi/web/simple"
     assert "only" not in mirrored
@@ -57,14 +57,14 @@ def test_a_mirror_has_pip_and_may_have_builds_of_pytorch(world: World) -> None:
     }
 
 
-def test_a_mirror_that_is_none_is_an_error_of_its_node(world: World) -> None:
+def test_invalid_mirror_is_an_error_of_its_node(world: World) -> None:
     with pytest.raises(AnsibleError, match=r"^wrong: .*mars"):
         sources.pip_mirror(*here(world), "wrong")
     with pytest.raises(AnsibleError, match=r"^untyped: cluster_mirror is "):
         sources.node_request(*here(world), "untyped")
 
 
-def test_programs_are_led_through_the_proxy_but_not_to_the_nodes(world: World) -> None:
+def test_proxy_is_used_except_for_nodes(world: World) -> None:
     assert sources.not_proxied(*here(world), "plain") == NO_PROXY
     assert sources.not_proxied(*here(world), "proxied") == [*NO_PROXY, "intranet"]
     found = sources.node_environment(*here(world), "proxied")
@@ -74,7 +74,7 @@ def test_programs_are_led_through_the_proxy_but_not_to_the_nodes(world: World) -
 
 @pytest.fixture
 def given(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What the module of a node is given: it is not run."""
+    """Return a function for the module arguments of a node. The module is not run."""
 
     def of(node: str, **options: Any) -> dict[str, Any]:
         action = world.action("package_sources", **options)
@@ -92,7 +92,7 @@ def given(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
     return of
 
 
-def test_the_module_gets_what_only_the_inventory_knows(given: Any) -> None:
+def test_module_arguments_come_from_the_inventory(given: Any) -> None:
     found = given("proxied", mode="verify", mirror="upstream")
     assert "upstream" in found.pop("table")["profiles"]
     assert found == {
@@ -107,10 +107,10 @@ def test_the_module_gets_what_only_the_inventory_knows(given: Any) -> None:
     }
     assert given("plain")["no_proxy"] == []
     assert given("mirrored")["mirror"] == "tsinghua"
-    assert given("mirrored", mirror="upstream")["mirror"] == "upstream", "what a task gives goes first"
+    assert given("mirrored", mirror="upstream")["mirror"] == "upstream", "arguments of the task override the inventory"
 
 
-def test_a_certificate_that_cannot_be_used_is_named(world: World, given: Any, tmp_path: Path) -> None:
+def test_unusable_certificate_is_reported(world: World, given: Any, tmp_path: Path) -> None:
     path = tmp_path / "ca.pem"
     world.manager.set_nonpersistent_facts("plain", {"cluster_extra_ca": str(path)})
     with pytest.raises(AnsibleActionFail) as failed:

@@ -1,4 +1,4 @@
-"""The options of a module are those that it documents."""
+"""Options of modules are read from their documentation and match defaults of the roles."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from paths import ROOT
 MODULES = sorted(path.stem for path in (ROOT / "library").glob("*.py"))
 
 
-def test_what_validation_needs_is_read_from_the_documentation() -> None:
+def test_option_specs_are_read_from_the_documentation() -> None:
     spec = documented_options("torchrun_launch")
     assert spec["rendezvous_timeout"] == {"type": "int", "default": 120}
     assert spec["script_args"] == {"type": "list", "elements": "str", "default": []}
 
 
-def test_the_options_of_a_launch_are_those_that_are_documented() -> None:
+def test_launch_options_match_the_documentation() -> None:
     documented = {name: spec["default"] for name, spec in documented_options("torchrun_launch").items()}
     assert asdict(LaunchOptions()) == documented
 
 
-# The role's user watches rank 0; a task that says nothing of it, such as that of the smoke launch, shows none.
+# The role shows rank 0 by default. The module shows no rank by default, for example in the smoke launch.
 @pytest.mark.parametrize(
     ("module", "role", "differing"), [("torchrun_launch", "launch", {"show_rank"}), ("firewall", "firewall", set())]
 )
-def test_a_module_has_the_defaults_of_its_role(module: str, role: str, differing: set[str]) -> None:
+def test_module_has_the_defaults_of_its_role(module: str, role: str, differing: set[str]) -> None:
     spec = documented_options(module)
     defaults = yaml.safe_load((ROOT / f"roles/{role}/defaults/main.yml").read_text())
     own = {name.removeprefix(f"{role}_"): value for name, value in defaults.items()}

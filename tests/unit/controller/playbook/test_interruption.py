@@ -1,4 +1,4 @@
-"""Signals that come while a launch has a supervisor."""
+"""Signals that the controller receives while it supervises a launch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from muster_controller.playbook.interruption import SIGNALS, Interruption
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_is_noted_and_not_obeyed(number: signal.Signals) -> None:
+def test_signal_is_recorded_and_does_not_end_the_process(number: signal.Signals) -> None:
     before = signal.getsignal(number)
     interruption = Interruption()
     with interruption:
@@ -24,12 +24,12 @@ def test_a_signal_is_noted_and_not_obeyed(number: signal.Signals) -> None:
     assert (decision.ending, decision.text) == (Ending.INTERRUPTED, "ansible-playbook was interrupted")
 
 
-def test_of_several_attempts_each_knows_what_came_before_it() -> None:
+def test_later_attempt_sees_earlier_signal() -> None:
     before = signal.getsignal(signal.SIGTERM)
     interruption = Interruption("ended by hand")
     with interruption:
         with interruption:
-            """One attempt, and the time behind it."""
+            """The first attempt."""
         os.kill(os.getpid(), signal.SIGTERM)
         with interruption:
             assert interruption.came
@@ -37,7 +37,7 @@ def test_of_several_attempts_each_knows_what_came_before_it() -> None:
     assert interruption.decision().text == "ended by hand"
 
 
-def test_without_its_parent_nobody_reads_the_result() -> None:
+def test_missing_parent_process_counts_as_interruption() -> None:
     interruption = Interruption()
     interruption.parent = 0
     assert interruption.came

@@ -1,4 +1,4 @@
-"""What a person sees of a running launch."""
+"""Progress lines of a running launch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster_controller.playbook.progress import ROOM, Progress
 
 
 class Shown:
-    """Stands in for Ansible's display, as ansible-playbook has it."""
+    """Stub of Ansible's display."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -42,24 +42,24 @@ def progress(show_rank: int | None = None) -> tuple[Progress, Shown]:
         ({"step": "\x1b[2J", "steps": [], "loss": 10**400}, "  step ?"),
     ],
 )
-def test_steps_are_shown(event: dict[str, Any], line: str) -> None:
+def test_step_events_are_shown_as_lines(event: dict[str, Any], line: str) -> None:
     seen, shown = progress()
     seen.on_line(0, "event", json.dumps({"event": "step", **event}))
     seen.finish()
     assert shown.lines == [line]
 
 
-def test_only_the_requested_rank_is_shown_and_no_flood() -> None:
+def test_only_requested_rank_is_shown_at_a_limited_rate() -> None:
     seen, shown = progress(show_rank=1)
     seen.on_line(0, "stdout", "other")
     for number in range(50):
         seen.on_line(1, "stdout", f"line {number}")
     seen.finish()
     assert "  [rank 1] line 0" in shown.lines
-    assert len(shown.lines) <= 41  # a second may end meanwhile
+    assert len(shown.lines) <= 41  # 40 lines per second; a second may end during the loop
 
 
-def test_a_rank_says_nothing_that_a_terminal_obeys() -> None:
+def test_control_characters_of_a_rank_are_removed() -> None:
     seen, shown = progress(show_rank=0)
     for line in ("\x1b[2J\x1b[HHEALTHY", "\x1b]52;c;cm0gLXJm\x07", "{{ 7*7 }} \u202eyhtlaeh", "x" * 2000):
         seen.on_line(0, "stderr", line)
@@ -73,7 +73,7 @@ def test_a_rank_says_nothing_that_a_terminal_obeys() -> None:
 
 
 class Blocked(Shown):
-    """A terminal that takes nothing until its gate is open, as after Ctrl-S."""
+    """A terminal that accepts no output until its gate is open, as after Ctrl-S."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ class Blocked(Shown):
         super().display(message, **how)
 
 
-def test_a_blocked_terminal_holds_nobody_up() -> None:
+def test_blocked_terminal_does_not_block_the_launch() -> None:
     shown = Blocked()
     seen = Progress(shown, show_rank=None)
     for number in range(ROOM + 100):

@@ -1,4 +1,4 @@
-"""What nodes say is never a template: not for Ansible, and not on the page."""
+"""Text from nodes is never templated by Ansible."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from muster.launch.events import Events
 from muster.launch.lines import Lines
 from muster.verdict.finding import Finding, add_up
 
-TYPED = "{{ 7*7 }}{% for x in range(3) %}{{ lookup('pipe', 'id') }}{% endfor %}"
+TEMPLATE = "{{ 7*7 }}{% for x in range(3) %}{{ lookup('pipe', 'id') }}{% endfor %}"
 PLAN = a_plan(1)
 
 
-def test_what_was_typed_stays_as_it_was_typed() -> None:
-    part = {"begin": 0, "gap": 0, "offset": len(TYPED) + 1, "text": f"{TYPED}\n", "more": False}
+def test_template_in_text_of_a_node_is_not_evaluated() -> None:
+    part = {"begin": 0, "gap": 0, "offset": len(TEMPLATE) + 1, "text": f"{TEMPLATE}\n", "more": False}
     answer = json.loads(json.dumps({"logs": {"0/stdout": part}}))
     logs, _ = reader(PLAN.ranks)("node1", "logs", answer)
     [line] = Lines().take(logs["logs"]["0/stdout"]["text"])
-    event = Events().take(f'@muster {{"event": "{TYPED}"}}', 0, "node1")
+    event = Events().take(f'@muster {{"event": "{TEMPLATE}"}}', 0, "node1")
     verdict = add_up([Finding("launch.exit", "fail", "node1", line)])
     result = {"line": line, "event": event, "verdict": verdict}
     shown = Templar(loader=DataLoader(), variables={"result": result}).template(trust_as_template("{{ result }}"))
-    assert shown["line"] == shown["event"]["event"] == shown["verdict"]["findings"][0]["summary"] == TYPED
+    assert shown["line"] == shown["event"]["event"] == shown["verdict"]["findings"][0]["summary"] == TEMPLATE
     assert Templar(loader=DataLoader(), variables={}).template(result) == result

@@ -1,4 +1,4 @@
-"""Who else may change a file of the controller that chooses what runs on the nodes; each case is a tree of files."""
+"""Other users with write access to files that decide what runs on the nodes. Each case is a tree of files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from muster_node.tools import trust
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can make files that belong to somebody else")
-ALICE, BOB, TEAM = 20001, 20002, 20003  # alice and bob have groups of their own; both are in the team
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can create files of another user")
+ALICE, BOB, TEAM = 20001, 20002, 20003  # alice and bob have private groups; both are in the team
 FIRST = {"root": 0, "alice": ALICE, "bob": BOB, "ldap": TEAM}
 MEMBERS = {"alice": ["alice"], "bob": [], "team": []}
 NUMBERS = {**FIRST, "team": TEAM}
@@ -25,7 +25,7 @@ NUMBERS = {**FIRST, "team": TEAM}
 
 @pytest.fixture
 def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """alice's group names her as its member, too; whom the team's directory hides is not known."""
+    """Set users and groups. The group of alice lists her as a member; members of the team are unknown (LDAP)."""
     users = {name: pwd.struct_passwd((name, "x", NUMBERS[name], gid, "", "/", "sh")) for name, gid in FIRST.items()}
     groups = {NUMBERS[name]: grp.struct_group((name, "x", NUMBERS[name], MEMBERS.get(name, []))) for name in NUMBERS}
     monkeypatch.setattr(pwd, "getpwall", lambda: [users[name] for name in ("root", "alice", "bob")])
@@ -36,7 +36,7 @@ def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("accounts")
 @cases(__file__, "who_else_writes")
-def test_who_else_writes(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_writers_are_found(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = tmp_path / "project"
     project.mkdir()
     for name, kind in {"project": {}, **case["tree"]}.items():
@@ -55,8 +55,8 @@ def test_who_else_writes(case: dict[str, Any], tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.usefixtures("accounts")
-def test_a_list_of_access_admits_others_whatever_the_group_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As setfacl leaves it: the bits of the group are those of everybody on the list."""
+def test_access_control_list_counts_as_foreign_write_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With an ACL of setfacl, the group bits of the mode are the mask for all entries of the list."""
     tmp_path.chmod(0o775)
     assert trusted.who_else_writes(tmp_path / "lock") is None
     monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"] if path == str(tmp_path) else [])
@@ -66,6 +66,6 @@ def test_a_list_of_access_admits_others_whatever_the_group_is(tmp_path: Path, mo
 
 
 @pytest.mark.usefixtures("accounts")
-def test_nodes_trust_no_group(tmp_path: Path) -> None:
+def test_group_write_access_is_not_trusted_on_nodes(tmp_path: Path) -> None:
     tmp_path.chmod(0o775)
     assert trust.foreign_writer(str(tmp_path)) == f"{tmp_path} is writable by the group root"

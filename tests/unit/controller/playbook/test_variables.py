@@ -1,4 +1,4 @@
-"""The cluster's variables of a node are read with a real inventory."""
+"""Reading the cluster variables of a node from a real inventory."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ gpu_nodes:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """Return what an action plugin is given: task_vars, a templar and a loader."""
+    """Return the arguments of an action plugin: task_vars, templar and loader."""
     folder = tmp_path / "rack"
     folder.mkdir()
     (folder / "hosts.yml").write_text(HOSTS)
@@ -51,7 +51,7 @@ def world(tmp_path: Path) -> World:
     return task_vars, Templar(loader=loader, variables=task_vars), loader
 
 
-def test_defaults_apply_under_what_the_inventory_says(world: World) -> None:
+def test_inventory_values_override_role_defaults(world: World) -> None:
     node = controller_variables.node_variables(*world, "node1")
     assert node["cluster_address"] == "203.0.113.1"
     assert node["cluster_gpus"] == 8
@@ -61,7 +61,7 @@ def test_defaults_apply_under_what_the_inventory_says(world: World) -> None:
     assert node["cluster_launch_nodes"] == []
 
 
-def test_types_are_those_that_the_role_declares(world: World) -> None:
+def test_values_have_the_types_declared_by_the_role(world: World) -> None:
     node = controller_variables.node_variables(*world, "node2")
     assert node["cluster_address"] == "203.0.113.1"
     assert node["cluster_quarantined"] is True
@@ -70,7 +70,7 @@ def test_types_are_those_that_the_role_declares(world: World) -> None:
     assert node["cluster_launch_nodes"] == ["node1", "node2"]
 
 
-def test_a_value_that_cannot_be_read_is_an_error_of_its_own(world: World) -> None:
+def test_each_unreadable_value_is_a_separate_error(world: World) -> None:
     task_vars, templar, loader = world
     roles = controller_variables.load_roles(loader, "cluster")
     names = [*roles.options, "ansible_host", "per_box"]
@@ -84,5 +84,5 @@ def test_a_value_that_cannot_be_read_is_an_error_of_its_own(world: World) -> Non
         controller_variables.node_variables(*world, "node3")
 
 
-def test_the_project_root_holds_the_configuration() -> None:
+def test_project_root_contains_ansible_cfg() -> None:
     assert (controller_variables.project_root() / "ansible.cfg").is_file()

@@ -1,4 +1,4 @@
-"""Every way from a node's text to the terminal: real runs of ansible-playbook in which everything is hostile."""
+"""Text from nodes on its way to the terminal: real runs of ansible-playbook with hostile text everywhere."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[4]
-# Clears the screen, sets the clipboard, goes up a line, conceals, overwrites the line, turns the direction, ends a
-# sequence that nobody began, rings, and splits a line; C1 controls do the same in one character.
+# Clears the screen, sets the clipboard, moves up a line, hides text, overwrites the line, reverses the direction, ends
+# a sequence that was not started, rings the bell, and splits a line. C1 controls do the same in one character.
 FOUL = (
     "\x1b[2J\x1b]52;c;ZXZpbA==\x07\x1b[1A\x1b[8m\x1b[35;45mX\rY\u202eZ\u2066\x00\x08\x07\x0b\x0c\x7f\x85\u2028"
     "\x9b2J\x9d52;c;eA==\x9c\x90q\x9c\x1bc\x1b"
@@ -105,14 +105,14 @@ os.write(2, say("command_aside").encode())
 raise SystemExit(1)
 """
 TASKS = """
-- {name: Nobody there, ansible.builtin.ping: {}, when: inventory_hostname == "two"}
+- {name: An unreachable node, ansible.builtin.ping: {}, when: inventory_hostname == "two"}
 - {name: Every part of a result, hostile_module: {how: ok}, register: said}
 - name: "A title: {{ said.msg }}"
   ansible.builtin.debug: {var: hostile_fact}
 - {name: Debug, ansible.builtin.debug: {msg: "<debug>{{ said.msg }}</debug>"}}
 - {name: Stats, ansible.builtin.set_stats: {data: {stats: "{{ said.msg }}"}}}
 """
-# Each of them fails, and the next one runs all the same.
+# Each of these tasks fails, and the next one still runs.
 FAILING = """
 - name: Items
   hostile_module: {how: "{{ item }}"}
@@ -135,13 +135,13 @@ LAST = """
 
 
 def play() -> str:
-    failing = [{"name": "Try", "block": [task], "rescue": [GO_ON]} for task in yaml.safe_load(FAILING)]
+    failing = [{"name": "Try", "block": [task], "rescue": [CONTINUE]} for task in yaml.safe_load(FAILING)]
     tasks = [*yaml.safe_load(TASKS), *failing, *yaml.safe_load(LAST)]
     written: str = yaml.safe_dump([{"name": "Hostile", "hosts": "all", "gather_facts": False, "tasks": tasks}])
     return written
 
 
-GO_ON = {"name": "Go on", "ansible.builtin.set_fact": {"rescued": True}}
+CONTINUE = {"name": "Continue", "ansible.builtin.set_fact": {"rescued": True}}
 PLACES = ["ok_msg", "fail_msg", "stdout", "stderr", "ok_warning", "ok_deprecation", "fact", "debug", "failed"]
 PLACES += ["display", "display_aside", "display_warning", "display_error", "display_deprecated", "banner"]
 PLACES += ["printed", "printed_aside", "action_failed", "garbage", "unreachable", "command", "command_aside", "other"]
@@ -151,7 +151,7 @@ VERBOSE = ["verbose", "very_verbose", "host"]
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a playbook in which whatever can be hostile is."""
+    """Return a folder with a playbook, modules and plugins that write hostile text."""
     folder = tmp_path_factory.mktemp("hostile")
     for place, name, text in (
         ("library", "hostile_module", MODULE),
@@ -176,8 +176,8 @@ def environment(folder: Path, more: Mapping[str, str]) -> dict[str, str]:
     return {"PATH": "/usr/bin:/bin", "HOME": str(folder), "LC_ALL": "C.UTF-8", "TERM": "xterm", **config, **more}
 
 
-def holds_nothing_to_obey(text: str, *, colored: bool = False) -> None:
-    """Fail where the text holds anything that a terminal obeys, but for the ends of lines and our own colours."""
+def assert_printable(text: str, *, colored: bool = False) -> None:
+    """Fail if the text has control characters other than line ends and, if `colored`, Muster's colours."""
     plain = OWN_COLOR.sub("", text) if colored else text
     found = UNSEEN.search(plain)
     assert not found, repr(plain[max(0, found.start() - 60) : found.end() + 20])
@@ -192,12 +192,12 @@ def holds_nothing_to_obey(text: str, *, colored: bool = False) -> None:
         pytest.param(
             (), {"ANSIBLE_CALLBACK_RESULT_FORMAT": "json", "ANSIBLE_SHOW_CUSTOM_STATS": "1"}, PLACES, id="json"
         ),
-        pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"}, PLACES, id="without_road"),
+        pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.default"}, PLACES, id="default_callback"),
         pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "minimal"}, [], id="minimal"),
         pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.tree"}, [], id="quiet"),
     ],
 )
-def test_no_text_of_a_node_is_obeyed(
+def test_control_characters_of_nodes_are_not_printed(
     hostile: Path, options: tuple[str, ...], more: dict[str, str], places: list[str]
 ) -> None:
     done = subprocess.run(
@@ -210,17 +210,17 @@ def test_no_text_of_a_node_is_obeyed(
     )
     out, err = (stream.decode() for stream in (done.stdout, done.stderr))
     for text in (out, err):
-        holds_nothing_to_obey(text, colored="ANSIBLE_FORCE_COLOR" in more)
+        assert_printable(text, colored="ANSIBLE_FORCE_COLOR" in more)
     everything = out + err
     assert GOOD in everything or not places
-    # The test would prove nothing of a place whose text is not shown at all.
+    # A place whose text is not shown would not be tested.
     assert [place for place in places if f"<{place}>" not in everything] == []
     if "ANSIBLE_FORCE_COLOR" in more:
-        assert OWN_COLOR.search(out)  # those that we give stay
+        assert OWN_COLOR.search(out)  # Muster's colours are kept
 
 
-def test_a_question_is_printable_too(hostile: Path) -> None:
-    """Through a terminal, as a person has it: the prompt, its answer, and everything that a terminal changes."""
+def test_prompt_is_printable(hostile: Path) -> None:
+    """A real terminal shows the prompt, gets the answer, and adds its own sequences."""
     (hostile / "asks.yml").write_text(
         textwrap.dedent(
             """
@@ -247,18 +247,18 @@ def test_a_question_is_printable_too(hostile: Path) -> None:
         while time.monotonic() < ends and (piece := read(ours, seconds=0.5)) is not None:
             text += piece
             if b"</prompt>" in text and b"<answered>" not in text:
-                os.write(ours, b"\r")  # once more where it came too early: Ansible drops what was typed before it asks
+                os.write(ours, b"\r")  # repeated, because Ansible drops input that arrives before the prompt
         run.kill()
         assert run.wait() == 0, text
     out = text.decode().replace("\r\n", "\n")
     assert "<prompt>" in out
     assert "<answered>" in out
-    # What the terminal itself is told after an answer is Ansible's own.
-    holds_nothing_to_obey(re.sub(r"(?:\x1b\[)?\r(?:\x1b\[)?(?:\x1b\[K)?", "", out), colored=True)
+    # Ansible itself sends these sequences to the terminal after an answer.
+    assert_printable(re.sub(r"(?:\x1b\[)?\r(?:\x1b\[)?(?:\x1b\[K)?", "", out), colored=True)
 
 
 def read(handle: int, seconds: float) -> bytes | None:
-    """What there is within that time; None when nobody has the other end any more."""
+    """Return the bytes available within this time, or None if the other end is closed."""
     if not select.select([handle], [], [], seconds)[0]:
         return b""
     try:
@@ -290,7 +290,7 @@ class ActionModule(ActionBase):
 """
 
 
-def test_a_worker_redraws_its_screen_and_lines_and_shows_nodes_as_text(hostile: Path) -> None:
+def test_screen_sequences_are_kept_and_node_text_is_not_interpreted(hostile: Path) -> None:
     (hostile / "action_plugins/draws.py").write_text(f"{HOSTILE}\n{DRAWS}")
     (hostile / "draws.yml").write_text("- {hosts: one, gather_facts: false, tasks: [{name: Draw, draws: {}}]}")
     done = subprocess.run(
@@ -305,7 +305,7 @@ def test_a_worker_redraws_its_screen_and_lines_and_shows_nodes_as_text(hostile: 
     for sequence in ("\x1b[?25l\x1b[2J\x1b[H<screen>", "\x1b[K\n", "\x1b[J", "\x1b[?25h", "\r\x1b[2K  <rank>"):
         assert sequence in text
         text = text.replace(sequence, "")
-    holds_nothing_to_obey(text)
+    assert_printable(text)
 
 
 HOLDS = """
@@ -322,7 +322,7 @@ class ActionModule(ActionBase):
 """
 
 
-def test_a_file_has_a_line_while_the_run_goes_on(hostile: Path, tmp_path: Path) -> None:
+def test_redirected_output_is_written_during_the_run(hostile: Path, tmp_path: Path) -> None:
     (hostile / "action_plugins/holds.py").write_text(HOLDS)
     os.mkfifo(gate := tmp_path / "gate")
     tasks = f"[{{name: Hold, holds: {{gate: {gate}}}}}]"
@@ -330,13 +330,13 @@ def test_a_file_has_a_line_while_the_run_goes_on(hostile: Path, tmp_path: Path) 
     file = tmp_path / "screen.txt"
     argv, env = command(hostile, "holds.yml"), environment(hostile, {})
     with file.open("w") as screen, subprocess.Popen(argv, cwd=ROOT, env=env, stdout=screen) as run:
-        until(lambda: "step 1/2\n" in file.read_text() or run.poll() is not None, what="the line is in the file")
+        until(lambda: "step 1/2\n" in file.read_text() or run.poll() is not None, what="the line in the file")
         assert run.poll() is None
         gate.write_text("on")
         assert run.wait() == 0
 
 
-def test_what_is_drawn_keeps_its_sequences_and_nothing_else_does() -> None:
+def test_only_drawn_text_keeps_terminal_sequences() -> None:
     assert shown("\x1b[2Ka\x1b[0;32mb\x1b[0m\r\nc") == "ab\nc"
     assert shown(Drawn("\x1b[2Ka")) == "\x1b[2Ka"
     with own_colors():
@@ -344,7 +344,7 @@ def test_what_is_drawn_keeps_its_sequences_and_nothing_else_does() -> None:
     assert shown("\x1b[0;32mb") == "b"
 
 
-def test_a_hundred_thousand_lines_cost_next_to_nothing() -> None:
+def test_hundred_thousand_lines_are_filtered_in_seconds() -> None:
     lines = [f"changed: [node{number}] => (item=package-{number})" for number in range(100_000)]
     began = time.thread_time()
     for line in lines:

@@ -1,4 +1,4 @@
-"""Conda packages on the controller, as far as no py-rattler is needed for it; the rest is tested on the sandbox."""
+"""Conda packages on the controller without py-rattler. Other tests run on the sandbox."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CondaPackage:
     return CondaPackage(path.as_uri(), hashlib.sha256(b"content").hexdigest())
 
 
-def test_a_package_is_downloaded_once_and_compared_each_time(package: CondaPackage, tmp_path: Path) -> None:
+def test_package_is_downloaded_once_and_verified_each_time(package: CondaPackage, tmp_path: Path) -> None:
     path = conda.fetched(package)
     assert path.read_bytes() == b"content"
     (tmp_path / "tool-1.0-0.conda").unlink()
@@ -36,15 +36,15 @@ def test_a_package_is_downloaded_once_and_compared_each_time(package: CondaPacka
         conda.fetched(package)
 
 
-def test_another_file_than_the_one_in_the_lock_is_refused_and_not_kept(package: CondaPackage, tmp_path: Path) -> None:
+def test_file_that_differs_from_the_lock_is_rejected_and_removed(package: CondaPackage, tmp_path: Path) -> None:
     (tmp_path / "tool-1.0-0.conda").write_bytes(b"another")
     with pytest.raises(CondaError, match="does not match its sha256 in the lock"):
         conda.fetched(package)
     assert not [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
 
 
-def test_a_name_that_is_a_path_is_not_downloaded(package: CondaPackage, tmp_path: Path) -> None:
-    """A channel names its files; the cache would keep this one wherever its name leads."""
+def test_file_name_with_path_is_rejected(package: CondaPackage, tmp_path: Path) -> None:
+    """The channel chooses file names. This name would be written outside the cache."""
     folder = tmp_path / "channel/one/two/three"
     folder.mkdir(parents=True)
     (tmp_path / "channel/evil-1.0-0.conda").write_bytes(b"content")
@@ -54,7 +54,7 @@ def test_a_name_that_is_a_path_is_not_downloaded(package: CondaPackage, tmp_path
     assert not (tmp_path / "evil-1.0-0.conda").exists()
 
 
-def test_without_the_library_it_is_said_what_to_type(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_library_is_reported_with_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rattler", None)
     with pytest.raises(CondaError, match="script/setup conda"):
         conda.solve(CondaSpecs(("conda-forge",), ("python",)), "linux-64", FACTS)
@@ -63,11 +63,11 @@ def test_without_the_library_it_is_said_what_to_type(monkeypatch: pytest.MonkeyP
 @pytest.mark.parametrize(
     ("said", "version"), [("6.1.0-49-amd64", "6.1.0"), ("2.36", "2.36"), ("", "0"), ("--x 1", "0"), ("6.18+", "6.18")]
 )
-def test_of_what_a_node_says_of_itself_only_numbers_are_taken(said: str, version: str) -> None:
+def test_only_numbers_of_a_reported_version_are_used(said: str, version: str) -> None:
     assert conda.version_in(said) == version
 
 
-def test_the_same_tree_is_the_same_archive(tmp_path: Path) -> None:
+def test_archive_is_built_reproducibly(tmp_path: Path) -> None:
     for name in ("one", "two"):
         tree = tmp_path / name
         (tree / "bin").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""The wheels of an environment, where the node that gets them for all was taken over and answers what it likes."""
+"""The wheels of an environment, if the node that resolves them for all nodes is compromised."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ ASK = Ask(SHIPPED.asked[0].partition("==")[2], "cuda", 8, tuple(SHIPPED.asked[1:
 NODES = ["node1", "node2"]
 
 
-def others(section: WheelSection) -> WheelSection:
-    """The same environment by its name, with another file in the place of its first wheel."""
+def with_other_wheel(section: WheelSection) -> WheelSection:
+    """Return the section with another file as its first wheel. The name stays the same."""
     first, *rest = section.wheels
     return replace(section, wheels=(replace(first, sha256="e" * 64), *rest))
 
@@ -36,7 +36,7 @@ class Variables(dict[str, dict[str, Any]]):
 
 
 class Action:
-    """Ansible's part, with a node that answers with this section."""
+    """Stub of the action plugin, with a node that returns this section."""
 
     def __init__(self, answer: WheelSection) -> None:
         self.answer = answer
@@ -52,7 +52,7 @@ class Action:
 
 
 class Sharing:
-    """Sharing of wheels that has nothing to do but to be counted."""
+    """Stub of the wheel distribution: counts its calls."""
 
     holders = ("node1",)
 
@@ -79,7 +79,7 @@ class Cluster:
         monkeypatch.setattr(EnvironmentSteps, "_asks", lambda _: [ASK])
 
     def fetch(self, section: WheelSection | None, answer: WheelSection, **arguments: Any) -> dict[str, Any]:
-        """What comes of node1's turn. section: what the look says that the lock has."""
+        """Return the result of the step on node1. section: from the lock, as found by the inspection."""
         need = WheelNeed(build=True, key="the same", here=False, section=section.as_dict() if section else None)
         found = {"looks": {"needs": asdict(need)}}
         known = {"hostvars": Variables(dict.fromkeys(NODES, found)), "groups": {"gpu_nodes": NODES}}
@@ -94,30 +94,30 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(tmp_path, monkeypatch)
 
 
-def test_another_environment_than_the_reviewed_one_is_refused(cluster: Cluster) -> None:
-    """It would be installed on all nodes, and be in the lock for those that join."""
-    result = cluster.fetch(None, others(SHIPPED))
+def test_environment_that_differs_from_reviewed_lock_is_rejected(cluster: Cluster) -> None:
+    """The environment would be installed on all nodes, and the lock would pass it to new nodes."""
+    result = cluster.fetch(None, with_other_wheel(SHIPPED))
     assert result["failed"]
     assert "the node returned a different environment for" in result["msg"]
     assert "than roles/pytorch/files/locks has" in result["msg"]
     assert (cluster.sharing.spreads, cluster.lock.exists()) == (0, False)
 
 
-def test_the_reviewed_one_is_taken(cluster: Cluster) -> None:
+def test_reviewed_environment_is_accepted(cluster: Cluster) -> None:
     result = cluster.fetch(SHIPPED, SHIPPED)
     assert (result.get("failed"), cluster.sharing.spreads) == (None, 1)
     assert lock.parse(cluster.lock.read_text()) == (SHIPPED,)
 
 
 @pytest.mark.parametrize("arguments", [{"reviewed_lock": False}, {"index_url": "https://pypi.example.org/simple"}])
-def test_what_was_reviewed_is_not_compared_where_it_is_not_used(cluster: Cluster, arguments: dict[str, Any]) -> None:
-    """So what the first node resolves is what all nodes get: docs/security.md says how to trust no node."""
-    assert cluster.fetch(None, others(SHIPPED), **arguments)["complete"]
-    assert lock.parse(cluster.lock.read_text()) == (others(SHIPPED),)
+def test_unused_reviewed_lock_is_not_compared(cluster: Cluster, arguments: dict[str, Any]) -> None:
+    """All nodes get the packages that the first node resolves. See docs/security.md to avoid trusting nodes."""
+    assert cluster.fetch(None, with_other_wheel(SHIPPED), **arguments)["complete"]
+    assert lock.parse(cluster.lock.read_text()) == (with_other_wheel(SHIPPED),)
 
 
-def test_the_lock_counts_more_than_what_was_reviewed(cluster: Cluster) -> None:
-    own = others(SHIPPED)
+def test_lock_of_the_site_overrides_reviewed_lock(cluster: Cluster) -> None:
+    own = with_other_wheel(SHIPPED)
     cluster.lock.write_text(lock.render([own]))
     assert cluster.fetch(own, own)["complete"]
     result = cluster.fetch(None, SHIPPED)

@@ -1,4 +1,4 @@
-"""What cluster_environments names on the controller: its files are read, and all that is wrong is said."""
+"""Reading the files of cluster_environments on the controller, and reporting their problems."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ optional-dependencies = {train = ["torch==2.12.0+cu126"]}
 """
 
 
-def test_files_that_include_others_are_read_from_where_they_lie(tmp_path: Path) -> None:
+def test_included_files_are_relative_to_the_including_file(tmp_path: Path) -> None:
     (tmp_path / "more").mkdir()
     (tmp_path / "vision.txt").write_text("-r more/common.txt\npillow\n")
     (tmp_path / "more/common.txt").write_text("numpy>=2\n-r other.txt\n")
@@ -30,7 +30,7 @@ def test_files_that_include_others_are_read_from_where_they_lie(tmp_path: Path) 
     assert (asked.torch_version, asked.variant) == ("2.12.0", "")
 
 
-def test_a_pyproject_is_read_with_its_extras(tmp_path: Path) -> None:
+def test_pyproject_is_read_with_extras(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text(PROJECT)
     asked = read({"pyproject": str(tmp_path / "pyproject.toml"), "extras": ["train"]}, "/nowhere")
     assert (asked.torch_version, asked.variant, asked.packages) == ("2.12.0", "cu126", ("numpy>=2",))
@@ -45,7 +45,7 @@ def test_a_pyproject_is_read_with_its_extras(tmp_path: Path) -> None:
         ("\xff\xfe", "{path}: cannot be read (not UTF-8 text)"),
     ],
 )
-def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, said: str) -> None:
+def test_unusable_file_is_reported(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "vision.txt"
     path.write_bytes(text.encode("latin-1"))
     with pytest.raises(RequirementsError) as refused:
@@ -53,15 +53,15 @@ def test_a_file_that_cannot_be_used(tmp_path: Path, text: str, said: str) -> Non
     assert str(refused.value).startswith(said.format(path=path, folder=tmp_path))
 
 
-def test_a_file_that_everybody_may_write_is_refused(tmp_path: Path) -> None:
+def test_world_writable_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "vision.txt"
     path.write_text("numpy\n")
     path.chmod(0o666)
-    with pytest.raises(RequirementsError, match="everybody may write in"):
+    with pytest.raises(RequirementsError, match="is writable by all users"):
         read({"requirements": "vision.txt"}, str(tmp_path))
 
 
-def test_all_problems_are_said_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "pyproject.toml").write_text("[project")
     declared: dict[str, Any] = {
         "vision": {"requirements": "gone.txt"},

@@ -1,7 +1,7 @@
-"""Hostile conda packages, put together by the real py-rattler: nothing outside is written, and nothing outside is read.
+"""Hostile conda packages, assembled by the real py-rattler: no file outside the environment is written or read.
 
-The folder outside may be written by everybody and the secret read by everybody: what protects them here is what is
-checked of packages, and not the account that puts them together.
+All users can write to the outside folder and read the secret. So these tests cover the package checks, and not the
+account without rights that assembles the packages.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 pytest.importorskip("rattler", reason="conda packages need py-rattler on the controller (requirements/conda.txt)")
 
 FINAL = "/opt/muster/pytorch/named/bio/envs/one"
-SECRET = b"what nobody may read"
+SECRET = b"must not be read"
 ENDINGS = ("tar.bz2", "conda")
 PATHS_OUT = ("../../../outside/evil", "../../../../outside/evil")
 
@@ -43,16 +43,16 @@ class Place:
     def secret(self) -> Path:
         return self.outside / "secret"
 
-    def refused(self, packages: Sequence[CondaPackage]) -> str:
-        """The refusal of these packages; what may be read and written by everybody is as before."""
+    def rejection(self, packages: Sequence[CondaPackage]) -> str:
+        """Return the error for these packages, and check that files outside are unchanged."""
         said = ""
         try:
             with conda.put_together(section(*packages), FINAL) as archive:
                 assert SECRET not in archive.path.read_bytes()
         except CondaError as problem:
             said = str(problem)
-        self.is_untouched()
-        assert said, "it was put together"
+        self.assert_unchanged()
+        assert said, "the packages were accepted"
         return said
 
     def members(self, packages: Sequence[CondaPackage]) -> dict[str, tarfile.TarInfo]:
@@ -60,17 +60,17 @@ class Place:
             assert SECRET not in archive.path.read_bytes()
             with tarfile.open(archive.path) as content:
                 found = {member.name: member for member in content}
-        self.is_untouched()
+        self.assert_unchanged()
         return found
 
-    def is_untouched(self) -> None:
+    def assert_unchanged(self) -> None:
         assert [path.name for path in self.outside.iterdir()] == ["secret"]
         assert self.secret.read_bytes() == SECRET
 
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """In a folder that an account without rights may enter, too; what gets out of where it belongs stays in it."""
+    """Return a place that an account without rights can enter. Files that escape stay inside its folder."""
     with tempfile.TemporaryDirectory(prefix="muster-test-conda-") as folder:
         root = Path(folder)
         root.chmod(0o755)
@@ -86,14 +86,14 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_what_is_sound_is_put_together(place: Place, ending: str) -> None:
+def test_valid_package_is_assembled(place: Place, ending: str) -> None:
     members = [file("bin/tool", mode=0o755), link("bin/other", "tool"), link("lib/tool", "../bin/other")]
     found = place.members([build(place.packages, "sound", members, ending=ending)])
     assert (found["bin/tool"].mode & 0o777, found["bin/other"].linkname) == (0o755, "tool")
 
 
-def test_a_real_environment_is_as_before(place: Place) -> None:
-    """Packages of Python alone, commands, the path in texts and in binaries; the same bytes in each run."""
+def test_real_environment_is_assembled_reproducibly(place: Place) -> None:
+    """The environment has noarch Python packages, commands, and the prefix in text and binary files."""
     make_channel(place.packages)
     paths = [*sorted((place.packages / "linux-64").glob("*.bz2")), *(place.packages / "noarch").glob("*.bz2")]
     packages = [CondaPackage(path.as_uri(), hashlib.sha256(path.read_bytes()).hexdigest()) for path in paths]
@@ -112,7 +112,7 @@ def test_a_real_environment_is_as_before(place: Place) -> None:
     assert len(files["share/where.bin"]) == len(f"\0{BUILT_AT}/lib\0rest")
     record = files["conda-meta/greet-1.0-0.json"].decode()
     assert json.loads(record)["url"] == packages[-1].url
-    assert "muster-conda-" not in record, "nothing of this machine is in it"
+    assert "muster-conda-" not in record, "the record has no path of this machine"
 
 
 def read(content: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
@@ -122,84 +122,84 @@ def read(content: tarfile.TarFile, member: tarfile.TarInfo) -> bytes:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_file_is_not_written_through_the_link_of_another_package(place: Place, ending: str) -> None:
+def test_file_below_a_link_of_another_package_is_rejected(place: Place, ending: str) -> None:
     first = build(place.packages, "first", [link("lib/x", str(place.outside))], ending=ending)
     evil = file("lib/y/evil", listed={"_path": "lib/y/../x/evil"})
     second = build(place.packages, "second", [file("lib/y/other"), file("lib/x/evil", listed=None), evil])
-    assert "package second-1.0-0.tar.bz2: 'lib/y/../x/evil'" in place.refused([second, first])
+    assert "package second-1.0-0.tar.bz2: 'lib/y/../x/evil'" in place.rejection([second, first])
     plain = build(place.packages, "second", [file("lib/x/evil")], ending=ending)
-    assert "'lib/x'" in place.refused([first, plain])
+    assert "'lib/x'" in place.rejection([first, plain])
 
 
-def test_a_file_is_not_written_through_a_link_within_the_environment(place: Place) -> None:
+def test_file_below_a_link_inside_the_environment_is_rejected(place: Place) -> None:
     first = build(place.packages, "first", [link("lib/x", "../share"), file("share/doc")])
     second = build(place.packages, "second", [file("lib/x/evil")])
-    said = place.refused([first, second])
+    said = place.rejection([first, second])
     assert said.endswith("'lib/x/evil' is below 'lib/x', which is a link in package first-1.0-0.tar.bz2")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_file_is_not_written_through_a_link_of_its_own_package(place: Place, ending: str) -> None:
+def test_file_below_a_link_of_its_own_package_is_rejected(place: Place, ending: str) -> None:
     members = [link("lib/x", str(place.outside)), file("lib/x/evil")]
-    place.refused([build(place.packages, "own", members, ending=ending)])
+    place.rejection([build(place.packages, "own", members, ending=ending)])
     members = [link("lib/x", str(place.outside), listed=None), file("lib/x/evil")]
-    place.refused([build(place.packages, "own", members, ending=ending)])
+    place.rejection([build(place.packages, "own", members, ending=ending)])
 
 
 @pytest.mark.parametrize(
     "path",
     ["../../../outside/evil", "../../../../outside/evil", "lib/./evil", "lib//evil", "lib/", "lib\\..\\evil", ""],
 )
-def test_a_path_of_the_list_that_is_not_plain(place: Place, path: str) -> None:
+def test_listed_path_that_is_not_normalized_is_rejected(place: Place, path: str) -> None:
     hostile = build(place.packages, "list", [file("lib/evil", listed={"_path": path})])
-    assert "is not a normalized relative path" in place.refused([hostile])
+    assert "is not a normalized relative path" in place.rejection([hostile])
 
 
-def test_an_absolute_path_in_the_list(place: Place) -> None:
+def test_absolute_listed_path_is_rejected(place: Place) -> None:
     hostile = build(place.packages, "list", [file("lib/evil", listed={"_path": f"{place.outside}/evil"})])
-    assert "is not a normalized relative path" in place.refused([hostile])
+    assert "is not a normalized relative path" in place.rejection([hostile])
     reading = build(place.packages, "list", [], lines=[{"_path": str(place.secret), "path_type": "hardlink"}])
-    assert "is not a normalized relative path" in place.refused([reading])
+    assert "is not a normalized relative path" in place.rejection([reading])
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_link_that_is_listed_as_a_file_is_not_followed(place: Place, ending: str) -> None:
+def test_link_listed_as_file_is_rejected(place: Place, ending: str) -> None:
     hostile = link("share/secret", str(place.secret), listed={"path_type": "hardlink"})
-    said = place.refused([build(place.packages, "reads", [hostile], ending=ending)])
+    said = place.rejection([build(place.packages, "reads", [hostile], ending=ending)])
     assert said.endswith("'share/secret' is listed as a file but is a link")
     prefix = {"path_type": "hardlink", "prefix_placeholder": "/built", "file_mode": "text"}
     hostile = link("share/secret", str(place.secret), listed=prefix)
-    place.refused([build(place.packages, "reads", [hostile], ending=ending)])
+    place.rejection([build(place.packages, "reads", [hostile], ending=ending)])
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_link_that_nobody_listed_and_a_file_behind_it(place: Place, ending: str) -> None:
+def test_unlisted_link_is_rejected(place: Place, ending: str) -> None:
     lines = [{"_path": "share/there/secret", "path_type": "hardlink"}]
     hidden = link("share/there", str(place.outside), listed=None)
-    said = place.refused([build(place.packages, "reads", [hidden], lines=lines, ending=ending)])
+    said = place.rejection([build(place.packages, "reads", [hidden], lines=lines, ending=ending)])
     assert "reads-1.0-0" in said
-    said = place.refused([build(place.packages, "reads", [file("a"), hidden], ending=ending)])
+    said = place.rejection([build(place.packages, "reads", [file("a"), hidden], ending=ending)])
     assert said.endswith("'share/there' is in the archive but not in the package's list")
 
 
 @pytest.mark.parametrize("target", ["{outside}", "../../../../x", "/etc/passwd", "deep/../../../x"])
-def test_a_link_that_leads_out(place: Place, target: str) -> None:
+def test_link_out_of_the_environment_is_rejected(place: Place, target: str) -> None:
     target = target.format(outside=place.outside)
-    said = place.refused([build(place.packages, "leads", [link("lib/x", target)])])
+    said = place.rejection([build(place.packages, "leads", [link("lib/x", target)])])
     assert f"the link 'lib/x' leads out of the environment (to {target!r})" in said
 
 
-def test_links_that_lead_out_together(place: Place) -> None:
-    """Each of them alone stays within by its letters."""
+def test_chain_of_links_out_of_the_environment_is_rejected(place: Place) -> None:
+    """The path of each link alone stays inside the environment."""
     members = [link("a/b/c/up", "../../.."), link("a/b/c/out", "up/../../../x"), file("a/b/c/file")]
-    assert "'a/b/c/out' leads out" in place.refused([build(place.packages, "chain", members)])
+    assert "'a/b/c/out' leads out" in place.rejection([build(place.packages, "chain", members)])
 
 
-def test_a_link_to_its_place_on_the_nodes(place: Place) -> None:
+def test_absolute_link_inside_the_final_folder_is_accepted(place: Place) -> None:
     members = [link("lib/x", f"{FINAL}/lib/y"), file("lib/y")]
     assert place.members([build(place.packages, "final", members)])["lib/x"].linkname == f"{FINAL}/lib/y"
     members = [link("lib/x", f"{FINAL}/../two/lib/y"), file("lib/y")]
-    assert "leads out" in place.refused([build(place.packages, "final", members)])
+    assert "leads out" in place.rejection([build(place.packages, "final", members)])
 
 
 @pytest.mark.parametrize(
@@ -209,30 +209,30 @@ def test_a_link_to_its_place_on_the_nodes(place: Place) -> None:
         ({"size_in_bytes": 3}, "'lib/tool' has 7 bytes instead of 3"),
     ],
 )
-def test_content_that_is_not_that_of_the_list(place: Place, listed: dict[str, object], said: str) -> None:
+def test_content_that_differs_from_the_list_is_rejected(place: Place, listed: dict[str, object], said: str) -> None:
     hostile = build(place.packages, "other", [file("lib/tool", listed=listed)])
-    assert place.refused([hostile]).endswith(said)
+    assert place.rejection([hostile]).endswith(said)
 
 
-def test_a_file_that_is_missing(place: Place) -> None:
+def test_listed_file_missing_in_the_archive_is_rejected(place: Place) -> None:
     lines = [{"_path": "lib/tool", "path_type": "hardlink"}]
     hostile = build(place.packages, "lacks", [file("lib/other")], lines=lines)
-    assert place.refused([hostile]).endswith("'lib/tool' is in the package's list but not in the archive")
+    assert place.rejection([hostile]).endswith("'lib/tool' is in the package's list but not in the archive")
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_hard_link_to_a_file_outside(place: Place, ending: str) -> None:
+def test_hard_link_to_a_file_outside_is_rejected(place: Place, ending: str) -> None:
     for target in (str(place.secret), "../" * 12 + str(place.secret)[1:]):
         hostile = Member("share/secret", SECRET, type=tarfile.LNKTYPE, target=target)
-        place.refused([build(place.packages, "hard", [hostile], ending=ending)])
+        place.rejection([build(place.packages, "hard", [hostile], ending=ending)])
     through = [
         link("share/there", str(place.outside), listed=None),
         Member("share/secret", SECRET, type=tarfile.LNKTYPE, target="share/there/secret"),
     ]
-    place.refused([build(place.packages, "hard", through, ending=ending)])
+    place.rejection([build(place.packages, "hard", through, ending=ending)])
 
 
-def test_a_hard_link_within_the_package_is_a_file_of_its_own(place: Place) -> None:
+def test_hard_link_inside_the_package_becomes_a_file(place: Place) -> None:
     members = [file("bin/git", mode=0o755), Member("bin/git-add", b"content", type=tarfile.LNKTYPE, target="bin/git")]
     found = place.members([build(place.packages, "hard", members)])
     assert found["bin/git"].isreg()
@@ -241,8 +241,8 @@ def test_a_hard_link_within_the_package_is_a_file_of_its_own(place: Place) -> No
 
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("kind", [tarfile.FIFOTYPE, tarfile.CHRTYPE])
-def test_devices_and_pipes(place: Place, kind: bytes, ending: str) -> None:
-    """Where py-rattler makes an empty file of one, this is all that it is."""
+def test_devices_and_pipes_are_rejected_or_become_empty_files(place: Place, kind: bytes, ending: str) -> None:
+    """py-rattler may create an empty file instead of a device or pipe."""
     for hostile in (Member("lib/special", type=kind), Member("lib/special", type=kind, listed=None)):
         package = build(place.packages, "special", [file("lib/tool"), hostile], ending=ending)
         try:
@@ -254,14 +254,14 @@ def test_devices_and_pipes(place: Place, kind: bytes, ending: str) -> None:
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_setuid_bit_comes_to_no_node(place: Place, ending: str) -> None:
+def test_setuid_bit_is_removed(place: Place, ending: str) -> None:
     package = build(place.packages, "setuid", [file("bin/tool", mode=0o6755)], ending=ending)
     assert place.members([package])["bin/tool"].mode & 0o7000 == 0
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
-def test_a_member_of_the_archive_outside_the_package(place: Place, ending: str) -> None:
-    """Among these depths is that of the folder outside, wherever the package is unpacked."""
+def test_archive_member_outside_the_package_is_not_written(place: Place, ending: str) -> None:
+    """One of these depths reaches the outside folder, independent of where the package is unpacked."""
     up = [file(f"{'../' * depth}outside/evil", listed=None) for depth in range(1, 9)]
     absolute = file(f"{place.outside}/evil", listed=None)
     through = [link("there", str(place.outside), listed=None), file("there/evil", listed=None)]
@@ -270,10 +270,10 @@ def test_a_member_of_the_archive_outside_the_package(place: Place, ending: str) 
         try:
             assert not [name for name in place.members([package]) if "evil" in name]
         except CondaError:
-            place.is_untouched()
+            place.assert_unchanged()
 
 
-def test_what_an_earlier_run_unpacked_is_not_used(place: Place) -> None:
+def test_files_unpacked_by_an_earlier_run_are_not_used(place: Place) -> None:
     package = build(place.packages, "kept", [file("lib/tool")])
     place.members([package])
     for path in (conda.CACHE / "unpacked").rglob("lib/tool"):
@@ -291,64 +291,64 @@ def test_what_an_earlier_run_unpacked_is_not_used(place: Place) -> None:
 
 
 @pytest.mark.parametrize("field", ["build", "version", "name"])
-def test_a_package_that_calls_itself_otherwise(place: Place, field: str) -> None:
-    """Its record would be written to conda-meta/NAME-VERSION-BUILD.json."""
+def test_package_with_another_name_in_its_index_is_rejected(place: Place, field: str) -> None:
+    """The record of the package would be written to conda-meta/NAME-VERSION-BUILD.json."""
     value = {"build": "/../../../outside/evil", "version": "1.0/../../../outside/evil", "name": "../../outside/evil"}
     hostile = build(place.packages, "named", [file("lib/tool")], index={field: value[field]})
-    assert f"info/index.json has {field} {value[field]!r}" in place.refused([hostile])
+    assert f"info/index.json has {field} {value[field]!r}" in place.rejection([hostile])
 
 
-def test_a_command_that_is_a_path(place: Place) -> None:
+def test_entry_point_with_a_path_is_rejected(place: Place) -> None:
     python = build(place.packages, "python", [file("bin/python3.11")], index={"version": "1.0"})
     entry = (
         '{"noarch": {"type": "python", "entry_points": ["../../outside/evil = m:f"]}, "package_metadata_version": 1}'
     )
     hostile = build(place.packages, "named", [], info={"link.json": entry}, index={"noarch": "python"})
-    assert "the entry point '../../outside/evil'" in place.refused([python, hostile])
+    assert "the entry point '../../outside/evil'" in place.rejection([python, hostile])
 
 
-def test_packages_of_python_go_where_python_says(place: Place) -> None:
+def test_site_packages_outside_the_environment_is_rejected(place: Place) -> None:
     index = {"python_site_packages_path": "../../outside"}
     python = build(place.packages, "python", [file("bin/python3.11")], index=index)
     evil = build(place.packages, "evil", [file("site-packages/evil")], index={"noarch": "python"})
-    assert "'../../outside'" in place.refused([python, evil])
+    assert "'../../outside'" in place.rejection([python, evil])
     linked = build(place.packages, "python", [link("lib/python1.0/site-packages", "../../share"), file("share/x")])
-    said = place.refused([linked, evil])
+    said = place.rejection([linked, evil])
     assert "'lib/python1.0/site-packages/evil' is below 'lib/python1.0/site-packages', which is a link" in said
 
 
 @pytest.mark.parametrize("name", ["index.json", "paths.json", "link.json"])
-def test_a_description_that_is_a_link(place: Place, name: str) -> None:
+def test_metadata_file_that_is_a_link_is_rejected(place: Place, name: str) -> None:
     hostile = link(f"info/{name}", str(place.secret), listed=None)
-    assert name in place.refused([build(place.packages, "about", [file("a"), hostile], info={name: None})])
+    assert name in place.rejection([build(place.packages, "about", [file("a"), hostile], info={name: None})])
 
 
-def test_an_old_package_without_hashes(place: Place) -> None:
+def test_old_package_without_hashes_is_checked_against_its_list(place: Place) -> None:
     info = {"paths.json": None, "files": "bin/tool\nbin/other\n", "has_prefix": "/built text bin/tool\n"}
     members = [file("bin/tool", b"in /built/bin", mode=0o755), link("bin/other", "tool")]
     assert set(place.members([build(place.packages, "old", members, info=info)])) >= {"bin/tool", "bin/other"}
     for members in ([link("bin/tool", str(place.secret)), link("bin/other", "tool")], [file("bin/tool")]):
-        place.refused([build(place.packages, "old", members, info=info)])
-    place.refused([build(place.packages, "old", [], info={"paths.json": None})])
+        place.rejection([build(place.packages, "old", members, info=info)])
+    place.rejection([build(place.packages, "old", [], info={"paths.json": None})])
 
 
-def test_two_packages_with_the_same_file(place: Place) -> None:
+def test_two_packages_may_have_the_same_file(place: Place) -> None:
     one, two = (build(place.packages, name, [file("share/both", name.encode())]) for name in ("one", "two"))
     assert "share/both" in place.members([one, two])
 
 
-def test_what_is_checked_protects_a_user_who_is_not_root(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Here root does all of it by itself: the kernel would refuse it nothing."""
+def test_package_checks_suffice_without_separate_account(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Root assembles the packages itself here, so the kernel denies nothing."""
     monkeypatch.setattr(conda_assembly, "_account_for", lambda *_: None)
     place.outside.chmod(0o700)
     first = build(place.packages, "first", [link("lib/x", str(place.outside))])
-    place.refused([first, build(place.packages, "second", [file("lib/x/evil")])])
+    place.rejection([first, build(place.packages, "second", [file("lib/x/evil")])])
     for ending in ENDINGS:
         through = [link("there", str(place.outside), listed=None), file("there/evil", listed=None)]
         for members in (through, [link("secret", str(place.secret), listed={"path_type": "hardlink"})]):
-            place.refused([build(place.packages, "third", members, ending=ending)])
+            place.rejection([build(place.packages, "third", members, ending=ending)])
         hard = Member("secret", SECRET, type=tarfile.LNKTYPE, target=str(place.secret))
-        place.refused([build(place.packages, "hard", [hard], ending=ending)])
+        place.rejection([build(place.packages, "hard", [hard], ending=ending)])
 
 
 STUB = """
@@ -370,8 +370,8 @@ sys.modules["rattler.package_cache"] = sys.modules["rattler.package_streaming"] 
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has rights to give up")
-def test_root_gives_up_all_rights_before_a_package_is_opened(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop privileges")
+def test_root_drops_privileges_before_it_opens_a_package(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     own = place.outside / "own"
     own.write_text("root's own")
     own.chmod(0o600)
@@ -386,10 +386,10 @@ def test_root_gives_up_all_rights_before_a_package_is_opened(place: Place, monke
     assert tried == ["PermissionError", SECRET.decode(), "PermissionError"]
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives rights up")
-def test_a_temporary_folder_that_others_cannot_enter(place: Place) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop privileges")
+def test_temporary_folder_closed_to_other_users_is_reported(place: Place) -> None:
     closed = Path(tempfile.gettempdir())
     closed.chmod(0o700)
-    said = place.refused([build(place.packages, "x", [file("a")])])
+    said = place.rejection([build(place.packages, "x", [file("a")])])
     assert said.endswith(". Set TMPDIR to a folder that all users can access")
     assert str(closed) in said

@@ -1,4 +1,4 @@
-"""What a look at a node's environments is given of the lock, and of mirrors and proxies."""
+"""Arguments for inspecting the environments of a node: locks, mirrors and proxies."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ def lock(tmp_path: Path) -> LockFile:
         ({}, False),
     ],
 )
-def test_the_locks_that_come_with_muster_are_for_a_whole_index(
+def test_reviewed_locks_are_used_only_with_the_default_index(
     lock: LockFile, arguments: dict[str, Any], *, shipped: bool
 ) -> None:
     own = [section.as_dict() for section in reviewed()]
     assert sections(arguments, lock) == {"locked": own[:1], "reviewed": own if shipped else []}
 
 
-def test_where_the_site_maintains_the_environment_no_lock_is_read(lock: LockFile) -> None:
+def test_lock_is_not_read_if_the_site_maintains_the_environment(lock: LockFile) -> None:
     assert sections({"mode": "verify", "reviewed_lock": True}, lock) == {}
     assert sections({"mode": "manage"}, None) == {}
 
 
-def test_mirrors_and_proxies_are_those_of_the_inventory(tmp_path: Path) -> None:
+def test_mirrors_and_proxies_come_from_the_inventory(tmp_path: Path) -> None:
     hosts = "gpu_nodes: {hosts: {node1: {cluster_mirror: tsinghua, cluster_http_proxy: 'http://proxy:3128'}, node2: }}"
     world = World(tmp_path, hosts)
     here = (world.vars, world.templar, world.loader)

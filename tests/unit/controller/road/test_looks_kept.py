@@ -1,4 +1,4 @@
-"""What one step of a run has seen of a node holds for the next ones, for a while and until it is changed."""
+"""Cached inspections: valid for later steps of a run until they expire or the node is changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_looks_hold_for_their_steps_until_a_node_is_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cached_inspections_expire_after_time_or_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
     monkeypatch.setattr(constants, "DEFAULT_LOCAL_TMP", str(tmp_path))
     monkeypatch.setattr(time, "monotonic", lambda: now)

@@ -1,4 +1,4 @@
-"""Where the looks at all nodes let every role stay away, and what brings the ssh mesh to all of them."""
+"""Inspections decide which roles run on which nodes. The SSH mesh runs on all nodes if one node differs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MESH = next(look for look in LOOKS["network"] if look.role == "ssh_mesh")
 
 
 class Tasks:
-    """The roles' own variables, as the inventory leaves them."""
+    """Variables and arguments of the roles with their defaults."""
 
     def value(self, _look: object, _host: str, name: str, **_more: object) -> Any:
         return {"ssh_mesh_mode": "manage", "_ssh_mesh_everybody": ["muster"]}[name]
@@ -35,19 +35,19 @@ class Off:
         return "off"
 
 
-def look_of(name: str) -> dict[str, Any]:
+def mesh_facts(name: str) -> dict[str, Any]:
     return {"host_keys": [f"ssh-ed25519 H{name[-1]}"], "port": 22, "key": f"ssh-ed25519 K{name[-1]}", "hostname": name}
 
 
-def way(name: str, peer: str) -> str:
+def verified_login(name: str, peer: str) -> str:
     return ssh_mesh.way(f"out of {name}", f"into {peer}")
 
 
 @pytest.fixture
 def looks() -> RoleLooks:
     looks = RoleLooks.__new__(RoleLooks)
-    stood_in: Any = Tasks()
-    looks.names, looks.tasks = NAMES, stood_in
+    stub: Any = Tasks()
+    looks.names, looks.tasks = NAMES, stub
     looks.addresses = {name: f"10.0.0.{name[-1]}" for name in NAMES}
     looks.values = {
         name: {"cluster_name": "rack", "cluster_address": address, "ansible_host": address}
@@ -58,8 +58,8 @@ def looks() -> RoleLooks:
 
 @pytest.fixture
 def seen(looks: RoleLooks) -> dict[str, Any]:
-    """Every node is as it shall be, and every login was proved as it is now."""
-    members = [member_of(name, looks.addresses[name], "", look_of(name)) for name in NAMES]
+    """Return inspections of nodes that are all OK, with all logins verified."""
+    members = [member_of(name, looks.addresses[name], "", mesh_facts(name)) for name in NAMES]
     wanted = ssh_mesh.wanted("rack", "muster", members, IDENTITY, "", "", "")
     texts = {"authorized_keys": wanted.authorized_keys, "config": wanted.config, "known_hosts": wanted.known_hosts}
     return {
@@ -67,10 +67,10 @@ def seen(looks: RoleLooks) -> dict[str, Any]:
             "ssh_mesh muster": {
                 "why": [],
                 "warnings": [],
-                "look": look_of(name),
+                "look": mesh_facts(name),
                 "texts": dict(texts),
                 "ways": {"out": f"out of {name}", "in": f"into {name}"},
-                "proved": {peer: way(name, peer) for peer in NAMES if peer != name},
+                "proved": {peer: verified_login(name, peer) for peer in NAMES if peer != name},
                 "tried": {},
             }
         }
@@ -78,7 +78,7 @@ def seen(looks: RoleLooks) -> dict[str, Any]:
     }
 
 
-def judged(looks: RoleLooks, seen: dict[str, Any]) -> dict[str, list[str]]:
+def roles_needed(looks: RoleLooks, seen: dict[str, Any]) -> dict[str, list[str]]:
     found = RoleDecisions()
     for name in NAMES:
         looks._judge(found, MESH, name, seen.get(name, {}))
@@ -86,13 +86,13 @@ def judged(looks: RoleLooks, seen: dict[str, Any]) -> dict[str, list[str]]:
     return found.why.get("ssh_mesh", {})
 
 
-def test_where_all_is_as_it_was_proved_nobody_comes(looks: RoleLooks, seen: dict[str, Any]) -> None:
-    assert judged(looks, seen) == {}
+def test_verified_unchanged_mesh_needs_no_role(looks: RoleLooks, seen: dict[str, Any]) -> None:
+    assert roles_needed(looks, seen) == {}
 
 
-def test_a_node_that_did_not_answer_brings_the_role_to_all(looks: RoleLooks, seen: dict[str, Any]) -> None:
+def test_silent_node_makes_the_mesh_role_run_on_all_nodes(looks: RoleLooks, seen: dict[str, Any]) -> None:
     del seen["node2"]
-    assert judged(looks, seen) == {
+    assert roles_needed(looks, seen) == {
         "node2": [NO_ANSWER],
         "node1": ["a peer differs"],
         "node3": ["a peer differs"],
@@ -105,25 +105,30 @@ def test_a_node_that_did_not_answer_brings_the_role_to_all(looks: RoleLooks, see
         ("ways", {"out": "out of node1", "in": "another way in"}, "node2", "muster on node1 have changed"),
         ("ways", {"out": "another way out", "in": "into node1"}, "node1", "muster on node2 have changed"),
         ("proved", {}, "node1", "muster on node3 have changed"),
-        ("look", {**look_of("node1"), "key": "ssh-ed25519 K2"}, "node1", "the same private key as node2"),
-        ("look", {**look_of("node1"), "host_keys": []}, "node2", "known_hosts of muster differs"),
+        ("look", {**mesh_facts("node1"), "key": "ssh-ed25519 K2"}, "node1", "the same private key as node2"),
+        ("look", {**mesh_facts("node1"), "host_keys": []}, "node2", "known_hosts of muster differs"),
         ("tried", {"node2": {"code": 255, "said": "Permission denied", "hostname": ""}}, "node1", "does not accept"),
-        ("tried", {"node2": {"code": 0, "said": "", "hostname": "other"}}, "node1", "is called other, not node2"),
+        (
+            "tried",
+            {"node2": {"code": 0, "said": "", "hostname": "other"}},
+            "node1",
+            "the hostname other, not node2",
+        ),
         ("texts", {"authorized_keys": "", "config": "", "known_hosts": ""}, "node1", "config of muster differs"),
         ("why", ["its key is not as it shall be"], "node1", "its key is not"),
         ("texts", "of another shape", "node1", "AttributeError"),
     ],
 )
-def test_what_differs_on_one_brings_the_role_to_all(
+def test_difference_on_one_node_makes_the_mesh_role_run_on_all_nodes(
     looks: RoleLooks, seen: dict[str, Any], part: str, value: Any, who: str, says: str
 ) -> None:
     seen["node1"]["ssh_mesh muster"][part] = value
-    why = judged(looks, seen)
+    why = roles_needed(looks, seen)
     assert set(why) == set(NAMES)
     assert any(says in sentence for sentence in why[who]), why
 
 
-def test_a_node_whose_record_is_another_one_stays_for_that_alone(looks: RoleLooks) -> None:
+def test_changed_record_makes_only_its_role_run_on_that_node(looks: RoleLooks) -> None:
     looks.names = ["node1", "node2", "node3"]
     looks.values = {name: {"cluster_environments": {}, "workbench_nodes": []} for name in looks.names}
     off: Any = Off()
@@ -133,21 +138,21 @@ def test_a_node_whose_record_is_another_one_stays_for_that_alone(looks: RoleLook
     assert found.why == {"installed_record": {"node2": ["it is another one"], "node3": [NO_ANSWER]}}
 
 
-def test_a_node_with_gpus_is_looked_at_for_pytorch_by_that_step(looks: RoleLooks) -> None:
+def test_gpu_node_is_inspected_for_pytorch_in_the_pytorch_step(looks: RoleLooks) -> None:
     looks.values = {name: {"cluster_gpus": 8 if name == "node1" else 0} for name in NAMES}
     plain = ("network", "pytorch")
     assert looks.steps_of("network", plain) == {"node1": ("network",), "node2": plain, "node3": plain}
     assert set(looks.steps_of("pytorch", ["pytorch"]).values()) == {("pytorch",)}
 
 
-def test_each_node_tries_another_one_and_each_is_somebodys(looks: RoleLooks) -> None:
+def test_each_node_tests_the_login_to_another_node(looks: RoleLooks) -> None:
     assert looks.shift(check=True) == 0
     assert {looks.shift(check=False) for _ in range(50)} == {1, 2}
     looks.names = ["node1"]
     assert looks.shift(check=False) == 0
 
 
-def test_what_the_inventory_says_of_each_node_is_read_once(tmp_path: Path) -> None:
+def test_inventory_values_are_read_for_all_nodes(tmp_path: Path) -> None:
     hosts = """
 gpu_nodes:
   vars: {cluster_name: rack, ansible_connection: local}
@@ -167,7 +172,7 @@ gpu_nodes:
     both = RoleLooks(world.vars, world.templar, world.loader, ["node1", "node2"])
     assert (both.shift(check=False), both.shift(check=True)) == (1, 0)
     assert set(both.values["node1"]) >= {"cluster_name", "cluster_address", "ansible_host"}
-    # A request that cannot be made is left out without a word, so that the role comes.
+    # A request that cannot be built is omitted silently, so the role runs.
     requests = both._requests("node1", ["network", "pytorch"], 1)
     assert set(requests) >= {"cluster_hosts", "firewall", "installed_record", "pytorch"}
     assert requests["cluster_hosts"] == {

@@ -1,4 +1,4 @@
-"""What a role gives its first look is read from its own tasks."""
+"""Arguments of the inspection module of a role are read from the tasks of the role."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ TASKS: list[dict[str, Any]] = [
 ]
 
 
-def test_the_first_task_counts_with_the_defaults_around_it() -> None:
+def test_first_task_is_used_with_its_module_defaults() -> None:
     assert arguments_in(TASKS, "look") == {"node": "n", "mode": "verify"}
     with pytest.raises(AnsibleError, match="No task uses nothing"):
         arguments_in(TASKS, "nothing")
 
 
 @pytest.mark.parametrize("look", [look for looks in LOOKS.values() for look in looks], ids=lambda look: look.role)
-def test_every_role_has_such_a_task_with_options_of_its_module(look: object) -> None:
+def test_each_role_has_an_inspection_task_with_valid_options(look: object) -> None:
     role, module, file = (getattr(look, name) for name in ("role", "module", "tasks"))
     tasks = DataLoader().load_from_file(str(ROOT / f"roles/{role}/tasks/{file}.yml"))
-    # lock is the controller's: its action plugin reads it.
+    # The action plugin reads lock on the controller.
     assert set(arguments_in(tasks, module)) <= {*documented_options(module), "lock"}

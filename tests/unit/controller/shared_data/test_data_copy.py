@@ -1,4 +1,4 @@
-"""A folder of data, whole: to nodes that are folders and addresses of this machine, by the programs that nodes run."""
+"""Complete copies of a data folder by the node programs; folders and addresses of this machine replace the nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TARGET = f"{OWN}/set"
 
 
 class Lab:
-    """kept: where the controller remembers what it has read."""
+    """A data folder on the controller, and three nodes that are folders of this machine."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(data_copy, "KEPT", f"{OWN}/kept")
@@ -72,7 +72,7 @@ class Lab:
     def path(self, name: str, path: str = "") -> Path:
         return self.folder / name / "set" / path
 
-    def is_whole(self, name: str) -> None:
+    def assert_complete(self, name: str) -> None:
         found = {
             str(path.relative_to(self.path(name))): path.read_bytes()
             for path in self.path(name).rglob("*")
@@ -99,21 +99,21 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 
 def state(folder: Path) -> dict[Path, tuple[int, ...]]:
-    """All that changes with a write, a new name or a new owner."""
+    """Return the file attributes that change with a write, a new name or a new owner."""
     seen = {path: path.lstat() for path in folder.rglob("*")}
     return {path: (one.st_ino, one.st_mode, one.st_uid, one.st_mtime_ns, one.st_ctime_ns) for path, one in seen.items()}
 
 
 def sent(lab: Lab) -> list[str]:
-    """To whom the controller sent anything."""
+    """Return the nodes to which the controller sent files."""
     return [name for name, verb in lab.calls if verb == "put"]
 
 
-def test_it_goes_to_one_node_and_from_there_to_the_others_and_a_second_time_nothing_does(lab: Lab) -> None:
+def test_data_is_sent_once_copied_between_nodes_and_not_sent_again(lab: Lab) -> None:
     task = lab.copy()
     assert task.failures == {}
     for name in NODES:
-        lab.is_whole(name)
+        lab.assert_complete(name)
     assert set(sent(lab)) == {"node1"}
     assert {name: [*came] for name, came in task.came.items()}["node1"] == ["the controller"]
     assert "the controller" not in {**task.came["node2"], **task.came["node3"]}
@@ -126,9 +126,7 @@ def test_it_goes_to_one_node_and_from_there_to_the_others_and_a_second_time_noth
     assert {verb for _, verb in lab.calls} == {"look"}
 
 
-def test_it_goes_in_parts_and_what_is_whole_stays_when_the_next_part_fails(
-    lab: Lab, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_complete_parts_are_kept_if_a_later_part_fails(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "PART_BYTES", 700_000)
     listed = lab.listed()
     task = lab.task()
@@ -145,15 +143,15 @@ def test_it_goes_in_parts_and_what_is_whole_stays_when_the_next_part_fails(
     assert all(lack.missing == {*range(len(listed.files))} - {*places[0]} for lack in task.lacks.values())
     assert lab.copy().failures == {}
     for name in NODES:
-        lab.is_whole(name)
+        lab.assert_complete(name)
 
 
-def test_a_changed_file_is_named_and_comes_from_a_node_that_has_it(lab: Lab) -> None:
+def test_changed_file_is_reported_and_copied_from_another_node(lab: Lab) -> None:
     lab.copy()
     lab.calls.clear()
-    spoilt = lab.path("node2", "train/3.bin")
-    spoilt.write_bytes(b"9" + CONTENTS["train/3.bin"][1:])
-    lab.path("node2", "mine").write_bytes(b"of somebody")
+    corrupt = lab.path("node2", "train/3.bin")
+    corrupt.write_bytes(b"9" + CONTENTS["train/3.bin"][1:])
+    lab.path("node2", "mine").write_bytes(b"user data")
     lab.path("node3", "empty").unlink()
 
     task, listed = lab.task(), lab.listed()
@@ -168,13 +166,13 @@ def test_a_changed_file_is_named_and_comes_from_a_node_that_has_it(lab: Lab) -> 
     task = lab.copy()
     assert sent(lab) == []
     assert set(task.came["node2"]) == {"node1", "node3"} & set(task.came["node2"])
-    assert lab.path("node2", "mine").read_bytes() == b"of somebody"
+    assert lab.path("node2", "mine").read_bytes() == b"user data"
     lab.path("node2", "mine").unlink()
     for name in NODES:
-        lab.is_whole(name)
+        lab.assert_complete(name)
 
 
-def test_what_a_node_has_goes_to_the_others_and_its_own_folder_is_not_touched(lab: Lab) -> None:
+def test_folder_of_a_node_is_copied_and_remains_unchanged(lab: Lab) -> None:
     own = lab.path("node2")
     own.parent.mkdir()
     lab.source.rename(own)
@@ -186,23 +184,23 @@ def test_what_a_node_has_goes_to_the_others_and_its_own_folder_is_not_touched(la
     lab.copy(task, listed)
     assert task.failures == {}
     assert sent(lab) == []
-    lab.is_whole("node1")
-    lab.is_whole("node3")
+    lab.assert_complete("node1")
+    lab.assert_complete("node3")
     assert state(own) == before
     assert not [path for path in (lab.folder / "node2/kept").iterdir() if path.name == "store"]
 
 
-def test_whoever_fails_is_named_and_the_others_get_it(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_node_is_reported_and_others_are_complete(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distribution, "CALLS_FOR", 2.0)
     lab.broken["node2"] = ("share",)
     task = lab.copy()
     assert task.failures == {"node2": ["Connection timed out"]}
-    lab.is_whole("node1")
-    lab.is_whole("node3")
+    lab.assert_complete("node1")
+    lab.assert_complete("node3")
     assert not lab.path("node2", "train").exists()
 
 
-def test_what_cannot_be_put_there_is_said_before_anything_is_copied(lab: Lab) -> None:
+def test_unusable_targets_are_reported_before_copying(lab: Lab) -> None:
     lab.path("node1", "train/1.bin").mkdir(parents=True)
     lab.path("node2", "train").mkdir(parents=True)
     lab.path("node2", "train").chmod(0o777)
@@ -220,7 +218,7 @@ def test_what_cannot_be_put_there_is_said_before_anything_is_copied(lab: Lab) ->
     assert found["node2"][0] == f"{lab.path('node2')}/train/0.bin {why}; move it away"
 
 
-def test_what_is_no_file_or_leads_elsewhere_is_refused_by_name(lab: Lab) -> None:
+def test_special_files_and_outside_links_are_rejected(lab: Lab) -> None:
     os.mkfifo(lab.source / "pipe")
     (lab.source / "passwords").symlink_to("/etc/shadow")
     (lab.source / "up").symlink_to("train/../../..")

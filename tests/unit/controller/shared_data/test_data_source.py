@@ -1,4 +1,4 @@
-"""What a node has listed is judged before anything of it is used."""
+"""File lists from nodes are validated before use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def listed(files: list[Any], links: list[Any]) -> DataListing:
     return from_node(encode([[list(file) for file in files], links]))
 
 
-def test_what_a_node_has_listed_is_taken_as_it_is() -> None:
+def test_valid_list_is_accepted_unchanged() -> None:
     assert listed([A, B], [["c", "a"]]) == DataListing([A, B], [("c", "a")])
     assert listed([], [["c", "d"]]) == DataListing([], [("c", "d")])
 
@@ -32,19 +32,19 @@ def test_what_a_node_has_listed_is_taken_as_it_is() -> None:
         ([], [], "the folder is empty"),
     ],
 )
-def test_what_is_no_list_is_refused(files: list[Any], links: list[Any], why: str) -> None:
+def test_invalid_list_is_rejected(files: list[Any], links: list[Any], why: str) -> None:
     with pytest.raises(SourceError) as refused:
         listed(files, links)
     assert refused.value.problems == [f"invalid file list: {why}"]
 
 
-def test_what_is_no_text_of_ours_is_refused() -> None:
+def test_undecodable_list_is_rejected() -> None:
     with pytest.raises(SourceError) as refused:
         from_node("no list")
     assert refused.value.problems[0].startswith("invalid file list: ")
 
 
-def test_a_list_of_many_files_is_compared_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_list_is_validated_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest, "MOST_FILES", 1)
     assert listed([A, B], []).files == [A, B]
 
@@ -58,7 +58,7 @@ def test_a_list_of_many_files_is_compared_in_parts(monkeypatch: pytest.MonkeyPat
         ({"bytes": 0, "files": 0, "more": 2, "problems": ["x: a pipe"]}, ["/data: x: a pipe", "and 2 more"]),
     ],
 )
-def test_what_a_node_has_measured(data: dict[str, Any], problems: list[str]) -> None:
+def test_measured_size_is_validated(data: dict[str, Any], problems: list[str]) -> None:
     if not problems:
         assert measured("/data", data) == 0
         return

@@ -1,4 +1,4 @@
-"""The steps of an upgrade as its playbook takes them, with nodes at which nobody works unless a test says so."""
+"""Steps of the upgrade playbook. Nodes are idle unless a test sets another answer."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ OLD = "2.7.1-cpu-py3.12-1f0c2a7b"
 
 
 class Upgrade:
+    """The steps of one upgrade, with the results that the playbook passes between them."""
+
     def __init__(self, folder: Path) -> None:
         self.world = World(folder / "rack", HOSTS)
         self.look: dict[str, Any] = {}
@@ -42,8 +44,8 @@ class Upgrade:
         self.gets: dict[str, Any] = {}
 
     def step(self, step: str, **options: Any) -> dict[str, Any]:
-        handed_on = {"look": self.look, "plan": self.plan, "torch_looks": "torch", "looks": "node", "gets": self.gets}
-        found = self.world.run("upgrade", step=step, **{**handed_on, **options})
+        given = {"look": self.look, "plan": self.plan, "torch_looks": "torch", "looks": "node", "gets": self.gets}
+        found = self.world.run("upgrade", step=step, **{**given, **options})
         assert found.pop("changed") is False
         return found
 
@@ -53,7 +55,7 @@ class Upgrade:
         return str(failed.value)
 
     def planned(self, **options: Any) -> dict[str, Any]:
-        """Every node is to get 2.9.1."""
+        """Plan PyTorch 2.9.1 for all nodes."""
         self.look = self.step("look", torch_version="2.9.1", **options)
         for name in NAMES:
             built = {"build": "2.9.1-cpu-py3.12-00000000", "switch": True, "reasons": ["torch is another one"]}
@@ -65,7 +67,7 @@ class Upgrade:
         self.world.vars["ansible_play_batch"] = self.plan["batches"][number]
         return self.step("turn")
 
-    def good(self, number: int) -> None:
+    def complete_batch(self, number: int) -> None:
         launches = self.step("trials")["launches"]
         for name in self.plan["batches"][number]:
             self.world.registered(name, "__upgrade_good", self.step("good"))
@@ -78,7 +80,7 @@ def idle(link: str = "", *others: str, why: str = "") -> NodeAnswer:
 
 @pytest.fixture
 def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[NodeAnswer]]:
-    """What each node says when it is asked, one time after the other."""
+    """Return the answers of each node, in turn; the last one is repeated."""
     found = {name: [idle()] for name in NAMES}
 
     def ask(_action: object, _program: object, _verb: str, payloads: Mapping[str, Any], *_seconds: float) -> Any:
@@ -95,7 +97,7 @@ def upgrade(tmp_path: Path, answers: object, monkeypatch: pytest.MonkeyPatch) ->
     return Upgrade(tmp_path)
 
 
-def test_nodes_change_one_batch_after_the_other_and_then_the_inventory(upgrade: Upgrade) -> None:
+def test_batches_are_upgraded_in_turn_and_then_the_inventory(upgrade: Upgrade) -> None:
     plan = upgrade.planned()
     assert upgrade.look["silent"] == {}
     assert upgrade.look["busy"] == {"node1": [], "node2": [], "node3": []}
@@ -105,7 +107,7 @@ def test_nodes_change_one_batch_after_the_other_and_then_the_inventory(upgrade: 
     for number, launches in enumerate([[["node3"]], [["node1", "node3"]], [["node2", "node1"]]]):
         assert upgrade.turn(number) == {"go": plan["batches"][number], "left": {}, "red": ""}
         assert sorted(map(sorted, upgrade.step("trials")["launches"])) == sorted(map(sorted, launches))
-        upgrade.good(number)
+        upgrade.complete_batch(number)
     rest = upgrade.step("rest")
     assert rest["launches"] == [["node1", "node2", "node3"]]
     assert rest["state"] == {"done": ["node1", "node2", "node3"], "red": {}, "left": {}, "untouched": [], "silent": {}}
@@ -121,11 +123,11 @@ def test_nodes_change_one_batch_after_the_other_and_then_the_inventory(upgrade: 
     assert (upgrade.world.folder / "hosts.yml").read_text() == before.replace("2.8.0", "2.9.1")
 
 
-def test_a_launch_of_all_that_was_good_is_not_made_again(upgrade: Upgrade) -> None:
+def test_successful_launch_of_all_nodes_is_not_repeated(upgrade: Upgrade) -> None:
     upgrade.planned()
     for number in range(3):
         upgrade.turn(number)
-        upgrade.good(number)
+        upgrade.complete_batch(number)
     upgrade.world.registered("node1", "__upgrade_trials", {"launches": [["node3", "node2", "node1"]]})
     assert upgrade.step("rest")["launches"] == []
     assert upgrade.step("rest", smoke="none")["launches"] == []
@@ -134,7 +136,7 @@ def test_a_launch_of_all_that_was_good_is_not_made_again(upgrade: Upgrade) -> No
     assert upgrade.step("trials", smoke="none")["launches"] == []
 
 
-def test_a_batch_that_is_not_good_ends_it(upgrade: Upgrade) -> None:
+def test_failed_batch_stops_the_upgrade(upgrade: Upgrade) -> None:
     upgrade.planned()
     upgrade.world.vars["inventory_hostname"] = "node3"
     assert upgrade.step("red", why=" node3: its launch failed\n") == {"red": "its launch failed"}
@@ -151,23 +153,23 @@ def test_a_batch_that_is_not_good_ends_it(upgrade: Upgrade) -> None:
     )
 
 
-def test_a_node_that_was_lost_is_red_with_its_batch(upgrade: Upgrade) -> None:
+def test_lost_node_fails_its_batch(upgrade: Upgrade) -> None:
     upgrade.planned()
     assert upgrade.turn(1)["red"] == "connection lost during the upgrade"
     assert upgrade.step("rest")["state"]["red"] == {"node3": "connection lost during the upgrade"}
 
 
-def test_what_fails_once_all_have_it_is_named(upgrade: Upgrade) -> None:
+def test_failure_of_the_last_launch_is_reported(upgrade: Upgrade) -> None:
     upgrade.planned()
     for number in range(3):
         upgrade.turn(number)
-        upgrade.good(number)
+        upgrade.complete_batch(number)
     assert upgrade.fails("end", why="the last launch failed").startswith(
         "node1, node2, node3: the last launch failed.\nThe upgrade stops"
     )
 
 
-def test_a_node_at_which_somebody_works_is_left_for_later(
+def test_busy_node_is_postponed(
     upgrade: Upgrade, answers: dict[str, list[NodeAnswer]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upgrading, "AGAIN", 0.01)
@@ -183,7 +185,7 @@ def test_a_node_at_which_somebody_works_is_left_for_later(
     assert upgrade.turn(1)["go"] == ["node1"]
     for number in (1, 2):
         upgrade.turn(number)
-        upgrade.good(number)
+        upgrade.complete_batch(number)
     assert upgrade.step("rest")["state"]["left"] == {"node3": "a process could not be looked at"}
     assert upgrade.step("rest")["launches"] == []
     assert upgrade.fails("end") == (
@@ -192,19 +194,19 @@ def test_a_node_at_which_somebody_works_is_left_for_later(
     )
 
 
-def test_it_is_waited_for_as_long_as_was_asked_for(
+def test_upgrade_waits_for_busy_nodes_if_requested(
     upgrade: Upgrade, answers: dict[str, list[NodeAnswer]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(upgrading, "AGAIN", 0.01)
     upgrade.planned(wait=60)
     answers["node3"] = [idle(why="somebody works"), idle(why="somebody works"), idle()]
     assert upgrade.turn(0)["go"] == ["node3"]
-    # One that does not answer is not waited for: nobody knows whether it ever will.
+    # The upgrade does not wait for a silent node, which may never respond.
     answers["node3"] = [NodeAnswer(error="no route to host"), idle()]
     assert upgrade.turn(0)["left"] == {"node3": "no route to host"}
 
 
-def test_going_back_takes_what_lies_there(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+def test_rollback_uses_the_kept_environment(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     answers.update({name: [idle(ENV, ENV, OLD)] for name in NAMES})
     upgrade.look = upgrade.step("look", rollback=True)
     assert (upgrade.look["torch"], upgrade.look["request"]["rollback"]) == ("2.7.1", True)
@@ -224,14 +226,14 @@ def test_going_back_takes_what_lies_there(upgrade: Upgrade, answers: dict[str, l
     assert upgrade.step("trials")["launches"] == []
 
 
-def test_where_nothing_lies_nothing_is_gone_back_to(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+def test_rollback_without_reachable_nodes_is_rejected(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     answers.update({name: [NodeAnswer(error="no route to host")] for name in NAMES})
     assert upgrade.fails("look", rollback=True) == (
         "No rollback is possible. No node responds, so the installed releases are unknown."
     )
 
 
-def test_what_cannot_be_asked_for_is_said_before_any_node_is_asked(upgrade: Upgrade) -> None:
+def test_invalid_options_are_reported_before_any_contact(upgrade: Upgrade) -> None:
     said = upgrade.fails("look", torch_version="new", kernel="all", batch=-1)
     assert said.splitlines()[0] == "kernel is all. The only value is -e kernel=security (the newest security fixes)."
     assert "torch_version and kernel are several upgrades." in said
@@ -239,7 +241,7 @@ def test_what_cannot_be_asked_for_is_said_before_any_node_is_asked(upgrade: Upgr
     assert said.splitlines()[-1].startswith("torch_version: 'new' is not an exact version.")
 
 
-def test_a_node_that_cannot_be_looked_at_is_left_out(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+def test_node_that_cannot_be_inspected_is_skipped(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     answers["node2"] = [NodeAnswer(error="no route to host")]
     upgrade.world.vars["ansible_play_hosts_all"] = ["node1", "node2"]
     upgrade.look = upgrade.step("look", torch_version="2.9.1")
@@ -271,22 +273,22 @@ FIX = {
 }
 
 
-NOT_THERE = "is not in /boot, which has no kernels (as in a container)"
+NOT_IN_BOOT = "is not in /boot, which has no kernels (as in a container)"
 
 
 def node_look(**stack: Any) -> dict[str, Any]:
     return {"facts": {"stack": {**STACK, **stack}}}
 
 
-def with_fix(upgrade: Upgrade) -> None:
+def plan_kernel_fix(upgrade: Upgrade) -> None:
     look = {"request": {"torch": "", "kernel": "security"}, "kind": "kernel", "silent": {}, "busy": {}, "releases": {}}
     upgrade.look = look
     gets = {"nodes": {"node1": FIX}, "loaded": {"node1": "580.95.05"}, "silent": {}}
     upgrade.plan = {"gets": gets, "batches": [["node1"]], "proved": [], "silent": {}, "nodes": []}
 
 
-def test_a_node_is_started_when_it_would_come_up_as_it_was(upgrade: Upgrade) -> None:
-    with_fix(upgrade)
+def test_node_is_rebooted_only_with_the_expected_kernel(upgrade: Upgrade) -> None:
+    plan_kernel_fix(upgrade)
     upgrade.world.registered("node1", "node", node_look())
     assert upgrade.step("ready") == {}
     assert upgrade.step("started") == {}
@@ -300,12 +302,12 @@ def test_a_node_is_started_when_it_would_come_up_as_it_was(upgrade: Upgrade) -> 
     )
 
 
-def test_a_red_node_is_told_how_its_old_kernel_is_started(upgrade: Upgrade) -> None:
-    with_fix(upgrade)
+def test_failed_node_gets_instructions_for_its_old_kernel(upgrade: Upgrade) -> None:
+    plan_kernel_fix(upgrade)
     assert "sudo grub-reboot 1" in upgrade.fails("end")
 
 
-def test_who_can_be_asked_for_fixes_and_who_not(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+def test_nodes_without_valid_kernel_report_are_skipped(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     upgrade.look = {"request": {"torch": "", "kernel": "security"}, "silent": {}}
     answers.update(
         node1=[
@@ -318,20 +320,20 @@ def test_who_can_be_asked_for_fixes_and_who_not(upgrade: Upgrade, answers: dict[
     upgrade.world.registered("node1", "node", node_look(bootable=[]))
     upgrade.world.registered("node2", "node", node_look())
     found = upgrade.step("kernels")
-    assert found["nodes"]["node1"]["refusals"] == (f"node1: the running kernel 6.8.0-90-generic {NOT_THERE}",)
+    assert found["nodes"]["node1"]["refusals"] == (f"node1: the running kernel 6.8.0-90-generic {NOT_IN_BOOT}",)
     assert list(found["nodes"]) == ["node1"]
     assert found["loaded"] == {"node1": "580.95.05"}
     assert found["silent"] == {
         "node2": "the node's report of its kernels is invalid",
-        "node3": "the node could not be inspected",
+        "node3": "could not be inspected",
     }
 
 
 @pytest.mark.parametrize("data", [None, {"code": "0", "out": "", "err": ""}, {"code": 0, "out": 1, "err": ""}])
-def test_what_apt_did_not_say_is_no_answer(data: Any) -> None:
+def test_invalid_apt_report_is_an_error(data: Any) -> None:
     assert kernels._answer(data).errors == ("the node's report of its kernels is invalid",)
 
 
-def test_what_apt_says_of_an_unknown_package_is_an_error() -> None:
+def test_unknown_package_of_apt_is_an_error() -> None:
     said = {"code": 100, "out": "", "err": "E: Unable to locate package linux-image-generic\n"}
     assert kernels._answer(said).errors == ("Unable to locate package linux-image-generic",)

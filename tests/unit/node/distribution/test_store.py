@@ -1,4 +1,4 @@
-"""What a node keeps of content, and what it takes for it."""
+"""A node's content store: integrity of content and validity of manifests."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def put(there: store.Shelf, content: bytes) -> ManifestFile:
     return file
 
 
-def test_what_was_put_is_there_and_closed_to_others(place: str) -> None:
+def test_stored_content_is_private(place: str) -> None:
     with store.opened(place) as there:
         file = put(there, b"content")
         assert store.missing(there, [file, file_of(b"other")]) == [file_of(b"other")]
@@ -41,19 +41,19 @@ def test_what_was_put_is_there_and_closed_to_others(place: str) -> None:
     assert list(Path(place, "parts").iterdir()) == []
 
 
-@pytest.mark.parametrize("spoilt", [b"Content", b"conten", b"contentx", b""])
-def test_what_was_changed_there_is_not_used(place: str, spoilt: bytes) -> None:
+@pytest.mark.parametrize("changed", [b"Content", b"conten", b"contentx", b""])
+def test_changed_content_is_not_used(place: str, changed: bytes) -> None:
     with store.opened(place) as there:
         file = put(there, b"content")
-        Path(place, "objects", file.sha256).write_bytes(spoilt)
+        Path(place, "objects", file.sha256).write_bytes(changed)
         assert store.missing(there, [file]) == [file]
         with pytest.raises(files.UnsafePathError, match="was changed on this node"):
             store.copy(there, file, lambda _chunk: None)
-        assert put(there, b"content") == file  # it is brought again
+        assert put(there, b"content") == file  # copied again
         assert store.missing(there, [file]) == []
 
 
-def test_a_link_in_the_place_of_content_is_not_followed(place: str, tmp_path: Path) -> None:
+def test_link_instead_of_content_is_not_followed(place: str, tmp_path: Path) -> None:
     with store.opened(place) as there:
         file = put(there, b"content")
         there_path = Path(place, "objects", file.sha256)
@@ -63,20 +63,20 @@ def test_a_link_in_the_place_of_content_is_not_followed(place: str, tmp_path: Pa
         assert store.missing(there, [file]) == [file]
 
 
-def test_a_file_in_parts(place: str) -> None:
+def test_file_is_stored_in_parts(place: str) -> None:
     content = os.urandom(1000)
     file = file_of(content)
     with store.opened(place) as there:
         assert store.add_part(there, "1" * 64, file, 0, content[:600]) == ""
         assert store.missing(there, [file]) == [file]
-        assert "do not fit" in store.add_part(there, "1" * 64, file, 500, content[500:])
+        assert "inconsistent parts" in store.add_part(there, "1" * 64, file, 500, content[500:])
         assert store.add_part(there, "1" * 64, file, 600, content[600:]) == ""
         assert store.missing(there, [file]) == []
         assert "changed while it was read" in store.add_part(there, "2" * 64, file, 0, bytes(1000))
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root gives folders away")
-def test_a_store_that_others_may_change_is_refused(place: str, tmp_path: Path) -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can change owners")
+def test_store_writable_by_other_users_is_rejected(place: str, tmp_path: Path) -> None:
     with store.opened(place):
         pass
     os.chown(place, 65534, 65534)
@@ -87,7 +87,7 @@ def test_a_store_that_others_may_change_is_refused(place: str, tmp_path: Path) -
         pass
 
 
-def test_a_manifest_is_kept_by_its_digest_and_read_again(place: str) -> None:
+def test_manifest_is_stored_by_digest(place: str) -> None:
     listed = [file_of(b"1", "a/b"), file_of(b"2", "z")]
     text = manifest.render(listed)
     with store.opened(place) as there:
@@ -100,7 +100,7 @@ def test_a_manifest_is_kept_by_its_digest_and_read_again(place: str) -> None:
             store.read_manifest(there, "../../etc/passwd")
 
 
-def test_what_only_old_manifests_list_is_removed_when_it_is_old(place: str) -> None:
+def test_old_content_of_old_manifests_is_removed(place: str) -> None:
     old = time.time() - 2 * store.UNUSED
     with store.opened(place) as there:
         contents = [b"%d" % number for number in range(store.KEPT + 2)]
@@ -121,14 +121,14 @@ def test_what_only_old_manifests_list_is_removed_when_it_is_old(place: str) -> N
     "path",
     ["../x", "/etc/passwd", "a//b", "a/./b", "", "a\n", "a/..", "x" * 256, "/".join(["ab"] * 400), "a\x7f", "\udcff"],
 )
-def test_a_path_that_leads_elsewhere_or_cannot_be_shown_is_no_entry(path: str) -> None:
+def test_unsafe_or_unprintable_path_is_rejected(path: str) -> None:
     assert manifest.unusable(path)
     if "\udcff" not in path:
         with pytest.raises(ValueError, match="invalid manifest entry"):
             manifest.parse(manifest.render([file_of(b"x", path)]))
 
 
-def test_only_what_render_writes_is_a_manifest() -> None:
+def test_only_canonical_manifests_are_accepted() -> None:
     one, two = file_of(b"1", "a"), file_of(b"2", "a/b")
     assert manifest.parse(manifest.render([one])) == [one]
     for text in (
@@ -137,7 +137,7 @@ def test_only_what_render_writes_is_a_manifest() -> None:
         b"[" * 100_000,
         manifest.render([one]).replace(b"false", b"0"),
         manifest.render([one, one]),
-        manifest.render([one, two]),  # a file that is a folder as well
+        manifest.render([one, two]),  # a path is both file and folder
         manifest.render([one]) + b"\n",
         manifest.render([one]).replace(one.sha256.encode(), b"../x"),
     ):

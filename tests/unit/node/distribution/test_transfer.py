@@ -1,6 +1,6 @@
-"""From node to node, for real: processes on addresses of this machine, each with a store of its own.
+"""Transfers between nodes: real processes on local addresses, each with a separate store.
 
-Where a test needs a transfer that stands still, a giver of its own gives some pieces and then waits (held).
+If a test needs a transfer that stops midway, a source in the test sends some pieces and then pauses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIRST, SECOND, THIRD = ADDRESSES
 
 
 def begin(verb: str, request: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """Run the program as a node does, in a process of its own."""
+    """Run the program like a node, in a separate process."""
     argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, verb]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin
@@ -49,15 +49,15 @@ def begin(verb: str, request: dict[str, Any]) -> subprocess.Popen[bytes]:
     return process
 
 
-def end(process: subprocess.Popen[bytes]) -> dict[str, Any]:
+def result_of(process: subprocess.Popen[bytes]) -> dict[str, Any]:
     with process:
         assert process.stdout
-        said: dict[str, Any] = json.loads(process.stdout.read())
-    return said
+        result: dict[str, Any] = json.loads(process.stdout.read())
+    return result
 
 
 class Nodes:
-    """Three places with the manifest, the first of them with all of the content."""
+    """Three stores with the manifest. Only the first one has the content."""
 
     def __init__(self, folder: Path) -> None:
         listed = [
@@ -73,13 +73,13 @@ class Nodes:
                     assert store.add_part(there, "0" * 64, file, 0, CONTENTS[file.path]) == ""
         self.wanted = sorted({file.sha256 for file in listed})
         self.layout = PieceLayout(self.listed, self.wanted)
-        self.content = b"".join(CONTENTS[file.path] for file in self.layout.files)  # as it goes over the wire
+        self.content = b"".join(CONTENTS[file.path] for file in self.layout.files)  # in the order of transmission
         self.place = {"digest": manifest.digest_of(text), "wanted": self.wanted}
-        self.pieces = end(begin("offer", {"store": str(self.stores[FIRST]), **self.place}))["pieces"]
+        self.pieces = result_of(begin("offer", {"store": str(self.stores[FIRST]), **self.place}))["pieces"]
         with socket.create_server((FIRST, 0)) as taken:
             self.port: int = taken.getsockname()[1]
 
-    def request(self, address: str, *givers: str, followed: bool = False, **changes: Any) -> dict[str, Any]:
+    def request(self, address: str, *sources: str, followed: bool = False, **changes: Any) -> dict[str, Any]:
         common = {
             "token": TOKEN,
             "seconds": 30,
@@ -88,7 +88,7 @@ class Nodes:
             "pieces": self.pieces,
             "peers": list(ADDRESSES),
         }
-        ways = {"address": address, "givers": [[each, self.port] for each in givers], "followed": followed}
+        ways = {"address": address, "givers": [[each, self.port] for each in sources], "followed": followed}
         return {"store": str(self.stores[address]), **self.place, **common, **ways, **changes}
 
     def objects(self, address: str) -> list[str]:
@@ -102,7 +102,7 @@ def nodes(tmp_path: Path) -> Nodes:
 
 @pytest.fixture
 def served(nodes: Nodes) -> Iterator[subprocess.Popen[bytes]]:
-    """The first node gives, and waits for another."""
+    """Run a transfer on the first node as the source of another node."""
     process = begin("share", nodes.request(FIRST, followed=True))
     until(lambda: listens(nodes.port))
     yield process
@@ -111,7 +111,7 @@ def served(nodes: Nodes) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def listens(port: int, address: str = FIRST) -> bool:
-    """Read the kernel's table: an attempt to bind would take the port that the program is about to bind."""
+    """Read the kernel's table, because a test bind could take the port from the program."""
     local, state = f"{int.from_bytes(socket.inet_aton(address), 'little'):08X}:{port:04X}", "0A"  # TCP_LISTEN
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any((row[1], row[3]) == (local, state) for row in rows)
@@ -121,15 +121,15 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-class Giver:
-    """A giver that this test is: it gives so many pieces, and then only signs of life until it is let go."""
+class PausingSource:
+    """Source in the test process: sends `count` pieces and then only heartbeats until it is released."""
 
-    def __init__(self, nodes: Nodes, address: str, count: int, spoil: int = -1) -> None:
-        self.nodes, self.count, self.spoil = nodes, count, spoil
+    def __init__(self, nodes: Nodes, address: str, count: int, corrupt: int = -1) -> None:
+        self.nodes, self.count, self.corrupt = nodes, count, corrupt
         self.listener = socket.create_server((address, nodes.port))
         self.listener.settimeout(30)
-        self.gave = 0
-        self.let_go = threading.Event()
+        self.sent_pieces = 0
+        self.released = threading.Event()
         self.thread = threading.Thread(target=self.run)
         self.thread.start()
 
@@ -137,127 +137,127 @@ class Giver:
         with self.listener, self.listener.accept()[0] as peer, suppress(OSError):
             greeting.greet(peer, TOKEN)
             content, total = self.nodes.content, self.nodes.layout.count
-            while self.gave < self.count:
+            while self.sent_pieces < self.count:
                 index = serving.NUMBER.unpack(greeting.received(peer, 8))[0]
                 begin_, size = self.nodes.layout.place(index)
-                part = content[begin_ : begin_ + size] if index != self.spoil else bytes(size)
+                part = content[begin_ : begin_ + size] if index != self.corrupt else bytes(size)
                 peer.sendall(serving.HEAD.pack(index, total, total, 0) + part)
-                self.gave += 1
-            while not self.let_go.wait(0.2):
+                self.sent_pieces += 1
+            while not self.released.wait(0.2):
                 peer.sendall(serving.HEAD.pack(serving.NOTHING, total, total, 0))
 
 
 @contextmanager
-def held(nodes: Nodes, address: str, count: int, spoil: int = -1) -> Iterator[Giver]:
-    giver = Giver(nodes, address, count, spoil)
+def paused_source(nodes: Nodes, address: str, count: int, corrupt: int = -1) -> Iterator[PausingSource]:
+    source = PausingSource(nodes, address, count, corrupt)
     try:
-        yield giver
+        yield source
     finally:
-        giver.let_go.set()
-        giver.thread.join()
+        source.released.set()
+        source.thread.join()
 
 
-def test_all_of_it_comes_along_the_line_and_nothing_is_left(nodes: Nodes) -> None:
-    last = begin("share", nodes.request(THIRD, SECOND, FIRST))  # whoever takes may begin first
+def test_content_passes_along_the_chain_without_leftovers(nodes: Nodes) -> None:
+    last = begin("share", nodes.request(THIRD, SECOND, FIRST))  # receivers may start first
     middle = begin("share", nodes.request(SECOND, FIRST, followed=True))
     time.sleep(0.3)
-    giving = begin("share", nodes.request(FIRST, followed=True))
+    serving_process = begin("share", nodes.request(FIRST, followed=True))
     total = nodes.layout.count
-    assert end(last) == {"missing": 0, "came": {SECOND: total}, "error": ""}
-    assert end(middle) == {"missing": 0, "came": {FIRST: total}, "error": ""}
-    assert end(giving) == {"missing": 0, "came": {}, "error": ""}
+    assert result_of(last) == {"missing": 0, "came": {SECOND: total}, "error": ""}
+    assert result_of(middle) == {"missing": 0, "came": {FIRST: total}, "error": ""}
+    assert result_of(serving_process) == {"missing": 0, "came": {}, "error": ""}
     for address in ADDRESSES:
         assert not listens(nodes.port, address)
         assert nodes.objects(address) == nodes.wanted
         assert list((nodes.stores[address] / "parts").iterdir()) == []
 
 
-def test_what_has_come_is_given_on_before_the_rest_has(nodes: Nodes) -> None:
-    """The giver stands still in the middle: the last in the line has as much as the one before it."""
-    with held(nodes, FIRST, HALF) as giver:
+def test_received_pieces_are_forwarded_before_the_rest_arrives(nodes: Nodes) -> None:
+    """The source pauses midway. The last receiver gets as many pieces as the one before it."""
+    with paused_source(nodes, FIRST, HALF) as source:
         middle = begin("share", nodes.request(SECOND, FIRST, followed=True))
         with socket_to(nodes, SECOND, THIRD) as peer:
             for index in range(HALF):
                 assert piece(nodes, peer, index) == nodes.layout.place(index)[1]
-            assert giver.gave == HALF
+            assert source.sent_pieces == HALF
             assert nodes.objects(SECOND) == []
     middle.kill()
     middle.wait()
 
 
-def test_another_giver_takes_over_where_one_died_in_the_middle(nodes: Nodes) -> None:
-    """The one in the middle has half, and so has the one behind it; then it is killed, and the first one goes on."""
-    with held(nodes, FIRST, HALF):
+def test_another_source_replaces_a_killed_source(nodes: Nodes) -> None:
+    """The middle node is killed after both receivers have half of the content. The first node continues."""
+    with paused_source(nodes, FIRST, HALF):
         middle = begin("share", nodes.request(SECOND, FIRST, followed=True))
         last = begin("share", nodes.request(THIRD, SECOND, FIRST))
-        until(lambda: scratch_of(last, HALF * nodes.layout.piece), what="half has come")
+        until(lambda: scratch_file_has(last, HALF * nodes.layout.piece), what="half of the content is received")
         for pid in [middle.pid, *descendants(middle.pid)]:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         middle.wait()
-    giving = begin("share", nodes.request(FIRST, followed=True))
-    said = end(last)
-    assert said["missing"] == 0
-    assert said["error"] == ""
-    assert said["came"] == {SECOND: HALF, FIRST: nodes.layout.count - HALF}
-    assert end(giving)["error"] == ""
+    serving_process = begin("share", nodes.request(FIRST, followed=True))
+    result = result_of(last)
+    assert result["missing"] == 0
+    assert result["error"] == ""
+    assert result["came"] == {SECOND: HALF, FIRST: nodes.layout.count - HALF}
+    assert result_of(serving_process)["error"] == ""
     assert nodes.objects(THIRD) == nodes.wanted
 
 
-def test_a_piece_that_is_something_else_is_fetched_from_another_node(nodes: Nodes) -> None:
-    with held(nodes, SECOND, HALF, spoil=3):
-        giving = begin("share", nodes.request(FIRST, followed=True))
-        said = end(begin("share", nodes.request(THIRD, SECOND, FIRST)))
-    assert said == {"missing": 0, "came": {SECOND: 3, FIRST: nodes.layout.count - 3}, "error": ""}
-    assert end(giving)["error"] == ""
+def test_corrupt_piece_is_fetched_from_another_node(nodes: Nodes) -> None:
+    with paused_source(nodes, SECOND, HALF, corrupt=3):
+        serving_process = begin("share", nodes.request(FIRST, followed=True))
+        result = result_of(begin("share", nodes.request(THIRD, SECOND, FIRST)))
+    assert result == {"missing": 0, "came": {SECOND: 3, FIRST: nodes.layout.count - 3}, "error": ""}
+    assert result_of(serving_process)["error"] == ""
     assert nodes.objects(THIRD) == nodes.wanted
 
 
-def test_what_is_something_else_everywhere_is_not_kept(nodes: Nodes) -> None:
-    with held(nodes, FIRST, HALF, spoil=0):
-        said = end(begin("share", nodes.request(SECOND, FIRST)))
-    assert said["error"] == f"a piece from {FIRST} does not match its sha256"
-    assert said["missing"] == len(nodes.wanted) - 1  # what is empty is right
+def test_piece_corrupt_at_every_source_is_not_stored(nodes: Nodes) -> None:
+    with paused_source(nodes, FIRST, HALF, corrupt=0):
+        result = result_of(begin("share", nodes.request(SECOND, FIRST)))
+    assert result["error"] == f"a piece from {FIRST} does not match its sha256"
+    assert result["missing"] == len(nodes.wanted) - 1  # the empty file is correct
     assert len(nodes.objects(SECOND)) == 1
 
 
-def test_pieces_that_are_announced_wrong_make_no_file(nodes: Nodes) -> None:
-    """Whoever announces and gives something else than the manifest says is found out by the file."""
-    spoilt = nodes.content[:-1] + bytes([nodes.content[-1] ^ 1])
+def test_wrong_piece_digests_create_no_file(nodes: Nodes) -> None:
+    """The file digest detects a source whose pieces differ from the manifest."""
+    changed = nodes.content[:-1] + bytes([nodes.content[-1] ^ 1])
     begin_, size = nodes.layout.place(nodes.layout.count - 1)
-    nodes.pieces[-1] = hashlib.sha256(spoilt[begin_ : begin_ + size]).hexdigest()
-    nodes.content = spoilt
-    with held(nodes, FIRST, nodes.layout.count):
-        said = end(begin("share", nodes.request(SECOND, FIRST)))
-    assert "does not match its sha256" in said["error"]
-    assert said["missing"] == 1
+    nodes.pieces[-1] = hashlib.sha256(changed[begin_ : begin_ + size]).hexdigest()
+    nodes.content = changed
+    with paused_source(nodes, FIRST, nodes.layout.count):
+        result = result_of(begin("share", nodes.request(SECOND, FIRST)))
+    assert "does not match its sha256" in result["error"]
+    assert result["missing"] == 1
 
 
-def test_what_came_before_it_broke_off_is_kept(nodes: Nodes) -> None:
-    """A file that is whole is in its place, and only the rest is fetched the next time."""
+def test_files_from_an_interrupted_transfer_are_kept(nodes: Nodes) -> None:
+    """Complete files are stored, and the next transfer fetches only the rest."""
     with store.opened(str(nodes.stores[SECOND])) as there:
         for file in nodes.layout.files[:-1]:
             assert store.add_part(there, "0" * 64, file, 0, CONTENTS[file.path]) == ""
     before = nodes.objects(SECOND)
-    giving = begin("share", nodes.request(FIRST, followed=True))
-    said = end(begin("share", nodes.request(SECOND, FIRST)))
-    assert said["missing"] == 0
-    assert sum(said["came"].values()) < nodes.layout.count or len(before) == 2
-    assert end(giving)["error"] == ""
+    serving_process = begin("share", nodes.request(FIRST, followed=True))
+    result = result_of(begin("share", nodes.request(SECOND, FIRST)))
+    assert result["missing"] == 0
+    assert sum(result["came"].values()) < nodes.layout.count or len(before) == 2
+    assert result_of(serving_process)["error"] == ""
 
 
-def test_who_hears_nothing_asks_another(nodes: Nodes) -> None:
-    """A giver that stands still without a sign of life is as good as dead."""
+def test_silent_source_is_replaced(nodes: Nodes) -> None:
+    """A source without heartbeats counts as dead."""
     with socket.create_server((SECOND, nodes.port)):
-        giving = begin("share", nodes.request(FIRST, followed=True))
+        serving_process = begin("share", nodes.request(FIRST, followed=True))
         begun = time.monotonic()
-        assert end(begin("share", nodes.request(THIRD, SECOND, FIRST)))["missing"] == 0
+        assert result_of(begin("share", nodes.request(THIRD, SECOND, FIRST)))["missing"] == 0
         assert time.monotonic() - begun < fetching.SILENT + 10
-    assert end(giving)["error"] == ""
+    assert result_of(serving_process)["error"] == ""
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root has rights to drop")
-def test_whoever_listens_has_no_rights(served: subprocess.Popen[bytes]) -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can drop privileges")
+def test_serving_processes_have_no_privileges(served: subprocess.Popen[bytes]) -> None:
     until(lambda: len(descendants(served.pid)) == 2)
     for pid in descendants(served.pid):
         status = Path(f"/proc/{pid}/status").read_text()
@@ -266,44 +266,44 @@ def test_whoever_listens_has_no_rights(served: subprocess.Popen[bytes]) -> None:
         assert "CapEff:\t0000000000000000" in status
 
 
-def test_whoever_does_not_know_the_token_gets_nothing(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
-    said = end(begin("share", nodes.request(SECOND, FIRST, token="6" * 64)))
-    assert said == {"missing": len(nodes.wanted) - 1, "came": {}, "error": f"{FIRST}: the connection was closed"}
-    # It goes on for those who do.
-    assert end(begin("share", nodes.request(SECOND, FIRST)))["error"] == ""
-    assert end(served)["error"] == ""
+def test_caller_without_the_token_is_rejected(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
+    result = result_of(begin("share", nodes.request(SECOND, FIRST, token="6" * 64)))
+    assert result == {"missing": len(nodes.wanted) - 1, "came": {}, "error": f"{FIRST}: the connection was closed"}
+    # Callers with the token are still served.
+    assert result_of(begin("share", nodes.request(SECOND, FIRST)))["error"] == ""
+    assert result_of(served)["error"] == ""
 
 
-def test_whoever_calls_from_elsewhere_gets_nothing(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
-    said = end(begin("share", {**nodes.request(SECOND, FIRST), "address": "127.0.0.5"}))
-    assert said["error"] != ""
+def test_caller_from_an_unknown_address_is_rejected(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
+    result = result_of(begin("share", {**nodes.request(SECOND, FIRST), "address": "127.0.0.5"}))
+    assert result["error"] != ""
     assert served.poll() is None
 
 
-def test_nothing_but_what_is_wanted_is_given_out(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
+def test_unknown_piece_is_not_served(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
     with socket_to(nodes, FIRST, SECOND) as peer:
         peer.sendall(serving.NUMBER.pack(nodes.layout.count))
         assert peer.recv(100) == b""
     assert served.poll() is None
 
 
-def test_strangers_that_say_nothing_hold_nobody_up(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
-    """They take no place of a node: it comes in at its first call, however many of them are there."""
+def test_silent_callers_do_not_block_nodes(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
+    """Callers without the token do not use a node's connection slot, even if there are many."""
     with ExitStack() as stack:
         for _ in range(max(serving.MOST_AT_ONCE, serving.MOST_STRANGERS) + 3):
             silent = socket.create_connection((FIRST, nodes.port), source_address=(SECOND, 0))
             stack.enter_context(silent)
-            assert greeting.received(silent, greeting.SIZE)  # its process has begun
+            assert greeting.received(silent, greeting.SIZE)  # its server process runs
         with socket_to(nodes, FIRST, SECOND) as peer:
             assert piece(nodes, peer, 0) == nodes.layout.place(0)[1]
-        said = end(begin("share", nodes.request(SECOND, FIRST)))
-        assert (said["error"], said["came"]) == ("", {FIRST: nodes.layout.count})
-        assert end(served)["error"] == ""
+        result = result_of(begin("share", nodes.request(SECOND, FIRST)))
+        assert (result["error"], result["came"]) == ("", {FIRST: nodes.layout.count})
+        assert result_of(served)["error"] == ""
 
 
-def test_who_calls_most_is_turned_out_first() -> None:
+def test_address_with_most_connections_is_disconnected_first() -> None:
     def strangers(*addresses: str) -> dict[int, serving.Stranger]:
-        # The sockets are not asked.
+        # The sockets are not used.
         return {pid: serving.Stranger(each, 0.0, socket.socket()) for pid, each in enumerate(addresses, 100)}
 
     assert serving.one_too_many(strangers(SECOND, THIRD, SECOND)) == 100
@@ -311,7 +311,7 @@ def test_who_calls_most_is_turned_out_first() -> None:
     assert serving.one_too_many(strangers(THIRD, SECOND)) == 100
 
 
-def test_more_than_some_at_once_are_not_served(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
+def test_number_of_connections_is_limited(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
     with ExitStack() as stack:
         for _ in range(serving.MOST_AT_ONCE):
             stack.enter_context(socket_to(nodes, FIRST, SECOND))
@@ -319,36 +319,36 @@ def test_more_than_some_at_once_are_not_served(served: subprocess.Popen[bytes], 
             stack.enter_context(socket_to(nodes, FIRST, SECOND))
 
 
-def test_a_source_whose_content_was_changed_says_so(nodes: Nodes) -> None:
+def test_source_reports_its_changed_content(nodes: Nodes) -> None:
     digest = hashlib.sha256(CONTENTS["a.py"]).hexdigest()
     (nodes.stores[FIRST] / "objects" / digest).write_bytes(b"print(2)\n")
-    said = end(begin("offer", {"store": str(nodes.stores[FIRST]), **nodes.place}))
-    assert said == {"pieces": [], "error": "the content of a.py was changed on this node"}
+    result = result_of(begin("offer", {"store": str(nodes.stores[FIRST]), **nodes.place}))
+    assert result == {"pieces": [], "error": "the content of a.py was changed on this node"}
 
 
-def test_a_port_that_is_held_is_named(nodes: Nodes) -> None:
+def test_occupied_port_is_reported(nodes: Nodes) -> None:
     with socket.create_server((FIRST, nodes.port)):
-        said = end(begin("share", nodes.request(FIRST, followed=True)))
-    assert said["error"].startswith(f"cannot listen on {FIRST} port {nodes.port}: ")
+        result = result_of(begin("share", nodes.request(FIRST, followed=True)))
+    assert result["error"].startswith(f"cannot listen on {FIRST} port {nodes.port}: ")
 
 
-def test_its_time_is_limited(nodes: Nodes) -> None:
+def test_transfer_time_is_limited(nodes: Nodes) -> None:
     begun = time.monotonic()
-    assert end(begin("share", nodes.request(FIRST, followed=True, seconds=1)))["error"] == ""
+    assert result_of(begin("share", nodes.request(FIRST, followed=True, seconds=1)))["error"] == ""
     assert not listens(nodes.port)
-    said = end(begin("share", nodes.request(SECOND, FIRST, seconds=1)))
-    assert said["error"] == f"{FIRST}: Connection refused"
+    result = result_of(begin("share", nodes.request(SECOND, FIRST, seconds=1)))
+    assert result["error"] == f"{FIRST}: Connection refused"
     assert time.monotonic() < begun + 30
 
 
-def test_whoever_asked_for_it_is_gone_and_it_ends(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
+def test_transfer_ends_when_its_controller_disconnects(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
     assert served.stdout
     served.stdout.close()
-    until(lambda: not listens(nodes.port), what="it has ended")
+    until(lambda: not listens(nodes.port), what="the transfer has ended")
 
 
-def test_a_plain_folder_gets_files_under_their_names(nodes: Nodes, tmp_path: Path) -> None:
-    """As wheels are kept: root's, readable for all, and refused where it leads elsewhere."""
+def test_files_are_copied_between_plain_folders(nodes: Nodes, tmp_path: Path) -> None:
+    """Like stored wheels: owned by root and readable by all. Paths with folders are rejected."""
     listed = [ManifestFile("x.whl", executable=False, size=6, sha256=hashlib.sha256(b"wheel\n").hexdigest())]
     text = manifest.render(listed)
     source, target = tmp_path / "source", tmp_path / "target"
@@ -356,25 +356,25 @@ def test_a_plain_folder_gets_files_under_their_names(nodes: Nodes, tmp_path: Pat
     (source / "x.whl").write_bytes(b"wheel\n")
     place = {"wanted": [listed[0].sha256], "manifest": encoded(text)}
     asked = {"folder": str(source), "files": [["x.whl", listed[0].sha256], ["y.whl", "0" * 64]], "port": nodes.port}
-    assert end(begin("kept", asked))["sizes"] == {"x.whl": 6}
-    assert end(begin("kept", {**asked, "folder": str(target)}))["sizes"] == {}
-    offered = end(begin("offer", {"folder": str(source), **place}))["pieces"]
+    assert result_of(begin("kept", asked))["sizes"] == {"x.whl": 6}
+    assert result_of(begin("kept", {**asked, "folder": str(target)}))["sizes"] == {}
+    offered = result_of(begin("offer", {"folder": str(source), **place}))["pieces"]
 
-    def request(address: str, folder: Path, *givers: str, followed: bool) -> dict[str, Any]:
-        full = nodes.request(address, *givers, followed=followed, pieces=offered)
+    def request(address: str, folder: Path, *sources: str, followed: bool) -> dict[str, Any]:
+        full = nodes.request(address, *sources, followed=followed, pieces=offered)
         return {**{name: value for name, value in full.items() if name != "store"}, "folder": str(folder), **place}
 
-    giving = begin("share", request(FIRST, source, followed=True))
-    said = end(begin("share", request(SECOND, target, FIRST, followed=False)))
-    assert said == {"missing": 0, "came": {FIRST: 1}, "error": ""}
-    assert end(giving)["error"] == ""
+    serving_process = begin("share", request(FIRST, source, followed=True))
+    result = result_of(begin("share", request(SECOND, target, FIRST, followed=False)))
+    assert result == {"missing": 0, "came": {FIRST: 1}, "error": ""}
+    assert result_of(serving_process)["error"] == ""
     assert [(path.name, path.stat().st_mode & 0o777) for path in target.iterdir()] == [("x.whl", 0o644)]
     above = manifest.render([listed[0]._replace(path="sub/x.whl")])
-    said = end(begin("offer", {"folder": str(source), **place, "manifest": encoded(above)}))
-    assert said["error"] == "ValueError: a plain folder must not contain folders"
+    result = result_of(begin("offer", {"folder": str(source), **place, "manifest": encoded(above)}))
+    assert result["error"] == "ValueError: a plain folder must not contain folders"
 
 
-# ---------------------------------------------------------------- looks
+# ---------------------------------------------------------------- helpers
 
 
 def encoded(text: bytes) -> str:
@@ -383,7 +383,7 @@ def encoded(text: bytes) -> str:
 
 @contextmanager
 def socket_to(nodes: Nodes, address: str, whence: str) -> Iterator[socket.socket]:
-    """A caller that knows the token."""
+    """Connect with the token."""
     until(lambda: listens(nodes.port, address))
     with socket.create_connection((address, nodes.port), source_address=(whence, 0), timeout=10) as peer:
         greeting.introduce(peer, TOKEN)
@@ -391,7 +391,7 @@ def socket_to(nodes: Nodes, address: str, whence: str) -> Iterator[socket.socket
 
 
 def piece(nodes: Nodes, peer: socket.socket, index: int) -> int:
-    """Ask for a piece, and return how many bytes came that are right."""
+    """Request a piece, check it and return its size."""
     peer.sendall(serving.NUMBER.pack(index))
     while True:
         found = serving.HEAD.unpack(greeting.received(peer, serving.HEAD.size))[0]
@@ -408,8 +408,8 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def scratch_of(process: subprocess.Popen[bytes], size: int) -> bool:
-    """Whether the file without a name that this node fills has so many bytes."""
+def scratch_file_has(process: subprocess.Popen[bytes], size: int) -> bool:
+    """Return whether the unnamed temporary file of this node has at least `size` bytes."""
     for path in Path(f"/proc/{process.pid}/fd").iterdir():
         with suppress(OSError):
             if str(path.readlink()).endswith(".new (deleted)"):

@@ -1,4 +1,4 @@
-"""A digest for each part of an environment, and what was last installed, as a node keeps it."""
+"""Digests of the parts of an environment, and a node's record of the last installation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def link(tmp_path: Path) -> Path:
     return tmp_path / "current"
 
 
-def test_each_part_has_a_digest_of_its_own(link: Path) -> None:
+def test_each_part_has_a_separate_digest(link: Path) -> None:
     before = environment.parts(str(link))
     assert before["name"] == "one"
     assert set(before["parts"]) == {"torch", "torch-2.0.dist-info", "six-1.0.dist-info", "six.py"}
@@ -42,7 +42,7 @@ def test_each_part_has_a_digest_of_its_own(link: Path) -> None:
     assert changed["torch"]["path"].endswith("torch/lib/libtorch.so")
 
 
-def test_what_python_writes_by_itself_is_no_change(link: Path) -> None:
+def test_python_bytecode_is_not_a_change(link: Path) -> None:
     before = environment.parts(str(link))
     cache = link / "lib/python3.11/site-packages/torch/__pycache__"
     cache.mkdir()
@@ -50,13 +50,13 @@ def test_what_python_writes_by_itself_is_no_change(link: Path) -> None:
     assert environment.parts(str(link)) == before
 
 
-def test_no_environment_has_no_parts(tmp_path: Path) -> None:
+def test_missing_environment_has_no_parts(tmp_path: Path) -> None:
     assert environment.parts(str(tmp_path / "current")) == {"name": "", "parts": {}}
     assert environment.changed_last(str(tmp_path / "current"), ["torch"]) == {}
     assert environment.condemn(str(tmp_path / "current"), ["torch"]) == []
 
 
-def test_too_many_files_are_said_and_not_counted(link: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_files_are_reported(link: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "MOST_FILES", 2)
     with pytest.raises(environment.UnreadableEnvironmentError, match="more than 2 files"):
         environment.parts(str(link))
@@ -68,15 +68,13 @@ def test_too_many_files_are_said_and_not_counted(link: Path, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("changed", "removed"), [(["torch"], "torch-2.0"), (["six.py"], "six-1.0"), (["stray.py"], "six-1.0")]
 )
-def test_an_environment_is_condemned_by_the_package_that_was_changed(
-    link: Path, changed: list[str], removed: str
-) -> None:
+def test_record_of_the_changed_package_is_removed(link: Path, changed: list[str], removed: str) -> None:
     (path,) = environment.condemn(str(link), changed)
     assert path.endswith(f"{removed}.dist-info/RECORD")
     assert not Path(path).exists()
 
 
-def test_an_environment_of_conda_is_condemned_by_a_record_of_its_own(link: Path) -> None:
+def test_conda_record_of_the_changed_package_is_removed(link: Path) -> None:
     for name in ("greet-1.0-0.json", "python-3.11.2-0.json"):
         (link / "conda-meta").mkdir(exist_ok=True)
         (link / "conda-meta" / name).write_text("{}")
@@ -87,13 +85,13 @@ def test_an_environment_of_conda_is_condemned_by_a_record_of_its_own(link: Path)
     assert (link / "lib/python3.11/site-packages/torch-2.0.dist-info/RECORD").exists()
 
 
-def test_each_environment_is_asked_about_its_own_parts() -> None:
+def test_parts_are_grouped_by_environment() -> None:
     request = {"environment": "/e/current", "named": {"team": "/n/team/current", "bio": "/n/bio/current"}}
-    asked = environment.by_environment(request, ["torch", "team/six.py", "team/torch", "gone/x"])
-    assert [*asked] == [("", "/e/current", ["torch"]), ("team/", "/n/team/current", ["six.py", "torch"])]
+    groups = environment.by_environment(request, ["torch", "team/six.py", "team/torch", "gone/x"])
+    assert [*groups] == [("", "/e/current", ["torch"]), ("team/", "/n/team/current", ["six.py", "torch"])]
 
 
-def test_a_name_that_leads_elsewhere_is_not_looked_at(link: Path) -> None:
+def test_path_outside_the_environment_is_not_read(link: Path) -> None:
     assert "../.." not in environment.changed_last(str(link), ["../.."])
 
 
@@ -101,27 +99,27 @@ def now(**more: Any) -> dict[str, Any]:
     return {"kernel": "6.8", "booted": 1.0, "packages": {"chrony": "4.3"}, "unseen": {}, **more}
 
 
-def test_it_is_written_only_where_it_says_something_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_is_written_only_if_it_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(record, "PATH", str(tmp_path / "muster/installed.json"))
     if os.geteuid() != 0:
-        pytest.skip("what was installed is read from root's own file alone")
+        pytest.skip("the record is read only if root owns the file")
     assert record.read()["why"] == "no installation has been recorded yet"
     assert record.keep(now(), "alice@laptop", "run1", [])
     first = record.read()["record"]
     assert not record.keep(now(booted=2.0), "bob@laptop", "run2", [])
     assert record.read()["record"] == first
-    # What could not be seen this time stays as it was.
+    # Parts that could not be read stay unchanged.
     unseen = {name: value for name, value in now(kernel="6.9").items() if name != "packages"}
     assert record.keep({**unseen, "unseen": {"packages": "dpkg-query is not there"}}, "bob@laptop", "run3", [])
     assert (record.read()["record"]["kernel"], record.read()["record"]["packages"]) == ("6.9", {"chrony": "4.3"})
-    # A repair writes down the environment that it built, and nothing that no step puts back.
+    # A repair records only the environment that it built, because no step restores the other parts.
     later = now(kernel="7.0", packages={"chrony": "4.4"}, environment={"name": "new", "parts": {}})
     assert record.keep(later, "bob@laptop", "run4", ["environment"])
     kept = record.read()["record"]
     assert (kept["kernel"], kept["packages"], kept["environment"]["name"]) == ("6.9", {"chrony": "4.3"}, "new")
 
 
-def test_a_record_that_cannot_be_used_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_record_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "installed.json"
     monkeypatch.setattr(record, "PATH", str(path))
     for text in ("{", "[]", '{"schema": 99}'):

@@ -1,5 +1,8 @@
-"""What the logs of Debian and Ubuntu say. The recorded ones are of Debian 12, where a package was removed by apt and
-another one upgraded by dpkg alone. That of unattended upgrades is made up, in the form of Ubuntu's."""
+"""Package logs of Debian and Ubuntu.
+
+The recorded logs are from Debian 12. One package was removed with apt, another was upgraded with dpkg. The log of
+unattended upgrades is constructed in Ubuntu's format.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +40,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def test_dpkg_says_what_it_did_with_the_packages_that_are_asked_about() -> None:
+def test_dpkg_log_gives_actions_on_requested_packages() -> None:
     log = (RECORDED / "debian12_dpkg.log").read_text()
     done = [*history.dpkg([log], REMOVED, {"chrony", "python3-venv"})]
     assert [(one["at"] - REMOVED, one["action"], one["package"], one["after"]) for one in done] == [
@@ -46,12 +49,12 @@ def test_dpkg_says_what_it_did_with_the_packages_that_are_asked_about() -> None:
     ]
 
 
-def test_a_kernel_is_always_said() -> None:
+def test_kernel_packages_are_always_reported() -> None:
     log = "2026-11-24 10:32:09 install linux-image-6.8.0-50-generic:amd64 <none> 6.8.0-50.51\n"
     assert [one["package"] for one in history.dpkg([log], 0.0, set())] == ["linux-image-6.8.0-50-generic"]
 
 
-def test_apt_says_what_was_typed_and_who_asked() -> None:
+def test_apt_log_gives_command_and_user() -> None:
     log = (RECORDED / "debian12_history.log").read_text()
     *_, last = history.apt(log, 0.0, {"chrony", "python3-venv"})
     assert last == {
@@ -66,18 +69,18 @@ def test_apt_says_what_was_typed_and_who_asked() -> None:
     assert [one["command"] for one in history.apt(log, REMOVED, set())] == ["apt-get remove --yes chrony"]
 
 
-def test_unattended_upgrades_name_nobody() -> None:
+def test_unattended_upgrades_have_no_user() -> None:
     (one,) = history.apt(UNATTENDED, 0.0, {"chrony"})
     assert (one["command"], one["by"], one["packages"]) == ("/usr/bin/unattended-upgrade", "", ["chrony"])
 
 
-def test_damaged_logs_say_less_and_break_nothing() -> None:
+def test_damaged_log_entries_are_skipped() -> None:
     log = "Start-Date: never\nCommandline: x\n\nStart-Date: 2026-99-99  10:00:00\n\nrubbish\n" + UNATTENDED
     assert len([*history.apt(log, 0.0, set())]) == 1
     assert [*history.dpkg(["2026-13-24 10:32:09 install chrony:amd64 a b", "", "\x00" * 50], 1.0, {"chrony"})] == []
 
 
-def test_logs_that_were_rotated_are_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rotated_logs_are_read_up_to_a_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "TAIL", 200)
     (tmp_path / "old.gz").write_bytes(gzip.compress(b"x" * 5000 + b"old"))
     (tmp_path / "new").write_text("y" * 5000 + "new")
@@ -86,19 +89,19 @@ def test_logs_that_were_rotated_are_read_up_to_a_limit(tmp_path: Path, monkeypat
     assert len(old) <= 200
 
 
-def entry(text: str, at: int = 1, said: int | None = None) -> str:
-    """at: when the journal took it in. said: when it was said, where the journal knows."""
-    source = {} if said is None else {"_SOURCE_REALTIME_TIMESTAMP": str(said * 1_000_000)}
+def entry(text: str, at: int = 1, sent: int | None = None) -> str:
+    """Return a journal entry. `at` is the receive time, `sent` the optional send time."""
+    source = {} if sent is None else {"_SOURCE_REALTIME_TIMESTAMP": str(sent * 1_000_000)}
     return json.dumps({"MESSAGE": text, "__REALTIME_TIMESTAMP": str(at * 1_000_000), **source})
 
 
-def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[str, ...]] = []
+def test_journal_gives_commands_run_with_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[tuple[str, ...]] = []
     lines = "\n".join(
         [
             entry("admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/vi /etc/hosts", 7),
             entry(
-                "   admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb", 9, said=5
+                "   admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/dpkg --install /tmp/byhand.deb", 9, sent=5
             ),
             entry("admin : PWD=/root ; USER=root ; COMMAND=/bin/sh -c 'echo BECOME-SUCCESS-abc ; /usr/bin/python3'"),
             entry("pam_unix(sudo:session): session closed for user root"),
@@ -108,7 +111,7 @@ def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch
     )
 
     def run(*argv: str, **_more: Any) -> CommandResult:
-        asked.append(argv)
+        commands.append(argv)
         return CommandResult(lines, code=0)
 
     monkeypatch.setattr(history, "run", run)
@@ -118,18 +121,18 @@ def test_the_journal_says_what_was_run_with_sudo(monkeypatch: pytest.MonkeyPatch
         {"at": 7.0, "text": "admin : PWD=/home/admin ; USER=root ; COMMAND=/usr/bin/vi /etc/hosts"},
     ]
     assert not why
-    assert "--since=@12" in asked[0]
+    assert "--since=@12" in commands[0]
 
 
-def test_a_journal_that_cannot_be_read_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_journal_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "run", lambda *_, **__: CommandResult("", "journalctl is not there", missing=True))
     assert history.journal("_COMM=sudo", "x", 0.0) == ([], "journalctl is not there")
-    # It ends with 1 where no line fits.
+    # journalctl exits with 1 if no entry matches.
     monkeypatch.setattr(history, "run", lambda *_, **__: CommandResult("", "journalctl ended with 1", code=1))
     assert history.journal("_COMM=sudo", "x", 0.0) == ([], "")
 
 
-def test_a_file_that_is_gone_has_the_time_of_its_folder(tmp_path: Path) -> None:
+def test_missing_file_has_the_time_of_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "there"
     path.write_text("")
     path.chmod(0o640)
@@ -139,6 +142,6 @@ def test_a_file_that_is_gone_has_the_time_of_its_folder(tmp_path: Path) -> None:
     assert gone == {"gone": True, "at": tmp_path.stat().st_ctime, "path": str(tmp_path / "no/such/file")}
 
 
-def test_names_of_units_are_no_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unit_names_are_not_parsed_as_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history, "run", lambda *argv, **_: pytest.fail(" ".join(argv)))
     assert history.unit_times(["--now", "a b", "$(x)"]) == {}

@@ -1,4 +1,4 @@
-"""What is written down of a node, and when: only what differs, only what was seen, only what was asked for."""
+"""Installation record of a node: only requested, readable and changed parts are written."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def without_unseen(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in {**SEEN, **changes}.items() if name != "unseen"}
 
 
-def test_the_first_record_is_all_that_was_seen(path: Path) -> None:
+def test_first_record_contains_all_facts(path: Path) -> None:
     assert record.to_write(SEEN, []) == without_unseen()
     assert record.keep(SEEN, "anna", "run 1", []) is True
     assert path.exists()
-    assert record.read()["record"] == {"schema": 1, **without_unseen(), **passing()}
+    assert record.read()["record"] == {"schema": 1, **without_unseen(), **record_metadata()}
 
 
-def passing() -> dict[str, Any]:
+def record_metadata() -> dict[str, Any]:
     there = record.read()["record"]
     return {name: there[name] for name in ("at", "by", "run")}
 
@@ -42,18 +42,16 @@ def passing() -> dict[str, Any]:
     ("now", "parts", "written"),
     [
         pytest.param({}, [], {}, id="nothing differs"),
-        pytest.param({"booted": 9.0}, [], {}, id="a boot alone is no other state"),
-        pytest.param({"kernel": "6.9"}, [], {"kernel": "6.9"}, id="another kernel"),
-        pytest.param({"packages": {}}, [], {"packages": {}}, id="seen and empty"),
-        pytest.param({"kernel": "6.9"}, ["packages"], {}, id="what differs was not asked for"),
+        pytest.param({"booted": 9.0}, [], {}, id="reboot only"),
+        pytest.param({"kernel": "6.9"}, [], {"kernel": "6.9"}, id="different kernel"),
+        pytest.param({"packages": {}}, [], {"packages": {}}, id="empty part"),
+        pytest.param({"kernel": "6.9"}, ["packages"], {}, id="different part not requested"),
         pytest.param(
-            {"kernel": "6.9", "packages": {"ufw": "2"}}, ["packages"], {"packages": {"ufw": "2"}}, id="one part alone"
+            {"kernel": "6.9", "packages": {"ufw": "2"}}, ["packages"], {"packages": {"ufw": "2"}}, id="requested part"
         ),
     ],
 )
-def test_a_later_one_is_written_where_it_differs(
-    now: dict[str, Any], parts: list[str], written: dict[str, Any]
-) -> None:
+def test_changed_record_is_written(now: dict[str, Any], parts: list[str], written: dict[str, Any]) -> None:
     record.keep(SEEN, "anna", "run 1", [])
     found = record.to_write({**SEEN, **now}, parts)
     there = without_unseen()
@@ -62,7 +60,7 @@ def test_a_later_one_is_written_where_it_differs(
 
 
 @pytest.mark.usefixtures("path")
-def test_a_part_that_could_not_be_seen_stays_as_it_was() -> None:
+def test_unreadable_part_stays_unchanged() -> None:
     record.keep(SEEN, "anna", "run 1", [])
     blind = {"kernel": "6.9", "booted": 5.0, "unseen": ["packages"]}
     assert record.to_write(blind, [])["packages"] == {"ufw": "1"}

@@ -1,4 +1,4 @@
-"""Image archives: podman gets no names, and archives that it might read differently are refused."""
+"""Image archives: names are hidden from podman, and ambiguous archives are rejected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Files = list[tuple[str, Any]]
 
 
 def archive(path: Path, members: Files, **how: Any) -> str:
-    """Write an archive. A member is the content of a file, or a string, the target of a link."""
+    """Write an archive. A string member is a link target, any other member is file content."""
     with tarfile.open(path, "w", **how) as tar:
         for name, content in members:
             member = tarfile.TarInfo(name)
@@ -47,7 +47,7 @@ def content(path: str, name: str) -> Any:
         return json.loads(member.read())
 
 
-def test_names_are_gone_and_come_back(tmp_path: Path) -> None:
+def test_names_are_removed_and_restored(tmp_path: Path) -> None:
     files: Files = [
         ("b.tar", bytes(2000)),
         ("manifest.json", DOCKER),
@@ -82,19 +82,19 @@ def test_names_are_gone_and_come_back(tmp_path: Path) -> None:
         [],
     ],
 )
-def test_an_ambiguous_archive_is_refused(members: Files, tmp_path: Path) -> None:
+def test_ambiguous_archive_is_rejected(members: Files, tmp_path: Path) -> None:
     with pytest.raises(UnsafePathError):
         images.edits(archive(tmp_path / "x.tar", members))
 
 
-def test_a_global_header_is_refused(tmp_path: Path) -> None:
+def test_global_header_is_rejected(tmp_path: Path) -> None:
     path = archive(tmp_path / "x.tar", [("manifest.json", DOCKER)], pax_headers={"path": "elsewhere"})
     with pytest.raises(UnsafePathError, match="global header"):
         images.edits(path)
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_podman_gets_no_name_and_the_archive_is_what_it_was(
+def test_podman_gets_no_names_and_the_archive_is_restored(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = archive(tmp_path / "x.tar", [("manifest.json", DOCKER)])

@@ -1,7 +1,7 @@
-"""A hostile training user, at it while launches start, are looked at and end: what root and the one who looks do.
+"""Attacks by a hostile training user during the start, check and stop of launches by root and the supervisor.
 
-The verbs are real, and so are the users; systemd alone does not exist. MUSTER_TEST_ATTACKS says how many launches they
-are; tests/integration/test_launch_attacks.py is the same on nodes.
+Verbs and users are real, systemd is a stub. MUSTER_TEST_ATTACKS sets the number of launches.
+tests/integration/test_launch_attacks.py runs the same test on nodes.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ CANARY = "canary-that-nobody-may-see"
 NOBODY = pwd.getpwnam("nobody")
 READER = pwd.getpwnam("daemon")
 LAUNCHES = int(os.environ.get("MUSTER_TEST_ATTACKS", "3"))
-# One that everybody may run: that of a virtual environment may lie in somebody's home.
+# A Python that all users can run. The Python of a virtual environment may be in a private home.
 PYTHON = shutil.which("python3", path="/usr/bin:/usr/local/bin") or ""
-LIMIT = 60.0  # seconds for what takes a fraction of one, on a machine with other things to do
+LIMIT = 60.0  # seconds for a step that takes less than one, to allow for a busy machine
 
 
 pytestmark = [
-    pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users"),
-    pytest.mark.skipif(not PYTHON, reason="there is no Python that everybody may run"),
+    pytest.mark.skipif(os.getuid() != 0, reason="only root can run processes of several users"),
+    pytest.mark.skipif(not PYTHON, reason="no Python that all users can run"),
 ]
 
 
@@ -55,7 +55,7 @@ class Place(NamedTuple):
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """Folders for launches, with the attacker at work in all that it may write, and a process that is not its own."""
+    """Create launch folders, run the attacker in all folders that it can write to, and start a victim process."""
     folder = Path(tempfile.mkdtemp(prefix="muster-test-"))
     folder.chmod(0o755)
     secrets = folder / "secrets"
@@ -98,8 +98,8 @@ def spec_of(place: Place, launch_id: str) -> dict[str, Any]:
     return a_start(place.folder, launch_id, reader=reader, env={"HF_TOKEN": CANARY}, **bounds)
 
 
-def look_as_the_reader(place: Place, request: dict[str, Any]) -> str:
-    """What the one who looks is answered, without root's rights and by files that are theirs."""
+def check_as_supervisor(place: Place, request: dict[str, Any]) -> str:
+    """Return the output of a check by the unprivileged supervising user."""
     done = subprocess.run(
         [PYTHON, "-I", "-S", str(place.folder / "program.py"), "look"],
         input=json.dumps(request),
@@ -114,10 +114,10 @@ def look_as_the_reader(place: Place, request: dict[str, Any]) -> str:
     return done.stdout
 
 
-def standing(path: Path) -> dict[str, tuple[Any, ...]]:
-    """What must not change of all that is root's or somebody else's."""
+def protected_files(path: Path) -> dict[str, tuple[Any, ...]]:
+    """Return the attributes of files that belong to users other than the attacker."""
     found = {}
-    # What the attacker exchanges meanwhile is passed over; Path.rglob would raise.
+    # Files that the attacker replaces meanwhile are skipped. Path.rglob would raise.
     below = (Path(folder, name) for folder, folders, names in os.walk(path) for name in (*folders, *names))
     for each in (path, *below):
         with suppress(OSError):
@@ -128,21 +128,21 @@ def standing(path: Path) -> dict[str, tuple[Any, ...]]:
 
 
 def steps(place: Place, launch_id: str) -> list[Callable[[], Any]]:
-    """What is done for a launch from its start to its end."""
+    """Return the steps of a launch from start to end."""
     asked = {"launch_id": launch_id, "run_dir": str(place.folder / "runs" / launch_id)}
     look = {**asked, "lease": 60.0, "wait": 0.0, "offsets": {}, "limit": 1 << 19}
     return [
         lambda: starting.start(spec_of(place, launch_id)),
         lambda: looking.look(look),
-        lambda: look_as_the_reader(place, look),
+        lambda: check_as_supervisor(place, look),
         lambda: stopping.freeze(asked),
         lambda: looking.logs(look),
         lambda: stopping.stop({**look, "dump": True}),
     ]
 
 
-def test_a_hostile_training_user_gains_nothing(place: Place) -> None:
-    foreign = standing(place.secret.parent)
+def test_hostile_training_user_gains_nothing(place: Place) -> None:
+    foreign = protected_files(place.secret.parent)
     said: list[Any] = []
     longest = 0.0
     for number in range(LAUNCHES):
@@ -152,19 +152,19 @@ def test_a_hostile_training_user_gains_nothing(place: Place) -> None:
             said.append(step())
             longest = max(longest, time.monotonic() - began)
         assert said[-6]["started"], said[-6]
-        # The rest of the launch's folder is the training user's own.
-        own = {Path(path).name for path in standing(place.folder / "runs" / launch_id)}
+        # Other files in the launch's folder belong to the training user.
+        own = {Path(path).name for path in protected_files(place.folder / "runs" / launch_id)}
         assert own <= {launch_id, "script"}
     place.attacker.kill()
     assert place.attacker.stdout
     swaps = place.attacker.stdout.read().split()
     print(f"{LAUNCHES} launches, {swaps[-1:]} exchanges, longest step {longest:.1f} s")
-    assert swaps, "the attacker was at it"
+    assert swaps, "the attacker was active"
     assert CANARY not in json.dumps(said)
-    assert standing(place.secret.parent) == foreign
+    assert protected_files(place.secret.parent) == foreign
     assert longest < LIMIT
     seen = process.status(place.victim)
     assert seen is not None
-    assert seen.state == "S", "nobody stopped or ended a process of somebody else"
+    assert seen.state == "S", "the victim process was neither stopped nor killed"
     left = [one["pid"] for one in said[-1]["leftovers"]]
-    assert place.attacker.pid in left, "and the attacker was named, maybe among others of that account on this machine"
+    assert place.attacker.pid in left, "the attacker is reported, possibly with other processes of the same account"

@@ -1,4 +1,4 @@
-"""A limit for logs that are being written."""
+"""Size limit of logs while processes write them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MOST = 1 << 20
-# Writes as much as a log may have, each time that it is asked to, and says so.
+# Writes as many bytes as a log may have for each byte on stdin, and confirms on stderr.
 WRITER = f"""
 import os
 while os.read(0, 1):
@@ -34,15 +34,15 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def held(path: Path) -> int:
+def allocated(path: Path) -> int:
     return path.stat().st_blocks * BLOCK
 
 
-def test_the_middle_is_given_back(log: Path, tmp_path: Path) -> None:
+def test_middle_of_a_large_log_is_freed(log: Path, tmp_path: Path) -> None:
     log.write_bytes(b"head" + b"x" * (8 * MOST) + b"tail")
     cap = Cap(str(tmp_path), MOST)
     cap.look()
-    assert held(log) <= MOST
+    assert allocated(log) <= MOST
     assert log.stat().st_size == 8 * MOST + 8
     content = log.read_bytes()
     assert content.startswith(b"head" + b"x" * (MOST // 5))
@@ -50,7 +50,7 @@ def test_the_middle_is_given_back(log: Path, tmp_path: Path) -> None:
     assert cap.notes == []
 
 
-def test_it_stays_so_while_a_process_writes(log: Path, tmp_path: Path) -> None:
+def test_log_stays_limited_while_a_process_writes(log: Path, tmp_path: Path) -> None:
     cap = Cap(str(tmp_path), MOST)
     with (
         log.open("wb") as stream,
@@ -65,18 +65,18 @@ def test_it_stays_so_while_a_process_writes(log: Path, tmp_path: Path) -> None:
             writer.stdin.flush()
             writer.stderr.read(1)
             cap.keep(0.0)
-            assert held(log) <= MOST
+            assert allocated(log) <= MOST
         writer.stdin.close()
     assert log.stat().st_size == 16 * MOST
 
 
-def test_without_a_limit_nothing_is_cut(log: Path, tmp_path: Path) -> None:
+def test_log_without_a_limit_is_unchanged(log: Path, tmp_path: Path) -> None:
     log.write_bytes(b"x" * MOST)
     Cap(str(tmp_path), 0).keep(0.0)
-    assert held(log) >= MOST
+    assert allocated(log) >= MOST
 
 
-def test_the_faster_it_grows_the_sooner_it_is_looked_at_again(log: Path, tmp_path: Path) -> None:
+def test_fast_growing_log_is_checked_sooner(log: Path, tmp_path: Path) -> None:
     cap = Cap(str(tmp_path), MOST)
     assert cap.look() == capping.PAUSE
     log.write_bytes(b"x" * (MOST // 2))
@@ -84,7 +84,7 @@ def test_the_faster_it_grows_the_sooner_it_is_looked_at_again(log: Path, tmp_pat
     assert cap.look() < capping.PAUSE
 
 
-def test_a_file_system_that_cannot(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unsupported_file_system_is_reported(log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capping, "punch_hole", lambda *_: errno.EOPNOTSUPP)
     log.write_bytes(b"x" * (2 * MOST))
     cap = Cap(str(tmp_path), MOST)
@@ -93,7 +93,7 @@ def test_a_file_system_that_cannot(log: Path, tmp_path: Path, monkeypatch: pytes
     assert cap.notes == ["log limit not enforced (launch_log_max_mb): Operation not supported"]
 
 
-def test_no_link_is_followed_and_no_pipe_waited_for(log: Path, tmp_path: Path) -> None:
+def test_links_and_pipes_are_skipped(log: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"x" * (4 * MOST))
     log.unlink()
@@ -103,4 +103,4 @@ def test_no_link_is_followed_and_no_pipe_waited_for(log: Path, tmp_path: Path) -
     os.mkfifo(rank / "stdout.log")
     (rank / "stderr.log").symlink_to(other)
     Cap(str(tmp_path), MOST).look()
-    assert held(other) >= 4 * MOST
+    assert allocated(other) >= 4 * MOST

@@ -1,4 +1,4 @@
-"""Which checkpoint is the newest complete one, in the formats that PyTorch's users have."""
+"""Search for the newest complete checkpoint in formats used with PyTorch."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def saved(path: Path, at: float = 0.0) -> Path:
-    """As torch.save writes it: a zip."""
+def save(path: Path, at: float = 0.0) -> Path:
+    """Write a zip file like torch.save."""
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("archive/data.pkl", b"x" * 500)
-    return dated(path, at)
+    return set_time(path, at)
 
 
-def dated(path: Path, at: float) -> Path:
+def set_time(path: Path, at: float) -> Path:
     os.utime(path, (at, at))
     return path
 
@@ -35,16 +35,16 @@ def safetensors(size: int) -> bytes:
     return struct.pack("<Q", len(header)) + header + b"\0" * size
 
 
-def test_the_newest_that_is_complete_counts(tmp_path: Path) -> None:
-    work = tmp_path / "runs" / "first"  # the folder above tmp_path is that of all tests, which change it meanwhile
+def test_newest_complete_checkpoint_is_found(tmp_path: Path) -> None:
+    work = tmp_path / "runs" / "first"  # other tests change the folder above tmp_path
     work.mkdir(parents=True)
     for step in (5, 10, 15):
-        saved(work / f"step-{step}.pt", step)
+        save(work / f"step-{step}.pt", step)
     cut = work / "step-15.pt"
     cut.write_bytes(cut.read_bytes()[:300])
-    dated(cut, 15)
-    dated(saved(work / "step-20.pt.tmp"), 20)
-    dated(saved(work / "other.pt"), 30)
+    set_time(cut, 15)
+    set_time(save(work / "step-20.pt.tmp"), 20)
+    set_time(save(work / "other.pt"), 30)
     found = {"path": str(work / "step-10.pt"), "time": 10.0}
     assert newest("step-*", str(work)) == found
     assert newest(f"{work}/step-*", "/elsewhere") == found
@@ -52,28 +52,28 @@ def test_the_newest_that_is_complete_counts(tmp_path: Path) -> None:
     assert newest("nothing-*", str(work)) is None
 
 
-def test_a_name_of_the_working_directory_is_no_pattern(tmp_path: Path) -> None:
+def test_working_directory_name_is_not_a_pattern(tmp_path: Path) -> None:
     odd = tmp_path / "run[1]"
     odd.mkdir()
-    saved(odd / "a.pt", 3)
+    save(odd / "a.pt", 3)
     assert newest("*.pt", str(odd)) == {"path": str(odd / "a.pt"), "time": 3.0}
 
 
 @pytest.mark.parametrize(("size", "expected"), [(16, True), (15, False), (0, False)])
-def test_safetensors_says_its_own_length(tmp_path: Path, size: int, *, expected: bool) -> None:
+def test_safetensors_size_is_checked(tmp_path: Path, size: int, *, expected: bool) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(safetensors(size))
     assert complete(str(path)) is expected
 
 
 @pytest.mark.parametrize("data", [b"", b"abc", struct.pack("<Q", 500) + b"{}", struct.pack("<Q", 2) + b"[]"])
-def test_safetensors_that_are_none(tmp_path: Path, data: bytes) -> None:
+def test_invalid_safetensors_is_incomplete(tmp_path: Path, data: bytes) -> None:
     path = tmp_path / "model.safetensors"
     path.write_bytes(data)
     assert not complete(str(path))
 
 
-def test_any_other_file_has_something_in_it(tmp_path: Path) -> None:
+def test_other_files_are_complete_if_not_empty(tmp_path: Path) -> None:
     path = tmp_path / "state.bin"
     path.write_bytes(b"")
     assert not complete(str(path))
@@ -84,29 +84,29 @@ def test_any_other_file_has_something_in_it(tmp_path: Path) -> None:
     assert not complete(str(tmp_path / "nothing"))
 
 
-def test_a_folder_of_distributed_checkpoint_gets_its_metadata_last(tmp_path: Path) -> None:
+def test_distributed_checkpoint_requires_metadata(tmp_path: Path) -> None:
     folder = tmp_path / "step-5"
     folder.mkdir()
-    saved(folder / "__0_0.distcp", 5)
+    save(folder / "__0_0.distcp", 5)
     assert not complete(str(folder))
     (folder / ".metadata").write_bytes(b"x")
     assert complete(str(folder))
     assert newest("step-*", str(tmp_path)) is not None
 
 
-def test_another_folder_is_as_complete_as_its_files(tmp_path: Path) -> None:
+def test_folder_is_complete_if_its_files_are(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint-5"
     folder.mkdir()
     assert not complete(str(folder))
-    saved(folder / "optimizer.pt", 5)
+    save(folder / "optimizer.pt", 5)
     (folder / "log.txt").write_bytes(b"")
     assert complete(str(folder))
     (folder / "model.safetensors").write_bytes(safetensors(3))
     assert not complete(str(folder))
 
 
-def test_what_is_looked_for_between_two_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    saved(tmp_path / "a.pt", 3)
+def test_restart_facts_are_collected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "a.pt", 3)
     monkeypatch.setattr("muster_node.launch.state.is_over", lambda launch_id: launch_id != "20260101-120000-abcd")
     request: dict[str, Any] = {
         "user": "root",
@@ -125,7 +125,7 @@ def test_what_is_looked_for_between_two_attempts(tmp_path: Path, monkeypatch: py
     assert fit.fit({**request, "user": "nobody-of-that-name"})["checkpoint"] is None
 
 
-def test_gpus_as_nvidia_smi_lists_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_use_is_read_from_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\nprintf '0, 4, 0\\n1, 81000, [N/A]\\n'\n")
     smi.chmod(0o755)

@@ -1,4 +1,4 @@
-"""What root's podman is told for a launch in an image; and what it is asked on the way there."""
+"""podman commands for launches in an image, and checks of images."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
 
 
-def test_the_command(spec: dict[str, Any], tmp_path: Path) -> None:
+def test_podman_command_is_restricted(spec: dict[str, Any], tmp_path: Path) -> None:
     argv = container.command(spec, USER, "-I", "-S", "node.py", "run", "state")
     assert argv[:4] == ["/usr/bin/podman", "--runtime=crun", f"--hooks-dir={tmp_path}/{LAUNCH_ID}/podman", "run"]
     assert argv[-7:] == ["--entrypoint=python3", "a" * 64, "-I", "-S", "node.py", "run", "state"]
@@ -56,30 +56,30 @@ def test_the_command(spec: dict[str, Any], tmp_path: Path) -> None:
     assert not any("nutmeg" in word or word.startswith("--device") for word in argv)
 
 
-def test_a_working_directory_within_a_folder_is_not_mounted_by_its_own_name(spec: dict[str, Any]) -> None:
+def test_working_directory_within_a_mount_is_not_mounted_again(spec: dict[str, Any]) -> None:
     spec["work_dir"], spec["image"]["chdir"] = "", "/data/somebodys/work"
     argv = container.command(spec, USER)
     assert "--workdir=/data/somebodys/work" in argv
     assert not any("somebodys" in word for word in argv if word.startswith("--mount"))
 
 
-def test_gpus_and_rdma(spec: dict[str, Any], tmp_path: Path) -> None:
+def test_gpu_and_rdma_devices_are_passed(spec: dict[str, Any], tmp_path: Path) -> None:
     spec["image"]["gpus"] = True
     (tmp_path / "infiniband").mkdir()
     devices = [word for word in container.command(spec, USER) if word.startswith("--device")]
     assert devices == ["--device=nvidia.com/gpu=all", f"--device={tmp_path}/infiniband"]
 
 
-def through(hook: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """The configuration that a hook returns."""
+def apply_hook(hook: Path, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration that a hook prints."""
     argv = [sys.executable, *json.loads(hook.read_text())["hook"]["args"][1:]]
     said = subprocess.run(argv, input=json.dumps(given), capture_output=True, text=True, check=True, timeout=60)
     found: dict[str, Any] = json.loads(said.stdout)
     return found
 
 
-def computed() -> dict[str, Any]:
-    """podman's configuration for an image whose groups have numeric names, and with annotations for crun."""
+def default_config() -> dict[str, Any]:
+    """Return podman's configuration for an image that sets numeric groups and annotations for crun."""
     return {
         "root": {"path": "/x", "readonly": True},
         "process": {
@@ -93,31 +93,29 @@ def computed() -> dict[str, Any]:
     }
 
 
-def test_the_hook_sets_user_and_groups_by_number_and_removes_annotations(spec: dict[str, Any], tmp_path: Path) -> None:
+def test_hook_sets_numeric_ids_and_removes_annotations(spec: dict[str, Any], tmp_path: Path) -> None:
     container.command(spec, USER)
     (hook,) = (tmp_path / LAUNCH_ID / "podman").iterdir()
     assert json.loads(hook.read_text())["stages"] == ["precreate"]
-    expected = computed()
+    expected = default_config()
     expected["process"]["user"] = {"uid": 1001, "gid": 1002, "umask": 18, "additionalGids": [44, 109, 1002]}
     expected["annotations"] = None
     expected["linux"]["namespaces"] = [{"type": "mount"}]
-    assert through(hook, computed()) == expected
+    assert apply_hook(hook, default_config()) == expected
 
 
-def test_the_run_for_versions_has_the_same_hook_and_its_own_process_namespace(
-    spec: dict[str, Any], tmp_path: Path
-) -> None:
+def test_version_run_has_the_hook_and_a_separate_process_namespace(spec: dict[str, Any], tmp_path: Path) -> None:
     del spec
     argv = container.engine(str(tmp_path / "hooks"), USER)
     assert argv[:4] == ["/usr/bin/podman", "--runtime=crun", f"--hooks-dir={tmp_path}/hooks", "run"]
     (hook,) = (tmp_path / "hooks").iterdir()
-    found = through(hook, computed())
+    found = apply_hook(hook, default_config())
     assert found["process"]["user"]["additionalGids"] == [44, 109, 1002]
     assert found["annotations"] is None
     assert found["linux"]["namespaces"] == [{"type": "pid"}, {"type": "mount"}]
 
 
-def test_what_is_left_of_launches_that_are_over_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_containers_of_finished_launches_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     running = "20260101-130000-abcd"
     asked: list[tuple[str, ...]] = []
 
@@ -132,7 +130,7 @@ def test_what_is_left_of_launches_that_are_over_is_removed(monkeypatch: pytest.M
     assert asked[1] == ("podman", "rm", "--force", "--ignore", f"muster-launch-{LAUNCH_ID}")
 
 
-def test_a_specification_of_gpus_is_found_in_both_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cdi_specification_is_found_in_both_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(images, "CDI", (str(tmp_path / "etc"), str(tmp_path / "run")))
     assert not images.describes_gpus()
     (tmp_path / "run").mkdir()
@@ -147,12 +145,12 @@ REQUEST = {"user": "muster", "name": "muster-look-x", "id": "a" * 64}
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tuple[str, ...]]]:
-    """The commands, none of which is run. The image has passed the check for device files."""
+    """Record commands instead of running them, for an image that has passed the check for device files."""
     argvs: list[tuple[str, ...]] = []
 
     def run(*argv: str, **_how: Any) -> CommandResult:
         argvs.append(argv)
-        return SAID[0]
+        return RESULT[0]
 
     monkeypatch.setattr(images, "run", run)
     monkeypatch.setattr(pwd, "getpwnam", lambda _name: USER)
@@ -161,10 +159,10 @@ def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tupl
     monkeypatch.setattr(images, "SEEN", str(tmp_path))
     (tmp_path / REQUEST["id"]).touch()
     yield argvs
-    SAID[0] = CommandResult("", code=0)
+    RESULT[0] = CommandResult("", code=0)
 
 
-SAID = [CommandResult("", code=0)]
+RESULT = [CommandResult("", code=0)]
 
 
 @pytest.mark.parametrize(
@@ -185,47 +183,45 @@ SAID = [CommandResult("", code=0)]
         ),
     ],
 )
-def test_versions_are_the_last_line_that_the_image_prints(
+def test_versions_are_the_last_line_of_output(
     answer: CommandResult, text: str, error: str, asked: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
-    SAID[0] = answer
+    RESULT[0] = answer
     assert images.versions(REQUEST) == {"text": text, "error": error, "unsafe": ""}
     assert f"--hooks-dir={tmp_path}/hooks-1001" in asked[0]
     assert "--no-healthcheck" in asked[0]
     assert ("podman", "rm", "--force", "--ignore", "muster-look-x") in asked or not answer.late
 
 
-def test_nothing_is_run_in_an_image_with_a_device_file(
+def test_image_with_a_device_file_is_not_run(
     asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(images, "SEEN", str(tmp_path / "seen"))
-    SAID[0] = CommandResult("/dev\n", code=0)
+    RESULT[0] = CommandResult("/dev\n", code=0)
     found = images.versions(REQUEST)
     assert found["unsafe"].startswith("device file '/")
     assert {argv[1:3] for argv in asked} == {("image", "mount"), ("image", "unmount")}
     assert not (tmp_path / "seen").exists()
 
 
-def test_an_image_is_checked_once(
-    asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_image_is_checked_once(asked: list[tuple[str, ...]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(images, "SEEN", str(tmp_path / "seen"))
     root = tmp_path / "root"
     (root / "etc").mkdir(parents=True)
     (root / "etc/null").symlink_to("/dev/null")
     os.mkfifo(root / "etc/fifo")
-    SAID[0] = CommandResult(f"{root}\n", code=0)
+    RESULT[0] = CommandResult(f"{root}\n", code=0)
     assert images.unsafe(REQUEST["id"]) == ""
     assert images.unsafe(REQUEST["id"]) == ""
     assert len(asked) == 2
 
 
-def test_an_image_without_an_end_is_not_run(tmp_path: Path) -> None:
+def test_oversized_image_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="the image has too many files"):
         images.first_device(str(tmp_path), 0.0)
 
 
-def test_the_program_for_versions_runs_anywhere() -> None:
+def test_version_program_runs_with_any_python() -> None:
     argv = [sys.executable, "-c", images.VERSIONS]
     said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
     assert json.loads(said.stdout)["python"] == list(sys.version_info[:3])

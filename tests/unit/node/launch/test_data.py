@@ -1,4 +1,4 @@
-"""Data that is compared, as one node sees it."""
+"""Facts of one node for the comparison of data."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "train"
 
 
-def test_a_folder_is_known_by_names_and_sizes(folder: Path, tmp_path: Path) -> None:
+def test_folder_digest_covers_names_and_sizes(folder: Path, tmp_path: Path) -> None:
     first = look(folder)[0]
     assert (first["kind"], first["count"], first["bytes"], first["error"]) == ("folder", 3, 3, "")
     assert first["names"] == [["a", 2], ["odd\N{REPLACEMENT CHARACTER}", 0], ["deep/b", 1]]
-    (folder / "a").write_text("zz")  # of different content, and the same size
+    (folder / "a").write_text("zz")  # different content of the same size
     assert look(folder)[0] == first
     (folder / "a").write_text("aaa")
     assert look(folder)[0]["digest"] != first["digest"]
@@ -44,9 +44,7 @@ def test_a_folder_is_known_by_names_and_sizes(folder: Path, tmp_path: Path) -> N
     assert look(folder)[0]["digest"] != first["digest"]
 
 
-def test_a_file_is_known_by_its_content_a_large_one_by_its_size(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_digest_covers_content_or_size(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     one = look(folder / "a")[0]
     (folder / "a").write_text("ab")
     assert one["kind"] == "file"
@@ -55,30 +53,30 @@ def test_a_file_is_known_by_its_content_a_large_one_by_its_size(
     assert look(folder / "a")[0]["digest"] == "2 bytes"
 
 
-def test_what_is_not_there_or_is_something_else_is_said(folder: Path, nothing_waits: None) -> None:
+def test_missing_and_special_files_are_reported(folder: Path, nothing_waits: None) -> None:
     os.mkfifo(folder / "pipe")
     (folder / "nowhere").symlink_to("missing")
     errors = [one["error"] for one in look(folder / "missing", folder / "pipe", folder / "nowhere", folder / "a/b")]
     assert errors == ["does not exist", "is neither a folder nor a file", "does not exist", "Not a directory"]
-    assert look(folder)[0]["count"] == 5  # what is no file counts by its name
+    assert look(folder)[0]["count"] == 5  # special files count by their names
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="root alone looks as somebody else")
-def test_it_is_looked_at_as_the_user(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can check as another user")
+def test_data_is_checked_as_the_user(folder: Path, tmp_path: Path) -> None:
     for parent in [folder, *folder.parents]:
         if str(parent).startswith("/tmp/"):
             parent.chmod(0o755)
     nobody = pwd.getpwnam("nobody")
     assert facts.data_facts([str(folder)], nobody)[0]["error"] == ""
     (folder / "deep").chmod(0o700)
-    assert facts.data_facts([str(folder)], nobody)[0]["error"] == f"not readable ({folder}/deep)"
+    assert facts.data_facts([str(folder)], nobody)[0]["error"] == f"is not readable ({folder}/deep)"
     folder.chmod(0o700)
-    assert facts.data_facts([str(folder), str(folder / "a")], nobody)[0]["error"] == "not readable"
-    assert facts.data_facts([str(folder / "a")], nobody)[0]["error"] == "not readable"
+    assert facts.data_facts([str(folder), str(folder / "a")], nobody)[0]["error"] == "is not readable"
+    assert facts.data_facts([str(folder / "a")], nobody)[0]["error"] == "is not readable"
     assert facts.data_facts([str(folder)], None) == []
 
 
-def test_there_is_a_limit_of_entries_and_of_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_entries_and_time_are_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "MOST_ENTRIES", 2)
     cut = look(folder)[0]
     assert cut["cut"]

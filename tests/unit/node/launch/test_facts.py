@@ -1,4 +1,4 @@
-"""What a start depends on, looked at on this machine."""
+"""Facts needed to start a launch, read from this machine."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from muster_node.tools.disk import disk_facts
 LAUNCH_ID = "20260101-120000-abcd"
 
 
-def test_interfaces() -> None:
+def test_interface_of_an_address_is_found() -> None:
     assert facts.interface_of("127.0.0.1") == "lo"
     assert facts.interface_of("192.0.2.77") is None
     assert facts.interface_of("2001:db8::77") is None
 
 
-def test_interface_of_this_machines_own_address() -> None:
+def test_interface_of_the_own_address_is_found() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         try:
-            sock.connect(("192.0.2.1", 9))  # sends nothing: it only asks the routing table
+            sock.connect(("192.0.2.1", 9))  # sends nothing, only queries the routing table
         except OSError:
             pytest.skip("this machine has no route")
         address = sock.getsockname()[0]
     assert facts.interface_of(address) in [name for _, name in socket.if_nameindex()]
 
 
-def test_interface_of_ipv6() -> None:
+def test_interface_of_an_ipv6_address_is_found() -> None:
     loopback = [line for line in Path("/proc/net/if_inet6").read_text().splitlines() if line.endswith(" lo")]
     assert facts.interface_of("::1") == ("lo" if loopback else None)
 
 
-def test_disk_of_the_nearest_folder_there_is(tmp_path: Path) -> None:
+def test_disk_of_the_nearest_existing_folder_is_reported(tmp_path: Path) -> None:
     disk = disk_facts(str(tmp_path / "not" / "yet"))
     assert disk["path"] == str(tmp_path)
     assert 0 < disk["free"] <= disk["total"]
     assert disk["read_only"] is False
 
 
-def test_files(tmp_path: Path) -> None:
+def test_existing_and_missing_files_are_reported(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("")
     (tmp_path / "train.py").chmod(0o600)
     me, path = pwd.getpwuid(os.getuid()).pw_name, str(tmp_path / "train.py")
@@ -51,8 +51,8 @@ def test_files(tmp_path: Path) -> None:
     assert facts.file_facts(f"{path}x", me, os.R_OK) == {"path": f"{path}x", "exists": False, "usable": False}
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can ask as somebody else")
-def test_files_are_asked_for_as_the_training_user(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can check as another user")
+def test_files_are_checked_as_the_training_user(tmp_path: Path) -> None:
     path = tmp_path / "train.py"
     path.write_text("")
     path.chmod(0o600)
@@ -61,12 +61,12 @@ def test_files_are_asked_for_as_the_training_user(tmp_path: Path) -> None:
     assert facts.file_facts("/bin/sh", "no-such-user", os.X_OK)["exists"] is True
 
 
-def test_users() -> None:
+def test_user_facts_are_reported() -> None:
     assert facts.user_facts("root") == {"uid": 0, "gid": 0, "home": "/root"}
     assert facts.user_facts("no-such-user") is None
 
 
-def test_a_program_without_a_path_is_the_first_that_may_be_executed(tmp_path: Path) -> None:
+def test_program_is_the_first_executable_in_the_path(tmp_path: Path) -> None:
     me = pwd.getpwuid(os.getuid()).pw_name
     first, second, folder = tmp_path / "first", tmp_path / "second", tmp_path / "folder"
     for each in (first, second, folder / "tool"):

@@ -1,4 +1,4 @@
-"""What is fetched of a working folder that somebody else has filled."""
+"""Files fetched from a working directory with untrusted contents."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def fill(work: Path, *paths: str) -> None:
         ("nothing/*", []),
     ],
 )
-def test_patterns(tmp_path: Path, request_of: Any, pattern: str, paths: list[str]) -> None:
+def test_patterns_select_files(tmp_path: Path, request_of: Any, pattern: str, paths: list[str]) -> None:
     fill(tmp_path / "work", "a.json", "results/b.json", "results/deep/er/c.json", "results/x.pt", "other/d.txt")
     found = fetching.fetchable(request_of(patterns=[pattern]))
     assert [one["path"] for one in found["files"]] == paths
     assert (found["left"], found["why"]) == ([], "")
 
 
-def test_links_and_what_is_no_file_are_named_and_not_followed(tmp_path: Path, request_of: Any) -> None:
+def test_links_and_special_files_are_skipped_with_reasons(tmp_path: Path, request_of: Any) -> None:
     work = tmp_path / "work"
     fill(work, "real")
     (work / "link").symlink_to("/etc/passwd")
@@ -78,13 +78,13 @@ def test_links_and_what_is_no_file_are_named_and_not_followed(tmp_path: Path, re
     assert parts[0]["why"] == "is not a path within a folder"
 
 
-def test_a_folder_that_is_not_there_is_said(request_of: Any, tmp_path: Path) -> None:
+def test_missing_folder_is_reported(request_of: Any, tmp_path: Path) -> None:
     (tmp_path / "work").rmdir()
     found = fetching.fetchable(request_of(patterns=["*"]))
     assert (found["files"], found["why"]) == ([], "No such file or directory")
 
 
-def test_parts_come_until_the_limit(tmp_path: Path, request_of: Any) -> None:
+def test_parts_are_returned_up_to_the_limit(tmp_path: Path, request_of: Any) -> None:
     work = tmp_path / "work"
     for name, size in (("a", 10), ("b", 0), ("c", 50), ("d", 5)):
         (work / name).write_bytes(name.encode() * size)
@@ -98,7 +98,7 @@ def test_parts_come_until_the_limit(tmp_path: Path, request_of: Any) -> None:
     assert [one["size"] for one in parts] == [10, 0, 50]
 
 
-def test_too_many_files_are_said(tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_files_are_reported(tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "MOST_FILES", 3)
     monkeypatch.setattr(fetching, "MOST_SEEN", 6)
     fill(tmp_path / "work", *"abcde")

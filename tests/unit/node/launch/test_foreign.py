@@ -1,4 +1,4 @@
-"""What the training user wrote, in whatever shape."""
+"""Parsing of files that the training user controls."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ RANK = {"rank": 1, "local_rank": 0, "pid": 1234, "started": 99, "gone_at": None}
         b'{"a":' * 900 + b"1" + b"}" * 900,
     ],
 )
-def test_what_is_not_plain_json(text: bytes) -> None:
+def test_invalid_json_is_rejected(text: bytes) -> None:
     assert foreign.parsed(text) is None
 
 
-def test_what_is() -> None:
+def test_valid_json_is_parsed() -> None:
     assert foreign.parsed(b'{"a": [1, 2.5, null, "x"]}') == {"a": [1, 2.5, None, "x"]}
     assert foreign.parsed(b'{"\\ud800": "\\udfff"}') == {"?": "?"}
 
 
 @pytest.mark.parametrize("text", ["", "-1", "01", "1.0", " 1", "1_0", "\N{FULLWIDTH DIGIT ONE}", "99999999", "x"])
-def test_no_number_of_a_rank(text: str) -> None:
+def test_invalid_rank_numbers_are_rejected(text: str) -> None:
     assert foreign.number(text) is None
 
 
-def test_numbers_of_ranks() -> None:
+def test_valid_rank_numbers_are_parsed() -> None:
     assert [foreign.number(text) for text in ("0", "7", "1023")] == [0, 7, 1023]
 
 
@@ -66,25 +66,25 @@ def test_numbers_of_ranks() -> None:
         {"gone_at": -1},
     ],
 )
-def test_ranks_that_cannot_be(change: dict[str, Any]) -> None:
+def test_invalid_ranks_are_dropped(change: dict[str, Any]) -> None:
     assert foreign.table({"agent": None, "ranks": [{**RANK, **change}, RANK]})["ranks"] == [RANK]
 
 
 @pytest.mark.parametrize(
     "value", [None, [], "x", 7, {"ranks": {}}, {"ranks": [1, None, [], {}]}, {"agent": [], "notes": {}}, {"notes": [7]}]
 )
-def test_tables_of_other_shapes(value: Any) -> None:
+def test_malformed_rank_table_is_empty(value: Any) -> None:
     assert foreign.table(value) == {"agent": None, "ranks": [], "notes": [], "ending": None}
 
 
-def test_a_table() -> None:
+def test_rank_table_is_cleaned() -> None:
     agent = {"pid": 77, "started": 5}
     given = {"agent": {**agent, "x": 1}, "ranks": [{**RANK, "state": "R"}, RANK], "notes": ["x" * 9999]}
     assert foreign.table(given) == {"agent": agent, "ranks": [RANK], "notes": ["x" * 2000], "ending": None}
     assert len(foreign.table({"ranks": [{**RANK, "pid": 2 + one} for one in range(5000)]})["ranks"]) == 1024
 
 
-def test_ranks_that_were_told_to_end() -> None:
+def test_stop_request_is_validated() -> None:
     given = {"reason": "limit", "until": 7.5, "seconds": 30}
     assert foreign.table({"ending": {**given, "x": 1}})["ending"] == given
     changes: list[dict[str, Any]] = [
@@ -101,11 +101,11 @@ def test_ranks_that_were_told_to_end() -> None:
 @pytest.mark.parametrize(
     "value", [None, [], {}, {"reason": 1, "ended_at": 1.0}, {"reason": "x"}, {"reason": "x", "ended_at": "y"}]
 )
-def test_results_of_other_shapes(value: Any) -> None:
+def test_malformed_results_are_rejected(value: Any) -> None:
     assert foreign.result(value) is None
 
 
-def test_a_result() -> None:
+def test_result_is_cleaned() -> None:
     value = {"reason": "exit", "code": -9, "error": "x" * 9999, "ended_at": 1.5, "other": [1]}
     assert foreign.result(value) == {"reason": "exit", "code": -9, "error": "x" * 2000, "ended_at": 1.5}
     assert foreign.result({**value, "code": "0", "error": 7}) == {"reason": "exit", "ended_at": 1.5}

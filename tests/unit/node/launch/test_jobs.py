@@ -1,4 +1,4 @@
-"""The launches of a node, from folders of this machine and processes that are none of a launch."""
+"""List of a node's launches, from test folders and processes of this machine."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def make(tmp_path: Path, launch_id: str, plan: dict[str, Any] = PLAN) -> Path:
     return run
 
 
-def test_what_is_over_is_shown_as_far_as_that_is_wanted(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_requested_number_of_finished_launches_is_listed(tmp_path: Path, asked: dict[str, Any]) -> None:
     for launch_id in IDS:
         make(tmp_path, launch_id)
     end = {"result": {"reason": "exit", "code": 0, "ended_at": 6.0}, "why": "finished: all ranks ended", "at": 7.0}
@@ -61,7 +61,7 @@ def test_what_is_over_is_shown_as_far_as_that_is_wanted(tmp_path: Path, asked: d
     assert (newest["nodes"], newest["seats"], newest["by"]) == (["node1", "node2"], ["gpu-1"], "ada@laptop")
     assert (newest["log"], newest["lines"]) == ("0/stdout", ["step 2", "step 3"])
     assert found["launches"][1]["state"] == "gone"
-    assert found["gpus"] == {}, "nobody uses them"
+    assert found["gpus"] == {}, "no running launch uses GPUs"
     assert jobs.jobs({**asked, "ended": 0})["launches"] == []
 
 
@@ -74,7 +74,7 @@ def test_what_is_over_is_shown_as_far_as_that_is_wanted(tmp_path: Path, asked: d
         ({"ending": {"reason": "asked", "until": 5.0, "seconds": 30.0}}, "end", "ending"),
     ],
 )
-def test_what_runs(
+def test_running_launch_has_a_state(
     tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], word: str, said: str
 ) -> None:
     make(tmp_path, IDS[0])
@@ -88,7 +88,7 @@ def test_what_runs(
     assert found["gpus"] == {"0": {"busy": 1}}
 
 
-def test_of_others_launches_a_user_sees_that_they_run(
+def test_other_users_launches_are_listed_without_details(
     tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(tmp_path, IDS[0])
@@ -98,7 +98,7 @@ def test_of_others_launches_a_user_sees_that_they_run(
     assert [(one["state"], one["hidden"]) for one in found] == [("running", True)]
 
 
-def test_own_launches_of_users(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_user_launches_are_listed(tmp_path: Path, asked: dict[str, Any]) -> None:
     me = pwd.getpwuid(os.getuid())
     run = make(tmp_path, IDS[0])
     (tmp_path / "users" / me.pw_name).mkdir(parents=True)
@@ -113,13 +113,13 @@ def test_own_launches_of_users(tmp_path: Path, asked: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"nodes": 7}', '{"nodes": [7, {}], "begun": 7, "what": [1]}'])
-def test_plans_that_a_user_has_spoiled(tmp_path: Path, asked: dict[str, Any], text: str) -> None:
+def test_invalid_plan_of_a_user_is_ignored(tmp_path: Path, asked: dict[str, Any], text: str) -> None:
     (make(tmp_path, IDS[0]) / "plan.json").write_text(text)
     found = jobs.jobs(asked)["launches"]
     assert [(one["launch_id"], one["seats"]) for one in found] == [(IDS[0], [])]
 
 
-def test_the_end_is_noted_once(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_outcome_is_recorded_once(tmp_path: Path, asked: dict[str, Any]) -> None:
     run = make(tmp_path, IDS[0])
     request = {"launch_id": IDS[0], "run_dir": str(run), "why": "failed: the launch ended on node2"}
     last = {"result": {"reason": "exit", "code": 1, "ended_at": 2.0}, "ranks": [{**RANK, "state": "R"}]}
@@ -135,8 +135,8 @@ def test_the_end_is_noted_once(tmp_path: Path, asked: dict[str, Any]) -> None:
     assert (found["state"], found["failed"]["ranks"]) == ("ended", [RANK])
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root gives files to others")
-def test_a_folder_of_the_same_name_hides_nobodys_launch(
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can change owners")
+def test_folder_of_the_same_name_hides_no_launch(
     tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = []
@@ -153,8 +153,8 @@ def test_a_folder_of_the_same_name_hides_nobodys_launch(
         assert jobs.plan({**asked, "launch_id": IDS[0]})["user"] == whose
 
 
-def test_the_last_words_of_what_failed(tmp_path: Path, asked: dict[str, Any]) -> None:
-    """Of every rank, whoever wrote last; not of what ended well, nor more than a list may bring."""
+def test_last_output_of_a_failed_launch_is_returned(tmp_path: Path, asked: dict[str, Any]) -> None:
+    """Output of every rank is returned with a size limit. Successful launches have none."""
     run = make(tmp_path, IDS[0])
     folder = run / "logs/torchrun/job/attempt_0"
     (folder / "0/stderr.log").write_text("x" * 100_000 + "\nKeyError: 'a'\n")
@@ -173,7 +173,7 @@ def test_the_last_words_of_what_failed(tmp_path: Path, asked: dict[str, Any]) ->
     assert jobs.jobs(asked)["launches"][0]["failed"] is None
 
 
-def test_a_list_has_an_end(tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_in_a_list_is_limited(tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for launch_id in IDS:
         make(tmp_path, launch_id)
     one = json.dumps(jobs.jobs(asked)["launches"][0]["failed"])
@@ -182,7 +182,7 @@ def test_a_list_has_an_end(tmp_path: Path, asked: dict[str, Any], monkeypatch: p
     assert [bool(one["failed"]) for one in found] == [True, True, True, False]
 
 
-def test_output_from_near_its_end_on(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_output_is_followed_from_near_its_end(tmp_path: Path, asked: dict[str, Any]) -> None:
     run = make(tmp_path, IDS[0])
     request = {"launch_id": IDS[0], "run_dir": str(run), "offsets": {}, "tail": 6, "limit": 1000, "wait": 0.0}
     first = jobs.follow(request)
@@ -192,7 +192,7 @@ def test_output_from_near_its_end_on(tmp_path: Path, asked: dict[str, Any]) -> N
     assert jobs.follow({**request, "offsets": known})["logs"] == {}
 
 
-def test_gpus(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_gpu_facts_are_read_from_nvidia_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\necho '0, 97, 61234, 143771'\necho '1, [N/A], 5, 143771'\n")
     smi.chmod(0o755)

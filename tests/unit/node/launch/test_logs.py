@@ -1,4 +1,4 @@
-"""Logs and error files, as they are sent."""
+"""Logs and error files of a launch as returned to the controller."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def errors(run_dir: Path) -> dict[str, Any]:
         return logs.error_files(within, os.getuid())
 
 
-def test_logs_behind_their_offsets(tmp_path: Path) -> None:
+def test_log_text_after_the_offsets_is_returned(tmp_path: Path) -> None:
     (tmp_path / "agent.log").write_text("one\ntwo\n")
     log(tmp_path, "1/stdout.log", b"step 1\n")
     assert text(tmp_path, agent=4) == {
@@ -43,11 +43,11 @@ def test_logs_behind_their_offsets(tmp_path: Path) -> None:
     assert text(tmp_path, agent=8, **{"1/stdout": 7}) == {}
 
 
-def test_no_logs_yet(tmp_path: Path) -> None:
+def test_missing_logs_are_empty(tmp_path: Path) -> None:
     assert text(tmp_path) == {}
 
 
-def test_a_flood_ends_with_a_line_and_says_that_there_is_more(tmp_path: Path) -> None:
+def test_limited_text_ends_at_a_line_and_reports_more(tmp_path: Path) -> None:
     log(tmp_path, "0/stdout.log", b"12345\n" * 10)
     assert text(tmp_path, limit=20)["0/stdout"] == {
         "begin": 0,
@@ -58,19 +58,19 @@ def test_a_flood_ends_with_a_line_and_says_that_there_is_more(tmp_path: Path) ->
     }
 
 
-def test_a_line_longer_than_the_limit_is_cut(tmp_path: Path) -> None:
+def test_line_longer_than_the_limit_is_split(tmp_path: Path) -> None:
     log(tmp_path, "0/stdout.log", b"=" * 50)
     assert text(tmp_path, limit=20)["0/stdout"] == {"begin": 0, "gap": 0, "offset": 20, "text": "=" * 20, "more": True}
 
 
-def test_a_flood_on_stdout_does_not_keep_back_any_stderr(tmp_path: Path) -> None:
+def test_stderr_is_returned_despite_a_large_stdout(tmp_path: Path) -> None:
     log(tmp_path, "0/stdout.log", b"12345\n" * 10)
     log(tmp_path, "7/stderr.log", b"the reason\n")
     assert text(tmp_path, limit=20)["7/stderr"]["text"] == "the reason\n"
 
 
 @pytest.mark.parametrize("limit", [11, 12])
-def test_a_log_that_had_to_wait_is_known_to_have_more(tmp_path: Path, limit: int) -> None:
+def test_log_beyond_the_limit_reports_more(tmp_path: Path, limit: int) -> None:
     log(tmp_path, "7/stderr.log", b"the reason\n")
     log(tmp_path, "0/stdout.log", b"12345\n")
     parts = text(tmp_path, limit=limit)
@@ -79,7 +79,7 @@ def test_a_log_that_had_to_wait_is_known_to_have_more(tmp_path: Path, limit: int
     assert text(tmp_path, **{"7/stderr": 11, "0/stdout": parts["0/stdout"]["offset"]})["0/stdout"]["text"]
 
 
-def test_no_character_is_torn(tmp_path: Path) -> None:
+def test_characters_are_not_split(tmp_path: Path) -> None:
     beach = "\N{BEACH WITH UMBRELLA}".encode()
     log(tmp_path, "0/stdout.log", b"x" + beach[:2])
     first = text(tmp_path)["0/stdout"]
@@ -88,23 +88,23 @@ def test_no_character_is_torn(tmp_path: Path) -> None:
     assert text(tmp_path, **{"0/stdout": 1})["0/stdout"]["text"] == beach.decode()
 
 
-def test_a_log_that_ends_within_a_character_is_read_to_its_end(tmp_path: Path) -> None:
+def test_log_ending_within_a_character_is_read_completely(tmp_path: Path) -> None:
     log(tmp_path, "0/stdout.log", b"\xe2")
     assert text(tmp_path)["0/stdout"] == {"begin": 0, "gap": 0, "offset": 1, "text": "\ufffd", "more": False}
 
 
-def test_bytes_that_are_no_text(tmp_path: Path) -> None:
+def test_invalid_utf8_is_replaced(tmp_path: Path) -> None:
     log(tmp_path, "0/stdout.log", b"\xff\x00ok\n")
     assert text(tmp_path)["0/stdout"] == {"begin": 0, "gap": 0, "offset": 5, "text": "\ufffd\x00ok\n", "more": False}
 
 
-def test_a_progress_bar_is_cut_at_its_lines(tmp_path: Path) -> None:
+def test_progress_bar_is_split_at_carriage_returns(tmp_path: Path) -> None:
     log(tmp_path, "0/stderr.log", b"10%\r20%\r30%\r")
     part = text(tmp_path, limit=10)["0/stderr"]
     assert (part["text"], part["more"]) == ("10%\r20%\r", True)
 
 
-def test_what_was_given_back_is_a_gap(tmp_path: Path) -> None:
+def test_punched_hole_is_reported_as_a_gap(tmp_path: Path) -> None:
     path = tmp_path / "agent.log"
     path.write_bytes(b"head\n" + b"x" * (1 << 20) + b"tail\n")
     with path.open("r+b") as stream:
@@ -119,7 +119,7 @@ def test_what_was_given_back_is_a_gap(tmp_path: Path) -> None:
     assert (within_the_gap["gap"], within_the_gap["text"]) == (end - 5000, tail["text"])
 
 
-def test_a_log_that_is_all_gap(tmp_path: Path) -> None:
+def test_log_without_data_is_one_gap(tmp_path: Path) -> None:
     with (tmp_path / "agent.log").open("wb") as stream:
         stream.truncate(1 << 40)
     assert text(tmp_path, agent=5)["agent"] == {
@@ -131,7 +131,7 @@ def test_a_log_that_is_all_gap(tmp_path: Path) -> None:
     }
 
 
-def test_folders_that_are_no_ranks(tmp_path: Path) -> None:
+def test_folders_without_rank_numbers_are_ignored(tmp_path: Path) -> None:
     for name in ("x", "-1", "01", "9999", "1e3", "\N{SUPERSCRIPT TWO}", "\N{FULLWIDTH DIGIT ONE}", "1 "):
         log(tmp_path, f"{name}/stdout.log", b"x\n")
         log(tmp_path, f"{name}/error.json", b"{}")
@@ -139,13 +139,13 @@ def test_folders_that_are_no_ranks(tmp_path: Path) -> None:
     assert errors(tmp_path) == {}
 
 
-def test_error_files(tmp_path: Path) -> None:
+def test_only_valid_error_files_are_returned(tmp_path: Path) -> None:
     log(tmp_path, "0/error.json", b'{"message": "x"}')
     log(tmp_path, "1/error.json", b'{"message": ')
     assert errors(tmp_path) == {"0": {"message": "x"}}
 
 
-def test_nothing_of_others_is_read_for_a_launch(tmp_path: Path) -> None:
+def test_links_and_pipes_in_log_folders_are_not_read(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text('{"for": "root alone"}')
     run_dir = tmp_path / "run"

@@ -1,4 +1,4 @@
-"""Which file system a path is on, by a table of mounts as the kernel writes it."""
+"""File system type of a path, from the kernel's mount table."""
 
 from __future__ import annotations
 
@@ -35,21 +35,21 @@ broken
         ("/home/ada/cache", "tmpfs"),
     ],
 )
-def test_the_innermost_mount_counts_and_of_one_place_the_last(path: str, kind: str) -> None:
+def test_innermost_and_latest_mount_is_used(path: str, kind: str) -> None:
     assert mounts.type_of(path, TABLE) == kind
 
 
-def test_without_a_table_nothing_is_known() -> None:
+def test_type_is_unknown_without_a_mount_table() -> None:
     assert mounts.type_of("/var", "") == ""
 
 
-def test_a_folder_that_is_not_there_yet_behind_a_link(tmp_path: Path) -> None:
+def test_missing_folder_behind_a_link_is_resolved(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("/proc/self")
     seen = mounts.cache_facts(str(tmp_path / "link/cache"))
     assert seen == {"path": str(tmp_path / "link/cache"), "type": "proc"}
 
 
-def test_links_are_followed(tmp_path: Path) -> None:
+def test_links_are_resolved(tmp_path: Path) -> None:
     (tmp_path / "2.13.0").mkdir()
     (tmp_path / "current").symlink_to("2.13.0")
     assert mounts.real_path(str(tmp_path / "current")) == os.path.realpath(tmp_path / "2.13.0")

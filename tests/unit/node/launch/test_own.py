@@ -1,4 +1,4 @@
-"""What a user's own manager is like, read on this machine; and where the state of an own launch lies."""
+"""User launches: facts about the user's systemd manager, and locations of the launch state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Max locked memory         8388608              unlimited            bytes
 
 
 @pytest.fixture(autouse=True)
-def system_again() -> Iterator[None]:
+def reset_manager() -> Iterator[None]:
     yield
     state.use(own=False)
 
@@ -44,17 +44,17 @@ def group(monkeypatch: pytest.MonkeyPatch, gid: int | None) -> None:
     monkeypatch.setattr(grp, "getgrnam", getgrnam)
 
 
-def test_who_is_in_the_group_is_a_launch_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_users_are_members_of_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = pwd.getpwnam("nobody")
     for gid, able in ((nobody.pw_gid, True), (4711, False), (None, False)):
         group(monkeypatch, gid)
         assert own.is_launch_user(nobody) is able
     group(monkeypatch, 0)
-    assert not own.is_launch_user(pwd.getpwuid(0)), "root launches for others"
+    assert not own.is_launch_user(pwd.getpwuid(0)), "root has only administrator launches"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
-def test_root_becomes_the_user_of_an_own_launch_before_anything_is_done() -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch to another user")
+def test_root_switches_to_the_user_of_a_user_launch() -> None:
     nobody = pwd.getpwnam("nobody")
 
     def done() -> Any:
@@ -69,20 +69,20 @@ def test_root_becomes_the_user_of_an_own_launch_before_anything_is_done() -> Non
 
 
 @pytest.mark.parametrize(("who", "name"), [("nobody", "daemon"), (None, "root"), ("nobody", "root")])
-def test_nobody_else_acts_as_that_user_and_root_for_none_of_its_own(who: str | None, name: str) -> None:
+def test_acting_as_another_user_or_root_is_rejected(who: str | None, name: str) -> None:
     def done() -> str:
         with pytest.raises(PermissionError) as refused:
             state.in_its_manager(lambda request: request)({"own": True, "as": name})
         return str(refused.value)
 
     if os.geteuid() != 0:
-        pytest.skip("only root becomes somebody else")
+        pytest.skip("only root can switch to another user")
     found = as_user(pwd.getpwnam(who) if who else None, done)
     assert found == f"uid {pwd.getpwnam(who or 'root').pw_uid} cannot act as {name}"
 
 
 @pytest.mark.parametrize(("gid", "knows"), [(998, True), (1000, True), (99, False), (None, False)])
-def test_a_manager_may_be_older_than_the_group(
+def test_manager_without_the_group_is_detected(
     gid: int | None, *, knows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "read", lambda _pid, _name: STATUS)
@@ -90,18 +90,18 @@ def test_a_manager_may_be_older_than_the_group(
     assert own.knows_group(441) is knows
 
 
-def test_a_manager_that_cannot_be_read_is_no_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_manager_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "read", lambda _pid, _name: "")
     assert own.knows_group(0)
     assert own.limits(0) == {}
 
 
-def test_what_its_units_may_have_at_most_is_its_hard_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_of_units_are_the_managers_hard_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "read", lambda _pid, _name: LIMITS)
     assert own.limits(441) == {"memlock": None, "nofile": 524288}
 
 
-def test_what_the_kernel_holds_is_what_systemd_hands_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delegated_controllers_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own, "CGROUPS", str(tmp_path))
     assert own.controllers(1000) == []
     folder = tmp_path / "user.slice/user-1000.slice/user@1000.service"
@@ -110,7 +110,7 @@ def test_what_the_kernel_holds_is_what_systemd_hands_on(tmp_path: Path, monkeypa
     assert own.controllers(1000) == ["memory", "pids"]
 
 
-def test_an_own_launch_lies_with_its_user_and_asks_that_users_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_launch_uses_the_users_folder_and_systemd(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
     def command(*argv: str, **how: Any) -> CommandResult:
@@ -134,10 +134,10 @@ def test_an_own_launch_lies_with_its_user_and_asks_that_users_systemd(monkeypatc
     ]
 
 
-def test_without_the_manager_its_launches_are_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_launches_end_with_their_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("", "no medium found", code=1))
     monkeypatch.setattr(state, "runtime_dir", lambda: str(tmp_path))
-    assert not state.is_over(LAUNCH_ID), "of the system's manager that says nothing"
+    assert not state.is_over(LAUNCH_ID), "only user managers are checked"
     state.use(own=True)
     assert state.unit_state("x.service")["Result"] == failure.NO_MANAGER
     assert state.is_over(LAUNCH_ID)
@@ -145,22 +145,22 @@ def test_without_the_manager_its_launches_are_over(tmp_path: Path, monkeypatch: 
     with socket.socket(socket.AF_UNIX) as sock:
         sock.bind(str(tmp_path / "systemd/private"))
         sock.listen(1)
-        assert not state.is_over(LAUNCH_ID), "it is there, and does not answer"
-    assert state.is_over(LAUNCH_ID), "the file of its socket is left"
+        assert not state.is_over(LAUNCH_ID), "the manager runs, but does not answer"
+    assert state.is_over(LAUNCH_ID), "only the socket file of the manager remains"
 
 
-def test_a_manager_that_ends_between_unit_and_result_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_manager_that_ends_during_the_check_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = {"LoadState": "not-found", "ActiveState": "inactive"}
     success, gone = {**ended, "Result": "success"}, {**ended, "Result": failure.NO_MANAGER}
     seen = iter([success, success, gone])
     monkeypatch.setattr(state, "unit_state", lambda _unit: next(seen))
     request = {"launch_id": LAUNCH_ID, "run_dir": "/nowhere"}
-    assert looking.report(request)["unit"] == success, "of the system's manager"
+    assert looking.report(request)["unit"] == success, "the system manager still runs"
     state.use(own=True)
     assert looking.report(request)["unit"] == gone
 
 
-def test_its_seats_are_those_that_the_administrator_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_launch_uses_the_administrators_slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seats, "ROOT", str(tmp_path / "reservations"))
     monkeypatch.setattr(state, "OWN_ROOT", str(tmp_path / "{}"))
     assert seats.readable() == []
@@ -178,9 +178,7 @@ def test_its_seats_are_those_that_the_administrator_made(tmp_path: Path, monkeyp
     assert (ours.missing, found["pid"], found["ours"]) == ([], os.getpid(), False)
 
 
-def test_a_launch_by_the_same_name_in_somebody_elses_manager_is_not_ours(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_launch_of_the_same_name_in_another_manager_is_foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seats, "ROOT", str(tmp_path / "reservations"))
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "launches"))
     monkeypatch.setattr(state, "unit_state", lambda _unit: {"ActiveState": "active"})

@@ -1,4 +1,4 @@
-"""The mutual end of a detached launch: real connections between its parts, here on one machine; hours pass at once."""
+"""Heartbeats of a detached launch: real connections between its nodes on one machine, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FOREVER = float("inf")
 
 
 class Clock:
-    """Goes as the real one does, and is moved on by hand."""
+    """Real clock that tests can move forward."""
 
     def __init__(self) -> None:
         self.moved = 0.0
@@ -64,13 +64,13 @@ def never() -> bool:
     return False
 
 
-class Together:
-    """Three parts of a launch."""
+class Launch:
+    """Three nodes of a launch."""
 
     def __init__(self, port: int) -> None:
         self.head: Head = part(0, port)
         self.nodes: list[PeerNode] = [part(1, port), part(2, port)]
-        until(lambda: self.step() and all(one.met() for one in self.nodes), 10.0, "all have heard of each other")
+        until(lambda: self.step() and all(one.met() for one in self.nodes), 10.0, "all nodes have received heartbeats")
 
     def step(self, *without: Any) -> bool:
         for one in (self.head, *self.nodes):
@@ -87,22 +87,22 @@ class Together:
 
 
 @contextmanager
-def running(port: int) -> Iterator[Together]:
-    together = Together(port)
+def running(port: int) -> Iterator[Launch]:
+    launch = Launch(port)
     try:
-        yield together
+        yield launch
     finally:
-        together.close()
+        launch.close()
 
 
-def test_nobody_is_needed_by_one_node_or_where_somebody_watches() -> None:
+def test_one_node_or_a_supervised_launch_needs_no_peers() -> None:
     for one in (join(None), part(0, 1, nodes=["node1"])):
         assert type(one) is Alone
         one.see_out(never, FOREVER, "torchrun exited with code 1")
         assert (one.step(), one.meet(never)) == ("", "")
 
 
-def test_while_all_are_heard_of_nothing_ends(port: int, clock: Clock) -> None:
+def test_launch_continues_while_all_heartbeats_arrive(port: int, clock: Clock) -> None:
     with running(port) as launch:
         for _ in range(40):
             clock.moved += 1.0
@@ -111,28 +111,28 @@ def test_while_all_are_heard_of_nothing_ends(port: int, clock: Clock) -> None:
         assert [one.step() for one in (launch.head, *launch.nodes)] == ["", "", ""]
 
 
-def test_one_that_fails_ends_all_by_its_name(port: int) -> None:
+def test_failed_node_ends_all_nodes(port: int) -> None:
     with running(port) as launch:
         failed, other = launch.nodes
         last = threading.Thread(target=failed.see_out, args=(never, FOREVER, "torchrun exited with code 1"))
         last.start()
-        until(lambda: launch.head.step() and other.step() and not last.is_alive(), 5.0, "all know")
+        until(lambda: launch.head.step() and other.step() and not last.is_alive(), 5.0, "all nodes are informed")
         assert launch.head.step() == other.step() == "node2: torchrun exited with code 1"
 
 
-def test_one_whose_unit_is_being_stopped_says_so_before_it_has_ended(port: int) -> None:
+def test_stopping_node_informs_all_nodes(port: int) -> None:
     with running(port) as launch:
         stopped, other = launch.nodes
         stopped.tell("the unit was stopped")
-        until(lambda: launch.step() and launch.head.over and other.over, 5.0, "all others know")
+        until(lambda: launch.step() and launch.head.over and other.over, 5.0, "all other nodes are informed")
         assert launch.head.over == other.over == "node2: the unit was stopped"
 
 
-def test_the_head_node_that_fails_ends_all(port: int) -> None:
+def test_failed_head_node_ends_all_nodes(port: int) -> None:
     with running(port) as launch:
         last = threading.Thread(target=launch.head.see_out, args=(never, FOREVER, "the unit was stopped"))
         last.start()
-        until(lambda: all(one.step() for one in launch.nodes), 5.0, "both others know")
+        until(lambda: all(one.step() for one in launch.nodes), 5.0, "both other nodes are informed")
         for one in launch.nodes:
             one.see_out(never, FOREVER, one.over)
         last.join(10)
@@ -140,7 +140,7 @@ def test_the_head_node_that_fails_ends_all(port: int) -> None:
         assert {one.over for one in launch.nodes} == {"node1: the unit was stopped"}
 
 
-def test_a_node_that_is_silent_ends_the_launch_after_a_stated_time(port: int, clock: Clock) -> None:
+def test_silent_node_ends_the_launch_after_the_timeout(port: int, clock: Clock) -> None:
     with running(port) as launch:
         gone, other = launch.nodes
         begun = clock.moved
@@ -151,11 +151,11 @@ def test_a_node_that_is_silent_ends_the_launch_after_a_stated_time(port: int, cl
                 clock.sleep(0.005)
             assert clock.moved - begun < peers.SILENCE + 5
         assert clock.moved - begun >= peers.SILENCE - 2
-        until(lambda: bool(other.step()), 5.0, "it is said to the other one")
+        until(lambda: bool(other.step()), 5.0, "the other node is informed")
         assert other.over == launch.head.over == f"no heartbeat from node2 for 20 s on port {port}"
 
 
-def test_a_head_node_that_is_gone_ends_every_other_part(port: int, clock: Clock) -> None:
+def test_lost_head_node_ends_all_nodes(port: int, clock: Clock) -> None:
     with running(port) as launch:
         begun = clock.moved
         for channel in launch.head.channels:
@@ -174,7 +174,7 @@ def test_a_head_node_that_is_gone_ends_every_other_part(port: int, clock: Clock)
             assert "refused" in one.over
 
 
-def test_a_short_break_of_the_network_ends_nothing(port: int, clock: Clock) -> None:
+def test_short_network_failure_is_tolerated(port: int, clock: Clock) -> None:
     with running(port) as launch:
         broken = launch.nodes[0]
         clock.moved += peers.SILENCE - 8
@@ -182,14 +182,14 @@ def test_a_short_break_of_the_network_ends_nothing(port: int, clock: Clock) -> N
         broken.channel.close()
         launch.step(broken)
         clock.moved += 5
-        until(lambda: launch.step() and clock.monotonic() - broken.heard < 2, 5.0, "it is heard of again")
-        until(lambda: launch.step() and clock.monotonic() - launch.head.others[1].heard < 2, 5.0, "by both")
+        until(lambda: launch.step() and clock.monotonic() - broken.heard < 2, 5.0, "head node is heard")
+        until(lambda: launch.step() and clock.monotonic() - launch.head.others[1].heard < 2, 5.0, "node is heard")
         clock.moved += peers.SILENCE - 8
         launch.step()
         assert [one.over for one in (launch.head, *launch.nodes)] == ["", "", ""]
 
 
-def test_one_that_ended_well_is_not_missed_and_the_head_node_stays_for_the_others(port: int, clock: Clock) -> None:
+def test_head_node_waits_for_other_nodes_after_one_succeeded(port: int, clock: Clock) -> None:
     with running(port) as launch:
         done, other = launch.nodes
 
@@ -203,9 +203,9 @@ def test_one_that_ended_well_is_not_missed_and_the_head_node_stays_for_the_other
         assert done.got == "done"
         assert stays.is_alive()
         clock.moved += peers.SILENCE - 5
-        until(heard, 5.0, "a beat, and its answer")
+        until(heard, 5.0, "heartbeat and answer")
         clock.moved += peers.SILENCE - 5
-        until(heard, 5.0, "a beat, and its answer")
+        until(heard, 5.0, "heartbeat and answer")
         assert stays.is_alive()
         other.see_out(never, FOREVER)
         stays.join(10)
@@ -213,7 +213,7 @@ def test_one_that_ended_well_is_not_missed_and_the_head_node_stays_for_the_other
         assert launch.head.over == ""
 
 
-def test_nothing_begins_before_the_beats_come_through(port: int, clock: Clock) -> None:
+def test_start_requires_heartbeats(port: int, clock: Clock) -> None:
     node = part(1, port)
     clock.moved += peers.FIRST - 1
     begun = threading.Thread(target=lambda: None)
@@ -225,7 +225,7 @@ def test_nothing_begins_before_the_beats_come_through(port: int, clock: Clock) -
     assert node.meet(lambda: True) == ""
 
 
-def test_a_port_that_is_held_is_named(port: int, clock: Clock) -> None:
+def test_occupied_port_is_reported(port: int, clock: Clock) -> None:
     with socket.create_server(("127.0.0.1", port)):
         head = part(0, port)
         head.step()
@@ -233,18 +233,18 @@ def test_a_port_that_is_held_is_named(port: int, clock: Clock) -> None:
         assert "cannot listen: Address already in use" in head.step()
 
 
-def test_who_does_not_know_the_secret_is_heard_by_nobody(port: int, clock: Clock) -> None:
+def test_caller_without_the_secret_is_ignored(port: int, clock: Clock) -> None:
     with running(port) as launch:
         stranger = part(1, port, token=ANOTHER)
         for _ in range(5):
             stranger.tell("forged")
-            until(lambda: stranger.step() == "" and launch.step() and not stranger.channel, 5.0, "it was refused")
+            until(lambda: stranger.step() == "" and launch.step() and not stranger.channel, 5.0, "rejected")
             clock.moved += peers.RETRY
         assert launch.head.over == ""
         assert stranger.heard < clock.monotonic() - 0.1
 
 
-def test_callers_that_say_nothing_make_room(port: int, clock: Clock) -> None:
+def test_silent_callers_are_disconnected(port: int, clock: Clock) -> None:
     with running(port) as launch:
         silent = [socket.create_connection(("127.0.0.1", port)) for _ in range(60)]
         for _ in range(5):
@@ -258,7 +258,7 @@ def test_callers_that_say_nothing_make_room(port: int, clock: Clock) -> None:
             one.close()
 
 
-# ---------------------------------------------------------------- the connection itself
+# ---------------------------------------------------------------- connection
 
 
 @contextmanager
@@ -278,7 +278,7 @@ def talk(head: Channel, node: Channel) -> tuple[list[Any], list[Any]]:
     return heard
 
 
-def test_both_ends_hear_what_the_other_says() -> None:
+def test_messages_are_exchanged_in_both_directions() -> None:
     with pair() as (head, node):
         node.say({"rank": 1})
         head.say({"state": "runs"})
@@ -287,7 +287,7 @@ def test_both_ends_hear_what_the_other_says() -> None:
         assert node.known
 
 
-def test_another_secret_closes_it() -> None:
+def test_wrong_secret_closes_the_connection() -> None:
     with pair(node_token=ANOTHER) as (head, node):
         node.say({"rank": 1})
         assert talk(head, node) == ([], [])
@@ -296,7 +296,7 @@ def test_another_secret_closes_it() -> None:
 
 
 @pytest.mark.parametrize("change", ["again", "back", "other"])
-def test_a_line_that_is_sent_again_or_back_or_changed_closes_it(change: str) -> None:
+def test_replayed_reflected_or_changed_message_closes_the_connection(change: str) -> None:
     with pair() as (head, node):
         node.say({"rank": 1})
         talk(head, node)
@@ -314,7 +314,7 @@ def test_a_line_that_is_sent_again_or_back_or_changed_closes_it(change: str) -> 
 
 
 @pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\n\r\n", b"x" * 5000, b"\n", b"\0" * 32 + b"\nfoo\n"])
-def test_noise_closes_it(noise: bytes) -> None:
+def test_noise_closes_the_connection(noise: bytes) -> None:
     one, other = socket.socketpair()
     with one, other:
         channel = Channel(one, TOKEN, head=True)

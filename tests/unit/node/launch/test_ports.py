@@ -1,4 +1,4 @@
-"""Who holds a port, on this machine."""
+"""Holders of ports on this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def listener(family: socket.AddressFamily, address: str) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("family", "address"), [(socket.AF_INET, "127.0.0.1"), (socket.AF_INET, ""), (socket.AF_INET6, "::1")]
 )
-def test_a_listener_on_any_address_holds_the_port(family: socket.AddressFamily, address: str) -> None:
+def test_listener_on_any_address_occupies_the_port(family: socket.AddressFamily, address: str) -> None:
     try:
         with listener(family, address) as port:
             found = facts.port_facts(port)
@@ -44,27 +44,27 @@ def test_a_listener_on_any_address_holds_the_port(family: socket.AddressFamily, 
     assert found["holders"][0]["command"].startswith(own)
 
 
-def test_a_port_is_free_again_after_its_listener() -> None:
+def test_closed_listener_frees_the_port() -> None:
     with listener(socket.AF_INET, "127.0.0.1") as port:
         pass
     assert facts.port_facts(port) == {"port": port, "free": True, "holders": []}
 
 
-def test_a_client_that_talks_from_the_port_holds_it_too() -> None:
+def test_client_connection_occupies_its_port() -> None:
     with listener(socket.AF_INET, "127.0.0.1") as port, socket.create_connection(("127.0.0.1", port)) as client:
         found = facts.port_facts(client.getsockname()[1])
     assert found["free"] is False
     assert [holder["pid"] for holder in found["holders"]] == [os.getpid()]
 
 
-def test_a_bound_socket_without_listening_is_not_to_be_seen() -> None:
+def test_bound_port_without_listener_has_no_holders() -> None:
     with socket.socket() as sock:
         sock.bind(("", 0))
         found = facts.port_facts(sock.getsockname()[1])
     assert (found["free"], found["holders"]) == (False, [])
 
 
-def test_whose_a_port_is_that_only_root_can_look_into(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_and_launch_of_a_port_are_found_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
     me = pwd.getpwuid(os.getuid()).pw_name
     monkeypatch.setattr(process, "opened", lambda _pid: set())
     with listener(socket.AF_INET, "127.0.0.1") as port:

@@ -1,4 +1,4 @@
-"""A launch's own copy of its project."""
+"""The copy of a project for a launch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from muster_node.tools.as_user import as_user
 
 NOBODY = pwd.getpwnam("nobody")
 CONTENTS = {"train.py": b"import lib\n", "lib/deep/model.py": b"x = 1\n", "run.sh": b"#!/bin/sh\n"}
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root makes a copy for somebody else")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can copy for another user")
 
 
 @pytest.fixture
@@ -40,13 +40,13 @@ def spec(tmp_path: Path) -> dict[str, Any]:
     return {"run_dir": str(run_dir), "project": {"store": str(tmp_path / "store"), "digest": digest}}
 
 
-def spoil(spec: dict[str, Any], path: str, content: bytes) -> None:
+def corrupt_stored(spec: dict[str, Any], path: str, content: bytes) -> None:
     digest = hashlib.sha256(CONTENTS[path]).hexdigest()
     Path(spec["project"]["store"], "objects", digest).write_bytes(content)
 
 
 @as_root
-def test_the_training_user_reads_it_and_changes_nothing(spec: dict[str, Any]) -> None:
+def test_training_user_can_read_but_not_change_the_copy(spec: dict[str, Any]) -> None:
     project.place(spec, NOBODY)
     copy = Path(spec["run_dir"], "project")
     assert project.digest_there(spec["run_dir"]) == spec["project"]["digest"]
@@ -80,9 +80,7 @@ def test_the_training_user_reads_it_and_changes_nothing(spec: dict[str, Any]) ->
 
 
 @as_root
-def test_without_access_control_lists_a_group_that_is_not_shared_lets_in(
-    spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_private_group_replaces_missing_acls(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupported(*_: Any) -> None:
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
@@ -92,11 +90,11 @@ def test_without_access_control_lists_a_group_that_is_not_shared_lets_in(
     seen = Path(spec["run_dir"], "project").stat()
     assert (seen.st_uid, seen.st_gid, seen.st_mode & 0o777) == (0, NOBODY.pw_gid, 0o750)
     monkeypatch.setattr(project, "is_alone", lambda _user: False)
-    with pytest.raises(files.UnsafePathError, match="give nobody a group of its own"):
+    with pytest.raises(files.UnsafePathError, match="give nobody a separate group"):
         project.let_in(0, "/x", NOBODY)
 
 
-def test_whether_a_group_is_somebodys_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_group_has_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
     def user(name: str, uid: int, gid: int) -> pwd.struct_passwd:
         return pwd.struct_passwd((name, "x", uid, gid, "", "/", "/bin/sh"))
 
@@ -108,8 +106,8 @@ def test_whether_a_group_is_somebodys_alone(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("content", [b"x = 2\n", b"x = 1", b""])
-def test_content_that_was_changed_is_named(spec: dict[str, Any], content: bytes) -> None:
-    spoil(spec, "lib/deep/model.py", content)
+def test_changed_content_is_reported(spec: dict[str, Any], content: bytes) -> None:
+    corrupt_stored(spec, "lib/deep/model.py", content)
     with pytest.raises(files.UnsafePathError) as refused:
         project.place(spec, NOBODY)
     assert f"{refused.value.filename} {refused.value.strerror}" == (
@@ -117,7 +115,7 @@ def test_content_that_was_changed_is_named(spec: dict[str, Any], content: bytes)
     )
 
 
-def test_whatever_is_different_in_the_copy_has_another_digest(spec: dict[str, Any]) -> None:
+def test_changed_copy_has_another_digest(spec: dict[str, Any]) -> None:
     project.place(spec, NOBODY)
     copy, digest = Path(spec["run_dir"], "project"), spec["project"]["digest"]
     assert project.digest_there(spec["run_dir"]) == digest
@@ -134,8 +132,8 @@ def test_whatever_is_different_in_the_copy_has_another_digest(spec: dict[str, An
 
 
 @as_root
-def test_an_own_copy_is_read_only_and_can_be_removed_by_its_owner(tmp_path: Path) -> None:
-    """As somebody who is not root: in a process of that user."""
+def test_copy_of_a_user_is_read_only_and_removable(tmp_path: Path) -> None:
+    """Run in a process of an unprivileged user."""
     home = tmp_path / "own"
     home.mkdir()
     for parent in [home, *home.parents]:

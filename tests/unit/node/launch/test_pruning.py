@@ -1,4 +1,4 @@
-"""Logs of earlier launches, of which the newest are kept; and work, of which all is."""
+"""Pruning of logs of earlier launches. The newest logs and all working directories are kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ IDS = [f"20260101-12000{number}-abcd" for number in range(5)]
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Five launches, the oldest first."""
+    """Create the folders of five launches, oldest first."""
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
     monkeypatch.setattr(state, "is_over", lambda _launch_id: True)
     root = tmp_path / "runs"
@@ -31,7 +31,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return root
 
 
-def left(runs: Path) -> set[str]:
+def remaining(runs: Path) -> set[str]:
     return {path.name for path in runs.iterdir()}
 
 
@@ -39,57 +39,55 @@ def prune(runs: Path, keep: int, keep_bytes: int = 0) -> Any:
     return starting.prune(str(runs), keep, keep_bytes)
 
 
-def test_the_newest_are_kept_with_the_one_that_starts(runs: Path) -> None:
+def test_newest_logs_and_the_starting_launch_are_kept(runs: Path) -> None:
     done = prune(runs, 3)
     assert done["pruned"] == IDS[:3]
     assert 3 * 100_000 <= done["bytes"] < 3 * 130_000
-    assert left(runs) == set(IDS[3:])
+    assert remaining(runs) == set(IDS[3:])
     assert prune(runs, 3) == {"pruned": [], "bytes": 0}
 
 
-def test_as_many_as_fit(runs: Path) -> None:
+def test_logs_are_kept_up_to_the_size_limit(runs: Path) -> None:
     assert prune(runs, 10, 250_000)["pruned"] == IDS[:3]
-    assert prune(runs, 10, 1)["pruned"] == [IDS[3]], "the newest stays, however large it is"
+    assert prune(runs, 10, 1)["pruned"] == [IDS[3]], "the newest launch is kept regardless of its size"
 
 
-def test_what_runs_is_kept(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_running_launches_are_kept(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state" / IDS[0]).mkdir(parents=True)
     monkeypatch.setattr(state, "is_over", lambda launch_id: launch_id != IDS[1])
     assert prune(runs, 1)["pruned"] == IDS[2:]
-    assert left(runs) == set(IDS[:2])
+    assert remaining(runs) == set(IDS[:2])
 
 
-def test_nothing_else_is_touched(runs: Path, tmp_path: Path) -> None:
+def test_other_files_are_unchanged(runs: Path, tmp_path: Path) -> None:
     for name in ("datasets", f"{IDS[0]}.kept"):
         (runs / name / "logs").mkdir(parents=True)
     (runs / "20250101-120000-abcd").write_text("a file")
     (runs / "20250101-120001-abcd").symlink_to(tmp_path)
     (runs / "20250101-120002-abcd/logs").mkdir(parents=True)
-    (runs / "20250101-120002-abcd/checkpoint").touch()  # of an earlier version: the job's working directory
-    before = left(runs) - set(IDS)
+    (runs / "20250101-120002-abcd/checkpoint").touch()  # in an earlier version the working directory of the job
+    before = remaining(runs) - set(IDS)
     assert prune(runs, 1)["pruned"] == IDS
-    assert left(runs) == before
+    assert remaining(runs) == before
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can give a folder away")
-def test_a_folder_of_the_training_user_is_kept(runs: Path) -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can change owners")
+def test_folder_of_the_training_user_is_kept(runs: Path) -> None:
     os.chown(runs / IDS[0], 65534, 65534)
     assert prune(runs, 1)["pruned"] == IDS[1:]
 
 
-def test_what_was_not_finished_is_so_the_next_time(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupted_removal_is_finished_at_the_next_start(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(starting, "SECONDS", -1.0)
     assert prune(runs, 4)["pruned"] == IDS[:2]
-    assert len(left(runs)) == 5
+    assert len(remaining(runs)) == 5
     monkeypatch.setattr(starting, "SECONDS", 60.0)
     assert prune(runs, 4) == {"pruned": [], "bytes": 0}
-    assert left(runs) == set(IDS[2:])
+    assert remaining(runs) == set(IDS[2:])
 
 
-def test_logs_that_take_for_ever_to_measure_keep_none_from_being_removed(
-    runs: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Some millions of small files in the logs of one launch, at every start."""
+def test_slow_size_measurement_does_not_prevent_removal(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs of a launch may contain millions of small files."""
 
     def endless(_within: int, _name: str, deadline: float) -> int:
         time.sleep(max(0.0, deadline - time.monotonic()))
@@ -98,7 +96,7 @@ def test_logs_that_take_for_ever_to_measure_keep_none_from_being_removed(
     monkeypatch.setattr(trees, "size", endless)
     monkeypatch.setattr(starting, "MEASURED", 0.5)
     assert prune(runs, 3)["pruned"] == IDS[:3]
-    assert left(runs) == set(IDS[3:])
+    assert remaining(runs) == set(IDS[3:])
 
 
 @pytest.mark.parametrize(
@@ -114,7 +112,7 @@ def test_logs_that_take_for_ever_to_measure_keep_none_from_being_removed(
         (3, 30, "ab"),
     ],
 )
-def test_surplus(keep: int, keep_bytes: int, gone: str) -> None:
+def test_surplus_launches_are_selected(keep: int, keep_bytes: int, gone: str) -> None:
     runs = [
         StoredLaunch("c", 3.0, 20),
         StoredLaunch("a", 1.0, 5),

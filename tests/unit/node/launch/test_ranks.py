@@ -1,4 +1,4 @@
-"""Which processes of a launch are its ranks, whatever began them: real processes, in this process's control group."""
+"""Detection of a launch's ranks: real processes in the control group of this process."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HIDDEN = "hidden"  # the list of the control group's processes cannot be read
 
 @contextlib.contextmanager
 def process(*argv: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A child with everything that it starts, ended in any case."""
+    """Start a process. Kill it with its children at the end."""
     child = subprocess.Popen(argv, env={**os.environ, **env}, start_new_session=True)
     try:
         yield child
@@ -38,14 +38,14 @@ def process(*argv: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture(params=["listed", HIDDEN])
 def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The list of the control group is there, made of this process's family, or it is not."""
+    """Provide or hide the process list of the control group, simulated by descendants."""
     monkeypatch.setattr(ranks, "control_group", str)
     if request.param != HIDDEN:
-        monkeypatch.setattr(Ranks, "members", lambda self: family(self.agent))
+        monkeypatch.setattr(Ranks, "members", lambda self: descendants(self.agent))
     return str(request.param)
 
 
-def family(pid: int) -> set[int]:
+def descendants(pid: int) -> set[int]:
     found, new = set[int](), [pid]
     while new:
         found.add(new[0])
@@ -58,7 +58,7 @@ def pids(found: Ranks) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.usefixtures("group")
-def test_ranks_are_the_children_that_say_so() -> None:
+def test_ranks_are_children_with_rank_variables() -> None:
     found = Ranks(os.getpid())
     with process("sleep", "60", **RANK_5) as one, process("sleep", "60", RANK="x") as other:
         until(found.look)
@@ -67,26 +67,26 @@ def test_ranks_are_the_children_that_say_so() -> None:
         assert other.pid in processes.children(os.getpid())
         assert found.look() is False
         began = time.time()
-        os.kill(one.pid, signal.SIGKILL)  # dead, and not reaped: gone all the same
+        os.kill(one.pid, signal.SIGKILL)  # a zombie counts as gone
         until(found.look)
         assert began <= found.table[one.pid]["gone_at"] <= time.time()
         assert found.look() is False
 
 
 @pytest.mark.usefixtures("group")
-def test_ranks_behind_a_shell_script_and_its_launcher() -> None:
-    """And what a rank itself begins, which has its environment, is none."""
+def test_ranks_below_a_shell_script_are_found() -> None:
+    """Children of a rank inherit its environment, but are not ranks."""
     script = "RANK=2 LOCAL_RANK=0 sh -c 'sleep 60 & sleep 61 & wait' & RANK=3 LOCAL_RANK=1 sleep 62 & wait"
     with process("sh", "-c", f'sh -c "{script}" & wait') as shell:
         found = Ranks(shell.pid)
         until(lambda: found.look() and len(found.table) == 2)
         assert sorted(pids(found).values()) == [(2, 0), (3, 1)]
-        until(lambda: len(family(shell.pid)) == 6)
+        until(lambda: len(descendants(shell.pid)) == 6)
         found.look()
         assert len(found.table) == 2
 
 
-def test_what_a_rank_leaves_behind_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_child_of_a_dead_rank_is_not_a_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "control_group", str)
     with process("sh", "-c", "sleep 60 & echo $! >&2; sleep 61", **RANK_5) as rank:
         seen: set[int] = {rank.pid, os.getpid()}
@@ -96,14 +96,14 @@ def test_what_a_rank_leaves_behind_is_no_rank(monkeypatch: pytest.MonkeyPatch) -
         child = until(lambda: processes.children(rank.pid))[0]
         os.kill(rank.pid, signal.SIGKILL)
         rank.wait()
-        seen.add(child)  # first seen without its parent, as nobody's child
+        seen.add(child)  # first seen after its parent has ended
         until(found.look)
         assert list(found.table) == [rank.pid]
         assert found.look() is False
 
 
-def test_a_rank_that_went_into_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its launcher's first process has ended: the control group still lists it."""
+def test_background_rank_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parent of the rank has ended, but the control group still lists the rank."""
     monkeypatch.setattr(ranks, "control_group", str)
     with process("sh", "-c", "(RANK=0 LOCAL_RANK=0 sleep 60 & echo $!) & sleep 60") as shell:
         background = until(
@@ -116,7 +116,7 @@ def test_a_rank_that_went_into_the_background(monkeypatch: pytest.MonkeyPatch) -
         assert pids(found) == {background: (0, 0)}
 
 
-def test_another_launchs_rank_in_a_wider_group_is_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rank_of_another_launch_is_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "control_group", str)
     with process("sleep", "60") as agent, process("sleep", "60", MUSTER_LAUNCH_ID="other", **RANK_5) as other:
         monkeypatch.setattr(Ranks, "members", lambda _self: {agent.pid, other.pid})
@@ -135,7 +135,7 @@ def parent(pid: int) -> int:
     return seen.parent if seen else 0
 
 
-def test_who_becomes_a_rank_later_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_that_becomes_a_rank_later_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ranks, "control_group", str)
     monkeypatch.setattr(ranks, "YOUNG", 0.1)
     monkeypatch.setattr(ranks, "PAUSE", 0.2)
@@ -145,8 +145,8 @@ def test_who_becomes_a_rank_later_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
         assert pids(found) == {one.pid: (0, 0)}
 
 
-def test_the_control_group_of_this_process_lists_it() -> None:
+def test_control_group_contains_this_process() -> None:
     group = ranks.control_group()
     if not group:
-        pytest.skip("this machine shows no control groups")
+        pytest.skip("the control group is not readable")
     assert str(os.getpid()) in Path(group, "cgroup.procs").read_text(encoding="ascii").split()

@@ -1,4 +1,4 @@
-"""The main process of the unit, with a stand-in for torchrun."""
+"""The main process of a launch unit, with a stub of torchrun."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LAUNCH_ID = "20260101-120000-abcd"
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Starts `run` with these arguments for torchrun; the process ends with the test."""
+    """Return a function that starts `run` with a script as torchrun. Kill the process after the test."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(
@@ -81,42 +81,42 @@ def read_table(tmp_path: Path) -> Any:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def test_run_that_ends_well(launch: Any, tmp_path: Path) -> None:
+def test_successful_torchrun_is_recorded(launch: Any, tmp_path: Path) -> None:
     child = launch("print('agent', flush=True)")
     assert child.wait(5) == 0
     assert result(tmp_path) == {"reason": "exit", "code": 0}
     assert (tmp_path / "run/logs/agent.log").read_text() == "agent\n"
 
 
-def test_run_that_fails(launch: Any, tmp_path: Path) -> None:
+def test_failed_torchrun_is_recorded(launch: Any, tmp_path: Path) -> None:
     assert launch("raise SystemExit(3)").wait(5) == 0
     assert result(tmp_path) == {"reason": "exit", "code": 3}
 
 
-def test_run_that_is_killed(launch: Any, tmp_path: Path) -> None:
+def test_killed_torchrun_is_recorded(launch: Any, tmp_path: Path) -> None:
     assert launch("import os; os.kill(os.getpid(), 9)").wait(5) == 0
     assert result(tmp_path) == {"reason": "exit", "code": -9}
 
 
 @pytest.mark.parametrize("argv", [["/no/such/torchrun"], [sys.executable, "-c", "a\0b"]])
-def test_run_that_cannot_start(launch: Any, tmp_path: Path, argv: list[str]) -> None:
+def test_start_failure_is_recorded(launch: Any, tmp_path: Path, argv: list[str]) -> None:
     assert launch("", argv=argv).wait(5) == 0
     found = result(tmp_path)
     assert found["reason"] == "exec"
     assert found["error"]
 
 
-def test_run_ends_with_its_lease(launch: Any, tmp_path: Path) -> None:
+def test_expired_lease_ends_the_launch(launch: Any, tmp_path: Path) -> None:
     assert launch("import time; time.sleep(30)", lease=0.3).wait(5) == 0
     assert result(tmp_path) == {"reason": "lease"}
 
 
-def test_a_lease_that_cannot_be_read_for_a_moment_is_the_one_that_was_read_last(launch: Any, tmp_path: Path) -> None:
-    """A job that is at its limit of memory opens no file for a while."""
+def test_unreadable_lease_keeps_its_last_value(launch: Any, tmp_path: Path) -> None:
+    """A job at its memory limit cannot open files for a while."""
     child = launch("import time; time.sleep(60)")
     until(lambda: read_table(tmp_path) is not None or processes.children(child.pid))
     lease = tmp_path / "lease"
-    (tmp_path / "unreadable").symlink_to(lease)  # in one step: a lease that does not exist for a moment has ended
+    (tmp_path / "unreadable").symlink_to(lease)  # atomic, because a missing lease counts as expired
     (tmp_path / "unreadable").replace(lease)
     time.sleep(1)
     assert child.poll() is None
@@ -126,8 +126,8 @@ def test_a_lease_that_cannot_be_read_for_a_moment_is_the_one_that_was_read_last(
     assert result(tmp_path) == {"reason": "lease"}
 
 
-# An agent with one rank, which writes a checkpoint when it is told to end, for so long; and the agent reports it.
-SAVES = """
+# An agent with one rank. On SIGTERM the rank sleeps, saves a checkpoint and exits, and the agent prints its exit code.
+SAVING_AGENT = """
 import os, subprocess, sys
 rank = 'import pathlib, signal, time, sys;' \\
        'signal.signal(15, lambda *_: (time.sleep({}), pathlib.Path("{}").write_text("saved"), sys.exit(0)));' \\
@@ -137,35 +137,35 @@ print("rank ended with", code, flush=True)
 """
 
 
-def test_run_ends_with_its_time(launch: Any, tmp_path: Path) -> None:
+def test_time_limit_ends_the_launch(launch: Any, tmp_path: Path) -> None:
     assert launch("import time; time.sleep(30)", time_limit=0.3).wait(10) == 0
     assert result(tmp_path) == {"reason": "limit", "code": -15}
 
 
-def test_ranks_have_time_to_write_a_checkpoint_at_the_time_limit(launch: Any, tmp_path: Path) -> None:
-    child = launch(SAVES.format(1, tmp_path / "saved", tmp_path / "saved"), time_limit=2, stop_timeout=20)
+def test_ranks_can_save_a_checkpoint_at_the_time_limit(launch: Any, tmp_path: Path) -> None:
+    child = launch(SAVING_AGENT.format(1, tmp_path / "saved", tmp_path / "saved"), time_limit=2, stop_timeout=20)
     until(lambda: read_table(tmp_path) and read_table(tmp_path)["ending"])
     assert read_table(tmp_path)["ending"]["reason"] == "limit"
     assert read_table(tmp_path)["ending"]["seconds"] == pytest.approx(20, abs=1)
     assert child.wait(30) == 0
     assert (tmp_path / "saved").read_text() == "saved"
-    assert (tmp_path / "run/logs/agent.log").read_text() == "rank ended with 0\n", "torchrun itself was not told"
+    assert (tmp_path / "run/logs/agent.log").read_text() == "rank ended with 0\n", "torchrun itself got no signal"
     assert result(tmp_path) == {"reason": "limit", "code": 0}
 
 
-def test_somebody_asks_ranks_to_end(launch: Any, tmp_path: Path) -> None:
-    child = launch(SAVES.format(0.5, tmp_path / "saved", tmp_path / "saved"))
+def test_ranks_can_save_a_checkpoint_when_a_stop_is_requested(launch: Any, tmp_path: Path) -> None:
+    child = launch(SAVING_AGENT.format(0.5, tmp_path / "saved", tmp_path / "saved"))
     until((tmp_path / "saved.ready").exists)
     state.renew_lease(str(tmp_path), 20.0, END)
     until(lambda: (read_table(tmp_path) or {}).get("ending"))
-    state.renew_lease(str(tmp_path), 0.0)  # by whoever watches it, and in vain
+    state.renew_lease(str(tmp_path), 0.0)  # a renewal by the supervisor has no effect
     assert child.wait(30) == 0
     assert (tmp_path / "saved").read_text() == "saved"
     assert result(tmp_path) == {"reason": "asked", "code": 0}
 
 
-def test_ranks_that_do_not_end_are_killed(launch: Any, tmp_path: Path) -> None:
-    child = launch(SAVES.format(60, tmp_path / "saved", tmp_path / "saved"))
+def test_ranks_that_ignore_sigterm_are_killed(launch: Any, tmp_path: Path) -> None:
+    child = launch(SAVING_AGENT.format(60, tmp_path / "saved", tmp_path / "saved"))
     until((tmp_path / "saved.ready").exists)
     state.renew_lease(str(tmp_path), 1.0, END)
     began = time.monotonic()
@@ -177,27 +177,27 @@ def test_ranks_that_do_not_end_are_killed(launch: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "saved").exists()
 
 
-def test_a_launch_that_waits_ends_at_once_when_it_is_asked_to(launch: Any, tmp_path: Path) -> None:
+def test_waiting_launch_stops_immediately(launch: Any, tmp_path: Path) -> None:
     assert launch("", word=END).wait(5) == 0
     assert result(tmp_path) == {"reason": "asked"}
 
 
-def test_a_renewed_lease_keeps_it(launch: Any, tmp_path: Path) -> None:
+def test_renewed_lease_keeps_the_launch_running(launch: Any, tmp_path: Path) -> None:
     child = launch("import time; time.sleep(1)", lease=0.6)
     state.renew_lease(str(tmp_path), 60.0)
     assert child.wait(5) == 0
 
 
-def test_run_that_is_told_to_stop(launch: Any, tmp_path: Path) -> None:
+def test_stopped_unit_is_recorded(launch: Any, tmp_path: Path) -> None:
     child = launch("import time; print('up', flush=True); time.sleep(30)")
     until(lambda: (tmp_path / "run/logs/agent.log").exists() and (tmp_path / "run/logs/agent.log").read_text())
-    os.killpg(child.pid, signal.SIGTERM)  # as systemd does: to everything in the unit
+    os.killpg(child.pid, signal.SIGTERM)  # like systemd: signal all processes of the unit
     assert child.wait(5) == 0
     assert result(tmp_path) == {"reason": "stopped", "code": -signal.SIGTERM}
 
 
-def test_the_time_of_a_stop_is_not_that_of_a_slow_launcher(launch: Any, tmp_path: Path) -> None:
-    """Else the supervisor, which stops the other nodes meanwhile, would seem to have been first."""
+def test_stop_time_is_that_of_the_signal(launch: Any, tmp_path: Path) -> None:
+    """Otherwise a node stopped later by the supervisor would seem to have stopped first."""
     slow = "import signal, time; signal.signal(15, lambda *_: None); print('up', flush=True); signal.pause()"
     child = launch(f"{slow}; print('stopping', flush=True); signal.pause()")
     log = tmp_path / "run/logs/agent.log"
@@ -213,7 +213,7 @@ def test_the_time_of_a_stop_is_not_that_of_a_slow_launcher(launch: Any, tmp_path
     assert found["ended_at"] < before
 
 
-def test_run_keeps_a_table_of_its_ranks(launch: Any, tmp_path: Path) -> None:
+def test_ranks_are_recorded_in_a_table(launch: Any, tmp_path: Path) -> None:
     script = (
         "import os, subprocess, time\n"
         "env = dict(os.environ, RANK='3', LOCAL_RANK='1')\n"
@@ -230,27 +230,27 @@ def test_run_keeps_a_table_of_its_ranks(launch: Any, tmp_path: Path) -> None:
     assert (tmp_path / "run/logs/torchrun/job").stat().st_mode & 0o777 == 0o755
 
 
-def held(tmp_path: Path) -> list[int]:
+def lock_holders(tmp_path: Path) -> list[int]:
     return seats.locks().get(seats.name_of((tmp_path / "seats/cpu").stat()), [])
 
 
-def test_nothing_begins_before_the_seats_are_had_everywhere(launch: Any, tmp_path: Path) -> None:
+def test_launch_waits_for_slots_on_all_nodes(launch: Any, tmp_path: Path) -> None:
     child = launch("import time; time.sleep(60)", word=state.TAKE)
-    until(lambda: held(tmp_path) == [child.pid])
+    until(lambda: lock_holders(tmp_path) == [child.pid])
     state.renew_lease(str(tmp_path), 60.0, state.LET_GO)
-    until(lambda: not held(tmp_path))
+    until(lambda: not lock_holders(tmp_path))
     state.renew_lease(str(tmp_path), 60.0, state.TAKE)
-    until(lambda: held(tmp_path) == [child.pid])
+    until(lambda: lock_holders(tmp_path) == [child.pid])
     assert not (tmp_path / "run/logs/agent.log").exists()
     state.renew_lease(str(tmp_path), 60.0)
     until(lambda: processes.children(child.pid))
     agent = processes.children(child.pid)[0]
     os.kill(child.pid, signal.SIGKILL)
-    until(lambda: not held(tmp_path))  # although the agent lives
+    until(lambda: not lock_holders(tmp_path))  # although the agent still runs
     os.kill(agent, signal.SIGKILL)
 
 
-def test_nothing_begins_on_somebody_elses_seats(launch: Any, tmp_path: Path) -> None:
+def test_launch_does_not_start_on_occupied_slots(launch: Any, tmp_path: Path) -> None:
     (tmp_path / "seats").mkdir()
     (tmp_path / "seats/cpu").touch()
     other = seats.Seats(str(tmp_path), shared=False)
@@ -259,31 +259,31 @@ def test_nothing_begins_on_somebody_elses_seats(launch: Any, tmp_path: Path) -> 
     assert result(tmp_path) == {"reason": "lease"}
 
 
-def test_a_launch_whose_supervisor_is_gone_begins_nothing(launch: Any, tmp_path: Path) -> None:
+def test_launch_without_supervisor_does_not_start(launch: Any, tmp_path: Path) -> None:
     assert launch("raise SystemExit(3)", word=state.TAKE, lease=0.1).wait(60) == 0
     assert result(tmp_path) == {"reason": "lease"}
 
 
-def test_a_launch_that_is_stopped_before_it_begins(launch: Any, tmp_path: Path) -> None:
+def test_stop_before_the_start_is_recorded(launch: Any, tmp_path: Path) -> None:
     child = launch(word=state.TAKE)
-    until(lambda: held(tmp_path))
+    until(lambda: lock_holders(tmp_path))
     os.killpg(child.pid, signal.SIGTERM)
     assert child.wait(60) == 0
     assert result(tmp_path) == {"reason": "stopped"}
 
 
-def test_a_shared_launch_minds_nobody_and_has_what_became_free(launch: Any, tmp_path: Path) -> None:
+def test_shared_launch_starts_on_occupied_slots_and_locks_free_ones(launch: Any, tmp_path: Path) -> None:
     child = launch("import time; time.sleep(60)", shared=True, word=state.TAKE)
-    until(lambda: held(tmp_path) == [child.pid])
+    until(lambda: lock_holders(tmp_path) == [child.pid])
     state.renew_lease(str(tmp_path), 60.0, state.LET_GO)
-    until(lambda: not held(tmp_path))
+    until(lambda: not lock_holders(tmp_path))
     first = seats.Seats(str(tmp_path), shared=False)
     first.take()
     state.renew_lease(str(tmp_path), 60.0)
     until(lambda: processes.children(child.pid))
-    assert held(tmp_path) == [os.getpid()]
+    assert lock_holders(tmp_path) == [os.getpid()]
     first.let_go()
-    until(lambda: held(tmp_path) == [child.pid])
+    until(lambda: lock_holders(tmp_path) == [child.pid])
 
 
 LAST = (77.0, "take")
@@ -300,18 +300,18 @@ LAST = (77.0, "take")
         ("1e18\n", (1e18, "")),
     ],
 )
-def test_a_lease(tmp_path: Path, content: str, seen: tuple[float, str]) -> None:
+def test_lease_file_is_parsed(tmp_path: Path, content: str, seen: tuple[float, str]) -> None:
     (tmp_path / "lease").write_text(content)
     assert state.lease(str(tmp_path), LAST) == seen
 
 
-def test_without_a_lease_nothing_is_held(tmp_path: Path) -> None:
+def test_missing_lease_is_expired(tmp_path: Path) -> None:
     assert state.lease(str(tmp_path), LAST) == (0.0, "")
-    state.renew_lease(str(tmp_path), 10.0)  # it makes none: the launch was cleared away
+    state.renew_lease(str(tmp_path), 10.0)  # the renewal creates no lease, because the launch was removed
     assert not (tmp_path / "lease").exists()
 
 
-def test_a_lease_for_ever_and_back(tmp_path: Path) -> None:
+def test_infinite_lease_can_be_shortened(tmp_path: Path) -> None:
     (tmp_path / "lease").write_bytes(state.new_lease(float("inf"), state.BEGIN))
     assert state.lease(str(tmp_path)) == (float("inf"), state.BEGIN)
     state.renew_lease(str(tmp_path), -1.0)

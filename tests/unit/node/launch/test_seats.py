@@ -1,4 +1,4 @@
-"""Locks of seats, with real locks of real processes."""
+"""Locks of GPU and CPU slots, with real locks and processes."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 LAUNCH_ID = "20260101-120000-abcd"
-# Takes a lock, says so, and ends with its input; `hand_on` leaves it to a child, and its own process is gone.
-HOLD = """
+# Locks a file, prints the PID and exits at the end of stdin. `hand_on`: a child keeps the lock, the parent exits.
+LOCK_FILE = """
 import fcntl, os, sys
 handle = os.open(sys.argv[1], os.O_RDONLY)
 fcntl.flock(handle, fcntl.LOCK_EX)
@@ -42,7 +42,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Callable[[str], str]:
-    """Makes what root makes for the seats of a launch; its folder."""
+    """Return a function that creates root's slot files of a launch and returns its folder."""
 
     def make(launch_id: str) -> str:
         folder = tmp_path / "launches" / launch_id
@@ -56,11 +56,11 @@ def launch(tmp_path: Path) -> Callable[[str], str]:
 
 @pytest.fixture
 def hold() -> Iterator[Callable[..., int]]:
-    """Starts a process that holds the lock of a file; its PID."""
+    """Return a function that starts a process holding a file lock and returns its PID."""
     started = []
 
     def start(path: Path, *how: str) -> int:
-        argv = [sys.executable, "-c", HOLD, str(path), *how]
+        argv = [sys.executable, "-c", LOCK_FILE, str(path), *how]
         child = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         started.append(child)
         assert child.stdout
@@ -75,11 +75,11 @@ def pids(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[int]]:
     return {seat: [one["pid"] for one in holders] for seat, holders in found.items()}
 
 
-def test_nobody_has_any_where_nothing_was_ever_launched() -> None:
+def test_no_slots_are_held_before_the_first_launch() -> None:
     assert seats.held() == {}
 
 
-def test_two_launches_have_the_same_seats(launch: Callable[[str], str]) -> None:
+def test_second_launch_waits_for_the_slots_of_the_first(launch: Callable[[str], str]) -> None:
     one, other = (seats.Seats(launch(name), shared=False) for name in ("one", "other"))
     one.take()
     other.take()
@@ -90,14 +90,14 @@ def test_two_launches_have_the_same_seats(launch: Callable[[str], str]) -> None:
     assert other.missing == []
 
 
-def test_all_or_none(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
+def test_slots_are_locked_all_or_none(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
     ours = seats.Seats(launch("one"), shared=False)
     pid = hold(root / "gpu-1")
     ours.take()
     assert pids(seats.held()) == {"gpu-0": [], "gpu-1": [pid]}
 
 
-def test_shared_ones_have_it_together_and_keep_others_out(launch: Callable[[str], str]) -> None:
+def test_shared_launches_share_slots_and_exclude_others(launch: Callable[[str], str]) -> None:
     one, other = (seats.Seats(launch(name), shared=True) for name in ("one", "other"))
     alone = seats.Seats(launch("alone"), shared=False)
     for each in (one, other, alone):
@@ -105,12 +105,12 @@ def test_shared_ones_have_it_together_and_keep_others_out(launch: Callable[[str]
     assert (one.missing, other.missing, len(alone.missing)) == ([], [], 2)
 
 
-def test_no_rank_inherits_a_seat(launch: Callable[[str], str]) -> None:
+def test_slot_locks_are_not_inherited(launch: Callable[[str], str]) -> None:
     ours = seats.Seats(launch("one"), shared=False)
     assert not any(map(os.get_inheritable, ours.handles))
 
 
-def test_who_holds_one(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
+def test_slot_holder_is_reported(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
     launch("one")
     pid = hold(root / "gpu-0")
     (found,) = seats.held(["gpu-0"])["gpu-0"]
@@ -124,10 +124,10 @@ def test_who_holds_one(launch: Callable[[str], str], root: Path, hold: Callable[
     assert seats.held(["gpu-0"]) == {"gpu-0": []}
 
 
-def test_one_who_only_waits_has_nothing(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
+def test_waiting_process_is_not_a_holder(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
     launch("one")
     pid = hold(root / "gpu-0")
-    waiting = subprocess.Popen([sys.executable, "-c", HOLD, str(root / "gpu-0")], stdin=subprocess.PIPE)
+    waiting = subprocess.Popen([sys.executable, "-c", LOCK_FILE, str(root / "gpu-0")], stdin=subprocess.PIPE)
     while f"-> FLOCK  ADVISORY  WRITE {waiting.pid} " not in Path("/proc/locks").read_text() and waiting.poll() is None:
         pass
     assert pids(seats.held(["gpu-0"])) == {"gpu-0": [pid]}
@@ -135,8 +135,8 @@ def test_one_who_only_waits_has_nothing(launch: Callable[[str], str], root: Path
     waiting.communicate()
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root sees what others have open")
-def test_a_lock_that_was_handed_on_does_not_hide_its_holder(
+@pytest.mark.skipif(os.getuid() != 0, reason="only root sees open files of other users")
+def test_inherited_lock_does_not_hide_its_holder(
     launch: Callable[[str], str], root: Path, hold: Callable[..., int]
 ) -> None:
     launch("one")
@@ -144,7 +144,7 @@ def test_a_lock_that_was_handed_on_does_not_hide_its_holder(
     assert pids(seats.held(["gpu-0"], thorough=True)) == {"gpu-0": [pid]}
 
 
-def test_a_launch_is_asked_for_its_seats(launch: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_are_requested_or_released(launch: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = launch(LAUNCH_ID)
     Path(folder, "lease").write_bytes(state.new_lease(1.0, state.TAKE))
     own = os.getpid()
@@ -163,10 +163,10 @@ def test_a_launch_is_asked_for_its_seats(launch: Callable[[str], str], monkeypat
     assert seats.holder(os.getpid())["detached"] is True
 
 
-def test_however_many_hold_one_and_cannot_be_looked_at_it_takes_little_time(
+def test_many_blocking_holders_do_not_block_the_check(
     launch: Callable[[str], str], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A thousand children with the lock, whose command lines keep whoever reads them waiting for ever."""
+    """Simulate 999 processes with the lock that block reads of their command lines."""
     launch("one")
     (table,) = {seats.name_of((root / seat).stat()) for seat in ("gpu-0",)}
     monkeypatch.setattr(seats, "locks", lambda: {table: list(range(1, 1000))})
@@ -175,19 +175,19 @@ def test_however_many_hold_one_and_cannot_be_looked_at_it_takes_little_time(
     monkeypatch.setattr(seats, "HOLDERS_SECONDS", 1.0)
     began = time.monotonic()
     found = seats.held(["gpu-0"])["gpu-0"]
-    assert time.monotonic() - began < 30  # half of what one of them takes
+    assert time.monotonic() - began < 30  # half of the time that one process blocks
     assert [one["pid"] for one in found] == list(range(1, seats.MOST_HOLDERS + 1))
 
 
-def test_the_locks_of_others_hide_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Any user may have as many as it has files open, and the newest are listed first."""
+def test_locks_of_other_users_do_not_hide_slot_locks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user can have as many locks as open files, and the newest locks are listed first."""
     lines = "".join(f"{number}: FLOCK  ADVISORY  WRITE 99 00:1a:{number} 0 EOF\n" for number in range(200_000))
     table = f"{lines}200000: FLOCK  ADVISORY  WRITE 7 00:19:5 0 EOF\n".encode()
     monkeypatch.setattr(files, "part", lambda _path, begin, most, **_how: table[begin : begin + most])
     assert seats.locks()["00:19:5"] == [7]
 
 
-def test_one_start_after_the_other(root: Path) -> None:
+def test_launches_start_one_at_a_time(root: Path) -> None:
     with seats.alone():
         handle = os.open(root.parent / seats.STARTS, os.O_RDONLY)
         with pytest.raises(BlockingIOError):
@@ -196,11 +196,11 @@ def test_one_start_after_the_other(root: Path) -> None:
     os.close(handle)
 
 
-# ---------------------------------------------------------------- who computes
+# ---------------------------------------------------------------- GPU processes
 
 
 def smi(monkeypatch: pytest.MonkeyPatch, **answers: CommandResult) -> list[str]:
-    """Stand-in for nvidia-smi: by the beginning of what it is asked. Returns what was asked."""
+    """Stub of nvidia-smi with one answer per kind of query. Return the list of queries."""
     asked: list[str] = []
 
     def run(_program: str, question: str, *_how: str, **_more: Any) -> CommandResult:
@@ -214,7 +214,7 @@ def smi(monkeypatch: pytest.MonkeyPatch, **answers: CommandResult) -> list[str]:
 GPUS = CommandResult("0, GPU-aa\n1, GPU-bb\n", code=0)
 
 
-def test_who_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_processes_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     smi(monkeypatch, gpus=GPUS, apps=CommandResult(f"GPU-bb, {os.getpid()}\nGPU-bb, [N/A]\nGPU-cc, 1\n", code=0))
     found = computing.computing(gpus=True)
     assert (pids(found["computing"]), found["uuids"], found["why"]) == (
@@ -224,14 +224,14 @@ def test_who_computes(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_a_launch_on_processors_asks_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_launch_does_not_run_nvidia_smi(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = smi(monkeypatch)
     assert computing.computing(gpus=False) == {"computing": {}, "uuids": [], "why": ""}
     assert asked == []
 
 
 @pytest.mark.parametrize("failing", ["gpus", "apps"])
-def test_what_nvidia_smi_does_not_say_is_not_known(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
+def test_failed_nvidia_smi_is_reported(monkeypatch: pytest.MonkeyPatch, failing: str) -> None:
     late = CommandResult("", "nvidia-smi did not answer within 12 s", late=True)
     smi(monkeypatch, **{"gpus": GPUS, "apps": CommandResult("", code=0), failing: late})
     assert computing.computing(gpus=True)["why"] == "nvidia-smi did not answer within 12 s"

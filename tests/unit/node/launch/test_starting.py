@@ -1,4 +1,4 @@
-"""What root makes for a launch, and what it clears away."""
+"""Files and folders that root creates or removes for a launch."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from muster_node.launch import seats, starting, state
 from muster_node.tools import files
 from muster_node.tools.run import CommandResult
 
-as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root starts a launch for somebody else")
+as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can start a launch for another user")
 
 
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """A request of the controller, on a node whose systemd takes everything."""
+    """Return a start request, with a stub of systemd that accepts everything."""
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "run/state"))
     monkeypatch.setattr(state, "is_over", lambda _launch_id: True)
     monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("", code=0))
@@ -42,7 +42,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 @as_root
-def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_touch_it(
+def test_files_are_written_before_the_user_gets_access(
     spec: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     nobody = pwd.getpwnam("nobody")
@@ -59,7 +59,7 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
         began.append(argv)
         if argv[0] != "systemd-run":
             return CommandResult("", code=0)
-        # Another start would take this one, whose unit does not exist yet, for a launch that has ended.
+        # A concurrent start would consider this launch ended, because its unit does not exist yet.
         with pytest.raises(BlockingIOError), files.folder(str(tmp_path / "run" / seats.STARTS)) as handle:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return CommandResult("", code=0)
@@ -102,7 +102,7 @@ def test_what_root_writes_for_the_training_user_is_written_before_that_user_may_
 
 @as_root
 @pytest.mark.parametrize("root", ["runs", "work"])
-def test_nothing_is_written_where_others_may_change_it(spec: dict[str, Any], root: str, tmp_path: Path) -> None:
+def test_unsafe_folders_are_not_written_to(spec: dict[str, Any], root: str, tmp_path: Path) -> None:
     (tmp_path / root).mkdir()
     (tmp_path / root).chmod(0o777)
     done = starting.start(spec)
@@ -111,7 +111,7 @@ def test_nothing_is_written_where_others_may_change_it(spec: dict[str, Any], roo
     assert list((tmp_path / root).iterdir()) == []
 
 
-def test_an_attempt_waits_for_the_end_of_those_before(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_is_rejected_until_earlier_ones_end(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "is_over", lambda launch_id: launch_id == LAUNCH_ID)
     earlier = "20260101-115900-abcd"
     done = starting.start({**spec, "earlier": [earlier]})
@@ -122,7 +122,7 @@ def test_an_attempt_waits_for_the_end_of_those_before(spec: dict[str, Any], monk
 
 
 @as_root
-def test_the_work_of_an_earlier_attempt_goes_on_being_used(spec: dict[str, Any]) -> None:
+def test_working_directory_of_an_earlier_attempt_is_reused(spec: dict[str, Any]) -> None:
     work = Path(spec["work_dir"])
     work.mkdir(parents=True)
     os.chown(work, pwd.getpwnam("nobody").pw_uid, 0)
@@ -132,21 +132,19 @@ def test_the_work_of_an_earlier_attempt_goes_on_being_used(spec: dict[str, Any])
 
 
 @as_root
-def test_work_of_somebody_else_is_not_given_away(spec: dict[str, Any]) -> None:
+def test_working_directory_of_another_user_is_rejected(spec: dict[str, Any]) -> None:
     Path(spec["work_dir"]).mkdir(parents=True)
     done = starting.start(spec)
     assert not done["started"]
     assert "belongs to root" in done["error"]
 
 
-def test_memory_is_left_for_the_system() -> None:
+def test_memory_limit_leaves_memory_for_the_system() -> None:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert total // 2 <= starting.memory_limit() < total
 
 
-def test_a_disk_that_takes_nothing_is_said_in_a_sentence(
-    spec: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_full_disk_is_reported(spec: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), spec["run_dir"])
     monkeypatch.setattr(starting, "make_folders", Mock(side_effect=full))
     done = starting.start(spec)

@@ -1,4 +1,4 @@
-"""Who is sent a signal, and who is named as left behind: processes of this machine, some of them another user's."""
+"""Recipients of signals and reported leftovers: real processes of several users."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from muster_node.tools.run import CommandResult
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can be several users")
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can run processes of several users")
 LAUNCH_ID = "20260101-120000-abcd"
 NOBODY = pwd.getpwnam("nobody")
-# Has no other process, on any machine: each process of the tests has a user of its own.
+# A user ID without other processes. Each test process uses a different one.
 UID = 20000 + os.getpid() % 20000
 ALONE = pwd.struct_passwd(("muster-test", "x", UID, UID, "", "/nonexistent", "/usr/sbin/nologin"))
 MARK = {process.LAUNCH_MARK: LAUNCH_ID}
@@ -33,7 +33,7 @@ MARK = {process.LAUNCH_MARK: LAUNCH_ID}
 
 @pytest.fixture
 def unit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """The folder of a launch's state that the training user writes."""
+    """Return the state folder of a launch that the training user can write to."""
     folder = Path(tempfile.mkdtemp(prefix="muster-test-"))
     folder.chmod(0o755)
     monkeypatch.setattr(state, "STATE_ROOT", str(folder))
@@ -50,7 +50,7 @@ def unit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., dict[str, Any]]]:
-    """Start a process of some user; what the main process of a launch notes of it."""
+    """Return a function that starts a process and returns its entry for the rank table."""
     with ExitStack() as ends:
 
         def begin(user: int = NOBODY.pw_uid, **env: str) -> dict[str, Any]:
@@ -77,7 +77,7 @@ def table(unit: Path, *ranks: dict[str, Any], agent: Any = None) -> None:
     os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
 
 
-def test_only_its_own_processes_are_stopped(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
+def test_only_processes_of_the_launch_are_stopped(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
     own, unmarked = start(**MARK), start()
     roots, of_daemon = start(0, **MARK), start(1, **MARK)
     later = {**start(**MARK), "started": 1}
@@ -89,47 +89,47 @@ def test_only_its_own_processes_are_stopped(unit: Path, start: Callable[..., dic
     assert not any(stopped(one["pid"]) for one in (unmarked, roots, of_daemon, later))
 
 
-def test_without_a_launch_nothing_is_sent(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
+def test_no_signals_are_sent_without_a_launch(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
     table(unit, start(**MARK))
     assert stopping.freeze({"launch_id": "20260101-120000-0000"}) == {"frozen": 0}
     assert stopping.send(LAUNCH_ID, [signal.SIGKILL], []) == []
 
 
-def left(user: pwd.struct_passwd = ALONE) -> list[int]:
+def leftovers(user: pwd.struct_passwd = ALONE) -> list[int]:
     found, unseen = stopping.leftovers(LAUNCH_ID, user)
     assert unseen == ""
     return [one["pid"] for one in found]
 
 
-def test_all_of_a_user_who_has_launches_alone_is_left_behind(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
+def test_all_processes_of_a_launch_account_are_leftovers(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
     marked, over_ssh, _foreign = start(UID, **MARK)["pid"], start(UID)["pid"], start(1, **MARK)
-    assert sorted(left()) == sorted([marked, over_ssh])
+    assert sorted(leftovers()) == sorted([marked, over_ssh])
 
 
-@pytest.mark.parametrize("why", ["a person", "the one who looks", "another launch"])
-def test_of_other_users_only_what_is_the_launchs(
+@pytest.mark.parametrize("why", ["login account", "supervising account", "another launch"])
+def test_only_marked_processes_of_other_accounts_are_leftovers(
     unit: Path, start: Callable[..., dict[str, Any]], why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     marked, _other = start(UID, **MARK)["pid"], start(UID)
     user = ALONE
-    if why == "a person":
+    if why == "login account":
         user = pwd.struct_passwd((*ALONE[:6], "/bin/bash"))
-    if why == "the one who looks":
+    if why == "supervising account":
         os.chown(unit.parent / "lease", UID, UID)
     if why == "another launch":
         (Path(state.STATE_ROOT) / "20260101-130000-abcd").mkdir()
         monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("ActiveState=active\n", code=0))
-    assert left(user) == [marked]
+    assert leftovers(user) == [marked]
 
 
-def test_an_account_that_muster_made_has_launches_alone(unit: Path) -> None:
+def test_account_created_by_muster_is_a_launch_account(unit: Path) -> None:
     made = pwd.struct_passwd(("x", "x", 4242, 4242, stopping.MADE_BY_MUSTER, "/home/x", "/bin/bash"))
     assert stopping.belongs_to_launches(LAUNCH_ID, made)
     data = (Path(__file__).parents[4] / "roles/node_baseline/vars/main.yml").read_text()
     assert f"_node_baseline_user_comment: {stopping.MADE_BY_MUSTER}\n" in data
 
 
-def test_what_cannot_be_looked_at_is_not_said_to_be_gone(unit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftovers_are_unknown_if_the_check_times_out(unit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stopping, "SECONDS", 0.0)
     assert stopping.leftovers(LAUNCH_ID, NOBODY) == (
         [],
@@ -137,9 +137,7 @@ def test_what_cannot_be_looked_at_is_not_said_to_be_gone(unit: Path, monkeypatch
     )
 
 
-def test_a_rank_that_runs_has_a_state_and_one_of_somebody_else_has_none(
-    unit: Path, start: Callable[..., dict[str, Any]]
-) -> None:
+def test_only_running_ranks_of_the_launch_have_a_state(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
     own, foreign = start(**MARK), start(1, **MARK)
     later, gone = {**start(**MARK), "started": 1}, {**own, "pid": 4_000_000}
     table(unit, own, foreign, later, gone)

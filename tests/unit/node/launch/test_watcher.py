@@ -1,4 +1,4 @@
-"""How a watcher is begun, asked and ended on its head node. systemd is a stand-in here."""
+"""Start, query and stop of a watcher on its head node, with a stub of systemd."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ REQUEST = {
 
 
 class Systemd:
-    """asked: every command. alive: the units at work."""
+    """Stub of systemd. `commands` lists all commands, `alive` the running units."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[str, ...]] = []
+        self.commands: list[tuple[str, ...]] = []
         self.alive: set[str] = set()
         self.answer = CommandResult("", code=0)
 
     def ask(self, *words: str, **_how: Any) -> CommandResult:
-        self.asked.append(words)
+        self.commands.append(words)
         return self.answer
 
     def unit_state(self, unit: str) -> dict[str, str]:
@@ -49,7 +49,7 @@ def systemd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Systemd:
     return found
 
 
-def test_its_files_are_its_users_alone(systemd: Systemd, tmp_path: Path) -> None:
+def test_watcher_files_are_private(systemd: Systemd, tmp_path: Path) -> None:
     assert watcher.begin(REQUEST) == {"error": ""}
     folder = tmp_path / "muster/watchers" / FIRST
     assert folder.stat().st_mode & 0o777 == 0o700
@@ -57,19 +57,19 @@ def test_its_files_are_its_users_alone(systemd: Systemd, tmp_path: Path) -> None
         "watcher.pyz": 0o600,
         "spec.json": 0o600,
     }
-    (argv,) = systemd.asked
+    (argv,) = systemd.commands
     assert argv[:5] == ("systemd-run", "--quiet", "--collect", "--unit", f"muster-watch-{FIRST}.service")
     assert argv[-2:] == (f"{folder}/watcher.pyz", str(folder))
     assert "secrets" not in " ".join(argv)
 
 
-def test_what_cannot_be_begun_leaves_no_secret(systemd: Systemd, tmp_path: Path) -> None:
+def test_failed_start_leaves_no_secrets(systemd: Systemd, tmp_path: Path) -> None:
     systemd.answer = CommandResult("", "systemd-run ended with 1", "Failed to connect to bus", 1)
     assert watcher.begin(REQUEST) == {"error": "Failed to connect to bus"}
     assert not (tmp_path / "muster/watchers" / FIRST / "spec.json").exists()
 
 
-def test_its_word_is_what_it_has_said(systemd: Systemd, tmp_path: Path) -> None:
+def test_state_of_the_watcher_is_returned(systemd: Systemd, tmp_path: Path) -> None:
     assert watcher.word({"launch_id": FIRST}) == {"alive": False, "state": None}
     watcher.begin(REQUEST)
     systemd.alive.add(f"muster-watch-{FIRST}.service")
@@ -77,14 +77,14 @@ def test_its_word_is_what_it_has_said(systemd: Systemd, tmp_path: Path) -> None:
     assert watcher.word({"launch_id": FIRST}) == {"alive": True, "state": {"said": ["x"]}}
 
 
-def test_one_that_is_over_already_needs_no_end(systemd: Systemd) -> None:
+def test_stopping_an_ended_watcher_succeeds(systemd: Systemd) -> None:
     systemd.answer = CommandResult("", "systemctl ended with 5", "Unit not loaded.", 5)
     assert watcher.end({"launch_id": FIRST}) == {"error": ""}
     systemd.alive.add(f"muster-watch-{FIRST}.service")
     assert watcher.end({"launch_id": FIRST}) == {"error": "Unit not loaded."}
 
 
-def test_of_old_ones_a_few_are_kept_and_whatever_is_at_work(systemd: Systemd, tmp_path: Path) -> None:
+def test_old_watchers_are_removed_except_running_ones(systemd: Systemd, tmp_path: Path) -> None:
     names = [f"202611{day:02d}-085513-709e" for day in range(1, 16)]
     for name in names:
         (tmp_path / "muster/watchers" / name).mkdir(parents=True)
@@ -108,5 +108,5 @@ def test_of_old_ones_a_few_are_kept_and_whatever_is_at_work(systemd: Systemd, tm
         ),
     ],
 )
-def test_what_came_of_a_login(answer: CommandResult, outcome: dict[str, Any]) -> None:
+def test_login_outcome_is_returned(answer: CommandResult, outcome: dict[str, Any]) -> None:
     assert mesh.outcome(answer) == outcome

@@ -1,4 +1,4 @@
-"""What is looked at for people who launch as themselves, on this machine as it is."""
+"""Facts for user launches, read from this machine."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ME = pwd.getpwuid(os.getuid())
 NOBODY = 65534
 
 
-def test_limits_are_those_of_the_process() -> None:
+def test_limits_are_read_from_the_process() -> None:
     assert look.limit(os.getpid(), "nofile") == resource.getrlimit(resource.RLIMIT_NOFILE)
     assert look.limit(2**22 + 1, "memlock") == (0.0, 0.0)
 
 
-def test_a_folder_is_somebodys_and_a_link_is_no_folder(tmp_path: Path) -> None:
+def test_owner_of_a_folder_is_reported_and_links_are_rejected(tmp_path: Path) -> None:
     (tmp_path / "hers").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "hers")
     assert look.owner_of(str(tmp_path / "hers")) == ME.pw_name
@@ -34,7 +34,7 @@ def test_a_folder_is_somebodys_and_a_link_is_no_folder(tmp_path: Path) -> None:
     assert look.owner_of(str(tmp_path / "none")) == ""
 
 
-def test_a_root_that_others_may_write_is_unsafe(tmp_path: Path) -> None:
+def test_root_writable_by_other_users_is_unsafe(tmp_path: Path) -> None:
     root = tmp_path / "users"
     assert look.unsafe(str(root)) == ""
     root.mkdir()
@@ -46,7 +46,7 @@ def test_a_root_that_others_may_write_is_unsafe(tmp_path: Path) -> None:
     ("kind", "expected"),
     [("ext4", ""), ("nfs4", "{} is a network file system (nfs4)"), ("cifs", "{} is a network file system (cifs)")],
 )
-def test_a_root_on_another_machine_is_unsafe(
+def test_root_on_a_network_file_system_is_unsafe(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, expected: str
 ) -> None:
     mounts = f"21 1 8:1 / / rw - ext4 /dev/sda1 rw\n36 21 0:31 / {tmp_path} rw shared:5 - {kind} server:/srv rw\n"
@@ -55,7 +55,7 @@ def test_a_root_on_another_machine_is_unsafe(
     assert look.unsafe(str(tmp_path / "users")) == expected.format(tmp_path)
 
 
-def test_what_is_not_there_cannot_be_run_and_is_no_refusal(tmp_path: Path) -> None:
+def test_missing_program_is_not_a_denied_permission(tmp_path: Path) -> None:
     assert look.may_run(ME, str(tmp_path / "torchrun")) is None
     program = tmp_path / "torchrun"
     program.write_text("#!/bin/sh\n")
@@ -63,8 +63,8 @@ def test_what_is_not_there_cannot_be_run_and_is_no_refusal(tmp_path: Path) -> No
     assert look.may_run(ME, str(program)) is True
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
-def test_a_closed_environment_cannot_be_run_by_others(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch to another user")
+def test_environment_without_permissions_cannot_be_run(tmp_path: Path) -> None:
     program = tmp_path / "closed" / "torchrun"
     program.parent.mkdir(mode=0o700)
     program.write_text("#!/bin/sh\n")
@@ -72,15 +72,15 @@ def test_a_closed_environment_cannot_be_run_by_others(tmp_path: Path) -> None:
     assert look.may_run(pwd.getpwuid(NOBODY), str(program)) is False
 
 
-def test_how_a_seat_is_kept(tmp_path: Path) -> None:
-    seat = tmp_path / "cpu"
-    seat.touch(mode=0o644)
-    kept = look.kept(seat.stat())
-    assert kept.endswith(f" {stat.S_IMODE(seat.stat().st_mode):04o}")
+def test_slot_file_owner_and_mode_are_reported(tmp_path: Path) -> None:
+    slot = tmp_path / "cpu"
+    slot.touch(mode=0o644)
+    kept = look.kept(slot.stat())
+    assert kept.endswith(f" {stat.S_IMODE(slot.stat().st_mode):04o}")
     assert kept.startswith(f"{ME.pw_name}:")
 
 
-def test_no_process_of_ours_is_a_manager() -> None:
+def test_own_process_is_not_a_user_manager() -> None:
     assert not look.of_manager(os.getpid(), 0)
     assert look.of_manager(os.getpid(), os.getpid())
     assert look.launches(os.getuid(), [os.getpid()]) == []

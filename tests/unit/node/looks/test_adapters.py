@@ -1,4 +1,4 @@
-"""The look at RDMA adapters, over a folder in the place of sysfs."""
+"""Probe of RDMA adapters, with a folder instead of sysfs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Programs that were asked; they say nothing."""
+def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the names of commands that were run. Each prints nothing."""
     programs: list[str] = []
 
     def run(*argv: str) -> CommandResult:
@@ -36,15 +36,15 @@ def put(folder: Path, **texts: str) -> None:
         (folder / name).write_text(text + "\n")
 
 
-def test_a_machine_with_ordinary_adapters_is_asked_nothing_more(tmp_path: Path, asked: list[str]) -> None:
+def test_ordinary_adapters_run_no_commands(tmp_path: Path, commands: list[str]) -> None:
     put(tmp_path / "bus/0000:01:00.0", **{"class": "0x030200", "vendor": "0x10de", "device": "0x2330"})
     put(tmp_path / "bus/0000:02:00.0", **{"class": "0x020000", "vendor": "0x8086", "device": "0x1572"})
     facts = rdma_facts(adapters.look())
     assert (facts["adapters"], facts["ports"]) == ([], [])
-    assert asked == []
+    assert commands == []
 
 
-def test_adapters_and_their_ports(tmp_path: Path, asked: list[str]) -> None:
+def test_rdma_adapters_are_reported_with_ports(tmp_path: Path, commands: list[str]) -> None:
     slot = tmp_path / "bus/0000:1a:00.0"
     put(slot, **{"class": "0x020700", "vendor": "0x15b3", "device": "0x1021"})
     (slot / "driver").symlink_to("../../drivers/mlx5_core")
@@ -59,4 +59,4 @@ def test_adapters_and_their_ports(tmp_path: Path, asked: list[str]) -> None:
     assert facts["ports"] == [
         {"device": "mlx5_0", "port": 1, "layer": "InfiniBand", "active": True, "rate": 400, "interfaces": []},
     ]
-    assert asked == ["modinfo", "dpkg-query"]
+    assert commands == ["modinfo", "dpkg-query"]

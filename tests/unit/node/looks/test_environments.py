@@ -1,4 +1,4 @@
-"""Environments of others are found where they usually lie, and what lies there leads nobody anywhere."""
+"""Discovery of other users' Python environments in the usual locations, including hostile contents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_lies_in_a_home_is_found_by_the_marks_that_its_maker_left(home: Path) -> None:
+def test_environments_in_a_home_are_found_by_their_marker_files(home: Path) -> None:
     found = environments._in_the_home_of(str(home))
     assert sorted(path.removeprefix(f"{home}/") for path in found) == [
         ".conda/envs/own",
@@ -43,7 +43,7 @@ def test_what_lies_in_a_home_is_found_by_the_marks_that_its_maker_left(home: Pat
     assert found[f"{home}/elsewhere"]["torch"] == ""
 
 
-def test_a_pipe_and_an_endless_file_hold_nothing_up(home: Path) -> None:
+def test_pipe_and_endless_file_do_not_block(home: Path) -> None:
     meta = home / "miniconda3/conda-meta"
     os.mkfifo(meta / "history")
     (meta / "pixi").symlink_to("/dev/zero")
@@ -52,14 +52,14 @@ def test_a_pipe_and_an_endless_file_hold_nothing_up(home: Path) -> None:
     assert len(marks(str(home / "elsewhere"))["conda-meta/history"]) == MOST
 
 
-def test_there_is_an_end_to_what_is_listed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_listed_environments_is_limited(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environments, "MOST", 2)
     assert len(environments._in_the_home_of(str(home))) == 2
     monkeypatch.setattr(environments, "MOST_NAMES", 1)
     assert environments._names(str(home)) == []
 
 
-def test_what_the_inventory_names_is_looked_at_wherever_it_lies(home: Path) -> None:
+def test_paths_in_the_inventory_are_inspected_anywhere(home: Path) -> None:
     seen = environments.look("nobody", [f"{home}/notes/deep/miniconda3"])
     assert seen["why"] == ""
     assert isinstance(seen["found"], list)

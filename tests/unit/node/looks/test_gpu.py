@@ -1,4 +1,4 @@
-"""The look itself, over programs that stand in for nvidia-smi: it ends when they do not, and it starts nothing."""
+"""Probe of GPUs with stubs of nvidia-smi: the probe times out and never loads the driver."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 @pytest.fixture
-def answers(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Return a program that answers as the recorded one did."""
-    folder = tmp_path_factory.mktemp("answers")
+def recorded_smi(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a stub of nvidia-smi that prints recorded output."""
+    folder = tmp_path_factory.mktemp("recorded_smi")
     for question in QUESTIONS:
         (folder / question).write_text(text_of(RECORDED / "580-h100-healthy", question))
     return f"""#!/bin/sh
@@ -34,8 +34,8 @@ esac
 
 
 @pytest.fixture
-def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Look with this text as nvidia-smi, on a machine whose driver is loaded unless something else is said."""
+def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Probe with this script as nvidia-smi. `loaded` is the driver version that the kernel reports."""
 
     def look(program: str, seconds: float = 20.0, *, loaded: str = "580.178.04\n") -> dict[str, Any]:
         path = tmp_path / "nvidia-smi"
@@ -52,8 +52,8 @@ def looked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return look
 
 
-def test_the_four_answers_are_put_together(looked: Any, answers: str) -> None:
-    seen = looked(answers)
+def test_outputs_of_four_queries_are_combined(probe: Any, recorded_smi: str) -> None:
+    seen = probe(recorded_smi)
     assert seen["smi"]["status"] == "ok"
     assert [gpu["index"] for gpu in seen["gpus"]] == list(range(8))
     assert {len(gpu["nvlinks"]) for gpu in seen["gpus"]} == {18}
@@ -61,46 +61,46 @@ def test_the_four_answers_are_put_together(looked: Any, answers: str) -> None:
     assert seen["topology"]["between"]["GPU0"]["GPU7"] == "NV18"
 
 
-def test_a_program_that_hangs_is_reported_and_not_waited_for(looked: Any) -> None:
+def test_hanging_nvidia_smi_is_reported_in_time(probe: Any) -> None:
     began = time.monotonic()
-    seen = looked("#!/bin/sh\nexec sleep 60\n", 2.5)
-    assert time.monotonic() - began < 9, "four questions, asked side by side"
+    seen = probe("#!/bin/sh\nexec sleep 60\n", 2.5)
+    assert time.monotonic() - began < 9, "four queries run in parallel"
     assert (seen["smi"]["status"], seen["gpus"]) == ("hangs", [])
 
 
-def test_what_it_says_beside_its_answer_is_kept(looked: Any, answers: str) -> None:
-    seen = looked(f"{answers}echo 'WARNING: infoROM is corrupted at gpu 0000:2A:00.0' >&2\n")
+def test_stderr_of_nvidia_smi_is_kept(probe: Any, recorded_smi: str) -> None:
+    seen = probe(f"{recorded_smi}echo 'WARNING: infoROM is corrupted at gpu 0000:2A:00.0' >&2\n")
     assert seen["smi"]["notes"] == "WARNING: infoROM is corrupted at gpu 0000:2A:00.0"
     assert len(seen["gpus"]) == 8
 
 
-def test_a_driver_that_is_not_loaded_is_not_loaded_by_asking(looked: Any, tmp_path: Path) -> None:
-    seen = looked(f"#!/bin/sh\ntouch {tmp_path}/asked\n", loaded="")
+def test_probe_does_not_load_the_driver(probe: Any, tmp_path: Path) -> None:
+    seen = probe(f"#!/bin/sh\ntouch {tmp_path}/asked\n", loaded="")
     assert seen["smi"]["status"] == "not_run"
     assert not (tmp_path / "asked").exists()
 
 
-def test_under_wsl_the_program_of_windows_is_asked(
-    looked: Any, answers: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_windows_nvidia_smi_is_run_under_wsl(
+    probe: Any, recorded_smi: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has no module to load, so that asking starts nothing."""
+    """WSL has no kernel module, so the query cannot load one."""
     program = tmp_path / "wsl/nvidia-smi"
     program.parent.mkdir()
-    program.write_text(answers)
+    program.write_text(recorded_smi)
     program.chmod(0o755)
     monkeypatch.setattr(look_gpu, "WSL_SMI", str(program))
-    seen = looked("#!/bin/sh\nexit 1\n", loaded="")
+    seen = probe("#!/bin/sh\nexit 1\n", loaded="")
     assert seen["smi"]["status"] == "ok"
     assert len(seen["gpus"]) == 8
 
 
-def test_the_exit_status_is_kept(looked: Any) -> None:
-    seen = looked("#!/bin/sh\necho 'No answer' >&2; exit 15\n")
+def test_exit_status_of_nvidia_smi_is_kept(probe: Any) -> None:
+    seen = probe("#!/bin/sh\necho 'No answer' >&2; exit 15\n")
     assert (seen["smi"]["status"], seen["smi"]["code"], seen["smi"]["notes"]) == ("failed", 15, "No answer")
 
 
-def test_a_slot_is_what_the_bridge_above_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sysfs nests folders as the bus nests devices, and links to them from one folder."""
+def test_slot_limits_are_those_of_the_bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sysfs nests folders like devices on the bus and links them from one folder."""
     bridge, bus = tmp_path / "devices/pci0000:00/0000:00:01.0", tmp_path / "bus"
     gpu = bridge / "0000:18:00.0"
     gpu.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What the looks themselves decide: what is brought back at all, and what a stranger's machine may do to them."""
+"""Decisions of the probes: which facts are returned, and how they handle hostile machines."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ KERNEL_LINES = [
 ]
 
 
-def test_every_line_of_the_kernel_that_means_something_is_brought_back() -> None:
+def test_relevant_kernel_lines_are_returned() -> None:
     patterns = {"xid": XID_LINE, "sxid": SXID_LINE}
     meant = [(kind, text) for kind, pattern in patterns.items() for text in KERNEL_LINES if pattern.search(text)]
     assert [(kind, text) for kind, text in meant if kernel_lines.kind_of(text)[0] != kind] == []
-    # And every sign is in some case.
+    # Every sign occurs in a case.
     assert {sign.kind for sign in SIGNS} <= {kernel_lines.kind_of(text)[0] for text in KERNEL_LINES}
 
 
-def test_noise_does_not_push_a_fault_out_of_the_kernels_log() -> None:
+def test_noise_does_not_displace_faults_in_the_kernel_log() -> None:
     fatal = "NVRM: Xid (PCI:0000:1b:00): 48, pid=1896, name=python3, DBE (double bit error) ECC Error"
     noise = [f"NVRM: Xid (PCI:0000:43:00): 31, pid={pid}, name=python3, Ch 00000008" for pid in range(450)]
     noise += [f"pcieport 0000:15:01.0: AER: Corrected error received: 0000:18:00.0 {one}" for one in range(450)]
@@ -47,25 +47,25 @@ def test_noise_does_not_push_a_fault_out_of_the_kernels_log() -> None:
     assert kept[0] == (0.0, fatal)
     assert [text for _, text in kept if "Corrected" in text] == noise[-20:]
     assert len(kept) == 1 + 2 + 20
-    assert cut == {}, "what is left out is more of the same"
+    assert cut == {}, "only similar lines are omitted"
 
 
-def test_a_fatal_link_is_kept_beside_links_that_were_not() -> None:
+def test_fatal_link_event_is_kept_among_nonfatal_events() -> None:
     fatal = "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000)"
     others = [f"NVRM: Xid (PCI:0018:01:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link {link:02}" for link in range(18)]
     kept, _ = kernel_log.sort(enumerate([fatal, *others]))
     assert [text for _, text in kept] == [fatal, *others[-2:]]
 
 
-def test_what_did_not_fit_is_counted() -> None:
+def test_dropped_kernel_lines_are_counted() -> None:
     lines = [(float(one), f"NVRM: Xid (PCI:0000:{one // 256:02x}:{one % 256:02x}): 31, MMU") for one in range(500)]
     kept, cut = kernel_log.sort(lines)
     assert len(kept) == 400
-    assert kept == lines[-400:], "the newest"
+    assert kept == lines[-400:], "the newest lines are kept"
     assert cut == {"xid": 100}
 
 
-def test_the_journal_and_the_ring_buffer_are_read_alike() -> None:
+def test_journal_and_ring_buffer_give_the_same_lines() -> None:
     journal = (
         "[  110.500000] node1 sshd[1]: kernel: no\n"
         "[  100.100000] node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"
@@ -80,7 +80,7 @@ def test_the_journal_and_the_ring_buffer_are_read_alike() -> None:
     assert kernel_lines.from_ring(ring) == [(100.1, "eth0: Link is Down"), (110.5, "NVRM: Xid")]
 
 
-def test_how_far_back_the_log_goes_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_age_of_the_oldest_kernel_line_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     said: dict[str, str] = {"journalctl": "[ 9000.000000] node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"}
     monkeypatch.setattr(kernel_log, "run", lambda *argv, **_: CommandResult(said[argv[0]]))
     monkeypatch.setattr("muster_node.looks.kernel_log.time.monotonic", lambda: 10000.0)
@@ -90,7 +90,7 @@ def test_how_far_back_the_log_goes_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     assert kernel_log.look()["reach"] is None
 
 
-def test_code_is_the_same_where_its_files_are(tmp_path: Path) -> None:
+def test_equal_files_give_equal_code_digests(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "lib").mkdir(parents=True)
         (tmp_path / name / "train.py").write_text("print(1)")
@@ -108,7 +108,7 @@ def test_code_is_the_same_where_its_files_are(tmp_path: Path) -> None:
     assert code.look(paths)[paths[1]]["digest"] != seen[paths[0]]["digest"]
 
 
-def test_code_that_is_too_much_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_code_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(code, "MOST_BYTES", 10)
     (tmp_path / "data.bin").write_bytes(b"0" * 11)
     (tmp_path / "other.bin").write_bytes(b"0")
@@ -136,29 +136,29 @@ def environment_with(folder: Path, python: str) -> Path:
     return folder / "torchrun"
 
 
-def test_noise_of_an_environment_is_not_taken_for_an_answer(tmp_path: Path) -> None:
+def test_noise_of_an_environment_is_not_parsed_as_an_answer(tmp_path: Path) -> None:
     torchrun = environment_with(tmp_path, f'#!/bin/sh\necho a warning >&2\necho banner\nexec {sys.executable} "$@"\n')
     seen = inside(torchrun)["torch"]
     assert seen["there"]
     assert seen["usable"]
     assert "said" not in seen
-    assert seen["why"].endswith("ended with 0: a warning")
+    assert seen["why"].endswith("ended with exit code 0: a warning")
 
 
-def test_an_environment_that_answers_between_noise_is_heard(tmp_path: Path) -> None:
+def test_answer_between_noise_is_parsed(tmp_path: Path) -> None:
     answer = '{\\"torch\\": null}'
     torchrun = environment_with(tmp_path, f'#!/bin/sh\necho banner\necho "{answer}"\necho "{{half of a line"\n')
     assert inside(torchrun)["torch"]["said"] == {"torch": None}
 
 
-def test_an_environment_that_hangs_is_left(tmp_path: Path) -> None:
+def test_hanging_environment_is_reported(tmp_path: Path) -> None:
     torchrun = environment_with(tmp_path, "#!/bin/sh\nexec sleep 60\n")
     seen = inside(torchrun, seconds=0.5)["torch"]
     assert seen["hangs"]
     assert "said" not in seen
 
 
-def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_missing_environment_is_reported(tmp_path: Path) -> None:
     seen = inside(tmp_path / "bin/torchrun")
     assert seen["torch"] == {"there": False, "usable": False, "python": ""}
     assert seen["limits"]["nofile"][0] > 0
@@ -166,14 +166,14 @@ def test_an_environment_that_is_not_there_is_said(tmp_path: Path) -> None:
 
 
 def run_ranks(body: str, seconds: float = 20.0) -> dict[str, Any]:
-    """Run three ranks, each with this in place of its own work; n is its number."""
+    """Run three ranks with `body` as their work. `n` is the rank's number."""
     given = {"backend": "gloo", "nproc": 3, "interface": "", "seconds": seconds}
     whole = pack(collective_ranks.__name__)
     own = repr("def rank(given: dict[str, Any]) -> dict[str, Any]:\n")
-    stand_in = repr(f"def rank(given):\n    n = given['number']\n    {body}\n\n\ndef unused(given):\n")
+    stub = repr(f"def rank(given):\n    n = given['number']\n    {body}\n\n\ndef unused(given):\n")
     assert whole.count(own) == 1
     argv = [sys.executable, "-I", "-c", BOOTSTRAP, "start"]
-    text = framed(whole.replace(own, stand_in)) + json.dumps(given).encode()
+    text = framed(whole.replace(own, stub)) + json.dumps(given).encode()
     done = subprocess.run(argv, input=text, capture_output=True, check=True, timeout=60)
     return answer_in(done.stdout.decode()) or {}
 
@@ -181,24 +181,24 @@ def run_ranks(body: str, seconds: float = 20.0) -> dict[str, Any]:
 RESULT = "print('banner'); return {'rank': n, 'right': n != 2, 'speeds': [n]}"
 
 
-def test_the_rank_with_a_wrong_sum_is_named() -> None:
+def test_rank_with_wrong_sum_is_reported() -> None:
     result = run_ranks(RESULT)
     assert result["why"] == ""
     assert result["wrong"] == [2]
     assert result["speeds"] == [0]
 
 
-def test_the_rank_that_failed_first_is_named_and_the_others_are_ended() -> None:
+def test_first_failed_rank_is_reported_and_others_are_stopped() -> None:
     result = run_ranks("if n == 1: raise RuntimeError('no')\n    time.sleep(60)")
-    assert result["why"] == "rank 1 ended with 1: RuntimeError: no"
+    assert result["why"] == "rank 1 ended with exit code 1: RuntimeError: no"
     assert result["seconds"] < 30
 
 
-def test_a_rank_that_hangs_is_named() -> None:
+def test_hanging_rank_is_reported() -> None:
     assert run_ranks(f"if n == 1: time.sleep(60)\n    {RESULT}", seconds=2.0)["why"] == "rank 1 did not end within 2 s"
 
 
-def test_who_holds_a_port_is_said_by_ss(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_holders_are_read_from_ss(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "who", lambda pid: {"pid": pid})
     text = (
         'tcp LISTEN 0 128 0.0.0.0:29500 0.0.0.0:* users:(("a",pid=7,fd=3),("a",pid=6,fd=3))\n'
@@ -209,7 +209,7 @@ def test_who_holds_a_port_is_said_by_ss(monkeypatch: pytest.MonkeyPatch) -> None
     assert jobs.holders("", 29500) == []
 
 
-def test_a_process_that_keeps_whoever_looks_at_it_waiting_holds_no_look_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_blocking_process_does_not_block_the_probe(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "SECONDS", 0.5)
     monkeypatch.setattr(process, "environment", lambda _pid: time.sleep(30))
     began = time.monotonic()
@@ -219,8 +219,8 @@ def test_a_process_that_keeps_whoever_looks_at_it_waiting_holds_no_look_up(monke
     assert seen == {"processes": [], "saw_all": False, "port_holders": [], "why": why}
 
 
-def a_server(answer: bytes, silent: bool = False) -> tuple[socket.socket, threading.Thread]:
-    """Something that listens, takes one question, and answers or keeps silent."""
+def ras_server(answer: bytes, silent: bool = False) -> tuple[socket.socket, threading.Thread]:
+    """Start a server that accepts one query and then answers or stays silent."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -236,9 +236,9 @@ def a_server(answer: bytes, silent: bool = False) -> tuple[socket.socket, thread
     return listener, thread
 
 
-def test_ras_is_asked_only_where_something_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ras_is_queried_only_if_its_port_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ras.look({"ss": "tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:*"}) == {"asked": False, "why": "", "text": ""}
-    listener, thread = a_server(b"Job summary\n===========\n")
+    listener, thread = ras_server(b"Job summary\n===========\n")
     port = listener.getsockname()[1]
     monkeypatch.setattr(ras, "HOST", "127.0.0.1")
     monkeypatch.setattr(ras, "PORT", port)
@@ -248,8 +248,8 @@ def test_ras_is_asked_only_where_something_listens(monkeypatch: pytest.MonkeyPat
     assert seen == {"asked": True, "why": "", "text": "Job summary\n===========\n"}
 
 
-def test_what_keeps_silent_there_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    listener, _ = a_server(b"", silent=True)
+def test_silent_ras_server_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    listener, _ = ras_server(b"", silent=True)
     port = listener.getsockname()[1]
     monkeypatch.setattr(ras, "HOST", "127.0.0.1")
     monkeypatch.setattr(ras, "PORT", port)
@@ -274,8 +274,8 @@ cuda = types.SimpleNamespace(
 DISTRIBUTED = "is_available = is_gloo_available = is_nccl_available = lambda: True\nis_mpi_available = lambda: False\n"
 
 
-def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_reported(tmp_path: Path) -> None:
-    """A torch of cardboard, which maps another libnccl than the one of the wheel beside it."""
+def test_loaded_nccl_is_reported(tmp_path: Path) -> None:
+    """A stub of torch maps a libnccl other than the one in its wheel."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
     site = next((tmp_path / "env/lib").glob("python*/site-packages"))
     wheel, other = site / "nvidia/nccl/lib/libnccl.so.2", tmp_path / "libnccl.so.2.27.3"
@@ -315,7 +315,7 @@ def test_the_nccl_that_a_process_has_loaded_is_the_one_that_is_reported(tmp_path
     assert broken["torch"]["nccl"]["version"] == "2.29.7"
 
 
-def test_launches_in_users_own_managers_are_seen_by_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_launches_are_seen_by_the_driver_check(monkeypatch: pytest.MonkeyPatch) -> None:
     own, system = process.LaunchUnit("20260101-120000-abcd", 0), process.LaunchUnit("20260101-130000-abcd")
     at = {11: own, 12: own, 13: system}
     monkeypatch.setattr(process, "ids", lambda: [*at, 14])

@@ -1,4 +1,4 @@
-"""Mounted folders of this machine, and one that is none."""
+"""Probe of mounted folders on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_a_requested_mount_is_told_from_a_folder_and_from_nothing(tmp_path: Path) -> None:
+def test_mount_folder_and_missing_path_are_distinguished(tmp_path: Path) -> None:
     found = mounts.look([{"path": "/proc"}, {"path": str(tmp_path)}, {"path": f"{tmp_path}/gone"}, {"path": "/proc"}])
     assert found["why"] == ""
     proc = found["folders"].pop("/proc")
@@ -26,9 +26,7 @@ def test_a_requested_mount_is_told_from_a_folder_and_from_nothing(tmp_path: Path
     }
 
 
-def test_the_last_mount_on_a_path_is_shown_and_those_of_other_machines_are_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_last_mount_on_a_path_and_network_mounts_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     share, other = str(tmp_path), f"{tmp_path}/other"
     listed = [
         Mounted(share, "server:/old", "nfs", "ro"),
@@ -44,6 +42,6 @@ def test_the_last_mount_on_a_path_is_shown_and_those_of_other_machines_are_asked
     assert found[other]["why"] == "No such file or directory"
 
 
-def test_where_mounts_cannot_be_listed_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_mount_table_skips_the_checks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mounts, "mounted", list)
     assert mounts.look([{"path": "/proc"}]) == {"why": "the mounts cannot be listed", "folders": {}}

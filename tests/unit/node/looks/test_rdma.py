@@ -1,4 +1,4 @@
-"""The looks at RDMA adapters, on a stand-in for what the kernel shows (tests/standins/rdma_sysfs.py)."""
+"""Probes of RDMA adapters on a simulated sysfs (tests/standins/rdma_sysfs.py)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIBRARY = "\tlibibverbs.so.1 (libc6,x86-64) => {}\n"
 
 @pytest.fixture
 def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """/sys/class, with one adapter of each kind."""
+    """Simulate /sys/class with one InfiniBand and one RoCE adapter."""
     rdma_sysfs.write(tmp_path / "infiniband", {"mlx5_0": rdma_sysfs.INFINIBAND, "mlx5_1": rdma_sysfs.ROCE})
     (tmp_path / "net/ens2np0/ecn/roce_np/enable").mkdir(parents=True)
     (tmp_path / "net/ens2np0/ecn/roce_np/enable/3").write_text("1\n")
@@ -29,14 +29,14 @@ def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_port_is_seen_with_its_gids_partitions_and_manager(sysfs: Path) -> None:
+def test_port_is_reported_with_gids_partitions_and_subnet_manager(sysfs: Path) -> None:
     seen = rdma.look()["devices"]
     port = seen["mlx5_0"]["ports"]["1"]
     assert (port["pkeys"], port["sm_lid"], port["state"]) == ({"0": "0xffff"}, "0x1", "4: ACTIVE")
-    assert list(seen["mlx5_1"]["ports"]["1"]["gids"]) == ["0", "3"], "an index without a GID is left out"
+    assert list(seen["mlx5_1"]["ports"]["1"]["gids"]) == ["0", "3"], "an index without a GID is omitted"
 
 
-def test_what_is_asked_of_roce_is_asked_of_its_interface_alone(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roce_queries_only_its_own_interface(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
     def answers(*words: str) -> CommandResult:
@@ -52,7 +52,7 @@ def test_what_is_asked_of_roce_is_asked_of_its_interface_alone(sysfs: Path, monk
     assert all(words[-1] == "ens2np0" for words in asked)
 
 
-def test_the_library_and_its_providers_are_found(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verbs_library_and_providers_are_found(sysfs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lib = sysfs / "lib"
     (lib / "libibverbs").mkdir(parents=True)
     (lib / "libibverbs/libmlx5-rdmav34.so").touch()
@@ -64,7 +64,7 @@ def test_the_library_and_its_providers_are_found(sysfs: Path, monkeypatch: pytes
     assert seen["drivers"] == {"mlx5_0": "mlx5_core", "mlx5_1": "mlx5_core"}
 
 
-def test_without_an_adapter_nothing_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_adapter_runs_no_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (roce, verbs):
         monkeypatch.setattr(module, "DEVICES", str(tmp_path / "none"))
         monkeypatch.setattr(module, "run", lambda *_: pytest.fail("no program is run"))

@@ -1,4 +1,4 @@
-"""A virtual machine is known by systemd, or by its processor where systemd's program is not there."""
+"""Virtual machines are detected by systemd-detect-virt, or by CPU flags if it is not installed."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ import pytest
 from muster_node.looks import system
 from muster_node.tools.run import CommandResult
 
-# As a virtual machine of KVM has it, and a machine of its own; shortened.
-SHOWN = "processor\t: 0\nflags\t\t: fpu vme de pse tsc msr ht syscall nx constant_tsc cpuid hypervisor lahf_lm abm\n"
-OWN = "processor\t: 0\nflags\t\t: fpu vme de pse tsc msr ht syscall nx constant_tsc cpuid lahf_lm abm\n"
-NOT_THERE = "systemd-detect-virt is not there"
-MISSING = CommandResult("", NOT_THERE, missing=True)
+# /proc/cpuinfo of a KVM virtual machine and of a bare-metal machine, shortened.
+VIRTUAL = "processor\t: 0\nflags\t\t: fpu vme de pse tsc msr ht syscall nx constant_tsc cpuid hypervisor lahf_lm abm\n"
+BARE_METAL = "processor\t: 0\nflags\t\t: fpu vme de pse tsc msr ht syscall nx constant_tsc cpuid lahf_lm abm\n"
+NOT_INSTALLED = "systemd-detect-virt is not there"
+MISSING = CommandResult("", NOT_INSTALLED, missing=True)
 
 
 @pytest.mark.parametrize(
-    ("said", "cpuinfo", "container", "word", "why"),
+    ("output", "cpuinfo", "container", "word", "why"),
     [
-        (CommandResult("none\n", "systemd-detect-virt ended with 1", code=1), SHOWN, False, "none", ""),
-        (CommandResult("kvm\n"), SHOWN, False, "kvm", ""),
-        (CommandResult("podman\n"), SHOWN, True, "podman", ""),
-        (MISSING, SHOWN, False, "vm-other", ""),
-        (MISSING, SHOWN, True, "", NOT_THERE),
-        (MISSING, OWN, False, "", NOT_THERE),
-        (MISSING, "", False, "", NOT_THERE),
+        (CommandResult("none\n", "systemd-detect-virt ended with 1", code=1), VIRTUAL, False, "none", ""),
+        (CommandResult("kvm\n"), VIRTUAL, False, "kvm", ""),
+        (CommandResult("podman\n"), VIRTUAL, True, "podman", ""),
+        (MISSING, VIRTUAL, False, "vm-other", ""),
+        (MISSING, VIRTUAL, True, "", NOT_INSTALLED),
+        (MISSING, BARE_METAL, False, "", NOT_INSTALLED),
+        (MISSING, "", False, "", NOT_INSTALLED),
     ],
 )
-def test_what_it_is(
-    said: CommandResult, cpuinfo: str, container: bool, word: str, why: str, monkeypatch: pytest.MonkeyPatch
+def test_virtualization_is_detected(
+    output: CommandResult, cpuinfo: str, container: bool, word: str, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(system, "run", lambda *_: said)
+    monkeypatch.setattr(system, "run", lambda *_: output)
     files = {"/proc/cpuinfo": cpuinfo, "/proc/2/comm": "sh\n" if container else "kthreadd\n"}
     monkeypatch.setattr(system, "read", lambda path: CommandResult(files[path]))
     assert system.virtualization()[:2] == (word, why)

@@ -1,4 +1,4 @@
-"""A node's copy of its quarantine."""
+"""A node's copy of its quarantine entry."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keep(*, check: bool = False, **more: Any) -> Any:
     return quarantine.keep({"quarantine": {**GIVEN, **more}, "check": check})
 
 
-def test_it_is_kept_and_forgotten(file: Path) -> None:
+def test_quarantine_is_written_and_removed(file: Path) -> None:
     assert quarantine.look({}) == {"kept": None}
     assert quarantine.forget({"check": True}) == quarantine.forget({"check": False}) == {"changed": False}
     assert keep(check=True) == {"changed": True}
@@ -46,7 +46,7 @@ def test_it_is_kept_and_forgotten(file: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "kept"), [("{", None), ("[]", None), ('{"by": 1, "x": 2}', {"by": "1"})])
-def test_what_is_damaged_counts_for_nothing(file: Path, text: str, kept: Any) -> None:
+def test_damaged_file_is_ignored(file: Path, text: str, kept: Any) -> None:
     file.parent.mkdir()
     file.write_text(text)
     assert quarantine.kept() == kept

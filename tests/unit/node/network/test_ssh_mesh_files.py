@@ -1,4 +1,4 @@
-"""The training user's own ssh files are the user's to spoil: nobody waits for one, and none is read without end."""
+"""SSH files of the training user: special and huge files are rejected without blocking."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def huge(path: Path) -> None:
 @pytest.mark.parametrize(
     ("put", "why"),
     [
-        pytest.param(os.mkfifo, "is not a regular file", id="a pipe"),
-        pytest.param(os.mkdir, "is not a regular file", id="a folder"),
-        pytest.param(lambda path: path.symlink_to("/dev/zero"), "is not a regular file", id="a device without end"),
-        pytest.param(huge, "more than", id="a huge file"),
+        pytest.param(os.mkfifo, "is not a regular file", id="pipe"),
+        pytest.param(os.mkdir, "is not a regular file", id="folder"),
+        pytest.param(lambda path: path.symlink_to("/dev/zero"), "is not a regular file", id="endless device"),
+        pytest.param(huge, "more than", id="huge file"),
     ],
 )
-def test_what_is_no_file_of_ssh_is_refused(home: SshFolder, put: Any, why: str) -> None:
+def test_special_and_huge_files_are_rejected(home: SshFolder, put: Any, why: str) -> None:
     put(home.path / "config")
     with pytest.raises(OSError, match=why):
         home.read("config")

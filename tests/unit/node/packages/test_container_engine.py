@@ -1,4 +1,4 @@
-"""Which containers run under containerd, by processes of which anybody may have some that look alike."""
+"""Containers under containerd, found by their processes. Other users can imitate these processes."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 MODULE = Path(__file__).parents[4] / "library/container_engine.py"
 
 
-def test_only_processes_of_root_are_asked_for_their_command_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another user's may have it that whoever reads its command line waits for ever, and calls itself as it likes."""
+def test_only_command_lines_of_root_processes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process of another user can block reads of its command line and can choose its own name."""
     spec = importlib.util.spec_from_file_location("container_engine", MODULE)
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""Which files of packages are kept, and where they are from; dpkg-deb and apt-get are stand-ins."""
+"""Kept .deb files of installed packages and their sources, with stubs of dpkg-deb and apt-get."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OLD, NEW = "libnvidia-compute=1:580.95.05-1", "libnvidia-compute=1:595.91.07-1"
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Path]:
-    """apt's cache, and the folder. A file is what its own text says."""
+    """Return apt's cache and the folder of kept packages. The text of a file names its package."""
     cache, folder = tmp_path / "cache", tmp_path / "kept"
     cache.mkdir()
     monkeypatch.setattr(debs, "ARCHIVES", str(cache))
@@ -40,7 +40,7 @@ def keep(folder: Path, *packages: str) -> dict[str, Any]:
     return debs.keep({"folder": str(folder), "packages": list(packages)})
 
 
-def test_it_is_copied_from_the_cache_and_otherwise_downloaded(folders: tuple[Path, Path]) -> None:
+def test_package_is_copied_from_the_cache_or_downloaded(folders: tuple[Path, Path]) -> None:
     cache, folder = folders
     (cache / "libnvidia-compute_1%3a580.95.05-1_amd64.deb").write_text(OLD)
     done = keep(folder, OLD, "nvidia-smi=1")
@@ -49,20 +49,20 @@ def test_it_is_copied_from_the_cache_and_otherwise_downloaded(folders: tuple[Pat
     assert keep(folder, OLD, "nvidia-smi=1")["changed"] is False
 
 
-def test_one_in_the_cache_that_is_not_whole_is_downloaded(folders: tuple[Path, Path]) -> None:
+def test_truncated_package_in_the_cache_is_downloaded(folders: tuple[Path, Path]) -> None:
     cache, folder = folders
     (cache / "libnvidia-compute_1%3a580.95.05-1_amd64.deb").write_text("half")
     assert keep(folder, OLD)["missing"] == []
     assert [path.read_text() for path in folder.iterdir()] == [OLD]
 
 
-def test_what_was_kept_of_an_earlier_upgrade_goes(folders: tuple[Path, Path]) -> None:
+def test_packages_of_earlier_upgrades_are_removed(folders: tuple[Path, Path]) -> None:
     _, folder = folders
     keep(folder, OLD)
     assert keep(folder, NEW)["changed"] is True
     assert [path.read_text() for path in folder.iterdir()] == [NEW]
 
 
-def test_what_nobody_has_is_named(folders: tuple[Path, Path]) -> None:
+def test_unavailable_package_is_reported(folders: tuple[Path, Path]) -> None:
     _, folder = folders
     assert keep(folder, OLD, "gone=1")["missing"] == ["gone=1"]

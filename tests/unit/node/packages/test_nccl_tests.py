@@ -1,4 +1,4 @@
-"""What runs as the training user while nccl-tests are built and looked at."""
+"""Commands that run as the training user while nccl-tests are built and checked."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 MODULE = Path(__file__).parents[4] / "library/nccl_tests.py"
 
 
-def test_whoever_halts_what_limits_its_command_is_not_waited_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_command_that_stops_its_timeout_process_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = importlib.util.spec_from_file_location("nccl_tests", MODULE)
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""What a peer sends, over whose login somebody else decides."""
+"""Files received from a peer whose login shell is controlled by another user."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def sparse(size):
 def send(content):
     out.write({BEGIN!r} + header(len(content)) + content.ljust(512, b"\\0") + bytes(1024))
     out.flush()
-def without_end(stream, size=1 << 16):
+def endless(stream, size=1 << 16):
     while True:
         stream.write(bytes(size))
 """
 GOOD = f"send({CONTENT!r})"
 
 
-def answered(folder: Path, program: str) -> FetchAttempt:
+def fetch_from(folder: Path, program: str) -> FetchAttempt:
     def ssh(peer: str, command: str) -> Any:
         assert (peer, NAME in command) == ("node2", True)
         argv = [sys.executable, "-c", HEAD + program]
@@ -52,8 +52,8 @@ def answered(folder: Path, program: str) -> FetchAttempt:
 
 
 @pytest.mark.parametrize("before", ["", "out.write(b'Welcome!\\n' * 1000)", "aside.write(bytes(10_000_000))"])
-def test_what_a_login_prints_is_passed_over(tmp_path: Path, before: str) -> None:
-    tried = answered(tmp_path, f"{before}\n{GOOD}")
+def test_login_banner_is_skipped(tmp_path: Path, before: str) -> None:
+    tried = fetch_from(tmp_path, f"{before}\n{GOOD}")
     assert (tried.fetched, tried.why) == ((NAME,), "")
     assert (tmp_path / NAME).read_bytes() == CONTENT
 
@@ -61,50 +61,48 @@ def test_what_a_login_prints_is_passed_over(tmp_path: Path, before: str) -> None
 @pytest.mark.parametrize(
     ("program", "why"),
     [
-        pytest.param("without_end(out)", "the peer sends more", id="a login that prints without end"),
+        pytest.param("endless(out)", "the peer sends more", id="endless login output"),
+        pytest.param(f"out.write({BEGIN!r} + header(1 << 40)); endless(out)", "the peer sends more", id="endless file"),
         pytest.param(
-            f"out.write({BEGIN!r} + header(1 << 40)); without_end(out)", "the peer sends more", id="a file without end"
-        ),
-        pytest.param(
-            f"out.write({BEGIN!r} + header(1 << 32, tarfile.XHDTYPE)); without_end(out)",
+            f"out.write({BEGIN!r} + header(1 << 32, tarfile.XHDTYPE)); endless(out)",
             "the peer sends more",
-            id="a header without end",
+            id="endless header",
         ),
-        pytest.param("send(b'other')", "sha256", id="another file"),
+        pytest.param("send(b'other')", "sha256", id="wrong content"),
         pytest.param(
             f"out.write({BEGIN!r} + sparse(1 << 27) + bytes(1024))",
             "tiny.whl missing on the peer",
-            id="a file of holes alone",
+            id="sparse file without data",
         ),
         pytest.param(
             f"out.write({BEGIN!r})\nwhile True: out.write(header(512) + bytes(512))",
             "the peer sends more",
-            id="the same file without end",
+            id="endless copies of a file",
         ),
         pytest.param(
             f"out.write({BEGIN!r})\nwhile True: out.write(sparse(1 << 23))",
             "the peer sends more",
-            id="holes without end",
+            id="endless sparse files",
         ),
     ],
 )
-def test_what_nobody_asked_for_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, why: str) -> None:
+def test_unrequested_data_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, program: str, why: str) -> None:
     monkeypatch.setattr(peer_files, "MOST_BETWEEN", 1 << 23)
     monkeypatch.setattr(peer_files, "MOST_FILE", 1 << 23)
-    tried = answered(tmp_path, program)
+    tried = fetch_from(tmp_path, program)
     assert tried.fetched == ()
     assert why in tried.why
     assert tried.bytes < 1 << 25
-    assert not list(tmp_path.iterdir()), "something of it is left on the disk"
+    assert not list(tmp_path.iterdir()), "received data remains on the disk"
 
 
-def test_who_only_complains_and_never_ends_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_stderr_without_data_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_files, "STALLED", 1)
-    assert answered(tmp_path, "without_end(aside)").why.startswith("no data for 1 s")
+    assert fetch_from(tmp_path, "endless(aside)").why.startswith("no data for 1 s")
 
 
-def test_a_folder_that_others_may_exchange_is_refused(tmp_path: Path) -> None:
-    """Whoever may write above it would have root read, and write, where they choose."""
+def test_folder_that_other_users_can_replace_is_rejected(tmp_path: Path) -> None:
+    """A user who can write to its parent could redirect root's reads and writes."""
     tmp_path.chmod(0o777)
     (tmp_path / "wheels").mkdir(mode=0o755)
     (tmp_path / "wheels" / NAME).write_bytes(CONTENT)
@@ -112,7 +110,7 @@ def test_a_folder_that_others_may_exchange_is_refused(tmp_path: Path) -> None:
         peer_files.fetch("nobody", [], "/srv/wheels", str(tmp_path / "wheels"), [FILE])
 
 
-def test_the_disk_is_never_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_almost_full_disk_rejects_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_files, "LEFT_FREE", 1 << 62)
-    assert answered(tmp_path, GOOD).why == "the disk is almost full"
+    assert fetch_from(tmp_path, GOOD).why == "the disk is almost full"
     assert not list(tmp_path.iterdir())

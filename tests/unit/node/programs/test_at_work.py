@@ -1,4 +1,4 @@
-"""What of people's processes counts as work that a restart would end."""
+"""Detection of user processes that a restart would kill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from muster_node.tools import process
         (None, "", False),
     ],
 )
-def test_it_is_somebodys_and_more_than_a_login(
+def test_user_processes_except_logins_count_as_work(
     uid: int | None, name: str, counts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "user_id", lambda _: uid)

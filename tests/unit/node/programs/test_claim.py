@@ -1,4 +1,4 @@
-"""One run at a time has the claim of a node: the node's program, with files, locks and processes of this machine."""
+"""A node's claim, held by one run at a time: real files, locks and processes of this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Clock:
 
 @pytest.fixture
 def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The node's clock; its claim is in a folder of this test."""
+    """Return the node's clock. The claim is kept in a temporary folder."""
     clock = Clock()
     monkeypatch.setattr(claim, "FOLDER", str(tmp_path / "muster/claim"))
     monkeypatch.setattr(claim, "clock", clock)
@@ -56,18 +56,18 @@ def ask(verb: Any, token: str, **more: Any) -> dict[str, Any]:
 take, renew, free = (partial(ask, verb) for verb in (claim.take, claim.renew, claim.free))
 
 
-def test_who_comes_second_is_told_of_the_first(clock: Clock, tmp_path: Path) -> None:
+def test_second_run_is_given_the_current_holder(clock: Clock, tmp_path: Path) -> None:
     assert take("ann")["held"]
     holder = take("bob", who="bob@laptop")["holder"]
     assert {**HOLDER, "since": holder["since"], "token": "ann"} == holder
     assert claim.alone(claim.look, {}) == {"holder": holder}
     assert take("ann")["held"]
-    assert take("bob")["holder"] == holder, "it has not begun anew"
+    assert take("bob")["holder"] == holder, "the time of the claim is unchanged"
     folder = tmp_path / "muster/claim"
     assert (folder.stat().st_mode & 0o777, (folder / "claim.json").stat().st_mode & 0o777) == (0o700, 0o600)
 
 
-def test_a_claim_that_is_freed_is_free_at_once(clock: Clock, journal: list[str]) -> None:
+def test_released_claim_is_free_immediately(clock: Clock, journal: list[str]) -> None:
     take("ann")
     free("bob")
     assert not take("bob")["held"]
@@ -82,7 +82,7 @@ def test_a_claim_that_is_freed_is_free_at_once(clock: Clock, journal: list[str])
     ]
 
 
-def test_a_claim_lasts_as_long_as_it_is_renewed(clock: Clock, journal: list[str]) -> None:
+def test_claim_lasts_while_it_is_renewed(clock: Clock, journal: list[str]) -> None:
     take("ann")
     for _ in range(3):
         clock.now += LEASE - 1
@@ -93,10 +93,10 @@ def test_a_claim_lasts_as_long_as_it_is_renewed(clock: Clock, journal: list[str]
     assert journal[-1] == "bob@laptop takes the claim for site.yml; ann@desk is gone"
 
 
-def test_who_was_away_is_told_of_others_even_if_they_have_gone_again(clock: Clock) -> None:
+def test_late_renewal_is_given_a_holder_that_has_ended(clock: Clock) -> None:
     take("ann")
     clock.now += LEASE
-    assert renew("ann")["held"], "nobody else was here"
+    assert renew("ann")["held"], "no other run took the claim"
     clock.now += LEASE
     take("bob", who="bob@laptop")
     free("bob")
@@ -104,16 +104,16 @@ def test_who_was_away_is_told_of_others_even_if_they_have_gone_again(clock: Cloc
     assert take("ann")["held"]
 
 
-def test_a_renewal_that_comes_behind_the_end_of_its_run_claims_nothing(clock: Clock) -> None:
+def test_renewal_after_the_end_of_a_run_is_ignored(clock: Clock) -> None:
     take("ann")
     free("ann")
     assert not renew("ann")["held"]
     assert claim.alone(claim.look, {}) == {"holder": None}
-    assert take("ann")["held"], "as a step that was refused elsewhere does when it is tried again"
+    assert take("ann")["held"], "a step that failed on another node is retried"
 
 
-def test_what_launches_have_below_the_same_folder_is_open_to_their_user(tmp_path: Path) -> None:
-    """The claim is the first that makes the folder after a boot, often as a root with a strict umask."""
+def test_claim_folder_leaves_its_parent_readable(tmp_path: Path) -> None:
+    """The claim creates the parent folder of launches after a boot, often with a strict umask of root."""
     before = os.umask(0o077)
     try:
         folder = str(tmp_path / "muster/claim")
@@ -125,21 +125,21 @@ def test_what_launches_have_below_the_same_folder_is_open_to_their_user(tmp_path
     assert (tmp_path / "muster/claim").stat().st_mode & 0o777 == 0o700
 
 
-def test_a_claim_goes_on_after_a_reboot(clock: Clock, tmp_path: Path) -> None:
+def test_claim_continues_after_a_reboot(clock: Clock, tmp_path: Path) -> None:
     take("ann")
     (tmp_path / "muster/claim/claim.json").unlink()
     assert renew("ann")["held"]
     assert not take("bob")["held"]
 
 
-def test_a_claim_is_taken_over_when_somebody_says_so(clock: Clock, journal: list[str]) -> None:
+def test_claim_is_taken_over_on_request(clock: Clock, journal: list[str]) -> None:
     take("ann")
     assert take("bob", who="bob@laptop", take_over=True)["held"]
     assert journal[-1] == "bob@laptop takes the claim for site.yml, which ann@desk had"
     assert not renew("ann")["held"]
 
 
-def test_of_many_that_come_at_once_one_has_it(tmp_path: Path) -> None:
+def test_one_of_many_concurrent_runs_gets_the_claim(tmp_path: Path) -> None:
     folder = str(tmp_path / "muster/claim")
     runs = [
         subprocess.Popen(
@@ -158,7 +158,7 @@ def test_of_many_that_come_at_once_one_has_it(tmp_path: Path) -> None:
     assert [answer["held"] for answer in answers].count(True) == 1
 
 
-def test_a_link_in_the_place_of_its_folder_is_refused(clock: Clock, tmp_path: Path) -> None:
+def test_link_as_claim_folder_is_rejected(clock: Clock, tmp_path: Path) -> None:
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "muster").mkdir()
     (tmp_path / "muster/claim").symlink_to(tmp_path / "elsewhere")

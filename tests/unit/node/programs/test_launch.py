@@ -1,4 +1,4 @@
-"""The program as a node gets it."""
+"""The launch program as it is sent to a node."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 LAUNCH_ID = "20260101-120000-abcd"
 
 
-def test_prepare_and_look_speak_json(tmp_path: Path) -> None:
+def test_prepare_prints_json(tmp_path: Path) -> None:
     me = pwd.getpwuid(os.getuid()).pw_name
     request = {
         "user": me,

@@ -1,4 +1,4 @@
-"""The node's programs, for real, on this one machine: everything but what takes a second one."""
+"""The probe programs of nodes, as real processes on one machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KNOWN = "0123456789abcdef"
 
 
 def ask(verb: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Run the program as a node does, in a process of its own."""
+    """Run the program like a node, in a separate process."""
     argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, verb]
     given = sent(PROGRAMS[verb].__name__, request)
     done = subprocess.run(argv, input=given, check=True, capture_output=True, timeout=60)
@@ -66,7 +66,7 @@ def probe(*peers: dict[str, Any]) -> dict[str, Any]:
     return ask("probe", {"token": KNOWN, "address": "10.0.0.1", "packets": 40, "peers": list(peers)})
 
 
-def test_it_listens_where_a_launch_would(served: dict[str, Any]) -> None:
+def test_listener_uses_the_ports_of_a_launch(served: dict[str, Any]) -> None:
     low, high = served["range"]
     assert served["holder"] == ""
     first, last, _ = served["ephemeral"]
@@ -78,7 +78,7 @@ def test_it_listens_where_a_launch_would(served: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
-def test_a_probe_hears_who_answers_and_measures(served: dict[str, Any], address: str) -> None:
+def test_probe_identifies_and_measures_its_peer(served: dict[str, Any], address: str) -> None:
     if ":" in address and not socket.has_dualstack_ipv6():
         pytest.skip("this machine has no IPv6")
     answer = probe(peer(served, address=address))
@@ -94,7 +94,7 @@ def test_a_probe_hears_who_answers_and_measures(served: dict[str, Any], address:
     assert "127.0.0.1" in answer["names"]["localhost"]["addresses"]
 
 
-def test_a_launch_asks_for_links_alone_and_has_its_ports_back_at_once() -> None:
+def test_link_probe_of_a_launch_releases_its_ports() -> None:
     port = free_port()
     request = {"token": KNOWN, "node": "node2", "samples": 2, "idle": 20, "first_call": 15}
     head = ask("serve", {**request, "port": port})
@@ -111,12 +111,12 @@ def test_a_launch_asks_for_links_alone_and_has_its_ports_back_at_once() -> None:
     socket.create_server(("", port)).close()
 
 
-def test_without_a_first_call_it_ends_when_it_is_told_to() -> None:
+def test_listener_without_a_call_ends_after_its_limit() -> None:
     one = ask("serve", {"token": KNOWN, "node": "x", "port": None, "samples": 1, "idle": 20, "first_call": 0.5})
     until(lambda: not running(one["pid"]))
 
 
-def test_nobody_there_and_somebody_else(served: dict[str, Any]) -> None:
+def test_closed_port_and_silent_server_are_distinguished(served: dict[str, Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         threading.Thread(target=silent.accept, daemon=True).start()
         ports = [free_port(), silent.getsockname()[1]]
@@ -127,7 +127,7 @@ def test_nobody_there_and_somebody_else(served: dict[str, Any]) -> None:
     assert (foreign["greeting"], foreign["spoke"]) == (None, False)
 
 
-def test_somebody_else_who_speaks(served: dict[str, Any]) -> None:
+def test_ssh_server_on_the_port_is_recognized_as_foreign(served: dict[str, Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as ssh:
 
         def speak() -> None:
@@ -140,7 +140,7 @@ def test_somebody_else_who_speaks(served: dict[str, Any]) -> None:
     assert (seen["error"], seen["greeting"], seen["spoke"]) == ("", None, True)
 
 
-def test_a_stranger_hears_nothing(served: dict[str, Any]) -> None:
+def test_caller_without_token_gets_no_answer(served: dict[str, Any]) -> None:
     for said in (b"0123 hello\n", b"GET / HTTP/1.1\r\n\r\n", os.urandom(6000)):
         with socket.create_connection(("127.0.0.1", served["port"]), timeout=5) as stranger:
             stranger.sendall(said)
@@ -149,13 +149,13 @@ def test_a_stranger_hears_nothing(served: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("asked", ["sink inf", "source 1e9", "source nan", "sink -1", "take 99999999999", "take -5"])
-def test_nothing_lasts_longer_or_takes_more_than_a_probe_does(served: dict[str, Any], asked: str) -> None:
+def test_excessive_requests_are_rejected(served: dict[str, Any], asked: str) -> None:
     with socket.create_connection(("127.0.0.1", served["port"]), timeout=60) as known:
         known.sendall(f"{KNOWN} {asked}\n".encode())
         assert known.recv(100) == b""
 
 
-def test_callers_are_as_many_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_callers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "MOST_CALLERS", 4)
     entry = listener.listener(0)
     server = listener.Server({"token": KNOWN, "node": "node2", "idle": 20}, [entry])
@@ -165,7 +165,7 @@ def test_callers_are_as_many_as_there_is_room_for(monkeypatch: pytest.MonkeyPatc
         for _ in callers:
             server.accept(entry)
         assert len(server.strangers) == 4
-        assert callers[5].recv(1) == b"", "there was room for one more"
+        assert callers[5].recv(1) == b"", "the last caller was not disconnected"
         server.send_away(time.monotonic())
         assert not server.strangers
         assert [caller.recv(1) for caller in callers] == [b""] * 6
@@ -173,7 +173,7 @@ def test_callers_are_as_many_as_there_is_room_for(monkeypatch: pytest.MonkeyPatc
     entry.close()
 
 
-def test_two_never_send_in_bulk_at_a_time(served: dict[str, Any]) -> None:
+def test_bulk_transfers_do_not_overlap(served: dict[str, Any]) -> None:
     other = ask("serve", {"token": KNOWN, "node": "node1", "port": free_port(), "samples": 1, "idle": 20})
     try:
         called = {"node": "node2", "address": "127.0.0.1", "port": served["port"]}
@@ -193,42 +193,42 @@ def test_two_never_send_in_bulk_at_a_time(served: dict[str, Any]) -> None:
         ask("end", {"pid": other["pid"], "started": other["started"]})
 
 
-def test_a_port_that_is_taken_is_told_and_by_whom(served: dict[str, Any]) -> None:
+def test_occupied_port_is_reported_with_its_holder(served: dict[str, Any]) -> None:
     again = ask("serve", {"token": KNOWN, "node": "node2", "port": served["port"], "samples": 0, "idle": -2})
     assert (again["pid"], again["port"], again["holder"]) == (0, None, listener.PROCESS_NAME)
 
 
-def test_only_the_process_that_was_left_is_ended(served: dict[str, Any]) -> None:
+def test_end_stops_only_the_listener_process(served: dict[str, Any]) -> None:
     ask("end", {"pid": os.getpid(), "started": "1"})
     ask("end", {"pid": 0, "started": ""})
     assert running(served["pid"])
 
 
-def left_behind(port: int, idle: float) -> int:
+def start_listener(port: int, idle: float) -> int:
     with listener.listener(port) as entry:
         pid: int = listener.leave_behind({"token": KNOWN, "node": "node2", "idle": idle}, [entry])
     assert running(pid)
     return pid
 
 
-def test_it_ends_by_itself_when_nobody_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listener_ends_if_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "FIRST_CALL", 0.5)
-    pid = left_behind(free_port(), 20)
+    pid = start_listener(free_port(), 20)
     until(lambda: not running(pid))
 
 
-def test_it_ends_by_itself_when_nobody_calls_any_more() -> None:
+def test_listener_ends_when_idle() -> None:
     port = free_port()
-    pid = left_behind(port, 0.5)
+    pid = start_listener(port, 0.5)
     with socket.create_connection(("127.0.0.1", port), timeout=5) as once:
         once.sendall(b"%s hello\n" % KNOWN.encode())
         assert once.recv(100) == b"muster-probe node2\n"
     until(lambda: not running(pid))
 
 
-def test_another_probe_is_waited_for() -> None:
+def test_listener_waits_for_another_probe() -> None:
     port = free_port()
-    pid = left_behind(port, 0.1)
+    pid = start_listener(port, 0.1)
     with socket.create_connection(("127.0.0.1", port), timeout=5) as once:
         once.sendall(b"%s hello\n" % KNOWN.encode())
     entry, holder = listener.patient_listener(port, 10)
@@ -238,7 +238,7 @@ def test_another_probe_is_waited_for() -> None:
     until(lambda: not running(pid))
 
 
-def test_the_edge_is_found_between_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_mtu_is_found_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     link = caller.CalledLink(KNOWN, {"address": "127.0.0.1", "node": "node2", "ports": []}, 0)
     monkeypatch.setattr(link, "rungs", lambda _port, sizes: [size + 52 <= 1412 for size in sizes])
     for pmtu in (1500, 9000):

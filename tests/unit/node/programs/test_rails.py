@@ -1,4 +1,4 @@
-"""Both ends of the trial of RDMA, for real, on this one machine; the tools are stand-ins."""
+"""Both ends of the RDMA test on one machine, with stubs of the tools."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ADAPTERS = [plan.Hca(f"mlx5_{number}", "1", RATE) for number in range(2)]
 
 @pytest.fixture
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Install the tools as told, and what shall go wrong with them."""
+    """Return a function that installs stubs of tools with the given failures."""
     bin_folder = tmp_path / "bin"
     bin_folder.mkdir()
     path = f"{bin_folder}:{run.PATH}"
@@ -33,7 +33,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     monkeypatch.setenv("PATH", path)
     monkeypatch.setattr(rails, "CLEAN", clean)
     monkeypatch.setattr(rails, "run", lambda *argv, **more: run.run(*argv, **{**more, "env": clean}))
-    # Whoever tests is no training user.
+    # The user that runs the tests is not a training user.
     monkeypatch.setattr(rails, "identity", lambda _: None)
 
     def install(*names: str, **settings: Any) -> None:
@@ -45,8 +45,8 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
     return install
 
 
-def met(adapters: list[plan.Hca]) -> list[outputs.RailTrial]:
-    """Have the adapters meet themselves, as the action does it with those of two nodes."""
+def measured(adapters: list[plan.Hca]) -> list[outputs.RailTrial]:
+    """Measure each adapter against itself, like the action does with the adapters of two nodes."""
     request = {"user": "nobody", "ports": PORTS, "rails": [plan.commands(each) for each in adapters], "seconds": 20}
     served = rails.serve(request)["rails"]
     calls = [
@@ -64,14 +64,14 @@ def met(adapters: list[plan.Hca]) -> list[outputs.RailTrial]:
     ]
 
 
-def test_both_ends_meet_on_every_rail(tools: Callable[..., None]) -> None:
+def test_every_rail_is_measured(tools: Callable[..., None]) -> None:
     tools(*plan.STEPS)
-    assert [(one.step, one.gbps, one.usec) for one in met(ADAPTERS)] == [("", 388.1, 2.05)] * 2
+    assert [(one.step, one.gbps, one.usec) for one in measured(ADAPTERS)] == [("", 388.1, 2.05)] * 2
 
 
-def test_what_fails_ends_its_own_rail_alone(tools: Callable[..., None]) -> None:
+def test_failure_affects_only_its_rail(tools: Callable[..., None]) -> None:
     tools(*plan.STEPS, mlx5_1={"ib_write_bw": "Failed status 12: wr_id 0 syndrom 0x81"})
-    good, bad = met(ADAPTERS)
+    good, bad = measured(ADAPTERS)
     assert (good.step, good.gbps) == ("", 388.1)
     assert (bad.step, bad.why, bad.usec) == (
         "ib_write_bw",
@@ -80,23 +80,23 @@ def test_what_fails_ends_its_own_rail_alone(tools: Callable[..., None]) -> None:
     )
 
 
-def test_an_adapter_that_the_listening_end_cannot_open_is_said(tools: Callable[..., None]) -> None:
+def test_adapter_missing_at_the_listening_end_is_reported(tools: Callable[..., None]) -> None:
     tools(*plan.STEPS, mlx5_1={"absent": True})
-    _, bad = met(ADAPTERS)
+    _, bad = measured(ADAPTERS)
     assert bad.why == "libibverbs does not list the adapter (IB device mlx5_1 not found)"
 
 
-def test_a_tool_that_is_missing_is_said_before_anything_listens(tools: Callable[..., None]) -> None:
+def test_missing_tool_is_reported_before_listening(tools: Callable[..., None]) -> None:
     tools("ibv_rc_pingpong")
     served = rails.serve({"user": "x", "ports": PORTS, "rails": [plan.commands(ADAPTERS[0])], "seconds": 5})["rails"]
     assert [(end["why"], end["missing"]) for end in served[0]] == [
         ("", False),
-        ("ib_write_bw is not there", True),
-        ("ib_write_lat is not there", True),
+        ("ib_write_bw is not installed", True),
+        ("ib_write_lat is not installed", True),
     ]
 
 
-def test_what_nobody_calls_is_ended(tools: Callable[..., None]) -> None:
+def test_unused_listeners_are_stopped(tools: Callable[..., None]) -> None:
     tools(*plan.STEPS)
     request = {"user": "x", "ports": PORTS, "rails": [plan.commands(ADAPTERS[0])], "seconds": 60}
     [ends] = rails.serve(request)["rails"]
@@ -107,7 +107,7 @@ def test_what_nobody_calls_is_ended(tools: Callable[..., None]) -> None:
     until(lambda: not rails.listening() & {each["port"] for each in ends}, 5, "all are gone")
 
 
-def test_the_rails_of_a_stand_in_pass(tools: Callable[..., None]) -> None:
+def test_simulated_rails_are_healthy(tools: Callable[..., None]) -> None:
     tools(*plan.STEPS)
-    result = judge.result(met(ADAPTERS), {})
+    result = judge.result(measured(ADAPTERS), {})
     assert result["verdict"]["status"] == "healthy"

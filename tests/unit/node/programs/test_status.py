@@ -1,4 +1,4 @@
-"""The cheap look of the one screen, on this machine; with nvidia-smi's words, as of a node with two GPUs."""
+"""Status facts of this machine, with a stub of nvidia-smi for two GPUs."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 GPUS = "0, GPU-aa, NVIDIA H100, 4, 0\n1, GPU-bb, NVIDIA H100, 40960, 97\n"
 
 
-def says(monkeypatch: pytest.MonkeyPatch, gpus: CommandResult, apps: CommandResult) -> None:
+def stub_smi(monkeypatch: pytest.MonkeyPatch, gpus: CommandResult, apps: CommandResult) -> None:
     answers = {"--query-gpu=index,uuid,name,memory.used,utilization.gpu": gpus}
     monkeypatch.setattr(computing, "run", lambda _program, question, *_words, **_more: answers.get(question, apps))
     monkeypatch.setattr(os, "listdir", lambda _path: ["nvidia0", "nvidia1", "nvidiactl", "null"])
 
 
-def test_gpus_and_who_computes_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    says(monkeypatch, CommandResult(GPUS, code=0), CommandResult(f"GPU-bb, {os.getpid()}\nGPU-zz, 1\n", code=0))
+def test_gpus_and_their_processes_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub_smi(monkeypatch, CommandResult(GPUS, code=0), CommandResult(f"GPU-bb, {os.getpid()}\nGPU-zz, 1\n", code=0))
     seen = status.gpu_facts(2.0)
     assert [(one["index"], one["used"], one["busy"]) for one in seen["gpus"]] == [("0", "4", "0"), ("1", "40960", "97")]
     assert seen["devices"] == 2
@@ -34,14 +34,14 @@ def test_gpus_and_who_computes_on_them(monkeypatch: pytest.MonkeyPatch) -> None:
     assert seen["why"] == ""
 
 
-def test_one_that_hangs_is_said_and_lists_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_nvidia_smi_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     late = CommandResult("", "nvidia-smi did not answer within 2 s", late=True)
-    says(monkeypatch, late, late)
+    stub_smi(monkeypatch, late, late)
     seen = status.gpu_facts(2.0)
     assert (seen["gpus"], seen["why"]) == ([], "nvidia-smi did not answer within 2 s")
 
 
-def test_the_whole_look(tmp_path: Path) -> None:
+def test_status_of_this_machine_is_complete(tmp_path: Path) -> None:
     torch = tmp_path / "lib/python3.11/site-packages/torch"
     torch.mkdir(parents=True)
     (torch / "version.py").write_text("__version__ = '2.13.0+cu130'\ncuda: str | None = '13.0'\n")
@@ -52,5 +52,5 @@ def test_the_whole_look(tmp_path: Path) -> None:
     assert seen["who"]["uid"] == os.getuid()
 
 
-def test_no_environment_is_said(tmp_path: Path) -> None:
+def test_missing_environment_is_reported(tmp_path: Path) -> None:
     assert status.torch_facts(str(tmp_path))["why"] == f"PyTorch is not installed in {tmp_path}"

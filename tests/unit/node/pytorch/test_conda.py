@@ -1,4 +1,4 @@
-"""An environment of conda packages as a node sees it, and what is refused of an archive."""
+"""Checks of conda environments on a node, and rejected archive members."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def root(path: Path) -> conda.CondaRoot:
     return conda.CondaRoot(str(path), LookedAs("nobody", None))
 
 
-def test_what_its_records_say_is_looked_at(environment: Path, tmp_path: Path) -> None:
+def test_conda_records_are_checked(environment: Path, tmp_path: Path) -> None:
     look = root(tmp_path).look(environment, "files")
     assert look == {"python": "3.12", "packages": {"python": "3.12.4_h1_0"}, "faults": [], "error": ""}
     (environment / "bin/python").unlink()
@@ -38,13 +38,13 @@ def test_what_its_records_say_is_looked_at(environment: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"name": "x", "version": "1", "build": "0", "files": 3}'])
-def test_a_record_that_makes_no_sense_is_a_fault(environment: Path, tmp_path: Path, text: str) -> None:
+def test_invalid_record_is_a_fault(environment: Path, tmp_path: Path, text: str) -> None:
     (environment / "conda-meta/x-1-0.json").write_text(text)
     (fault,) = root(tmp_path).look(environment, "files")["faults"]
     assert fault.startswith("x-1-0.json cannot be read (")
 
 
-def test_a_folder_without_records_is_none(tmp_path: Path) -> None:
+def test_folder_without_records_is_rejected(tmp_path: Path) -> None:
     assert root(tmp_path).look(tmp_path, "files") == {"error": "no conda packages found"}
 
 
@@ -65,13 +65,13 @@ def unpacked(folder: Path, *members: tarfile.TarInfo) -> Path:
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "bin/../../x"])
-def test_nothing_gets_out_of_its_folder(tmp_path: Path, name: str) -> None:
+def test_paths_outside_the_folder_are_rejected(tmp_path: Path, name: str) -> None:
     with pytest.raises(conda.CondaError, match="is an invalid or duplicate path"):
         unpacked(tmp_path, member("bin/first"), member(name))
-    assert list((tmp_path / "one").iterdir()) == [], "all of it is judged before any of it is unpacked"
+    assert list((tmp_path / "one").iterdir()) == [], "all members are checked before the first one is unpacked"
 
 
-def test_nothing_gets_out_through_a_link(tmp_path: Path) -> None:
+def test_links_outside_the_folder_are_rejected(tmp_path: Path) -> None:
     for target, refusal in ((str(tmp_path), "leads out of the environment"), ("share", "is below a link")):
         folder = tmp_path / refusal
         folder.mkdir()
@@ -85,12 +85,12 @@ def test_nothing_gets_out_through_a_link(tmp_path: Path) -> None:
     [{"type": tarfile.CHRTYPE}, {"type": tarfile.LNKTYPE, "linkname": "/etc/shadow"}, {"mode": 0o6777}],
     ids=["device", "hard link", "set-user-ID"],
 )
-def test_devices_and_rights_of_others_are_refused(tmp_path: Path, more: dict[str, Any]) -> None:
+def test_devices_hard_links_and_setuid_files_are_rejected(tmp_path: Path, more: dict[str, Any]) -> None:
     with pytest.raises(conda.CondaError, match="is not a regular file, a symbolic link or a directory"):
         unpacked(tmp_path, member("bin/x", **more))
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="files are given to root")
-def test_its_files_are_roots_and_nobody_else_writes_them(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="requires root")
+def test_unpacked_files_are_writable_only_by_root(tmp_path: Path) -> None:
     status = (unpacked(tmp_path, member("x", mode=0o777, uid=1000, gid=1000)) / "x").stat()
     assert (status.st_mode & 0o7777, status.st_uid, status.st_gid) == (0o755, 0, 0)

@@ -1,4 +1,4 @@
-"""An environment that somebody else has made, as a node sees it: a real one of Python's own kind, and its rights."""
+"""Probe of an existing environment: a real venv and its permissions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def prefix(tmp_path: Path) -> Path:
     return path
 
 
-def test_its_python_says_what_is_in_it(prefix: Path) -> None:
+def test_environment_python_reports_its_contents(prefix: Path) -> None:
     seen = existing.look(str(prefix), ME)
     assert seen["there"]
     assert seen["marks"]["pyvenv.cfg"].startswith("home = ")
@@ -33,13 +33,13 @@ def test_its_python_says_what_is_in_it(prefix: Path) -> None:
     assert seen["said"]["error"].startswith("ModuleNotFoundError: No module named 'torch'")
 
 
-def test_what_everybody_may_change_is_not_started(prefix: Path) -> None:
+def test_world_writable_environment_is_not_started(prefix: Path) -> None:
     (prefix / "bin").chmod(0o777)
     seen = existing.look(str(prefix), ME)
     assert seen["everybody"] == f"{prefix}/bin"
     assert seen["said"] == {}
 
 
-def test_a_folder_that_is_not_there_is_said(tmp_path: Path) -> None:
+def test_missing_folder_is_reported(tmp_path: Path) -> None:
     seen = existing.look(str(tmp_path / "gone"), ME)
     assert (seen["there"], seen["marks"], seen["said"]) == (False, {}, {})

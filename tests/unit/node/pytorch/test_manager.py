@@ -1,4 +1,4 @@
-"""What a step reports that has made an environment, with a folder and a pip of cardboard."""
+"""Results of the environment manager, with stubs of the folder and pip."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOCK = 7
 
 
 class Folder:
-    """Stands in for the folder of environments. done: what was done to it."""
+    """Stub of the environments folder. `done` lists the actions."""
 
     def __init__(self, path: Path) -> None:
         self.root, self.envs, self.link = path, path / "envs", path / "current"
@@ -73,7 +73,7 @@ class Alone:
         (EnvironmentPlan("new", switch=True), [], False),
     ],
 )
-def test_an_environment_that_cannot_be_used_is_not_switched_to_and_was_made_all_the_same(
+def test_unusable_environment_is_built_but_not_switched_to(
     tmp_path: Path, plan: EnvironmentPlan, done: list[str], *, changed: bool
 ) -> None:
     folder = Folder(tmp_path)
@@ -86,7 +86,7 @@ def test_an_environment_that_cannot_be_used_is_not_switched_to_and_was_made_all_
 @pytest.mark.parametrize(
     ("switch", "done"), [("always", ["switch to new", "remove older"]), ("never", []), ("idle", None)]
 )
-def test_when_the_link_goes_to_what_is_new(tmp_path: Path, switch: str, done: list[str] | None) -> None:
+def test_switch_option_decides_when_the_link_changes(tmp_path: Path, switch: str, done: list[str] | None) -> None:
     folder = Folder(tmp_path)
     plan = EnvironmentPlan("new", switch=True, retire=("older",))
     made = manager(folder, plan, switch=switch)

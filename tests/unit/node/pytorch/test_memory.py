@@ -1,4 +1,4 @@
-"""What an environment said is remembered for as long as none of its files is another one."""
+"""Output of an environment is cached while its files are unchanged."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ SAID = {"packages": {"torch": "2.13.0"}, "faults": []}
 FILE = "lib/torch/version.py"
 
 
-class Asked:
-    """An environment with a few files, whose Python says what it is to say; times are counted."""
+class CountedEnvironment:
+    """Environment with a few files and a stub of its Python. Queries are counted."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,65 +40,65 @@ class Asked:
 
 
 @pytest.fixture
-def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Asked:
-    one = Asked(tmp_path)
+def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CountedEnvironment:
+    one = CountedEnvironment(tmp_path)
     monkeypatch.setattr(PytorchRoot, "look", one.look)
     return one
 
 
-def in_place(path: Path) -> None:
-    """As long as before, and with the times that it had."""
+def change_in_place(path: Path) -> None:
+    """Change the content, but keep size and timestamps."""
     seen = path.stat()
     path.write_text("x = 2\n")
     os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
 
 
-def anew(path: Path) -> None:
+def recreate(path: Path) -> None:
     path.unlink()
     path.write_text("x = 1\n")
 
 
-def test_it_is_asked_once(asked: Asked) -> None:
-    asked.ask()
-    asked.ask()
-    assert asked.times == 1
+def test_unchanged_environment_is_queried_once(environment: CountedEnvironment) -> None:
+    environment.ask()
+    environment.ask()
+    assert environment.times == 1
 
 
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param(in_place, id="in place"),
-        pytest.param(anew, id="anew"),
-        pytest.param(lambda path: path.chmod(0o600), id="its mode"),
-        pytest.param(lambda path: path.unlink(), id="gone"),
-        pytest.param(lambda path: path.with_name("more.py").touch(), id="one more"),
-        pytest.param(lambda path: path.parents[2].joinpath("bin/python").write_text(""), id="the interpreter"),
-        pytest.param(lambda path: path.parent.chmod(0o700), id="a folder"),
+        pytest.param(change_in_place, id="changed in place"),
+        pytest.param(recreate, id="recreated"),
+        pytest.param(lambda path: path.chmod(0o600), id="mode changed"),
+        pytest.param(lambda path: path.unlink(), id="removed"),
+        pytest.param(lambda path: path.with_name("more.py").touch(), id="file added"),
+        pytest.param(lambda path: path.parents[2].joinpath("bin/python").write_text(""), id="interpreter changed"),
+        pytest.param(lambda path: path.parent.chmod(0o700), id="folder mode changed"),
     ],
 )
-def test_a_change_has_it_asked_again(asked: Asked, change: Any) -> None:
-    asked.ask()
-    change(asked.env / FILE)
-    asked.ask()
-    assert asked.times == 2
+def test_changed_environment_is_queried_again(environment: CountedEnvironment, change: Any) -> None:
+    environment.ask()
+    change(environment.env / FILE)
+    environment.ask()
+    assert environment.times == 2
 
 
-def test_byte_code_is_nothing_new(asked: Asked) -> None:
-    asked.ask()
-    (asked.env / "lib/torch/__pycache__/other.pyc").write_text("")
-    asked.ask()
-    assert asked.times == 1
+def test_bytecode_is_not_a_change(environment: CountedEnvironment) -> None:
+    environment.ask()
+    (environment.env / "lib/torch/__pycache__/other.pyc").write_text("")
+    environment.ask()
+    assert environment.times == 1
 
 
-def test_without_leave_nothing_is_written(asked: Asked) -> None:
-    asked.ask(writes=False)
-    assert not (asked.folder / "memory").exists()
+def test_read_only_query_writes_nothing(environment: CountedEnvironment) -> None:
+    environment.ask(writes=False)
+    assert not (environment.folder / "memory").exists()
 
 
-def test_a_full_run_finds_that_the_memory_was_wrong(asked: Asked) -> None:
-    assert asked.ask().wrong == ""
-    assert asked.ask(proves=True).wrong == ""
-    asked.said = {"packages": {}, "faults": ["torch is gone"]}
-    assert "is wrong, although its files are unchanged" in asked.ask(proves=True).wrong
-    assert asked.ask().wrong == ""
-    assert asked.times == 3
+def test_full_run_detects_an_outdated_cache(environment: CountedEnvironment) -> None:
+    assert environment.ask().wrong == ""
+    assert environment.ask(proves=True).wrong == ""
+    environment.said = {"packages": {}, "faults": ["torch is gone"]}
+    assert "is wrong, although its files are unchanged" in environment.ask(proves=True).wrong
+    assert environment.ask().wrong == ""
+    assert environment.times == 3

@@ -1,4 +1,4 @@
-"""What a resolve has left is taken over by root, whatever lies there."""
+"""Root copies the wheels of a resolve from a folder with untrusted contents."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ def wheel(folder: Path, more: str = "", file: str = TINY) -> None:
         archive.writestr("tiny-1.0.dist-info/METADATA", f"Metadata-Version: 2.1\nName: Tiny\nVersion: 1.0\n{more}\n")
 
 
-def test_wheels_are_taken_with_what_they_are(built: Path, target: Path) -> None:
+def test_wheels_are_copied_with_their_metadata(built: Path, target: Path) -> None:
     (found,) = resolving.take_over(str(built), target)
     assert (found.name, found.version, found.file) == ("Tiny", "1.0", TINY)
     assert found.sha256 == hashlib.sha256((target / TINY).read_bytes()).hexdigest()
     assert (target / TINY).stat().st_mode & 0o777 == 0o644
 
 
-def linked(path: Path) -> None:
+def make_link(path: Path) -> None:
     path.symlink_to("/etc/passwd")
 
 
-def otherwise_named(path: Path) -> None:
+def wheel_of_another_package(path: Path) -> None:
     wheel(path.parent, file="torch-1.0-py3-none-any.whl")
 
 
-def spoiled(path: Path) -> None:
-    """An archive whose compressed bytes are none."""
+def corrupt(path: Path) -> None:
+    """Write an archive with corrupt compressed data."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("other-1.0.dist-info/METADATA", "Name: other\nVersion: 1.0\n" * 100)
     content = bytearray(path.read_bytes())
@@ -72,20 +72,20 @@ OTHER = "other-1.0-py3-none-any.whl"
 @pytest.mark.parametrize(
     "put",
     [
-        pytest.param(linked, id="a link"),
-        pytest.param(os.mkfifo, id="a pipe that nobody writes into"),
-        pytest.param(os.mkdir, id="a folder"),
-        pytest.param(lambda path: path.write_text("no archive"), id="no wheel inside"),
-        pytest.param(spoiled, id="an archive that is spoiled"),
-        pytest.param(lambda path: path.with_name("setup.py").write_text(""), id="no wheel by its name"),
-        pytest.param(otherwise_named, id="a wheel of another package"),
+        pytest.param(make_link, id="link"),
+        pytest.param(os.mkfifo, id="pipe without a writer"),
+        pytest.param(os.mkdir, id="folder"),
+        pytest.param(lambda path: path.write_text("no archive"), id="not an archive"),
+        pytest.param(corrupt, id="corrupt archive"),
+        pytest.param(lambda path: path.with_name("setup.py").write_text(""), id="not a wheel name"),
+        pytest.param(wheel_of_another_package, id="wheel of another package"),
         pytest.param(
             lambda path: wheel(path.parent, "Requires-Dist: evil @\n https://x.example/evil.tar.gz\n"),
-            id="one that requires something by its address",
+            id="requirement by URL",
         ),
     ],
 )
-def test_what_else_lies_there_is_refused(built: Path, target: Path, put: Callable[[Path], object]) -> None:
+def test_unexpected_files_are_rejected(built: Path, target: Path, put: Callable[[Path], object]) -> None:
     put(built / OTHER)
     with pytest.raises((WheelError, UnsafePathError)):
         resolving.take_over(str(built), target)
@@ -93,11 +93,11 @@ def test_what_else_lies_there_is_refused(built: Path, target: Path, put: Callabl
     assert not any(path.is_symlink() for path in target.iterdir())
 
 
-def test_more_than_any_environment_has_is_refused(built: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_results_are_rejected(built: Path, target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with (built / TINY).open("ab") as file:
         file.truncate(1 << 40)  # without a block on the disk
     monkeypatch.setattr(resolving, "MOST_BYTES", 1 << 22)
-    with pytest.raises(WheelError, match="larger"):
+    with pytest.raises(WheelError, match="exceeds"):
         resolving.take_over(str(built), target)
     assert not list(target.iterdir())
     monkeypatch.setattr(resolving, "MOST_WHEELS", 0)

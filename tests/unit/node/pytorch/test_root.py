@@ -1,4 +1,4 @@
-"""Looks at an environment, in whose Python anybody's packages run; and at who uses one."""
+"""Probes of an environment that runs untrusted packages, and detection of its users."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def root(tmp_path: Path) -> PytorchRoot:
     return PytorchRoot(str(tmp_path), LookedAs("nobody", None))
 
 
-def looked(root: PytorchRoot, script: str) -> Any:
+def probe(root: PytorchRoot, script: str) -> Any:
     python = root.envs / ENVIRONMENT / "bin/python"
     python.write_text(f"#!/bin/sh\n{script}\n")
     python.chmod(0o755)
     return root.look(root.envs / ENVIRONMENT, "files")
 
 
-def test_what_it_says(root: PytorchRoot) -> None:
-    assert looked(root, """echo Welcome; echo '{"version": "2.13.0"}'""") == {"version": "2.13.0"}
-    said = looked(root, "echo not today >&2; exit 3")
+def test_json_output_and_errors_are_reported(root: PytorchRoot) -> None:
+    assert probe(root, """echo Welcome; echo '{"version": "2.13.0"}'""") == {"version": "2.13.0"}
+    said = probe(root, "echo not today >&2; exit 3")
     assert said == {"error": "its Python returned no result (exit status 3: not today)", "trace": "not today\n"}
 
 
-def test_a_python_that_is_not_there_or_not_for_everybody(root: PytorchRoot) -> None:
+def test_missing_or_inaccessible_python_is_reported(root: PytorchRoot) -> None:
     said = root.look(root.envs / ENVIRONMENT, "files")
     assert said == {"error": "nobody cannot start its Python: No such file or directory", "fix": ""}
     (root.envs / ENVIRONMENT / "bin/python").mkdir()
@@ -51,40 +51,40 @@ def test_a_python_that_is_not_there_or_not_for_everybody(root: PytorchRoot) -> N
 @pytest.mark.parametrize(
     "script",
     [
-        pytest.param("sleep 30 & exit", id="somebody who goes on holds its output"),
-        pytest.param("sleep 30", id="it hangs"),
+        pytest.param("sleep 30 & exit", id="child process keeps stdout open"),
+        pytest.param("sleep 30", id="hangs"),
     ],
 )
-def test_whatever_runs_in_it_a_look_ends(root: PytorchRoot, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_environment_times_out(root: PytorchRoot, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(pytorch_root.LOOK_TIMEOUT, "files", 1)
     began = time.monotonic()
-    assert looked(root, script) == {"error": "its Python did not respond within 1 s"}
+    assert probe(root, script) == {"error": "its Python did not respond within 1 s"}
     assert time.monotonic() - began < 10
 
 
-def test_whatever_it_prints_little_of_it_is_kept(root: PytorchRoot) -> None:
-    said = looked(root, "head -c 20000000 /dev/zero | tr '\\0' x >&2; exit 3")
+def test_long_output_is_truncated(root: PytorchRoot) -> None:
+    said = probe(root, "head -c 20000000 /dev/zero | tr '\\0' x >&2; exit 3")
     assert len(said["trace"]) <= pytorch_root.MOST_SAID
     assert len(said["error"]) < 300
 
 
 @pytest.fixture
 def user(root: PytorchRoot) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that works in the environment."""
+    """Run a process in the environment."""
     child = subprocess.Popen(["sleep", "600"], cwd=root.envs / ENVIRONMENT)
     yield child
     child.kill()
     child.wait()
 
 
-def test_who_uses_one(root: PytorchRoot, user: subprocess.Popen[bytes]) -> None:
+def test_environment_in_use_is_detected(root: PytorchRoot, user: subprocess.Popen[bytes]) -> None:
     until(lambda: root.in_use() == {ENVIRONMENT})
     user.kill()
     until(lambda: not root.in_use())
 
 
-def test_where_that_cannot_be_seen_each_counts_as_used(root: PytorchRoot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever reads the command line of a process may wait for ever, if that process likes."""
+def test_environments_count_as_used_if_the_check_times_out(root: PytorchRoot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process can block reads of its command line."""
     monkeypatch.setattr(pytorch_root, "USERS_SECONDS", 1.0)
     monkeypatch.setattr(Path, "read_text", lambda *_given, **_how: time.sleep(15))
     began = time.monotonic()
@@ -92,8 +92,8 @@ def test_where_that_cannot_be_seen_each_counts_as_used(root: PytorchRoot, monkey
     assert time.monotonic() - began < 10
 
 
-def test_a_python_that_others_may_change_is_not_run_by_root(tmp_path: Path) -> None:
-    """Wherever the links lead: one in the home of somebody who trains is theirs to swap."""
+def test_python_writable_by_other_users_is_not_run_as_root(tmp_path: Path) -> None:
+    """A training user can replace a Python in their own home, also behind a link."""
     home, ran = tmp_path / "home", tmp_path / "ran"
     home.mkdir()
     python = home / "python3"

@@ -1,4 +1,4 @@
-"""Why a role is to come to a node: a sentence for each thing that differs, whatever its look says otherwise."""
+"""Reasons to run a role on a node: one sentence per difference that its probe finds."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ role_looks: Any = looks
 OPTIONS: dict[str, Any] = {"node": "node1", "user": "trainer", "root": "/x", "environment": {}, "mode": "manage"}
 
 
-def seen(module: str, **options: Any) -> Any:
-    """What a look brings back, asked under another name."""
+def probe(module: str, **options: Any) -> Any:
+    """Return the result of a probe."""
     asked = {"it": {"module": module, "options": {**OPTIONS, **options}}}
     return role_looks.look({"looks": asked, "remembers": True, "full": False})["seen"]["it"]
 
 
-def answers(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, **found: Any) -> None:
-    """Have a function answer so; it changes nothing, and says so in each call."""
+def stub_function(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, **found: Any) -> None:
+    """Replace a function by a stub that returns `found` and requires check mode."""
 
     def stub(*_: Any, check: bool = True) -> dict[str, Any]:
         assert check
@@ -39,55 +39,55 @@ def answers(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, **found: Any
         ({"traces": ["/old"]}, "cloud-init", ["/old exists", "cloud-init is running"]),
     ],
 )
-def test_the_baseline(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], at_work: str, why: list[str]) -> None:
+def test_baseline_reasons(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], at_work: str, why: list[str]) -> None:
     monkeypatch.setattr(role_looks, "cloud_init_at_work", lambda: at_work)
-    answers(monkeypatch, role_looks, "compare", **{"needed": False, "differences": [], "traces": [], **found})
-    assert seen("node_plan") == {"why": why, "warnings": []}
+    stub_function(monkeypatch, role_looks, "compare", **{"needed": False, "differences": [], "traces": [], **found})
+    assert probe("node_plan") == {"why": why, "warnings": []}
 
 
 @pytest.mark.parametrize(("module", "owner"), [("launch_users", "launch_users"), ("workbench", "workbench")])
-def test_people_and_their_notebooks(monkeypatch: pytest.MonkeyPatch, module: str, owner: str) -> None:
+def test_launch_user_and_workbench_reasons(monkeypatch: pytest.MonkeyPatch, module: str, owner: str) -> None:
     room = getattr(role_looks, owner)
-    answers(monkeypatch, room, "provide", differences=["one"], changed=True, notes=["a", "b"])
-    assert seen(module) == {"why": ["one"], "warnings": ["node1: a.", "node1: b."]}
-    answers(monkeypatch, room, "provide", differences=[], changed=False, notes=[])
-    assert seen(module) == {"why": [], "warnings": []}
+    stub_function(monkeypatch, room, "provide", differences=["one"], changed=True, notes=["a", "b"])
+    assert probe(module) == {"why": ["one"], "warnings": ["node1: a.", "node1: b."]}
+    stub_function(monkeypatch, room, "provide", differences=[], changed=False, notes=[])
+    assert probe(module) == {"why": [], "warnings": []}
 
 
-def test_what_differs_without_a_sentence_differs_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers(monkeypatch, role_looks.launch_users, "provide", differences=[], changed=True, notes=[])
-    assert seen("launch_users")["why"] == ["unspecified differences"]
+def test_change_without_description_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    stub_function(monkeypatch, role_looks.launch_users, "provide", differences=[], changed=True, notes=[])
+    assert probe("launch_users")["why"] == ["unspecified differences"]
 
 
-def test_a_look_that_fails_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_probe_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(role_looks.shared_data, "provide", lambda *_, **__: 1 / 0)
-    assert seen("shared_data") == {"why": ["ZeroDivisionError: division by zero"], "warnings": []}
-    assert seen("nothing")["why"] == ["KeyError: 'nothing'"]
-    answers(monkeypatch, role_looks.shared_data, "provide", differences=["/data is not mounted"])
-    assert seen("shared_data")["why"] == ["/data is not mounted"]
+    assert probe("shared_data") == {"why": ["ZeroDivisionError: division by zero"], "warnings": []}
+    assert probe("nothing")["why"] == ["KeyError: 'nothing'"]
+    stub_function(monkeypatch, role_looks.shared_data, "provide", differences=["/data is not mounted"])
+    assert probe("shared_data")["why"] == ["/data is not mounted"]
 
 
-def test_names_of_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_name_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(role_looks.socket, "gethostname", lambda: "vm7")
     given: list[Any] = []
     monkeypatch.setattr(role_looks.names, "differences", lambda cluster: [cluster.own, *cluster.addresses])
     monkeypatch.setattr(role_looks.names, "provide", lambda *each, check: given.append((each[1], check)))
     options = {"nodes": {"node2": "10.0.0.2"}, "own": "node1"}
-    assert seen("hosts_file", **options)["why"] == ["node1", "node2"]
-    assert seen("hosts_file", **options, mode="verify")["why"] == []
+    assert probe("hosts_file", **options)["why"] == ["node1", "node2"]
+    assert probe("hosts_file", **options, mode="verify")["why"] == []
     assert given == [("verify", True)]
 
 
-def test_what_is_only_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_read_only_probes_return_facts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(role_looks, "look_at", lambda options: {"of": options["only"]})
     monkeypatch.setattr(role_looks, "facts", lambda looks: looks)
-    assert seen("node_inspect", only=["disk"]) == {"why": [], "warnings": [], "facts": {"of": ["disk"]}}
+    assert probe("node_inspect", only=["disk"]) == {"why": [], "warnings": [], "facts": {"of": ["disk"]}}
     monkeypatch.setattr(role_looks.firewall, "look", lambda places: {"rules": places})
-    assert seen("firewall", places=["a"]) == {"why": [], "warnings": [], "look": {"rules": ["a"]}}
+    assert probe("firewall", places=["a"]) == {"why": [], "warnings": [], "look": {"rules": ["a"]}}
     monkeypatch.setattr(role_looks.drift_facts, "facts", lambda _options: {"now": 1})
     for written, why in ((None, []), ({"now": 1}, ["the record of the installation is outdated"])):
         monkeypatch.setattr(role_looks.record, "to_write", lambda _facts, _known, written=written: written)
-        assert seen("installed_record")["why"] == why
+        assert probe("installed_record")["why"] == why
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_what_is_only_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"changed": True, "plan": {"reasons": []}}, ["unspecified differences"]),
     ],
 )
-def test_the_environment(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: list[str]) -> None:
+def test_environment_reasons(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: list[str]) -> None:
     made: list[Any] = []
 
     def root(path: str, who: str, *, writes: bool, proves: bool) -> Any:
@@ -111,8 +111,8 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any],
         role_looks, "EnvironmentManager", lambda *_, check: SimpleNamespace(look=lambda: {**found, "notes": [check]})
     )
     monkeypatch.setattr(role_looks, "verify", lambda *_: None)
-    assert seen("pytorch_env") == {"why": why, "warnings": [True], "wrong": "torn"}
-    assert seen("pytorch_env", mode="verify") == {"why": [], "warnings": []}
+    assert probe("pytorch_env") == {"why": why, "warnings": [True], "wrong": "torn"}
+    assert probe("pytorch_env", mode="verify") == {"why": [], "warnings": []}
     assert made == [("/x", "as trainer", True, False), ("/x", "as trainer", False, False)]
 
 
@@ -124,10 +124,10 @@ def test_the_environment(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any],
         ({"changed": True, "sshd": "reload"}, ["sshd is not configured as required: reload", "the key of"], None),
     ],
 )
-def test_the_mesh(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: list[str], tried: Any) -> None:
+def test_ssh_mesh_reasons(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: list[str], tried: Any) -> None:
     mine = {"key": "k", "host_keys": ["h"], "port": 22, "hostname": "vm7"}
     whole = {"sshd": "", "changed": False, "overridden": ["x"], **mine, **found}
-    answers(monkeypatch, role_looks.mesh_key, "provide", **whole)
+    stub_function(monkeypatch, role_looks.mesh_key, "provide", **whole)
     monkeypatch.setattr(role_looks.mesh_key, "warnings", lambda _options, overridden: overridden)
     monkeypatch.setattr(role_looks.pwd, "getpwnam", lambda user: f"{user}'s")
     monkeypatch.setattr(role_looks.mesh_files, "acting_as", nullcontext)
@@ -139,7 +139,7 @@ def test_the_mesh(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: l
         return [SimpleNamespace(peer=peer, code=255, said="x" * 301 + "y", hostname="h") for peer in peers]
 
     monkeypatch.setattr(role_looks.mesh_logins, "log_in_on", log_in_on)
-    answered = seen("ssh_mesh_key", address="10.0.0.1", identity="/id", sample=["node2"], memory="/m")
+    answered = probe("ssh_mesh_key", address="10.0.0.1", identity="/id", sample=["node2"], memory="/m")
     if tried is None:
         assert answered == {"why": [why[0], "the SSH key of trainer is missing or incorrect"], "warnings": []}
         return

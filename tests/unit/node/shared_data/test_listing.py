@@ -1,4 +1,4 @@
-"""What lies in a folder of data, and what is remembered of it."""
+"""Listing of a data folder, and cached digests of its files."""
 
 from __future__ import annotations
 
@@ -25,35 +25,35 @@ from muster_node.tools import files
         ("link", "/etc/passwd", False),
         ("link", "", False),
         ("link", ".", False),
-        # By way of another link, the end could be anywhere.
+        # Another link in the path could lead anywhere.
         ("link", "a/../file", False),
         ("link", "a//b", False),
         ("link", "a\nb", False),
     ],
 )
-def test_which_links_stay_inside(path: str, target: str, stays: bool) -> None:
+def test_links_inside_the_folder_are_accepted(path: str, target: str, stays: bool) -> None:
     assert listing.stays_inside(path, target) is stays
 
 
-def old(path: Path) -> None:
-    """Wait until the kernel tells this change from the next one."""
+def wait_for_new_timestamp(path: Path) -> None:
+    """Wait until the kernel can distinguish this change from the next one."""
     while time.time() < path.stat().st_ctime + 2.1:
         time.sleep(0.1)
 
 
-def test_a_digest_is_remembered_until_the_file_changes(tmp_path: Path) -> None:
+def test_digest_is_cached_until_the_file_changes(tmp_path: Path) -> None:
     folder, kept = tmp_path / "set", str(tmp_path / "kept")
     folder.mkdir()
     (folder / "new").write_bytes(b"1")
     (folder / "old").write_bytes(b"1")
-    old(folder / "old")
+    wait_for_new_timestamp(folder / "old")
     (folder / "new").write_bytes(b"2")
     with files.folder(str(folder)) as there:
         memory = Remembered(kept, str(folder))
         before = listing.read(there, listing.walk(there), memory)
         memory.save()
         memory = Remembered(kept, str(folder))
-        assert [*memory.known] == ["old"], "a file that was changed a moment ago may be changed again without a trace"
+        assert [*memory.known] == ["old"], "another change of a just changed file may keep its timestamp"
         assert listing.read(there, listing.walk(there), memory) == before
 
         size, times = (folder / "old").stat().st_size, (folder / "old").stat()
@@ -65,12 +65,12 @@ def test_a_digest_is_remembered_until_the_file_changes(tmp_path: Path) -> None:
         assert memory.file.stat().st_mode & 0o777 == 0o600
 
     memory.file.write_bytes(memory.file.read_bytes().replace(b'"boot": "', b'"boot": "0'))
-    assert Remembered(kept, str(folder)).known == {}, "behind another start of the machine nothing is believed"
+    assert Remembered(kept, str(folder)).known == {}, "entries from before a reboot are ignored"
 
 
-def test_root_reads_for_others_only_what_the_folders_owner_may_have_put_there(tmp_path: Path) -> None:
+def test_root_reads_only_files_of_the_folders_owner(tmp_path: Path) -> None:
     if os.geteuid() != 0:
-        pytest.skip("only root can give files to others")
+        pytest.skip("only root can change owners")
     folder = Path("/run/muster-test-set")
     folder.mkdir()
     try:

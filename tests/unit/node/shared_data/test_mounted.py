@@ -1,10 +1,10 @@
-"""What is mounted on a node, read from the kernel's own list."""
+"""Mounts of a node, parsed from the kernel's mount table."""
 
 from __future__ import annotations
 
 from muster_node.shared_data.mounted import parse
 
-# proc(5); a space in a path is \040 there.
+# Format: proc(5). A space in a path is written as \040.
 TEXT = """\
 25 30 0:23 / /proc rw,nosuid,nodev,noexec,relatime shared:12 - proc proc rw
 61 30 0:52 / /data rw,relatime shared:31 - autofs systemd-1 rw,fd=53,timeout=0,direct
@@ -13,7 +13,7 @@ a line that is none
 """
 
 
-def test_each_with_its_source_in_their_order() -> None:
+def test_mounts_are_parsed_in_order_with_sources() -> None:
     found = parse(TEXT)
     assert [(one.path, one.source, one.type) for one in found] == [
         ("/proc", "proc", "proc"),

@@ -1,4 +1,4 @@
-"""Where data may be put on a node, and that nothing is written by way of what others may swap."""
+"""Valid target folders for data on a node. Targets that other users can replace are rejected."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FILE = ManifestFile("a/file", executable=False, size=len(CONTENT), sha256=hashli
         (["/", "/data/set/below"], "/data/set", ""),
     ],
 )
-def test_a_folder_of_a_file_server_is_not_copied_to(
+def test_network_file_system_is_rejected_as_target(
     monkeypatch: pytest.MonkeyPatch, mounts: list[str], path: str, refused: str
 ) -> None:
     there = [Mounted(each, f"files:{each}", "ext4" if each == "/" else "nfs4", "rw") for each in mounts]
@@ -46,18 +46,18 @@ def test_a_folder_of_a_file_server_is_not_copied_to(
     assert problem.value.strerror == refused
 
 
-def test_a_file_is_no_folder(tmp_path: Path) -> None:
+def test_file_is_rejected_as_target_folder(tmp_path: Path) -> None:
     (tmp_path / "set").write_bytes(b"")
     with pytest.raises(files.UnsafePathError, match="is not a folder"):
         copying.refuse(str(tmp_path / "set"))
 
 
-@pytest.mark.parametrize("kind", ["a link", "open to everybody"])
-def test_nothing_is_put_where_others_may_swap_it(tmp_path: Path, kind: str) -> None:
+@pytest.mark.parametrize("kind", ["link", "world-writable"])
+def test_target_that_other_users_can_replace_is_rejected(tmp_path: Path, kind: str) -> None:
     target, outside = tmp_path / "set", tmp_path / "outside"
     for each in (target, outside):
         each.mkdir()
-    if kind == "a link":
+    if kind == "link":
         (target / "a").symlink_to(outside)
     else:
         (target / "a").mkdir()
@@ -78,7 +78,7 @@ def test_nothing_is_put_where_others_may_swap_it(tmp_path: Path, kind: str) -> N
     assert not (target / "a/file").exists()
 
 
-def test_content_that_is_not_what_it_should_be_gets_no_name(tmp_path: Path) -> None:
+def test_corrupt_content_is_not_placed(tmp_path: Path) -> None:
     target = tmp_path / "set"
     target.mkdir()
     twin = FILE._replace(path="b")

@@ -1,4 +1,4 @@
-"""Work that is done as another user, and that user's ways to hold it up."""
+"""Work done as another user, including a user that tries to block it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 ROOT = os.getuid() == 0
 NOBODY = pwd.getpwnam("nobody")
-root_only = pytest.mark.skipif(not ROOT, reason="only root can become somebody else")
+root_only = pytest.mark.skipif(not ROOT, reason="only root can switch to another user")
 
 
 def identity() -> Any:
@@ -28,14 +28,14 @@ def identity() -> Any:
 
 
 @root_only
-def test_it_is_that_user_and_nobody_else() -> None:
+def test_work_runs_with_ids_of_the_user() -> None:
     uid, gid = NOBODY.pw_uid, NOBODY.pw_gid
     assert as_user(NOBODY, identity) == [[uid] * 3, [gid] * 3, os.getgrouplist("nobody", gid)]
     assert os.getuid() == 0
 
 
 @root_only
-def test_what_is_not_that_users_is_not_read(tmp_path: Path) -> None:
+def test_other_users_files_are_not_readable(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("for root alone")
     secret.chmod(0o600)
@@ -44,7 +44,7 @@ def test_what_is_not_that_users_is_not_read(tmp_path: Path) -> None:
 
 
 @root_only
-def test_that_user_may_not_look_into_it_though_it_is_theirs() -> None:
+def test_user_cannot_inspect_the_process() -> None:
     ours = os.getpid()
     assert as_user(NOBODY, lambda: [os.access(f"/proc/{pid}/environ", os.R_OK) for pid in (ours, os.getpid())]) == [
         False,
@@ -52,7 +52,7 @@ def test_that_user_may_not_look_into_it_though_it_is_theirs() -> None:
     ]
 
 
-def test_without_a_user_it_is_this_one() -> None:
+def test_work_without_a_user_runs_as_the_current_user() -> None:
     assert as_user(None, os.getuid) == os.getuid()
 
 
@@ -64,11 +64,11 @@ def stop() -> None:
     os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def read_without_end() -> str:
+def read_endless_file() -> str:
     return Path("/dev/zero").read_text()
 
 
-def deep() -> Any:
+def return_deeply_nested() -> Any:
     nested: list[Any] = []
     for _ in range(100_000):
         nested = [nested]
@@ -80,25 +80,25 @@ def write() -> None:
         stream.write(b"x")
 
 
-def leave() -> None:
+def exit_without_result() -> None:
     os._exit(0)
 
 
-@pytest.mark.parametrize("work", [wait, stop, read_without_end, deep, write, leave])
-def test_nothing_holds_it_up(work: Callable[[], Any]) -> None:
+@pytest.mark.parametrize("work", [wait, stop, read_endless_file, return_deeply_nested, write, exit_without_result])
+def test_blocking_or_failing_work_is_ended(work: Callable[[], Any]) -> None:
     began = time.monotonic()
     with pytest.raises(SilentError):
         as_user(None, work, seconds=0.2 if work in {wait, stop} else 30)
     assert time.monotonic() - began < 30
 
 
-def test_an_answer_has_its_limit() -> None:
+def test_result_size_is_limited() -> None:
     assert as_user(None, lambda: "x" * 100_000) == "x" * 100_000
-    with pytest.raises(SilentError, match="more than 1000 bytes"):
+    with pytest.raises(SilentError, match="larger than 1000 bytes"):
         as_user(None, lambda: "x" * 100_000, most=1000)
 
 
-def test_no_child_is_left() -> None:
+def test_no_child_process_remains() -> None:
     before = process.children(os.getpid())
     as_user(None, os.getpid)
     assert process.children(os.getpid()) == before

@@ -1,4 +1,4 @@
-"""Files in folders that somebody else may write: nothing is read, written or given away that they chose."""
+"""Files in folders writable by other users: these users cannot redirect reads, writes or ownership changes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster_node.tools import files
 
 pytestmark = pytest.mark.usefixtures("nothing_waits")
 
-SOMEBODY = os.getuid() + 1
+OTHER_UID = os.getuid() + 1
 HUGE = 1 << 40
 
 
@@ -28,7 +28,7 @@ def secret(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Path:
-    """A folder that somebody else may write as well."""
+    """Return a folder that another user can write to."""
     path = tmp_path / "foreign"
     path.mkdir()
     return path
@@ -41,19 +41,19 @@ def mode_of(path: Path) -> int:
 # ---------------------------------------------------------------- reading
 
 
-def test_a_file_is_read_whole(tmp_path: Path) -> None:
+def test_whole_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"x" * (3 * files.CHUNK + 1))
     assert files.read(str(path)) == path.read_bytes()
 
 
-def test_a_file_of_proc_is_read_although_it_has_no_size() -> None:
+def test_proc_file_without_size_is_read() -> None:
     assert files.read("/proc/self/stat").startswith(b"%d (" % os.getpid())
     assert files.part("/proc/self/stat", -4096, 4096).startswith(b"%d (" % os.getpid())
 
 
 @pytest.mark.parametrize("target", ["secret", "nowhere", "link"])
-def test_a_link_is_refused(secret: Path, tmp_path: Path, target: str) -> None:
+def test_link_is_rejected(secret: Path, tmp_path: Path, target: str) -> None:
     link = tmp_path / "link"
     link.symlink_to(target)
     with pytest.raises(files.UnsafePathError, match="is a link") as caught:
@@ -63,13 +63,13 @@ def test_a_link_is_refused(secret: Path, tmp_path: Path, target: str) -> None:
     assert files.text(str(link)) is None
 
 
-def test_a_link_of_the_system_is_followed_where_that_is_said(secret: Path, tmp_path: Path) -> None:
+def test_link_is_followed_on_request(secret: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(secret)
     assert files.text(str(link), links=True) == "for root alone"
 
 
-def test_what_is_no_file_is_refused_and_nobody_waits(tmp_path: Path) -> None:
+def test_special_file_is_rejected_without_blocking(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     (tmp_path / "folder").mkdir()
     with socket.socket(socket.AF_UNIX) as sock:
@@ -84,7 +84,7 @@ def test_what_is_no_file_is_refused_and_nobody_waits(tmp_path: Path) -> None:
         files.read(str(tmp_path / "link"), links=True)
 
 
-def test_a_huge_file_is_refused_and_not_read(tmp_path: Path) -> None:
+def test_huge_file_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "huge"
     path.touch()
     os.truncate(path, HUGE)
@@ -96,7 +96,7 @@ def test_a_huge_file_is_refused_and_not_read(tmp_path: Path) -> None:
     assert files.text(str(path), most=10) == "\0" * 10
 
 
-def test_of_a_log_its_end_is_read(tmp_path: Path) -> None:
+def test_part_of_a_log_is_read(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("first\nsecond\nthird\n")
     assert files.part(str(path), -6, 100) == b"third\n"
@@ -105,29 +105,29 @@ def test_of_a_log_its_end_is_read(tmp_path: Path) -> None:
     assert files.part(str(path), 100, 6) == b""
 
 
-def test_a_file_of_somebody_else_is_refused(secret: Path) -> None:
+def test_file_of_another_user_is_rejected(secret: Path) -> None:
     assert files.read(str(secret), owner=os.getuid()) == b"for root alone"
     with pytest.raises(files.ForeignError, match=r"belongs to \w+") as caught:
-        files.read(str(secret), owner=SOMEBODY)
+        files.read(str(secret), owner=OTHER_UID)
     assert caught.value.errno == errno.EPERM
-    with pytest.raises(files.ForeignError), files.folder(str(secret.parent), owner=SOMEBODY):
+    with pytest.raises(files.ForeignError), files.folder(str(secret.parent), owner=OTHER_UID):
         pass
 
 
-def test_a_hard_link_to_a_file_of_somebody_else_is_refused(secret: Path, foreign: Path) -> None:
+def test_hard_link_to_another_users_file_is_rejected(secret: Path, foreign: Path) -> None:
     (foreign / "mine").hardlink_to(secret)
     with files.folder(str(foreign)) as within, pytest.raises(files.ForeignError):
-        files.read("mine", within=within, owner=SOMEBODY)
+        files.read("mine", within=within, owner=OTHER_UID)
 
 
-def test_what_cannot_be_read_has_its_reason_and_its_path(tmp_path: Path) -> None:
+def test_read_error_has_reason_and_path(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         files.read(str(tmp_path / "nowhere"))
     assert caught.value.filename == str(tmp_path / "nowhere")
     assert files.text(str(tmp_path / "nowhere")) is None
 
 
-def test_a_folder_is_listed(foreign: Path) -> None:
+def test_folder_is_listed(foreign: Path) -> None:
     for name in ("b", "a", "c"):
         (foreign / name).touch()
     assert files.names(str(foreign)) == ["a", "b", "c"]
@@ -143,7 +143,7 @@ def test_a_folder_is_listed(foreign: Path) -> None:
 # ---------------------------------------------------------------- within a folder
 
 
-def test_within_a_folder_no_part_is_a_link(secret: Path, foreign: Path) -> None:
+def test_path_with_a_linked_folder_is_rejected(secret: Path, foreign: Path) -> None:
     (foreign / "sub").mkdir()
     (foreign / "sub" / "file").write_text("its own")
     (foreign / "out").symlink_to(secret.parent)
@@ -159,7 +159,7 @@ def test_within_a_folder_no_part_is_a_link(secret: Path, foreign: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["../secret", "sub/../../secret", "/etc/passwd", "", ".", "sub//file"])
-def test_within_a_folder_nothing_leads_out(secret: Path, foreign: Path, path: str) -> None:
+def test_path_out_of_the_folder_is_rejected(secret: Path, foreign: Path, path: str) -> None:
     (foreign / "sub").mkdir()
     with files.folder(str(foreign)) as within:
         for act in (files.read, files.remove, files.names):
@@ -169,7 +169,7 @@ def test_within_a_folder_nothing_leads_out(secret: Path, foreign: Path, path: st
             files.replace(path, b"", within=within)
 
 
-def test_a_folder_that_is_swapped_meanwhile_is_still_the_one_that_was_opened(secret: Path, foreign: Path) -> None:
+def test_opened_folder_is_used_after_it_is_replaced(secret: Path, foreign: Path) -> None:
     (foreign / "secret").write_text("its own")
     away = foreign.with_name("away")
     with files.folder(str(foreign)) as within:
@@ -186,7 +186,7 @@ def test_a_folder_that_is_swapped_meanwhile_is_still_the_one_that_was_opened(sec
 # ---------------------------------------------------------------- writing
 
 
-def test_a_file_is_replaced_at_once_or_not_at_all(tmp_path: Path) -> None:
+def test_file_is_replaced_atomically(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_text("old")
 
@@ -207,7 +207,7 @@ def test_a_file_is_replaced_at_once_or_not_at_all(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644, 0o640, 0o1777, 0o4755])
-def test_a_mode_holds_whatever_the_umask(tmp_path: Path, mode: int) -> None:
+def test_mode_is_independent_of_the_umask(tmp_path: Path, mode: int) -> None:
     before = os.umask(0o077)
     try:
         files.replace(str(tmp_path / "file"), b"", mode=mode, owner=(os.getuid(), os.getgid()))
@@ -218,7 +218,7 @@ def test_a_mode_holds_whatever_the_umask(tmp_path: Path, mode: int) -> None:
     assert mode_of(tmp_path / "folder") == mode
 
 
-def test_without_a_mode_the_umask_decides(tmp_path: Path) -> None:
+def test_default_mode_follows_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         files.replace(str(tmp_path / "file"), b"")
@@ -227,13 +227,13 @@ def test_without_a_mode_the_umask_decides(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "file") == 0o640
 
 
-def test_until_it_is_whole_nobody_else_may_read_it(tmp_path: Path) -> None:
+def test_unfinished_file_is_private(tmp_path: Path) -> None:
     with files.replacing(str(tmp_path / "file"), mode=0o644) as stream:
         assert stat.S_IMODE(os.fstat(stream.fileno()).st_mode) == 0o600
     assert mode_of(tmp_path / "file") == 0o644
 
 
-def test_what_is_there_hands_its_mode_on(tmp_path: Path) -> None:
+def test_mode_of_the_existing_file_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "file"
     files.replace(str(path), b"first", mode=0o644, keep=True)
     assert mode_of(path) == 0o644
@@ -242,8 +242,8 @@ def test_what_is_there_hands_its_mode_on(tmp_path: Path) -> None:
     assert (path.read_text(), mode_of(path)) == ("second", 0o640)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root may give a file away")
-def test_owners(tmp_path: Path) -> None:
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can change owners")
+def test_owner_of_the_existing_file_is_kept(tmp_path: Path) -> None:
     path = tmp_path / "file"
     files.replace(str(path), b"", mode=0o4750, owner=(1234, 2345))
     files.replace(str(path), b"more", mode=0o600, owner=(0, 0), keep=True)
@@ -251,7 +251,7 @@ def test_owners(tmp_path: Path) -> None:
     assert (seen.st_uid, seen.st_gid, stat.S_IMODE(seen.st_mode)) == (1234, 2345, 0o4750)
 
 
-def test_a_link_in_the_place_is_replaced_and_what_it_leads_to_stays(secret: Path, foreign: Path) -> None:
+def test_link_is_replaced_and_its_target_is_unchanged(secret: Path, foreign: Path) -> None:
     link = foreign / "file"
     link.symlink_to(secret)
     files.replace(str(link), b"new", mode=0o644, keep=True)
@@ -260,7 +260,7 @@ def test_a_link_in_the_place_is_replaced_and_what_it_leads_to_stays(secret: Path
     assert (secret.read_text(), mode_of(secret)) == ("for root alone", 0o600)
 
 
-def test_the_file_behind_a_link_is_replaced_where_that_is_said(tmp_path: Path) -> None:
+def test_link_target_is_replaced_on_request(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "real/file").write_text("old")
     (tmp_path / "link").symlink_to("real/file")
@@ -269,7 +269,7 @@ def test_the_file_behind_a_link_is_replaced_where_that_is_said(tmp_path: Path) -
     assert (tmp_path / "real/file").read_text() == "new"
 
 
-def test_who_swaps_the_new_file_for_a_link_is_given_nothing(secret: Path, foreign: Path) -> None:
+def test_link_instead_of_the_new_file_gets_no_permissions(secret: Path, foreign: Path) -> None:
     with files.replacing(str(foreign / "file"), mode=0o666, owner=(os.getuid(), os.getgid())) as stream:
         stream.write(b"a script")
         (fresh,) = foreign.iterdir()
@@ -278,7 +278,7 @@ def test_who_swaps_the_new_file_for_a_link_is_given_nothing(secret: Path, foreig
     assert (secret.read_text(), mode_of(secret)) == ("for root alone", 0o600)
 
 
-def test_who_swaps_the_folder_meanwhile_gains_nothing(secret: Path, foreign: Path) -> None:
+def test_replaced_folder_does_not_redirect_the_write(secret: Path, foreign: Path) -> None:
     with files.replacing(str(foreign / "secret"), mode=0o644) as stream:
         stream.write(b"a script")
         foreign.rename(foreign.with_name("away"))
@@ -287,26 +287,26 @@ def test_who_swaps_the_folder_meanwhile_gains_nothing(secret: Path, foreign: Pat
     assert (foreign.with_name("away") / "secret").read_text() == "a script"
 
 
-def test_missing_folders_are_made_where_that_is_said(tmp_path: Path) -> None:
+def test_missing_folders_are_created_on_request(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files.replace(str(tmp_path / "a/b/file"), b"")
     files.replace(str(tmp_path / "a/b/file"), b"text", parents=True)
     assert (tmp_path / "a/b/file").read_text() == "text"
 
 
-def test_a_name_as_long_as_names_may_be(tmp_path: Path) -> None:
+def test_longest_file_name_is_supported(tmp_path: Path) -> None:
     files.replace(str(tmp_path / ("n" * 255)), b"text")
     assert (tmp_path / ("n" * 255)).read_text() == "text"
 
 
-def test_a_path_without_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_without_a_folder_is_supported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     files.replace("file", b"text")
     assert files.read("file") == b"text"
     assert files.remove("file")
 
 
-def test_an_existing_name_is_never_taken_for_a_new_folder(secret: Path, foreign: Path) -> None:
+def test_existing_name_is_rejected_as_new_folder(secret: Path, foreign: Path) -> None:
     (foreign / "link").symlink_to(secret.parent)
     for name in ("link", "."):
         with pytest.raises(FileExistsError):
@@ -314,7 +314,7 @@ def test_an_existing_name_is_never_taken_for_a_new_folder(secret: Path, foreign:
     assert mode_of(foreign) != 0o777
 
 
-def test_writing_over_what_is_there(secret: Path, foreign: Path) -> None:
+def test_overwrite_keeps_the_inode(secret: Path, foreign: Path) -> None:
     path = foreign / "lease"
     path.write_text("0001")
     number = path.stat().st_ino
@@ -329,7 +329,7 @@ def test_writing_over_what_is_there(secret: Path, foreign: Path) -> None:
     assert secret.read_text() == "for root alone"
 
 
-def test_removing(secret: Path, foreign: Path) -> None:
+def test_remove_does_not_follow_links(secret: Path, foreign: Path) -> None:
     link = foreign / "link"
     link.symlink_to(secret)
     assert files.remove(str(link))
@@ -338,7 +338,7 @@ def test_removing(secret: Path, foreign: Path) -> None:
     assert secret.exists()
 
 
-def test_no_descriptor_is_left_open(secret: Path, foreign: Path) -> None:
+def test_no_file_descriptor_stays_open(secret: Path, foreign: Path) -> None:
     (foreign / "out").symlink_to(secret.parent)
     before = len(files.names("/proc/self/fd"))
     with files.folder(str(foreign)) as within:
@@ -347,9 +347,9 @@ def test_no_descriptor_is_left_open(secret: Path, foreign: Path) -> None:
                 with pytest.raises(OSError, match=r"link|file"):
                     act(path, within=within)
     with pytest.raises(files.ForeignError):
-        files.read(str(secret), owner=SOMEBODY)
+        files.read(str(secret), owner=OTHER_UID)
     assert len(files.names("/proc/self/fd")) == before
 
 
-def test_it_is_the_same_code_for_nodes_and_for_the_controller() -> None:
+def test_nodes_and_controller_share_the_module() -> None:
     assert Path(files.__file__).parts[-4:] == ("module_utils", "muster_node", "tools", "files.py")

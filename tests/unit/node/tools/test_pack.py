@@ -1,4 +1,4 @@
-"""One text of a program and its tools: it runs on its own, wherever it is put."""
+"""Packing of a program and its modules into one text that runs without other files."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ TOOLS = {
     "torch_facts": {"files", "torch_version"},
     "watcher": {"as_user", "files", "process", "run", "trees", "trust"},
 }
-# What is written for some programs alone. A launch copies its project from what was distributed, and records its node.
+# Rooms used only by some programs. A launch copies its project from the distribution store and records its node.
 ROOMS = {
     "launch": ["launch", "distribution", "diagnosis", "members"],
     "image": ["launch", "distribution", "members"],
@@ -80,7 +80,7 @@ ROOMS = {
 
 
 @pytest.mark.parametrize("path", sorted(ROOM.rglob("*.py")), ids=lambda path: str(path.relative_to(ROOM)))
-def test_imports_are_found_as_python_itself_finds_them(path: Path) -> None:
+def test_imports_match_those_of_the_python_parser(path: Path) -> None:
     text = path.read_text()
     nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ImportFrom) and node.level]
     read = [("." * node.level, node.module or "", [each.name for each in node.names]) for node in nodes]
@@ -88,24 +88,24 @@ def test_imports_are_found_as_python_itself_finds_them(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_every_program_holds_what_it_imports_and_no_more(name: str) -> None:
-    held = held_by(name)
+def test_program_contains_exactly_its_imports(name: str) -> None:
+    held = modules_of(name)
     own = {one for one in held if one.partition(".")[0] in ROOMS.get(name, ())}
     assert held - own == {f"programs.{name}", "tools.program", *(f"tools.{tool}" for tool in TOOLS[name])}
 
 
-def test_what_is_written_for_some_programs_is_in_one_of_them() -> None:
-    # Of these, a role's module has all but what the program is for.
+def test_every_module_of_a_room_is_in_a_program() -> None:
+    # For the two excluded rooms, Ansible modules import files that are in no program.
     for room in {room for rooms in ROOMS.values() for room in rooms} - {"workbench", "shared_data"}:
         there = {f"{room}.{path.stem}" for path in (ROOM / room).glob("[a-z]*.py")}
-        assert there <= set().union(*(held_by(name) for name, rooms in ROOMS.items() if room in rooms))
+        assert there <= set().union(*(modules_of(name) for name, rooms in ROOMS.items() if room in rooms))
 
 
-def held_by(name: str) -> set[str]:
+def modules_of(name: str) -> set[str]:
     return set(re.findall(r"^'muster_node\.([\w.]+)': \($", pack(f"muster_node.programs.{name}"), re.MULTILINE))
 
 
-def test_it_runs_from_standard_input_with_its_payload_behind_it(tmp_path: Path) -> None:
+def test_program_runs_from_stdin_with_its_request(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("Snow\N{SNOWMAN}\n")
     request = {"path": str(tmp_path / "file"), "secret": "\N{SNOWMAN}" * 100_000}
     argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "look"]
@@ -114,7 +114,7 @@ def test_it_runs_from_standard_input_with_its_payload_behind_it(tmp_path: Path) 
     assert done.stderr == b""
 
 
-def test_it_runs_as_a_file(tmp_path: Path) -> None:
+def test_program_runs_as_a_file(tmp_path: Path) -> None:
     (tmp_path / "sshd.py").write_text(pack(SSHD))
     argv = [sys.executable, "-I", "-S", str(tmp_path / "sshd.py"), "look"]
     given = json.dumps({"path": str(tmp_path / "nowhere")})
@@ -123,14 +123,14 @@ def test_it_runs_as_a_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["sshd.py"]
 
 
-def test_it_runs_by_hand_from_the_tree(tmp_path: Path) -> None:
+def test_program_runs_from_the_source_tree(tmp_path: Path) -> None:
     argv = [sys.executable, "-S", "-m", SSHD, "look"]
     given = json.dumps({"path": str(tmp_path / "nowhere")})
     done = subprocess.run(argv, input=given, capture_output=True, text=True, check=True, timeout=60, cwd=ROOM.parent)
     assert answer_in(done.stdout) == {"before": None}
 
 
-def test_a_failure_names_the_file_and_the_line() -> None:
+def test_failure_reports_file_and_line() -> None:
     argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "look"]
     done = subprocess.run(argv, input=sent(SSHD, {}), capture_output=True, text=False, check=False, timeout=60)
     assert done.returncode == 1
@@ -138,7 +138,7 @@ def test_a_failure_names_the_file_and_the_line() -> None:
     assert done.stderr.decode().endswith("KeyError: 'path'\n")
 
 
-def test_a_copy_of_itself_is_the_text_that_was_sent() -> None:
+def test_own_text_is_the_sent_text() -> None:
     text = pack("muster_node.programs.guard")
     script = (
         text.rpartition("\nrun(")[0]
@@ -158,7 +158,7 @@ def test_a_copy_of_itself_is_the_text_that_was_sent() -> None:
     assert again.stdout == first.stdout
 
 
-def test_a_program_may_take_decisions_with_it_by_their_whole_name() -> None:
+def test_absolute_imports_of_decisions_are_packed() -> None:
     line = "from ansible.module_utils.muster.network import ssh_mesh"
     assert [*imported("muster_node.programs.x", line, "muster_node", "muster")] == ["muster.network.ssh_mesh"]
     there = pack("muster_node.road.role_looks")
@@ -166,7 +166,7 @@ def test_a_program_may_take_decisions_with_it_by_their_whole_name() -> None:
     assert [*imported("muster_node.programs.x", line, "muster_node")] == []
 
 
-def test_whatever_a_look_runs_into_is_a_reason_for_the_role_to_come() -> None:
+def test_failing_probe_is_a_reason_to_run_the_role() -> None:
     argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "look"]
     asked = {"looks": {"one": {"module": "nothing", "options": {}}}, "remembers": False, "full": False}
     text = sent("muster_node.road.role_looks", asked)
@@ -174,12 +174,12 @@ def test_whatever_a_look_runs_into_is_a_reason_for_the_role_to_come() -> None:
     assert answer_in(done.stdout.decode()) == {"seen": {"one": {"why": ["KeyError: 'nothing'"], "warnings": []}}}
 
 
-def test_nothing_else_is_reached_from_the_room() -> None:
+def test_imports_outside_the_package_are_rejected() -> None:
     with pytest.raises(ImportError, match="imports from outside of muster_node"):
         list(imported("muster_node.programs.x", "from ...muster.launch import plan", "muster_node"))
 
 
-def test_an_unknown_program_is_said_at_once() -> None:
+def test_unknown_program_is_rejected() -> None:
     with pytest.raises(ModuleNotFoundError):
         pack("muster_node.programs.nowhere")
 
@@ -194,5 +194,5 @@ def test_an_unknown_program_is_said_at_once() -> None:
         ("", None),
     ],
 )
-def test_the_answer_is_the_last_line_that_is_one(text: str, found: object) -> None:
+def test_answer_is_the_last_line_with_a_json_object(text: str, found: object) -> None:
     assert answer_in(text) == found

@@ -1,4 +1,4 @@
-"""Processes of this very machine."""
+"""Facts about real processes of this machine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
         started.kill()
 
 
-def test_one_that_runs(child: subprocess.Popen[bytes]) -> None:
+def test_running_process_is_described(child: subprocess.Popen[bytes]) -> None:
     seen = process.status(child.pid)
     assert seen is not None
     assert seen.parent == os.getpid()
@@ -41,7 +41,7 @@ def test_one_that_runs(child: subprocess.Popen[bytes]) -> None:
     assert process.owner(child.pid) == pwd.getpwuid(os.getuid()).pw_name
 
 
-def test_one_that_ended_and_was_not_waited_for_does_not_run(child: subprocess.Popen[bytes]) -> None:
+def test_zombie_does_not_count_as_running(child: subprocess.Popen[bytes]) -> None:
     child.kill()
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     assert not process.runs(child.pid)
@@ -54,7 +54,7 @@ def test_one_that_ended_and_was_not_waited_for_does_not_run(child: subprocess.Po
     assert not process.runs(0)
 
 
-def test_states(child: subprocess.Popen[bytes]) -> None:
+def test_stopped_and_zombie_states_are_reported(child: subprocess.Popen[bytes]) -> None:
     for number, state in ((signal.SIGSTOP, "T"), (signal.SIGKILL, "Z")):
         child.send_signal(number)
         os.waitid(os.P_PID, child.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
@@ -63,7 +63,7 @@ def test_states(child: subprocess.Popen[bytes]) -> None:
         assert seen.state == state
 
 
-def test_a_name_may_hold_anything(tmp_path: Path) -> None:
+def test_odd_process_name_is_parsed(tmp_path: Path) -> None:
     odd = tmp_path / "a) Z 1 (b"
     odd.symlink_to("/bin/cat")
     with subprocess.Popen([str(odd)], stdin=subprocess.PIPE) as child:
@@ -74,13 +74,13 @@ def test_a_name_may_hold_anything(tmp_path: Path) -> None:
     assert seen.parent == os.getpid()
 
 
-def test_processes_of_a_launch_carry_its_mark(child: subprocess.Popen[bytes]) -> None:
+def test_launch_processes_have_its_environment_mark(child: subprocess.Popen[bytes]) -> None:
     while not process.words(child.pid):
         assert child.poll() is None
     launch = process.LaunchUnit(LAUNCH)
     assert process.is_of_launch(child.pid, launch, os.getuid())
     assert not process.is_of_launch(child.pid, process.LaunchUnit(LAUNCH[:-1]), os.getuid())
-    assert not process.is_of_launch(child.pid, launch, os.getuid() + 1), "anybody may carry the mark"
+    assert not process.is_of_launch(child.pid, launch, os.getuid() + 1), "any user can set the mark"
     assert process.environment(child.pid)[process.LAUNCH_MARK] == LAUNCH
 
 
@@ -98,10 +98,10 @@ SYSTEM = process.LaunchUnit(LAUNCH)
         (f"0::/system.slice/{UNIT}/other.service\n", "other.service", SYSTEM),
         (f"12:pids:/x\n1:name=systemd:/system.slice/{UNIT}\n", UNIT, SYSTEM),
         (f"1:name=systemd:/system.slice/{UNIT}\n0::/\n", UNIT, SYSTEM),
-        # The tree of cgroup v1 is listed where systemd uses that of v2 alone.
+        # A cgroup v1 tree can be listed although systemd uses only cgroup v2.
         (f"1:name=systemd:/\n0::/system.slice/{UNIT}\n", UNIT, SYSTEM),
         ("1:name=systemd:/\n0::/\n", "", None),
-        # In a user's own manager a unit has whatever name that user gives it: a launch there is that user's.
+        # In a user's systemd manager the user chooses unit names, so a launch there belongs to that user.
         (f"0::{OWN}/app.slice/{UNIT}\n", UNIT, process.LaunchUnit(LAUNCH, 1000)),
         (f"0::{OWN}/{UNIT}/x.service\n", "x.service", process.LaunchUnit(LAUNCH, 1000)),
         (f"0::{OWN}/x.service/{UNIT}\n", UNIT, None),
@@ -115,10 +115,10 @@ SYSTEM = process.LaunchUnit(LAUNCH)
     ],
 )
 @pytest.mark.parametrize("beyond", ["", "/machine.slice/libpod-0123.scope/container"])
-def test_units(
+def test_units_are_read_from_control_groups(
     cgroup: str, unit: str, launch: process.LaunchUnit | None, beyond: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # PID 1 is in the unit init.scope of the tree that systemd uses, and at the root of the other one.
+    # PID 1 is in init.scope of the tree that systemd uses, and at the root of the other tree.
     own, other = (1, 0) if "name=systemd:/system" in cgroup else (0, 1)
     tree = {0: "0:", 1: "1:name=systemd"}
     first = f"{tree[own]}:{beyond}/init.scope\n{tree[other]}:{beyond}/\n"
@@ -129,15 +129,15 @@ def test_units(
     assert process.launch_at(2) == launch
 
 
-def test_what_is_a_launch() -> None:
+def test_launch_ids_and_unit_names_match() -> None:
     assert (process.LAUNCH_UNIT, process.LAUNCH_MARK) == (unit.LAUNCH_UNIT, unit.LAUNCH_MARK)
     assert process.LAUNCH_ID.match(LAUNCH)
     assert not process.LAUNCH_ID.match(f"{LAUNCH}.kept")
     assert process.LAUNCH_UNIT.format(LAUNCH) == f"muster-launch-{LAUNCH}.service"
 
 
-def test_the_name_that_a_process_gives_itself_is_quoted() -> None:
-    name = '\x1b[2Jx" (1), run'  # the kernel keeps 15 bytes of it
+def test_self_chosen_process_name_is_quoted() -> None:
+    name = '\x1b[2Jx" (1), run'  # the kernel keeps 15 bytes of a name
     wait = f"open('/proc/self/comm', 'w').write({name!r}); print(flush=True); input()"
     with subprocess.Popen([sys.executable, "-c", wait], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
         assert child.stdout is not None

@@ -1,4 +1,4 @@
-"""Name servers that answer, refuse and are silent: sockets of this machine."""
+"""Name servers that answer, refuse or stay silent, simulated with local sockets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def conf(tmp_path: Path) -> Path:
     return path
 
 
-def test_one_that_answers_whatever_it_is(conf: Path) -> None:
+def test_any_answer_of_a_name_server_counts(conf: Path) -> None:
     heard: list[bytes] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
@@ -30,7 +30,7 @@ def test_one_that_answers_whatever_it_is(conf: Path) -> None:
         def answer() -> None:
             asked, place = server.recvfrom(4096)
             heard.append(asked)
-            server.sendto(b"??" + asked[2:], place)  # somebody else's, or an old one
+            server.sendto(b"??" + asked[2:], place)  # a reply with another query ID is ignored
             server.sendto(asked[:2] + b"\x81\x83" + asked[4:], place)
 
         thread = threading.Thread(target=answer)
@@ -41,14 +41,14 @@ def test_one_that_answers_whatever_it_is(conf: Path) -> None:
     assert b"\x010\x010\x010\x0210\x07in-addr\x04arpa\0\0\x0c\0\x01" in heard[0]
 
 
-def test_one_that_is_silent(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_name_server_is_reported(conf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(resolvers, "SECONDS", 0.2)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         assert resolvers.ask_all("10.0.0.1", str(conf), server.getsockname()[1]) == {"127.0.0.1": None}
 
 
-def test_one_that_is_not_there_refuses(conf: Path) -> None:
+def test_refused_connection_is_reported(conf: Path) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
         port = server.getsockname()[1]
@@ -64,9 +64,9 @@ def test_one_that_is_not_there_refuses(conf: Path) -> None:
         ("".join(f"nameserver 10.0.0.{number}\n" for number in range(5)), ["10.0.0.0", "10.0.0.1", "10.0.0.2"]),
     ],
 )
-def test_the_servers_that_the_c_library_asks(text: str, found: list[str]) -> None:
+def test_name_servers_are_read_like_the_c_library(text: str, found: list[str]) -> None:
     assert resolvers.servers(text) == found
 
 
-def test_no_servers_are_asked_where_there_is_no_file(tmp_path: Path) -> None:
+def test_missing_resolv_conf_sends_no_queries(tmp_path: Path) -> None:
     assert resolvers.ask_all("10.0.0.1", str(tmp_path / "nowhere")) == {}

@@ -1,4 +1,4 @@
-"""What a node looked at arrives whole, and no more than may be."""
+"""Encoding of a node's facts for transfer, with a size limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from muster_node.tools import transfer
 
 
-def test_what_is_encoded_comes_out_again_and_is_small() -> None:
+def test_encoded_facts_are_small_and_decode_unchanged() -> None:
     looks = {"gpu": {"text": "<gpu>" * 10_000}, "ras": [None, True, 1.5, "ä"]}
     text = transfer.encode(looks)
     assert transfer.decode(text) == looks
@@ -30,14 +30,14 @@ def bomb() -> str:
         (bomb(), "more than"),
         (base64.b64encode(zlib.compress(b"{")).decode(), "Expecting"),
     ],
-    ids=["no base64", "not packed", "cut off", "too large", "no JSON"],
+    ids=["not base64", "not compressed", "truncated", "too large", "not JSON"],
 )
-def test_anything_else_is_refused(text: str, why: str) -> None:
+def test_invalid_text_is_rejected(text: str, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         transfer.decode(text)
 
 
-def test_what_could_not_be_decoded_is_not_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oversized_facts_are_not_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transfer, "MOST_BYTES", 10)
     with pytest.raises(ValueError, match="12 bytes, but at most 10 are allowed"):
         transfer.encode("a" * 10)

@@ -1,4 +1,4 @@
-"""Folders that somebody else has filled."""
+"""Sizes and removal of folder trees with untrusted contents."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster_node.tools import files, trees
 if TYPE_CHECKING:
     from pathlib import Path
 
-SOON = 60.0
+LIMIT = 60.0
 
 
 @pytest.fixture
@@ -29,26 +29,26 @@ def tree(tmp_path: Path) -> Path:
     return path
 
 
-def remove(tree: Path, seconds: float = SOON) -> bool:
+def remove(tree: Path, seconds: float = LIMIT) -> bool:
     with files.folder(str(tree.parent)) as within:
         return trees.remove(within, tree.name, time.monotonic() + seconds)
 
 
-def test_it_is_removed_and_nothing_else(tree: Path, tmp_path: Path) -> None:
+def test_tree_is_removed_and_links_are_not_followed(tree: Path, tmp_path: Path) -> None:
     assert remove(tree)
     assert list(tree.parent.iterdir()) == []
     assert (tmp_path / "elsewhere/kept").exists()
-    assert remove(tree), "it is gone"
+    assert remove(tree), "the tree is already removed"
 
 
-def test_a_link_in_its_place_is_left(tree: Path, tmp_path: Path) -> None:
+def test_link_instead_of_a_tree_is_not_removed(tree: Path, tmp_path: Path) -> None:
     link = tree.parent / "link"
     link.symlink_to(tmp_path / "elsewhere")
     assert not remove(link)
     assert (tmp_path / "elsewhere/kept").exists()
 
 
-def test_as_deep_as_its_writer_liked(tree: Path) -> None:
+def test_deep_tree_is_removed(tree: Path) -> None:
     here = os.open(tree, os.O_RDONLY)
     for _ in range(3000):
         os.mkdir("d", dir_fd=here)
@@ -60,17 +60,17 @@ def test_as_deep_as_its_writer_liked(tree: Path) -> None:
     assert remove(tree)
 
 
-def test_what_is_over_in_time(tree: Path) -> None:
+def test_removal_stops_at_its_deadline(tree: Path) -> None:
     assert not remove(tree, -1.0)
     assert (tree / "a/b/file").exists()
 
 
-def size(tree: Path, seconds: float = SOON) -> int:
+def size(tree: Path, seconds: float = LIMIT) -> int:
     with files.folder(str(tree.parent)) as within:
         return trees.size(within, tree.name, time.monotonic() + seconds)
 
 
-def test_what_it_takes_on_the_disk(tree: Path) -> None:
+def test_size_on_disk_is_measured(tree: Path) -> None:
     before = size(tree)
     assert before < 100_000, "no link is followed"
     with (tree / "a/b/sparse").open("wb") as stream:

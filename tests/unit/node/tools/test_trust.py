@@ -1,4 +1,4 @@
-"""Who else may change what a path leads to, in folders of this machine."""
+"""Detection of other users who can change the target of a path."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from muster_node.tools.trust import foreign_writer, make_folder
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can make a folder that belongs to somebody else")
+pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can create folders of another user")
 NOBODY = 65534
 
 
@@ -24,7 +24,7 @@ def inner(tmp_path: Path) -> Path:
     return path
 
 
-def test_what_is_roots_alone(inner: Path) -> None:
+def test_path_writable_only_by_root_is_safe(inner: Path) -> None:
     assert foreign_writer("/") is None
     assert foreign_writer(str(inner)) is None
     assert foreign_writer(f"{inner}/not/yet") is None
@@ -32,7 +32,7 @@ def test_what_is_roots_alone(inner: Path) -> None:
     assert foreign_writer(f"{inner}/file") is None
 
 
-def test_a_folder_above_that_belongs_to_somebody_else(inner: Path) -> None:
+def test_parent_of_another_user_is_unsafe(inner: Path) -> None:
     os.chown(inner.parent, NOBODY, 0)
     assert foreign_writer(f"{inner}/x") == f"{inner.parent} belongs to nobody"
     with pytest.raises(ForeignError, match=r"is not safe to use: .* belongs to nobody"):
@@ -40,27 +40,27 @@ def test_a_folder_above_that_belongs_to_somebody_else(inner: Path) -> None:
     assert not (inner / "x").exists()
 
 
-@pytest.mark.parametrize(("mode", "who"), [(0o775, "the group daemon"), (0o777, "everybody"), (0o1777, "everybody")])
-def test_a_folder_that_others_may_write(inner: Path, mode: int, who: str) -> None:
+@pytest.mark.parametrize(("mode", "who"), [(0o775, "the group daemon"), (0o777, "all users"), (0o1777, "all users")])
+def test_folder_writable_by_other_users_is_unsafe(inner: Path, mode: int, who: str) -> None:
     os.chown(inner, 0, 1)
     inner.chmod(mode)
-    assert foreign_writer(str(inner)) == f"{who} may write in {inner}"
+    assert foreign_writer(str(inner)) == f"{inner} is writable by {who}"
 
 
 @pytest.mark.parametrize("mode", [0o775, 0o777])
-def test_a_folder_above_that_others_may_write(inner: Path, mode: int) -> None:
+def test_parent_writable_by_other_users_is_unsafe(inner: Path, mode: int) -> None:
     inner.parent.chmod(mode)
     assert str(inner.parent) in str(foreign_writer(str(inner)))
 
 
-def test_a_shared_folder_above_is_safe_for_what_is_roots(inner: Path) -> None:
+def test_sticky_parent_is_safe_for_root_folders(inner: Path) -> None:
     inner.parent.chmod(0o1777)
     assert foreign_writer(str(inner)) is None
     os.chown(inner, NOBODY, 0)
     assert foreign_writer(f"{inner}/x") == f"{inner} belongs to nobody"
 
 
-def test_links_on_the_way(inner: Path, tmp_path: Path) -> None:
+def test_links_in_the_path_are_checked(inner: Path, tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to("outer/../outer/inner")
     assert foreign_writer(f"{link}/x") is None
@@ -73,20 +73,20 @@ def test_links_on_the_way(inner: Path, tmp_path: Path) -> None:
     assert foreign_writer(f"{tmp_path}/around") == f"{tmp_path}/around is part of a loop of links"
 
 
-def test_a_file_that_others_may_write(inner: Path) -> None:
+def test_file_writable_by_other_users_is_unsafe(inner: Path) -> None:
     (inner / "file").touch()
     (inner / "file").chmod(0o666)
     assert foreign_writer(f"{inner}/file") == f"{inner}/file is writable by all users"
 
 
-def test_folders_are_made_where_nobody_else_may(inner: Path, tmp_path: Path) -> None:
+def test_folders_are_created_in_safe_paths(inner: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(inner)
     make_folder(f"{tmp_path}/link/a/b")
     make_folder(f"{inner}/a/b")
     assert (inner / "a/b").stat().st_mode & 0o7777 == 0o755
 
 
-def test_a_folder_that_somebody_made_first_in_a_shared_one(inner: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_created_first_by_another_user_is_rejected(inner: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     inner.chmod(0o1777)
 
     def first(path: str) -> str:

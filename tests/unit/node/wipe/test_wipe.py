@@ -1,4 +1,4 @@
-"""What is there is seen, what was planned goes, and nothing else does."""
+"""Wipe removes the planned files of Muster and nothing else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 NOTHING = {"units": [], "idle": "", "reexec": False, "restart": []}
 
 
-def test_a_folder_loses_what_is_ours_alone(tmp_path: Path) -> None:
+def test_only_files_of_muster_are_removed(tmp_path: Path) -> None:
     root, elsewhere = tmp_path / "pytorch", tmp_path / "elsewhere"
     for path in ("envs/2.13.0-cpu-py3.11-1f0c2a7b/bin", "envs/mine", "wheels/one", "empty"):
         (root / path).mkdir(parents=True)
@@ -39,7 +39,7 @@ def test_a_folder_loses_what_is_ours_alone(tmp_path: Path) -> None:
     assert not make_plan(request, observe(params, request)).needed
 
 
-def test_a_folder_that_is_a_link_is_left(tmp_path: Path) -> None:
+def test_linked_folder_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/wheels").mkdir()
     (tmp_path / "link").symlink_to("there")
