@@ -9,7 +9,7 @@ launch runs on a node with idle GPUs, only root sees whether the launch holds th
 launch users (role launch_users). Items that were not checked are reported as unknown. The same data is kept as JSON in
 artifacts/<cluster>/status.json.
 
-status: The content of the screen, as described in docs/living_with_it.md.
+status: The content of the screen, as described in docs/status.md.
 closing: The last line of the output (text), and the status that decides its color.
 """
 

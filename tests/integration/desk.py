@@ -109,7 +109,7 @@ class Desk:
         (home / "tokens.env").chmod(0o600)
         (home / ".ssh/config").write_text("".join(f"Host gpu{n}\n  HostName 10.0.2.{n}\n" for n in (1, 2)))
         (self.checkout / "hostfile").write_text("gpu1 10.0.2.1 slots=8\n10.0.2.2 slots=8\n")
-        (self.checkout / "job.yml").write_text(shown("launch.md", r"\$ cat job.yml\n(.*?)\n\$ "))
+        (self.checkout / "job.yml").write_text(shown("job_files.md", r"\$ cat job.yml\n(.*?)\n\$ "))
         (beside / "job.yml").write_text(shown("launch.md", r"```yaml\n(launch_project: ../project\n.*?)```"))
         (beside / "project/job.yml").write_text(shown("coming_from.md", r"```yaml\n(cluster_launch_nodes.*?)```"))
         (beside / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"10.0.2.{n} gpu0{n}\n" for n in range(1, 5)))

@@ -1,4 +1,4 @@
-"""Update the tables of docs/launch.md from the last drill results: python tests/integration/drill_table.py"""
+"""Update the tables of docs/dev/drills.md from the last drill results: python tests/integration/drill_table.py"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOT_RUN = {"noticed": "not run", "clean": "not run"}
 
 def main() -> None:
     rows = json.loads((ROOT / "artifacts/drills.json").read_text())
-    page = ROOT / "docs/launch.md"
+    page = ROOT / "docs/dev/drills.md"
     text = page.read_text()
     for name, ways in TABLES.items():
         lines = [line(fault, *(measured.get(way) for way in ways)) for fault, measured in rows.items()]

@@ -1,6 +1,6 @@
 """Launches that restart after a failure, and detached launches that end on all nodes without a controller.
 
-docs/launch.md states the limit for a detached launch: it ends on all nodes within a minute.
+docs/launch_detached.md states the limit for a detached launch: it ends on all nodes within a minute.
 """
 
 from __future__ import annotations

@@ -20,7 +20,10 @@ FOLLOWS = {
     WHOLE: ("README.md",),
     "docs/zh/README.md": ("docs/README.md",),
     "docs/zh/first_steps.md": ("README.md", "docs/inspect.md", "docs/ways_in.md", "docs/mirrors.md"),
-    "docs/zh/launch.md": ("docs/launch.md", "docs/launch_results.md"),
+    "docs/zh/launch.md": (
+        *(f"docs/launch{name}.md" for name in ("", "_users", "_detached", "_faults", "_results", "_restarts")),
+        "docs/job_files.md",
+    ),
     "docs/zh/errors.md": ("docs/errors.md", "docs/diagnosis.md"),
     "docs/zh/from_the_articles.md": ("docs/from_the_articles.md",),
 }

@@ -1,4 +1,4 @@
-"""Write the campaign's tables into docs/diagnosis.md from the results in artifacts/campaign"""
+"""Write the campaign's tables into docs/dev/campaign.md from the results in artifacts/campaign"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 ROOT = Path(__file__).parents[3]
 KEPT = ROOT / "artifacts/campaign"
-PAGE = ROOT / "docs/diagnosis.md"
+PAGE = ROOT / "docs/dev/campaign.md"
 HEAD = "| fault | launch | printed | rating | diagnosis | first proof | s |\n|---|---|---|---|---|---|---|"
 TWINS = "| symptom | possible faults | distinguished |\n|---|---|---|"
 SOUND = "| launch | outcome | findings | s |\n|---|---|---|---|"

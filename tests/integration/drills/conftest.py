@@ -62,7 +62,7 @@ def drill(request: pytest.FixtureRequest, tmp_path: Path, nodes: tuple[Machine, 
 
 @pytest.fixture
 def table(request: pytest.FixtureRequest) -> Callable[[str, Drill, dict[str, Any]], None]:
-    """Collect rows of the drill tables. drill_table.py writes them into docs/launch.md."""
+    """Collect rows of the drill tables. drill_table.py writes them into docs/dev/drills.md."""
     path = ROOT / "artifacts/drills.json"
 
     def add(fault: str, drill: Drill, verdict: dict[str, Any]) -> None:

@@ -163,7 +163,7 @@ Show running launches:
 
     {jobs}
 {_notebooks(nodes, terminal)}
-See docs/launch.md for details.
+See docs/launch_users.md for details.
 """
 
 

@@ -256,7 +256,7 @@ def _free(status: ClusterStatus) -> str:
 
 
 def as_dict(status: ClusterStatus) -> dict[str, Any]:
-    """Return the status as JSON; docs/living_with_it.md describes the shape."""
+    """Return the status as JSON; docs/status.md describes the shape."""
     return {
         "schema": 1,
         "cluster": status.cluster,
