@@ -55,8 +55,8 @@ def test_wrong_result_is_reported_with_its_rank(smoke: Callable[..., Run]) -> No
         found = smoke("collectives").found
     [finding, *_] = found
     assert finding.startswith(
-        "smoke.all_reduce fail node2: rank 3 (node2, local rank 1): all_reduce of 1023 int64 elements is wrong at 1 "
-        "place: place 0 holds 11 instead of 10"
+        "smoke.all_reduce fail node2: rank 3 (node2, local rank 1): all_reduce of 1023 int64 elements is wrong in "
+        "1 element: element 0 is 11 instead of 10"
     )
     assert all(" node2: rank 3 " in other for other in found)
 

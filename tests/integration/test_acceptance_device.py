@@ -141,6 +141,6 @@ def test_single_flipped_bit_ends_the_soak(smoke: Callable[..., Run]) -> None:
     """The soak multiplies two matrices of each kind per round, so the 18th product is the first of round 5."""
     with flipped(find_machine("node1"), "1 18 18"):
         _, measured, _ = run = smoke("soak", ddp_smoke_mode="soak", ddp_smoke_soak_seconds=60)
-    what = "a product of matrices is wrong at 1 place, row 3, column 5 (round 5)"
+    what = "a matrix product is wrong in 1 element, first in row 3, column 5 (round 5)"
     assert run.found == [f"smoke.soak fail node1: rank 1 (node1, local rank 1): {what}"]
     assert (measured["soak"]["ended"], measured["soak"]["rounds"]) == ("fault", 5)

@@ -199,7 +199,7 @@ def test_impossible_copy_is_reported_before_anything_is_copied(
     finally:
         nodes[2].inside("umount", ROOT)
     assert full.rc == 2
-    assert f"node3: {TARGET} has no room: 8 MB are to come" in message(full)
+    assert f"node3: {TARGET} has too little free space: 8 MB will be copied" in message(full)
     nodes[0].inside("install", "-d", "-o", "muster", ROOT)
     theirs = copy()
     assert f"node1: {TARGET} is not safe to use: {ROOT} belongs to muster" in message(theirs)

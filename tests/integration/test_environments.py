@@ -170,7 +170,7 @@ def test_invalid_request_is_refused_before_contacting_nodes(cluster: Cluster) ->
     assert "folder.txt: line 1: '-e .' is a folder or a URL" in result.stdout
     result = cluster.run("playbooks/launch.yml", launch_environment="taem", launch_script="/srv/x.py")
     assert (
-        "launch_environment is 'taem', which is not an environment of this cluster. Write one of default, team."
+        "launch_environment is 'taem', which is not an environment of this cluster. Use one of default, team."
         in result.stdout
     )
     assert "no node was contacted" in result.stdout

@@ -318,7 +318,7 @@ def test_ports_published_by_a_container_engine_are_reported(play: Play, nodes: l
     nodes[0].inside("iptables", "-t", "nat", "-N", "DOCKER")
     nodes[0].inside("iptables", "-t", "nat", "-A", *rule)
     try:
-        said = "port 8081/tcp is published past the firewall by iptables -t nat, chain DOCKER"
+        said = "port 8081/tcp is published by iptables -t nat, chain DOCKER and bypasses the firewall"
         role = play(PLAYBOOK, limit="node1")
         assert said in message_of(role, "node1")
         assert role.changed == []

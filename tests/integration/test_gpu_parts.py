@@ -248,7 +248,7 @@ def test_verify_reports_differences_and_changes_nothing(
     assert result.rc != 0
     message = result.results("Check the CUDA toolkits")["node1"]["msg"]
     assert message.startswith(
-        "node1: /usr/local/cuda-13.0/bin/nvcc says nothing (/usr/local/cuda-13.0/bin/nvcc is not there)"
+        "node1: /usr/local/cuda-13.0/bin/nvcc failed (/usr/local/cuda-13.0/bin/nvcc is not there)"
     )
     assert "cuda_toolkit_mode=manage" in message
     assert result.changed == []

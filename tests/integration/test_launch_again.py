@@ -116,7 +116,7 @@ def test_frozen_head_node_ends_a_detached_launch(detached: Drill, nodes: tuple[M
     nodes[0].podman("pause")
     seconds = ended_on(detached, "node2", STATED)
     assert seconds > SILENCE - 5
-    assert "the head node node1 has not been heard of for 20 s" in result_on(nodes[1], detached)["error"]
+    assert "no heartbeat from the head node node1 for 20 s" in result_on(nodes[1], detached)["error"]
 
 
 @pytest.mark.pipeline

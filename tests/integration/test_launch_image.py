@@ -141,7 +141,7 @@ def test_second_launch_copies_nothing(play: Play, nodes: list[Machine], archive:
     result = launch(play, tmp_path, str(archive))
     assert result.rc == 0, result.stdout
     assert "image: " not in result.stdout
-    assert ", the same everywhere" in result.stdout
+    assert ", same on all nodes" in result.stdout
 
 
 @pytest.mark.moment

@@ -215,7 +215,7 @@ def test_time_limit_leaves_time_for_a_checkpoint(begin: Callable[..., Drill]) ->
     drill = begin("--save=6", launch_time_limit=5, launch_fetch=["results"])
     verdict = drill.end()
     assert verdict["status"] == "failed"
-    assert "the launch ran into its time limit" in verdict["summary"]
+    assert "the launch reached its time limit" in verdict["summary"]
     said = drill.runner.stdout.read()
     assert "The time limit was reached: SIGTERM was sent to the ranks, which have 30 s until SIGKILL" in said
     assert {f"node{1 + rank // 2}/results/last-{rank}.json" for rank in range(4)} <= set(

@@ -177,7 +177,7 @@ def test_wrong_route_is_not_reported_as_a_firewall(network: Network) -> None:
         probed = network.probe(extravars={"net_throughput": False})
     assert named(probed) == {"fail net.peer.other_interface node1 node3"}
     [finding] = [one for one in probed["findings"] if one["status"] == "fail"]
-    assert "leaves by astray0" in finding["summary"]
+    assert "uses astray0" in finding["summary"]
 
 
 def test_hostname_with_a_loopback_address_is_reported(network: Network) -> None:

@@ -105,16 +105,16 @@ def one_round(context: Context, replay: Replay, gemm: Gemm, length: float) -> tu
     while not found and (not steps or time.perf_counter() - began < length):
         steps += 1
         if names := replay.differing():
-            text = f"a replayed step has other gradients ({', '.join(names[:3])})"
+            text = f"a replayed step has different gradients ({', '.join(names[:3])})"
             found.append({"what": "replay", "text": text})
     context.wait()
     rate = 2 * steps * replay.size / (time.perf_counter() - began)
     for one in gemm.differences(PRODUCTS[context.device.type])[:1]:
-        places = "1 place" if one["places"] == 1 else f"{one['places']} places"
-        text = f"a product of matrices is wrong at {places}, row {one['row']}, column {one['column']}"
+        places = "1 element" if one["places"] == 1 else f"{one['places']} elements"
+        text = f"a matrix product is wrong in {places}, first in row {one['row']}, column {one['column']}"
         found.append({"what": "gemm", "text": text})
     if wrong := wrong_places(context):
-        found.append({"what": "all_reduce", "text": f"an all-reduce of integers is wrong in {wrong} of its places"})
+        found.append({"what": "all_reduce", "text": f"an all-reduce of integers is wrong in {wrong} elements"})
     return rate, found
 
 
