@@ -45,7 +45,7 @@ def others_waited(case: LaunchCase) -> bool:
 
 @once
 def own_end(case: LaunchCase) -> str:
-    """Return a rank that failed by itself and thereby explains waiting peers and lost connections; "" if there is none."""
+    """Return a rank that failed by itself, which explains waiting peers and lost connections; "" if no rank did."""
     return next((one.where for one in case.all_failures if one.rank is not None and not one.cascade), "")
 
 

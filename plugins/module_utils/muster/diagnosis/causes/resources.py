@@ -116,7 +116,8 @@ def shm_is_small(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def limit(name: str, what: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Return a check of whether the launch has this limit. That the limit was reached is known from the error number."""
+    """Return a check of whether the launch has this limit. The error number already shows that the limit was
+    reached."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         if name not in limits_of(case, place.node):
