@@ -144,7 +144,8 @@ class LaunchCase:
     # ------------------------------------------------------------ results of probes
 
     def findings(self, check: str, node: str = "", peer: str = "") -> Iterator[FindingShape]:
-        """Yield the failed checks of a node or, if two nodes are given, of the link between them in either direction."""
+        """Yield the failed checks of a node or, if two nodes are given, of the link between the nodes in either
+        direction."""
         for found in self.seen["findings"]:
             ends = {found["node"], found.get("peer", "")}
             if found["id"] == check and found["status"] in FOUND and {node, peer} - {""} <= ends:

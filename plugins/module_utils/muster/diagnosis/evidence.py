@@ -137,7 +137,7 @@ class Collective(TypedDict):
 
 
 class Flight(TypedDict):
-    """enqueued: the highest sequence number in the default group. last: the newest entries, with the newest one last."""
+    """enqueued: the highest sequence number in the default group. last: the newest entries, with the newest last."""
 
     group: str
     enqueued: int

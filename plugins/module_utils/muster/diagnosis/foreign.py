@@ -210,7 +210,8 @@ def seconds(text: str) -> float:
 
 
 def arguments_in(texts: Iterable[str]) -> dict[str, str]:
-    """Return the launch arguments found in torchrun commands, in batch scripts and in the settings that torchrun logs."""
+    """Return the launch arguments found in torchrun commands, in batch scripts and in the settings that torchrun
+    logged."""
     found: dict[str, str] = {}
     for text in texts:
         joined = re.sub(r"\\\n\s*", " ", text)

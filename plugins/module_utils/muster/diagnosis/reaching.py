@@ -47,7 +47,8 @@ def is_held_up(case: LaunchCase) -> bool:
 
 
 def have_met(case: LaunchCase) -> bool:
-    """Return whether the rendezvous was complete: all ranks were running, and at least one was connected to the store."""
+    """Return whether the rendezvous was complete: all ranks were running and at least one was connected to the
+    store."""
     if not case.shots or set(case.shots) < {rank for one in case.launch["nodes"] for rank in one["ranks"]}:
         return False
     sockets = [one for _, shot in case.shots.values() for one in shot["sockets"]]

@@ -117,10 +117,9 @@ def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _at_the_next_start(files: Mapping[str, str]) -> str | None:
-    """Return RemoveIPC as systemd will read it: the first logind.conf, then the drop-in files by name.
-
-    Of two files with one name, /etc comes before /run and /usr (systemd-system.conf(5)). None: no file was read.
-    """
+    """Return the value of RemoveIPC that systemd will use at its next start. It reads the first logind.conf, then the
+    drop-in files by name. || If two files have the same name, /etc takes precedence over /run and /usr
+    (systemd-system.conf(5)). The result is None if no file was read."""
     main = next((path for place in PLACES if (path := f"{place}/logind.conf") in files), "")
     parts: dict[str, str] = {}
     for place in PLACES:
@@ -204,7 +203,7 @@ def _temporary(node: str, facts: Mapping[str, Any]) -> Iterator[Said]:
 
 
 def is_container(facts: Mapping[str, Any]) -> bool:
-    """Return whether the node is a container. WSL is not, although systemd counts it as one."""
+    """Return whether the node is a container. WSL does not count as a container, although systemd reports it as one."""
     return bool(facts["system"]["container"]) and facts["system"]["virtual"] != WSL
 
 

@@ -1,4 +1,4 @@
-"""Causes of lost connections: host down, rebooted or unresponsive, SSH down, login rejected, controller disconnected."""
+"""Causes of lost connections: host down, rebooted or hung, SSH down, login rejected, controller disconnected."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def out_of_memory(end: NodeEnd, failure: Failure) -> bool:
 
 
 def failed_by_itself(end: NodeEnd, failure: Failure) -> bool:
-    """Return whether the launcher failed with an exception. A timeout while it waited for other nodes does not count."""
+    """Return whether the launcher failed with an exception. A timeout while waiting for other nodes does not count."""
     return (
         failure.ending is Ending.AGENT
         and (end["code"] or 0) > 0
@@ -167,7 +167,7 @@ def signalled_externally(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def ended_itself(one: Failure) -> bool:
-    """Return whether a rank exited by itself or was killed by a signal other than SIGTERM, which launchers send first."""
+    """Return whether a rank exited by itself or by a signal other than SIGTERM. Launchers send SIGTERM first."""
     return one.rank is not None and (one.ending is not Ending.SIGNAL or one.signal != SIGTERM)
 
 
