@@ -267,7 +267,7 @@ def inside(reports: Reports) -> Iterator[Said]:
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """Return the part of smoke.json that contains bandwidth."""
+    """Return the part of smoke.json about bandwidth."""
     rates = tried_pairs(reports)
     listed_pairs = [{"a": a, "b": b, "gbps": rate} for (a, b), rate in rates.items()]
     latency = [

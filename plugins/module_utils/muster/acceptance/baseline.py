@@ -75,8 +75,8 @@ class AcceptanceHistory:
 
 @dataclass(frozen=True)
 class Settled:
-    """book: the new content of acceptance.json, None if it is unchanged. shown: the part of smoke.json. note: text for
-    the summary."""
+    """book: the new content of acceptance.json, None if it is unchanged. shown: the part of smoke.json about the
+    accepted state. note: text for the summary."""
 
     findings: Sequence[Finding] = ()
     book: Mapping[str, Any] | None = None

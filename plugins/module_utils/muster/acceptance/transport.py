@@ -230,7 +230,7 @@ def direct(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator
 
 
 def links(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[Said]:
-    """Check that the GPUs of one node use NVLink."""
+    """Check that the GPUs of one node communicate over NVLink."""
     seen, bad = False, False
     for node, ranks in by_node(reports).items():
         if len(ranks) < 2 or offered(facts, ranks).get("nvlink") is not True:

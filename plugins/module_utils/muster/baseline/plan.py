@@ -88,7 +88,7 @@ def _user(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> 
 
 
 def _is_everything(line: str) -> bool:
-    """Return whether a line of `sudo -l` allows all commands as root, such as ` (ALL : ALL) NOPASSWD: ALL`."""
+    """Return whether a line of `sudo -l` allows all commands as root, such as `    (ALL : ALL) NOPASSWD: ALL`."""
     found = _RULE.fullmatch(line)
     if found is None or not {"ALL", "root", "#0"} & set(re.split(r"[,\s]+", found[1])):
         return False

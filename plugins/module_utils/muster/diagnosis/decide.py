@@ -3,7 +3,7 @@ remaining candidates.
 
 A confident wrong answer is worse than none:
 - a confirmed cause needs a symptom and, for the same place, a question answered with yes;
-- a check that was not made never counts as "no";
+- a check that did not run never counts as "no";
 - a failure that only follows another failure blames no node;
 - all confirmed causes are reported; several likely causes at different places make the result unknown.
 """
@@ -30,8 +30,9 @@ ENOUGH_SUPPORT = 2  # independent pieces of evidence
 
 @dataclass(frozen=True)
 class JudgedCause:
-    """A cause at a place. word: one of the four results above. answers: the questions with their answers. by: the
-    symptoms that made the cause a candidate. everywhere: the cause applies to all nodes, so its place names no node."""
+    """A cause at a place. word: confirmed, likely, possible or ruled out. answers: the questions with their answers.
+    by: the symptoms that made the cause a candidate. everywhere: the cause applies to all nodes, so its place names no
+    node."""
 
     cause: Cause
     place: CausePlace

@@ -1,4 +1,4 @@
-"""Shapes of the evidence of a failed or hanging launch: records of nodes, and the case that is decided.
+"""Shapes of the evidence of a failed or hanging launch: the records of nodes, and the case that combines them.
 
 Times are in seconds. Times in a node record are on the node's wall clock, times in a case are on the controller's. A
 part that could not be checked is None, and `unseen` contains the reason. None never means that the part is empty.

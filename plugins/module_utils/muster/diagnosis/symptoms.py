@@ -145,13 +145,13 @@ def of_line(
 
 @lru_cache(maxsize=8)
 def compiled(more: tuple[Text, ...]) -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
-    """Return the patterns of all texts: for one line, and for many lines at once (MULTILINE)."""
+    """Return the patterns of all texts in two forms: for one line, and for many lines at once (MULTILINE)."""
     return tuple((re.compile(text.pattern), re.compile(text.pattern, re.MULTILINE)) for text in (*TEXTS, *more))
 
 
 def within(lines: Sequence[str], more: tuple[Text, ...]) -> tuple[int, ...]:
-    """Return the indexes of the texts found in these lines. Most texts occur in no log, so this search saves testing
-    every line, which takes seconds with hundreds of ranks."""
+    """Return the indexes of the texts found in these lines. Most texts occur in no log, so searching all lines at once
+    for each text is faster than matching line by line, which takes seconds with hundreds of ranks."""
     whole = "\n".join(line[:LONGEST] for line in lines)
     return tuple(number for number, (_, pattern) in enumerate(compiled(more)) if pattern.search(whole))
 

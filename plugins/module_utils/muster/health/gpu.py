@@ -117,9 +117,10 @@ def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    """Yield all findings about the node's GPUs, and the skipped checks. facts["gpu"]: the result of
-    gpu_info.facts.facts. request: at least {node, gpus, nproc}. => facts["gpu"]: the result of gpu_info.facts.facts.
-    request: has at least the keys node, gpus and nproc."""
+    """Yield all findings about the node's GPUs, and the skipped checks.
+
+    facts["gpu"]: the result of gpu_info.facts.facts. request: at least the keys node, gpus and nproc.
+    """
     facts = facts["gpu"]
     node = GpuNode(facts, request)
     if not request["gpus"]:

@@ -224,8 +224,11 @@ def held(node: GpuNode) -> Iterator[Said]:
 
 
 def _unlisted(gpu: Mapping[str, Any]) -> int:
-    """Return how much of the used memory is not held by any listed process. || 0 if a process has no reported value, or
-    computes: managed memory may exceed the reported value."""
+    """Return how much of the used memory is not held by any listed process.
+
+    The result is 0 if a process has no reported value, or if a process computes, because managed memory can exceed the
+    reported value.
+    """
     known = [process["memory"] for process in gpu["processes"]]
     if gpu["mig"] or gpu["memory"]["used"] is None or None in known or any(map(_computes, gpu["processes"])):
         return 0

@@ -117,9 +117,11 @@ def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _at_the_next_start(files: Mapping[str, str]) -> str | None:
-    """Return the value of RemoveIPC that systemd will use at its next start. It reads the first logind.conf, then the
-    drop-in files by name. || If two files have the same name, /etc takes precedence over /run and /usr
-    (systemd-system.conf(5)). The result is None if no file was read."""
+    """Return the value of RemoveIPC that systemd will use at its next start; None if no file was read.
+
+    systemd reads the first logind.conf, then the drop-in files by name. If two files have the same name, /etc takes
+    precedence over /run and /usr (systemd-system.conf(5)).
+    """
     main = next((path for place in PLACES if (path := f"{place}/logind.conf") in files), "")
     parts: dict[str, str] = {}
     for place in PLACES:

@@ -293,7 +293,7 @@ def _firmware(node: str, devices: Mapping[str, Mapping[str, str]]) -> Iterator[S
 
 
 def firmware(devices: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Yield each board with its firmware versions and the adapters of each version."""
+    """Yield (board, {firmware version: adapters with this version})."""
     for board in sorted({device["board"] or device["kind"] for device in devices.values()}):
         versions: dict[str, list[str]] = {}
         for name, device in devices.items():

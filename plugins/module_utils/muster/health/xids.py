@@ -118,9 +118,11 @@ def rank(action: str) -> int:
 
 
 def worst(lines: Iterable[Mapping[str, Any]], day: float) -> dict[str, tuple[str, int, Mapping[str, Any]]]:
-    """Return (action, Xid, log line) of the worst Xid by GPU slot. Xids of the last day take precedence over older
-    ones, and of equal Xids the newest is returned. || lines: {age, text}, with the oldest first. day: seconds that
-    count as the last day."""
+    """Return (action, Xid, log line) of the worst Xid by GPU slot.
+
+    Xids of the last day take precedence over older ones, and of equal Xids the newest is returned. lines: {age, text},
+    with the oldest first. day: seconds that count as the last day.
+    """
     found: dict[str, tuple[str, int, Mapping[str, Any]]] = {}
     weights: dict[str, tuple[bool, int]] = {}
     for line in lines:

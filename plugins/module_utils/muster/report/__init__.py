@@ -1,7 +1,7 @@
 """The content of the report page, computed from a run's artifacts (parsed JSON).
 
-All decisions about the page are made here; the template (roles/report/templates/report.html.j2) only renders them.
-Nothing here is markup, except SVG paths, which contain only numbers.
+This package makes all decisions about the page; the template (roles/report/templates/report.html.j2) only renders them.
+The package produces no markup except SVG paths, which contain only numbers.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Plots with axes: lines over steps, sizes, seconds or runs, and bars of ranks. The result is numbers and words.
+"""Plots with axes: lines over steps, sizes, seconds or runs, and bars of ranks. The functions return numbers and text,
+not markup.
 
 A plot is WIDTH by HEIGHT units, which the page scales. The letters are large enough for a phone. Colours are CSS
 classes: c1, c2 and so on distinguish lines, and "bad" marks findings.

@@ -49,7 +49,7 @@ class ForeignText:
 
 
 def printable_parts(value: Any) -> Any:
-    """Return a value with every text in it made printable, including keys."""
+    """Return a value in which every text, including keys, is printable."""
     if isinstance(value, dict):
         return {printable_parts(key): printable_parts(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

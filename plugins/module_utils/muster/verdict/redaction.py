@@ -157,7 +157,7 @@ class RedactedStream:
         return self.release(text, 0, self.known.beginning(text))
 
     def gap(self) -> str:
-        """Return the rest of the text before a gap; the next piece does not continue it."""
+        """Return the text that was held back before a gap in the stream. The next piece does not continue this text."""
         text, self.held = self.held, ""
         hidden = min(self.shown, len(text))
         self.shown = 0

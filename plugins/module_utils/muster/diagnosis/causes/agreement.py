@@ -198,7 +198,7 @@ RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 
 
 def others(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield every node except the head node, which waits for the others."""
+    """Yield every node except the head node, which waits for all other nodes."""
     del by
     return (CausePlace(node) for node in case.nodes if node != case.head)
 

@@ -1,5 +1,5 @@
-"""Causes in the connections between GPUs: NVLink, fabric manager, RDMA, PCIe. They have not been tested on such
-hardware; the checks and texts come from documentation."""
+"""Causes in the connections between GPUs: NVLink, fabric manager, RDMA, PCIe. These causes have not been tested on such
+hardware: the checks and texts come from documentation."""
 
 from __future__ import annotations
 

@@ -347,8 +347,8 @@ def amount(match: re.Match[str] | None) -> float:
 
 
 def of_its_own(much: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Return a check of whether the rank itself held most of the GPU memory (much) or only a small part of it (not
-    much)."""
+    """Return a check of whether the rank itself held most of the GPU memory. If `much` is false, the check is
+    reversed."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         words = out_of_memory_words(case, place)

@@ -45,8 +45,8 @@ def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def where_bus_errors(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the nodes with the symptom, ignoring signals other than SIGBUS: only SIGBUS shows that mapped memory could
-    not be backed."""
+    """Yield the nodes with the symptom, ignoring signals other than SIGBUS. Only SIGBUS shows that there was no space
+    for mapped memory."""
     return where_met(case, [one for one in by if one.id != "rank.signal" or one.about.get("signal") == "SIGBUS"])
 
 
