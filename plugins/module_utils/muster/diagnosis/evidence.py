@@ -59,8 +59,8 @@ class Route(TypedDict):
 
 
 class Disk(TypedDict):
-    """use: logs, work, tmp, shm, or "other" for a local file system that is full. free, total: bytes. inodes_free: None
-    if the file system has no inodes."""
+    """use: logs, work, tmp, shm, or "other" for a local file system that is full or read-only. free, total: bytes.
+    inodes_free: None if the file system has no inodes."""
 
     use: str
     path: str
@@ -341,9 +341,9 @@ class SiteAnswers(TypedDict, total=False):
 
 class CaseShape(SiteAnswers):
     """start, end, snapshots, agents: by node; a node is missing if it has none. findings: results of the probes after
-    the failure. ran: by node, the ids (or prefixes of ids) of the checks that ran, and "peer:NAME" for each unreachable
-    node that was probed from this node. not_looked: by node, why the node was not checked after the failure. key: the
-    key of the environment digests, in hexadecimal."""
+    the failure. ran: by node, the ids (or prefixes of ids) of the checks that ran, and "peer:NAME" for each other node
+    that was probed from this node. not_looked: by node, why the node was not checked after the failure. key: the key of
+    the environment digests, in hexadecimal."""
 
     schema: int
     launch: LaunchFacts

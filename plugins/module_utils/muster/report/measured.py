@@ -333,7 +333,7 @@ def split(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def late(row: Mapping[str, Any]) -> float:
-    """Sort key: nodes that did not see the file come first, then the other nodes, longest delay first."""
+    """Sort key: nodes that did not see the other nodes' files come first, then the nodes with the longest delay."""
     return -math.inf if row["seen"] is None else -float(row["seen"])
 
 
