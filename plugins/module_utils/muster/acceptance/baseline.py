@@ -59,8 +59,8 @@ TRAITS = ("os", "kernel", "driver", "vbios", "hca_firmware")
 
 @dataclass(frozen=True)
 class AcceptanceHistory:
-    """book: the current content of acceptance.json. run, date: ID and date of this run. accept: whether the user
-    requested to accept this run. severity: status of the finding for a drop.
+    """The accepted states and properties of this run. book: the current content of acceptance.json. run, date: ID and
+    date of this run. accept: whether the user requested to accept this run. severity: status of the finding for a drop.
 
     looks: the health inspection of each node in this run, if there was one.
     """
@@ -75,8 +75,8 @@ class AcceptanceHistory:
 
 @dataclass(frozen=True)
 class Settled:
-    """book: the new content of acceptance.json, None if it is unchanged. shown: the part of smoke.json about the
-    accepted state. note: text for the summary."""
+    """The result of the comparison with the accepted state. book: the new content of acceptance.json, None if it is
+    unchanged. shown: the part of smoke.json about the accepted state. note: text for the summary."""
 
     findings: Sequence[Finding] = ()
     book: Mapping[str, Any] | None = None

@@ -55,9 +55,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Reports:
-    """plan: the plan of the launch. mode: the mode of the test. places: by rank. stages: reports by stage name, in the
-    order of the stages, and by rank. wanted: the requested stages; stages.py yields findings for ranks that did not
-    report one of them. events: all events, including those that are not reports of a stage."""
+    """All reports of an acceptance test. plan: the plan of the launch. mode: the mode of the test. places: by rank.
+    stages: reports by stage name, in the order of the stages, and by rank. wanted: the requested stages; stages.py
+    yields findings for ranks that did not report one of them. events: all events, including those that are not reports
+    of a stage."""
 
     plan: LaunchPlan
     mode: str

@@ -37,7 +37,8 @@ def once(of: Callable[[LaunchCase], Found]) -> Callable[[LaunchCase], Found]:
 
 @dataclass(frozen=True)
 class LaunchCase:
-    """seen: the evidence. texts: known error lines defined by the site, in addition to the built-in ones."""
+    """A launch to diagnose. seen: the evidence. texts: known error lines defined by the site, in addition to the
+    built-in ones."""
 
     seen: CaseShape
     texts: tuple[Text, ...] = ()

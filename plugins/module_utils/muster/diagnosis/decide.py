@@ -68,8 +68,8 @@ class JudgedCause:
 
 @dataclass(frozen=True)
 class Decided:
-    """word: confirmed, likely or unknown. causes: the causes to report. candidates: the remaining causes if the result
-    is unknown.
+    """The result of a diagnosis. word: confirmed, likely or unknown. causes: the causes to report. candidates: the
+    remaining causes if the result is unknown.
 
     also_seen: likely causes in addition to a confirmed one.
     """

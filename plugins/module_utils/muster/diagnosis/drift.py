@@ -42,7 +42,8 @@ def value_among(case: LaunchCase, node: str, name: str, suspected: Iterable[str]
 
 
 class Difference(NamedTuple):
-    """odd: the one node that differs from a clear majority, or "". text: the nodes with their values, as a sentence."""
+    """A difference between nodes. odd: the one node that differs from a clear majority, or "". text: the nodes with
+    their values, as a sentence."""
 
     odd: str
     text: str

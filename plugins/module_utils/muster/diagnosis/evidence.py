@@ -38,8 +38,8 @@ class Text:
 
 
 class Interface(TypedDict):
-    """carrier: None if the kernel does not report it. addresses: without prefixes. counters: carrier_changes,
-    rx_errors, tx_errors, rx_dropped and tx_dropped, as in /sys/class/net."""
+    """A network interface. carrier: None if the kernel does not report it. addresses: without prefixes. counters:
+    carrier_changes, rx_errors, tx_errors, rx_dropped and tx_dropped, as in /sys/class/net."""
 
     up: bool
     carrier: bool | None
@@ -59,8 +59,8 @@ class Route(TypedDict):
 
 
 class Disk(TypedDict):
-    """use: logs, work, tmp, shm, or "other" for a local file system that is full or read-only. free, total: bytes.
-    inodes_free: None if the file system has no inodes."""
+    """A file system. use: logs, work, tmp, shm, or "other" for a local file system that is full or read-only. free,
+    total: bytes. inodes_free: None if the file system has no inodes."""
 
     use: str
     path: str
@@ -107,14 +107,14 @@ class Program(TypedDict):
 
 
 class KernelLine(TypedDict):
-    """at: the time of the line, by the wall clock."""
+    """A line of the kernel log. at: time of the line by the wall clock."""
 
     at: float
     text: str
 
 
 class Gpu(TypedDict):
-    """memory_used, memory_total: bytes. ecc: uncorrected errors since the driver was loaded."""
+    """A GPU. memory_used, memory_total: bytes. ecc: uncorrected errors since the driver was loaded."""
 
     index: int
     uuid: str
@@ -137,7 +137,8 @@ class Collective(TypedDict):
 
 
 class Flight(TypedDict):
-    """enqueued: the highest sequence number in the default group. last: the newest entries, with the newest last."""
+    """The content of a rank's flight recorder. enqueued: the highest sequence number in the default group. last: the
+    newest entries, with the newest last."""
 
     group: str
     enqueued: int
@@ -226,7 +227,8 @@ class RankShot(TypedDict):
 
 
 class Listener(TypedDict):
-    """started: when the process started, in seconds since the epoch; 0 if the process is not visible."""
+    """A process that listens on a port. started: when the process started, in seconds since the epoch; 0 if the process
+    is not visible."""
 
     port: int
     address: str
@@ -278,10 +280,11 @@ class LaunchNode(TypedDict):
 
 
 class LaunchFacts(TypedDict):
-    """how: muster, foreign (found running, not started by Muster) or log (only a log). own: a user launch, whose nodes
-    are not checked as root. live: the launch was still running when the evidence was gathered. ending, ending_text: an
-    ending's name (launch/endings.py) and its description; "" if unknown. starting: the launch could not be started on
-    ending_node. timeout: of the rendezvous, in seconds. began, stop_began: 0 if unknown. backend: gloo, nccl or ""."""
+    """Properties of a launch. how: muster, foreign (found running, not started by Muster) or log (only a log). own: a
+    user launch, whose nodes are not checked as root. live: the launch was still running when the evidence was gathered.
+    ending, ending_text: an ending's name (launch/endings.py) and its description; "" if unknown. starting: the launch
+    could not be started on ending_node. timeout: of the rendezvous, in seconds. began, stop_began: 0 if unknown.
+    backend: gloo, nccl or ""."""
 
     launch_id: str
     how: str
@@ -303,9 +306,9 @@ class LaunchFacts(TypedDict):
 
 
 class RankEnd(TypedDict):
-    """code: exit code reported by the launcher; negative for a signal, None if unknown. gone_at: None while the rank
-    runs. stderr: the end of the rank's stderr, or the lines that a log marks as output of this rank. error: the
-    traceback in torch's error.json."""
+    """How a rank ended. code: exit code reported by the launcher; negative for a signal, None if unknown. gone_at: None
+    while the rank runs. stderr: the end of the rank's stderr, or the lines that a log marks as output of this rank.
+    error: the traceback in torch's error.json."""
 
     rank: int
     node: str
@@ -334,16 +337,17 @@ class NodeEnd(TypedDict):
 
 
 class SiteAnswers(TypedDict, total=False):
-    """unanswered: by node and question, the reason why a command of the site rules returned no answer."""
+    """The answers to the questions of site rules. unanswered: by node and question, the reason why a command of the
+    site rules returned no answer."""
 
     unanswered: dict[str, dict[str, str]]
 
 
 class CaseShape(SiteAnswers):
-    """start, end, snapshots, agents: by node; a node is missing if it has none. findings: results of the probes after
-    the failure. ran: by node, the ids (or prefixes of ids) of the checks that ran, and "peer:NAME" for each other node
-    that was probed from this node. not_looked: by node, why the node was not checked after the failure. key: the key of
-    the environment digests, in hexadecimal."""
+    """All evidence of one launch. start, end, snapshots, agents: by node; a node is missing if it has none. findings:
+    results of the probes after the failure. ran: by node, the ids (or prefixes of ids) of the checks that ran, and
+    "peer:NAME" for each other node that was probed from this node. not_looked: by node, why the node was not checked
+    after the failure. key: the key of the environment digests, in hexadecimal."""
 
     schema: int
     launch: LaunchFacts

@@ -56,7 +56,8 @@ def with_diagnosis(verdict: Verdict, case: LaunchCase, decided: Decided, said: D
 
 
 def is_the_failure_itself(case: LaunchCase, decided: Decided) -> bool:
-    """Return whether the cause is just the first failure, which the launch's own finding describes in more detail."""
+    """Return whether the cause is identical to the first failure, which the launch's own finding describes in more
+    detail."""
     first, _ = case.failures
     return first is not None and not first.cascade and decided.causes[0].place.what == first.summary
 

@@ -81,8 +81,8 @@ class CausePlace(NamedTuple):
 
 
 class CauseAnswer(NamedTuple):
-    """word: yes, no or not looked. text, source: the observation and its source; for not looked, text is the reason.
-    at: controller time when the observed state began, 0 if unknown."""
+    """The answer to a question. word: yes, no or not looked. text, source: the observation and its source; for not
+    looked, text is the reason. at: controller time when the observed state began, 0 if unknown."""
 
     word: Literal["yes", "no", "not looked"]
     text: str = ""
@@ -104,8 +104,9 @@ def not_looked(why: str) -> CauseAnswer:
 
 @dataclass(frozen=True)
 class Question:
-    """id: dotted. asks: the question as text, with {node}, {peer}, {rank} and {what}. command: a command that shows the
-    answer, in the form of verdict/commands.py, with the same placeholders; "" if there is none."""
+    """A question whose answer confirms a cause or rules it out. id: dotted. asks: the question as text, with {node},
+    {peer}, {rank} and {what}. command: a command that shows the answer, in the form of verdict/commands.py, with the
+    same placeholders; "" if there is none."""
 
     id: str
     asks: str
@@ -115,11 +116,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Cause:
-    """says, fix, command on a node: with placeholders {node}, {peer}, {rank}, {what}, {address}, {port} (of the head
-    node). symptoms: ids of symptoms that make the cause a candidate. places: returns the possible places of the cause
-    for these symptoms. confirm: one answer "yes" confirms the cause. support: two answers "yes" make it likely. refute:
-    one answer "yes" rules it out. decisive: symptoms in the last output that alone make the cause likely. instead_of:
-    causes that this cause explains and replaces."""
+    """A cause of a failed or hanging launch. says, fix, command on a node: with placeholders {node}, {peer}, {rank},
+    {what}, {address}, {port} (of the head node). symptoms: ids of symptoms that make the cause a candidate. places:
+    returns the possible places of the cause for these symptoms. confirm: one answer "yes" confirms the cause. support:
+    two answers "yes" make it likely. refute: one answer "yes" rules it out. decisive: symptoms in the last output that
+    alone make the cause likely. instead_of: causes that this cause explains and replaces."""
 
     id: str
     group: Group

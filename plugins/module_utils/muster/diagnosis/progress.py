@@ -33,8 +33,9 @@ OWN_SIZES = re.compile(r"gather|scatter|all_?to_?all|send|recv|barrier", re.IGNO
 
 @dataclass(frozen=True)
 class RankProgress:
-    """enqueued: the highest call number. calls: the newest calls, by number. within: True if the rank waits in a call
-    according to its stack, False if it has finished its last call, None if unknown."""
+    """The progress of a rank in its collectives. enqueued: the highest call number. calls: the newest calls, by number.
+    within: True if the rank waits in a call according to its stack, False if it has finished its last call, None if
+    unknown."""
 
     rank: int
     node: str

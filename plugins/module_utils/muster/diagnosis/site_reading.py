@@ -64,7 +64,8 @@ KINDS = ("fact", "finding", "command")
 
 
 class RuleFile(NamedTuple):
-    """name: shown in messages. holds: the parsed YAML. lines: line numbers, starting at 1, as far as known."""
+    """A rule file of a site. name: shown in messages. holds: the parsed YAML. lines: line numbers, starting at 1, as
+    far as known."""
 
     name: str
     holds: Any

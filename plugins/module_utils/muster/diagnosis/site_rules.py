@@ -10,9 +10,9 @@
       - {id: site.storage, group: resources, scope: node, says: ..., fix: ..., symptoms: [site.storage_gone],
          places: nodes, confirm: [site.mounted]}
 
-A fact is a path in the shapes of evidence.py, which begins with record (a node's newest), start, end, snapshot or rank;
-`*` stands for every entry of a list. A command is a list of words. It runs without a shell and without root, for some
-seconds, and only if the site allows it. Its answer is kept as a finding, so that a case can be replayed.
+A fact is a path in the shapes of evidence.py. It begins with record (a node's newest record), start, end, snapshot or
+rank; `*` stands for every entry of a list. A command is a list of words. It runs without a shell and without root, for
+some seconds, and only if the site allows it. Its answer is kept as a finding, so that a case can be replayed.
 
 site_reading.py parses the files.
 """
@@ -136,7 +136,8 @@ def answered_by(command: Command, asks: str) -> Question:
 
 
 def nodes_of(case: LaunchCase, place: CausePlace) -> list[str]:
-    """Return the nodes to ask about a place: all nodes of the launch if the place names none."""
+    """Return the nodes where a command runs to answer a question about a place. If the place names no node, return all
+    nodes of the launch."""
     node = place.node or (case.node_of(place.rank) if place.rank is not None else "")
     return [node] if node else case.nodes
 

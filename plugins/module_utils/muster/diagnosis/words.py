@@ -65,8 +65,8 @@ class SymptomShape(TypedDict):
 
 
 class Diagnosis(TypedDict):
-    """word: confirmed, likely or unknown. lines: symptom, where, cause, ruled out, next step. parts: the same lines by
-    name."""
+    """A diagnosis as text. word: confirmed, likely or unknown. lines: symptom, where, cause, ruled out, next step.
+    parts: the same lines by name."""
 
     schema: int
     launch_id: str

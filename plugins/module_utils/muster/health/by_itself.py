@@ -35,8 +35,8 @@ HARD = {
 
 @dataclass(frozen=True)
 class SelfQuarantine:
-    """node: the quarantined node, or "". reason: why the node is quarantined. notes: nodes with faults that were not
-    quarantined, and why."""
+    """The decision about an automatic quarantine. node: the quarantined node, or "". reason: why the node is
+    quarantined. notes: nodes with faults that were not quarantined, and why."""
 
     node: str = ""
     reason: str = ""

@@ -44,8 +44,8 @@ class Nodes:
 
 @dataclass
 class Health:
-    """findings, skipped, ran: as in a verdict. refusal: one sentence for each reason that blocks a launch; "" if a
-    launch can start.
+    """The health of the cluster. findings, skipped, ran: as in a verdict. refusal: one sentence for each reason that
+    blocks a launch; "" if a launch can start.
 
     spared: number of failed checks that are reported as warnings.
     """

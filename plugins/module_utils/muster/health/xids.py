@@ -28,8 +28,8 @@ SXID_LINE = re.compile(
 
 
 class Xid(NamedTuple):
-    """action: a key of ACTIONS. said: the log message contains the severity, and `action` applies only if it is
-    fatal."""
+    """The meaning of an Xid number. action: a key of ACTIONS. said: the log message contains the severity, and `action`
+    applies only if it is fatal."""
 
     what: str
     action: str

@@ -39,7 +39,7 @@ class Event(NamedTuple):
 
 
 def section(kept: Artifacts) -> dict[str, Any] | None:
-    """Return the diagnosis section; None if nothing was diagnosed."""
+    """Return the section about the diagnosis; None if no launch was diagnosed."""
     said, evidence = kept.diagnosis, kept.evidence
     if not said.get("lines"):
         return None

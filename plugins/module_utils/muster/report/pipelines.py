@@ -29,7 +29,7 @@ EVERYWHERE = "cluster"
 
 @dataclass
 class JUnitCase:
-    """of: a node, or a rank of a node. message: the first line of the reason. text: the full details."""
+    """A test case. of: a node, or a rank of a node. message: the first line of the reason. text: the full details."""
 
     of: str
     name: str

@@ -33,7 +33,7 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True)
 class Axis:
-    """title: includes the unit. ticks: (value, label)."""
+    """An axis of a plot. title: includes the unit. ticks: (value, label)."""
 
     title: str
     low: float
@@ -51,7 +51,7 @@ class Axis:
 
 
 class PlotLine(NamedTuple):
-    """dashed: for a second quantity of the same subject."""
+    """A line in a plot. dashed: for a second quantity of the same subject."""
 
     name: str
     css: str

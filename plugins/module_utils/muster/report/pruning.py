@@ -28,8 +28,9 @@ FOREIGN = "with files not written by Muster"
 
 @dataclass(frozen=True)
 class KeptRun:
-    """over: the run and everything it launched have finished. names: the files in the run's folder. mentions: other
-    runs that these files name. own: whether the folder belongs to the user and is not a link."""
+    """A run whose folder is present. over: the run and everything it launched have finished. names: the files in the
+    run's folder. mentions: other runs that these files name. own: whether the folder belongs to the user and is not a
+    link."""
 
     id: str
     over: bool
@@ -40,7 +41,7 @@ class KeptRun:
 
 @dataclass(frozen=True)
 class PruningDecision:
-    """kept: older runs that are kept, each with the reason."""
+    """Which runs to keep and which to remove. kept: older runs that are kept, each with the reason."""
 
     newest: Sequence[str]
     kept: Mapping[str, str] = field(default_factory=dict)

@@ -46,9 +46,9 @@ class StatusNode:
 
 @dataclass(frozen=True)
 class StatusFacts:
-    """answers: by node; clock_off in an answer is how many seconds the node's clock is ahead of the controller's.
-    silent: by node, why the node did not respond. not_root: by node, why facts that require root are missing. now: time
-    by the controller's clock. time: the same time for display."""
+    """The facts from which the status is computed. answers: by node; clock_off in an answer is how many seconds the
+    node's clock is ahead of the controller's. silent: by node, why the node did not respond. not_root: by node, why
+    facts that require root are missing. now: time by the controller's clock. time: the same time for display."""
 
     cluster: str
     nodes: Sequence[StatusNode]

@@ -33,7 +33,8 @@ class PastRun:
 
 @dataclass(frozen=True)
 class PastRuns:
-    """smoke, health, drift: the newest run of each kind. book: the content of acceptance.json."""
+    """The past runs that the status screen shows. smoke, health, drift: the newest run of each kind. book: the content
+    of acceptance.json."""
 
     smoke: PastRun = field(default_factory=PastRun)
     health: PastRun = field(default_factory=PastRun)

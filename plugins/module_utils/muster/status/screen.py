@@ -28,7 +28,7 @@ OF_VERDICTS = {"healthy": "ok", "degraded": "warn", "failed": "fail", "stopped":
 
 
 class StatusLine(NamedTuple):
-    """mark: ok, warn or fail, or "" if the line has no status."""
+    """A line of the screen. mark: ok, warn or fail, or "" if the line has no status."""
 
     text: str
     mark: str = ""

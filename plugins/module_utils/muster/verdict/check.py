@@ -58,7 +58,8 @@ class Check:
     seen: Seen = field(kw_only=True)
 
     def fail(self, node: str, summary: str, fix: str | None = None, command: str = "", **more: Any) -> Finding:
-        """more: `named` for the fields of the declared fix, or other fields of Finding (observed, expected, ...)."""
+        """Return a failed finding. more: `named` for the fields of the declared fix, or other fields of Finding
+        (observed, expected, ...)."""
         return self._finding("fail", node, summary, fix, command, more)
 
     def warn(self, node: str, summary: str, fix: str | None = None, command: str = "", **more: Any) -> Finding:
@@ -89,7 +90,7 @@ class Check:
 
 
 class CheckResults(NamedTuple):
-    """Findings and skips of rules, in order."""
+    """The findings and skips that rules returned, in order."""
 
     findings: list[Finding]
     skipped: list[Skipped]

@@ -45,7 +45,7 @@ class Skipped(NotLooked, total=False):
 
 
 class Coverage(TypedDict):
-    """ran: ids of the checks that ran."""
+    """Which checks of a verdict ran and which were skipped. ran: ids of the checks that ran."""
 
     ran: list[str]
     skipped: list[Skipped]
@@ -66,7 +66,7 @@ class FindingShape(TypedDict, total=False):
 
 
 class Verdict(TypedDict):
-    """status: healthy, degraded, failed or unknown. summary: one line for the user."""
+    """The summary of all findings. status: healthy, degraded, failed or unknown. summary: one line for the user."""
 
     schema: int
     status: str

@@ -72,5 +72,5 @@ def _marked(text: str) -> str:
 
 
 def quote(text: str) -> str:
-    """Return the text on one line in double quotes, with inner double quotes replaced."""
+    """Return the text on one line in double quotes. Double quotes within the text are replaced."""
     return '"{}"'.format(" ".join(text.split()).replace('"', "'"))

@@ -105,7 +105,7 @@ def oom_kills(record: NodeRecord) -> int | None:
 
 
 def oom_kills_of_machine(record: NodeRecord) -> int | None:
-    """Return the number of OOM kills in the container that the launch treats as a machine."""
+    """Return the number of OOM kills in the container, if a container acts as the machine."""
     return record["counters"].get("machine.oom_kill")
 
 
