@@ -209,8 +209,8 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def pairs(node: GpuNode) -> Iterator[Said]:
-    """Report pairs of GPUs without NVLink on a node where most pairs have NVLink. Other nodes, such as those with
-    bridges between pairs of GPUs, are ignored."""
+    """Report pairs of GPUs without the NVLink connection that most pairs on the node have. Nodes on which most pairs
+    have no NVLink, such as those with bridges between pairs of GPUs, are ignored."""
     topology = node.facts["topology"]
     if topology is None or "nvlink_status" in node.facts["skipped"] or any(gpu["mig"] for gpu in node.gpus):
         return

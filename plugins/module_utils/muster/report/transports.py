@@ -78,7 +78,7 @@ def _offered(told: Any) -> str:
 
 
 def pairs(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Map the bandwidth of pairs. The pairs are measured separately if the whole cluster was slow."""
+    """Map the bandwidth of pairs, which are measured separately only if the whole cluster was slow."""
     measured = [
         (word(one.get("a")), word(one.get("b")), value)
         for one in rows(smoke.get("bandwidth"), "pairs")
