@@ -1,4 +1,4 @@
-"""Compare ranks with each other, and find those that differ from most ranks or from ranks with the same GPU model."""
+"""Compare ranks with each other, to find ranks that differ from most ranks or from ranks with the same GPU model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAD = 1.4826  # standard deviation of a normal distribution / median absolute de
 
 
 class Apart(NamedTuple):
-    """The largest difference between two sets of numbers. excess: in multiples of the tolerance."""
+    """The largest difference between two sets of numbers. excess: the difference as a multiple of the tolerance."""
 
     parameter: str
     excess: float
@@ -37,7 +37,7 @@ class Apart(NamedTuple):
 
 
 def apart(value: Any) -> Apart | None:
-    """Return the difference that a rank reported; None if the value is not a valid report."""
+    """Return the difference that a rank reported; None if the reported value is invalid."""
     said = value if isinstance(value, dict) else {}
     excess, absolute = number(said.get("excess")), number(said.get("absolute"))
     if excess is None or absolute is None or math.isnan(excess):
@@ -46,12 +46,12 @@ def apart(value: Any) -> Apart | None:
 
 
 def words_of(by_rank: Mapping[int, Mapping[str, Any]], key: str) -> dict[int, str]:
-    """Return the non-empty strings that the ranks reported under this key."""
+    """Return the non-empty strings that the ranks reported for this key."""
     return {rank: said[key] for rank, said in by_rank.items() if isinstance(said.get(key), str) and said[key]}
 
 
 def by_value(values: Mapping[int, Hashable]) -> list[list[int]]:
-    """Return groups of ranks with the same value, the largest group first."""
+    """Group the ranks by value, with the largest group first."""
     groups: dict[Hashable, list[int]] = {}
     for rank in sorted(values):
         groups.setdefault(values[rank], []).append(rank)
@@ -59,7 +59,7 @@ def by_value(values: Mapping[int, Hashable]) -> list[list[int]]:
 
 
 def disagree(check: Check, reports: Reports, values: Mapping[int, Hashable], what: str) -> Iterator[Finding]:
-    """Yield a failure for each node with a rank whose value differs from the largest group's."""
+    """Yield a failure for each node with a rank whose value differs from the value of the largest group."""
     groups = by_value(values)
     if len(groups) < 2:
         return
@@ -91,7 +91,7 @@ def has(ranks: Collection[int]) -> str:
 
 
 def settled(check: Check, reports: Reports, known: Collection[int], text: str) -> Finding:
-    """Return a pass if every rank reported, else unknown. For checks without a failure."""
+    """Return a pass if every rank reported, else unknown. Only called if no rank failed the check."""
     if not known:
         return check.unknown(reports.head, f"no rank reported the values for {check.id}", fix="Check the ranks' logs")
     return reports.good(check, text, whole=set(known) == set(reports.places))
@@ -106,13 +106,13 @@ def by_model(values: Mapping[int, float], models: Mapping[int, str]) -> list[dic
 
 
 def usual(values: Iterable[float]) -> float | None:
-    """Return the median; None for fewer than MAJORITY values."""
+    """Return the median; None if there are fewer than MAJORITY values."""
     told = list(values)
     return median(told) if len(told) >= MAJORITY else None
 
 
 def outside(value: float, values: Iterable[float], times: float, deviations: float = 3.0) -> bool:
-    """Return whether the value exceeds the median by this factor and by this number of standard deviations."""
+    """Return whether the value exceeds the median both by this factor and by this number of standard deviations."""
     told = list(values)
     middle = median(told)
     scatter = MAD * median(abs(one - middle) for one in told)

@@ -1,4 +1,4 @@
-"""Evaluate the bandwidth between the ranks, and find the level, node or link that is slow."""
+"""Evaluate the bandwidth between the ranks, to find the level, node or link that is slow."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def is_skipped(reports: Reports) -> bool:
 
 
 def curves(reports: Reports) -> list[dict[str, Any]]:
-    """Return the bandwidth curves of all ranks as in smoke.json. node: its name; "" for curves over several nodes."""
+    """Return the bandwidth curves of all ranks as in smoke.json. node: name of the node, or "" for curves across
+    several nodes."""
     found = []
     for rank, said in reports.facts(STAGE).items():
         for curve in listed(said.get("curves")):
@@ -114,7 +115,7 @@ def best(reports: Reports, level: str, node: str = "") -> float | None:
 
 
 def slow_level(reports: Reports) -> str:
-    """Return the slower level, "node" or "across"; "" unless both were measured."""
+    """Return which level is slower, "node" or "across"; "" unless both levels were measured."""
     rates = {level: rate for level in ("node", "across") if (rate := best(reports, level)) is not None}
     return min(rates, key=lambda level: rates[level]) if len(rates) == 2 else ""
 
@@ -154,7 +155,7 @@ def whole(reports: Reports) -> Iterator[Said]:
 
 
 def over_rdma(reports: Reports) -> bool:
-    """Return whether NCCL reported a network other than sockets."""
+    """Return whether NCCL reported that it uses a network other than sockets."""
     nets = {str(said.get("net") or "") for said in reports.facts("transport").values()}
     return bool(nets) and not nets & {"", "Socket", "gloo/tcp"}
 
@@ -164,7 +165,7 @@ def gbps(rate: float) -> str:
 
 
 def tried_pairs(reports: Reports) -> dict[tuple[str, str], float]:
-    """Return {(node, node): GB/s in each direction}."""
+    """Return {(node, node): GB/s in each direction} of the pairs that were measured."""
     names = {entry.node_rank: entry.node for entry in reports.plan.nodes}
     found = {}
     for said in reports.facts(STAGE).values():
@@ -176,7 +177,7 @@ def tried_pairs(reports: Reports) -> dict[tuple[str, str], float]:
 
 
 def pairs(reports: Reports) -> Iterator[Said]:
-    """Yield the nodes or links that are slower than the others."""
+    """Yield findings for the nodes or links that are slower than the others."""
     rates = tried_pairs(reports)
     count = len(reports.plan.nodes)
     if count < 3:
@@ -232,7 +233,8 @@ def slow_pair(reports: Reports) -> float:
 
 
 def usual_of(rates: Mapping[tuple[str, str], float]) -> float:
-    """Return the best pair of the median node. The median pair would not do: one slow node of three slows two pairs."""
+    """Return the median of the nodes' best rates. A median of all pairs would not work: one slow node of three slows
+    two pairs."""
     found: dict[str, float] = {}
     for pair, rate in rates.items():
         for end in pair:
@@ -241,7 +243,7 @@ def usual_of(rates: Mapping[tuple[str, str], float]) -> float:
 
 
 def inside(reports: Reports) -> Iterator[Said]:
-    """Evaluate the busbw between the GPUs of a node, for models with a published value."""
+    """Evaluate the busbw between the GPUs of a node, for GPU models with a published value."""
     for entry in reports.plan.nodes:
         node = entry.node
         said = reports.facts("world").get(entry.ranks[0], {}) if entry.ranks else {}

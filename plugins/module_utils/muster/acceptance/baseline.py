@@ -1,8 +1,8 @@
 """Keep the accepted state of a cluster (measurements, versions and GPUs of a healthy run), and compare later runs.
 
-acceptance.json has one accepted state for each mode, backend and layout of ranks. The file is kept beside the folders
-of the runs, so that it outlives them. The first healthy run is accepted automatically, a later run on request. Later
-healthy runs add values that were not measured before.
+acceptance.json contains one accepted state for each mode, backend and layout of ranks. The file is stored beside the
+folders of the runs, so that it remains when the folders are removed. The first healthy run is accepted automatically,
+and a later run on request. Later healthy runs add values that were not measured before.
 """
 
 from __future__ import annotations
@@ -59,9 +59,10 @@ TRAITS = ("os", "kernel", "driver", "vbios", "hca_firmware")
 
 @dataclass(frozen=True)
 class AcceptanceHistory:
-    """book: the present acceptance.json. run, date: of this run. accept: whether requested. severity: of a drop.
+    """The accepted states and properties of this run. book: the current content of acceptance.json. run, date: ID and
+    date of this run. accept: whether the user requested to accept this run. severity: status of the finding for a drop.
 
-    looks: the health inspection of each node in this run, if any.
+    looks: the health inspection of each node in this run, if there was one.
     """
 
     book: Mapping[str, Any] = field(default_factory=dict)
@@ -74,7 +75,8 @@ class AcceptanceHistory:
 
 @dataclass(frozen=True)
 class Settled:
-    """book: the new acceptance.json, None if unchanged. shown: for smoke.json. note: for the summary."""
+    """The result of the comparison with the accepted state. book: the new content of acceptance.json, None if it is
+    unchanged. shown: the part of smoke.json about the accepted state. note: text for the summary."""
 
     findings: Sequence[Finding] = ()
     book: Mapping[str, Any] | None = None
@@ -103,7 +105,8 @@ class Drop:
 
 
 def settle(reports: Reports, smoke: Mapping[str, Any], past: AcceptanceHistory, wrong: Sequence[str]) -> Settled:
-    """Compare a run with the accepted state, or accept or reject it. wrong: the run's problems; empty if healthy."""
+    """Compare a run with the accepted state, or accept or reject the run. wrong: the run's problems; empty if the run
+    is healthy."""
     measured = metrics(smoke)
     layout = layout_of(reports)
     state = state_of(past.book, layout)
@@ -132,7 +135,7 @@ def settle(reports: Reports, smoke: Mapping[str, Any], past: AcceptanceHistory, 
 
 
 def layout_of(reports: Reports) -> dict[str, Any]:
-    """Return the properties that must be equal in two runs that are compared."""
+    """Return the properties that must be equal for two runs to be comparable."""
     return {
         "mode": reports.mode,
         "backend": reports.plan.backend,
@@ -161,7 +164,8 @@ def compared(measured: Mapping[str, Metric], state: Mapping[str, Any], backend: 
 
 
 def bound_of(kind: str, backend: str, values: Sequence[float]) -> float | None:
-    """Return the allowed loss as a fraction, fixed or from the spread of healthy runs; None: not compared."""
+    """Return the allowed loss as a fraction. It is fixed or follows from the spread of healthy runs. None means that
+    the value is not compared."""
     fixed = KINDS[kind].accelerated if backend == "nccl" else KINDS[kind].bare
     if fixed is None:
         return None
@@ -178,9 +182,9 @@ def _value(run: Mapping[str, Any], identity: str) -> float | None:
 
 
 def _pairs(measured: Mapping[str, Metric], state: Mapping[str, Any]) -> list[tuple[Metric, str, float]]:
-    """Return (present value, id in the accepted state, accepted value) of the values that both runs have.
+    """Return (current value, id in the accepted state, accepted value) of the values that both runs have.
 
-    A GPU is identified by its UUID, even in another place. A replacement is compared with the GPU that it replaced.
+    A GPU is identified by its UUID, even if it was moved. A replacement GPU is compared with the GPU that it replaced.
     """
     kept = state.get("values")
     accepted = {key: one for key, one in kept.items() if isinstance(one, dict)} if isinstance(kept, dict) else {}
@@ -200,7 +204,8 @@ def _pairs(measured: Mapping[str, Metric], state: Mapping[str, Any]) -> list[tup
 
 
 def _findings(drops: Sequence[Drop], reports: Reports, since: str, severity: str) -> list[Finding]:
-    """Return one finding per kind and node, with the worst value; one per kind if it is worse on many nodes."""
+    """Return one finding per kind of value and node, with the worst value. If a kind is worse on many nodes, return one
+    finding for all of them."""
     groups: dict[tuple[str, str], list[Drop]] = {}
     for kind in dict.fromkeys(drop.metric.kind for drop in drops):
         its = [drop for drop in drops if drop.metric.kind == kind]
@@ -249,7 +254,8 @@ def _accepted(
 
 
 def _remembered(state: Mapping[str, Any], measured: Mapping[str, Metric], past: AcceptanceHistory) -> dict[str, Any]:
-    """Return the state with this healthy run in its history, and with values that the accepted run did not measure."""
+    """Return the accepted state with this healthy run added to its history, and with values that the accepted run did
+    not measure."""
     values = state.get("values")
     known = {key for _, key, _ in _pairs(measured, state)}
     new = {key: _kept(metric, past) for key, metric in measured.items() if key not in known}
@@ -301,7 +307,8 @@ def _day(state: Mapping[str, Any]) -> str:
 
 
 def about(smoke: Mapping[str, Any], looks: Mapping[str, Any]) -> dict[str, dict[str, dict[str, str]]]:
-    """Return versions by node, and the GPU of each rank. looks: the health inspections of the same run, if any."""
+    """Return the versions by node, and the GPU of each rank. looks: the health inspections of the same run, if there
+    were any."""
     versions: dict[str, dict[str, str]] = {}
     gpus: dict[str, dict[str, str]] = {}
     for rank in rows(smoke, "ranks"):
@@ -322,7 +329,7 @@ def about(smoke: Mapping[str, Any], looks: Mapping[str, Any]) -> dict[str, dict[
 
 
 def since(state: Mapping[str, Any], now: Mapping[str, dict[str, dict[str, str]]]) -> str:
-    """Return the versions and GPUs that changed since the state was accepted, where both are known."""
+    """Return which versions and GPUs changed since the state was accepted, as far as both are known."""
     groups: dict[str, list[str]] = {}
     for part, places in now.items():
         for place, said in places.items():
@@ -341,7 +348,7 @@ def _facts(rank: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _inner(value: Any, *names: str) -> Mapping[str, Any]:
-    """Return a nested mapping of foreign input; empty if missing."""
+    """Return a nested mapping of untrusted input; an empty mapping if it is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value if isinstance(value, dict) else {}

@@ -1,4 +1,5 @@
-"""Evaluate checkpoints: written completely, loaded by every rank, and sufficient to resume the training."""
+"""Evaluate checkpoints: whether they were written completely, every rank loaded them, and they suffice to resume the
+training."""
 
 from __future__ import annotations
 
@@ -103,7 +104,7 @@ def resumed(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterato
 
 
 def difference(said: Mapping[str, Any]) -> str:
-    """Return how the resumed run differs on a rank; "" if equal."""
+    """Return how the resumed run differs on a rank; "" if it is equal."""
     worst, other = apart(said.get("worst")), said.get("other")
     if worst and worst.excess > 1:
         return str(worst)
@@ -113,7 +114,8 @@ def difference(said: Mapping[str, Any]) -> str:
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """bytes: size of a checkpoint. shared: by node, whether the node sees the folder that rank 0 writes to."""
+    """Return the part of smoke.json about checkpoints. bytes: size of a checkpoint. shared: by node, whether the node
+    sees the folder that rank 0 writes to."""
     facts = reports.facts(STAGE)
     sizes = [size for said in facts.values() if (size := number(said.get("bytes"))) is not None]
     nodes = by_node(reports, [rank for rank, said in facts.items() if isinstance(said.get("shared"), bool)])

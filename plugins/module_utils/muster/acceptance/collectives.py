@@ -1,4 +1,4 @@
-"""Check that collectives are exact, and find the rank whose contribution is missing or wrong."""
+"""Check that collectives return exact results, and find the rank whose contribution is missing or wrong."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MOST = 8  # findings
 
 
 class Wrong(NamedTuple):
-    """The wrong data that one rank received in one collective of one type and size."""
+    """The wrong data that one rank received in a collective of one data type and size."""
 
     rank: int
     collective: str
@@ -95,7 +95,7 @@ def wrong_of(rank: int, said: Mapping[str, Any]) -> Iterator[Wrong]:
 
 
 def findings(reports: Reports, bad: list[Wrong]) -> Iterator[Said]:
-    """Yield one finding per blamed rank and collective, with the first case and the number of cases."""
+    """Yield one finding per rank at fault and collective, with the first case and the number of cases."""
     cases: dict[tuple[str, str, int], list[Wrong]] = {}
     for one in bad:
         cases.setdefault((one.collective, one.dtype, one.size), []).append(one)
@@ -125,14 +125,14 @@ def findings(reports: Reports, bad: list[Wrong]) -> Iterator[Said]:
 
 
 def named(reports: Reports, rank: int) -> str:
-    """Return the rank's name, with the UUID of its GPU if it has one."""
+    """Return the name of a rank, with the UUID of its GPU if the rank has one."""
     gpu = reports.facts("world").get(rank, {}).get("gpu_uuid")
     text = reports.named(rank)
     return f"{text[:-1]}, {gpu[:48]})" if isinstance(gpu, str) and gpu else text
 
 
 def blame(reports: Reports, case: list[Wrong]) -> Iterator[tuple[int, str, Wrong]]:
-    """Yield (rank, text, example) for one collective of one type and size."""
+    """Yield (rank at fault, text, example) for a collective of one data type and size."""
     first = case[0]
     if share := lost_share(reports, case):
         rank, how = share
@@ -149,7 +149,8 @@ def blame(reports: Reports, case: list[Wrong]) -> Iterator[tuple[int, str, Wrong
 
 
 def lost_share(reports: Reports, case: list[Wrong]) -> tuple[int, str] | None:
-    """Return the rank whose contribution is missing or doubled on all ranks, and which of both."""
+    """Return (rank, "is missing" or "is doubled") if all ranks received a sum in which the contribution of this rank is
+    missing or doubled; otherwise None."""
     if case[0].collective not in REDUCED or not len(case) == len(reports.places) > 1:
         return None
     shares = {missing(one, len(reports.places)) for one in case}
@@ -157,7 +158,8 @@ def lost_share(reports: Reports, case: list[Wrong]) -> tuple[int, str] | None:
 
 
 def missing(wrong: Wrong, world_size: int) -> tuple[int, str] | None:
-    """Return the rank whose contribution to a sum is missing or doubled, if two elements agree, and which of both."""
+    """Return (rank, "is missing" or "is doubled") for the contribution that explains a wrong sum, if at least two
+    elements agree; otherwise None."""
     found = set()
     for sample in wrong.samples:
         place, got, wanted = (sample[name] for name in ("place", "got", "wanted"))
@@ -173,7 +175,7 @@ def missing(wrong: Wrong, world_size: int) -> tuple[int, str] | None:
 
 
 def hint(reports: Reports, wrong: Wrong) -> str:
-    """Return an explanation of the wrong value if the pattern has one; else ""."""
+    """Return an explanation of the wrong value if the value matches a known pattern; else ""."""
     count = len(reports.places)
     if wrong.collective in REDUCED:
         share = missing(wrong, count)
@@ -192,14 +194,15 @@ def hint(reports: Reports, wrong: Wrong) -> str:
 
 
 def expected_sum(size: int, world_size: int) -> int:
-    """Return the sum of all elements of the reduced pattern, exact in integers."""
+    """Return the exact sum of all elements of the reduced pattern, as an integer."""
     whole, rest = divmod(size, PERIOD)
     pattern = whole * (PERIOD * (PERIOD + 1) // 2) + rest * (rest + 1) // 2
     return pattern * (world_size * (world_size + 1) // 2)
 
 
 def totals(reports: Reports, told: set[int]) -> Iterator[Said]:
-    """Check that the integer all-reduce is exact in every element on every rank. Recompute its total."""
+    """Check that the integer all-reduce is exact in every element on every rank. The expected total is recomputed
+    here."""
     sizes: dict[int, set[int]] = {}
     found = bool(told)
     for rank, said in reports.facts(STAGE).items():
@@ -233,7 +236,7 @@ def totals(reports: Reports, told: set[int]) -> Iterator[Said]:
 
 
 def others(reports: Reports, wrong: bool) -> Iterator[Said]:
-    """Yield a pass for the collectives other than all-reduce, and a skip for each one that was not run."""
+    """Yield a pass for each collective other than all-reduce, and a skip for each collective that did not run."""
     exact = [case for case in measured(reports)["cases"] if case["collective"] != "all_reduce"]
     if not any("cases" in said for said in reports.facts(STAGE).values()):
         yield COLLECTIVES.skip("no rank reported collectives other than all-reduce")
@@ -251,7 +254,8 @@ def others(reports: Reports, wrong: bool) -> Iterator[Said]:
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """Return the part of smoke.json: each collective and type, its sizes, and whether exact on all reporting ranks."""
+    """Return the part of smoke.json about collectives: each collective and data type with its sizes, and whether the
+    results were exact on all ranks that reported."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for said in reports.facts(STAGE).values():
         for case in listed(said.get("cases")):

@@ -1,7 +1,7 @@
 """Compare speed and accuracy of the same training in one process, on one node and on all nodes.
 
-Rank 0 of each launch ends with an event `summary`. Its content is foreign input: values that are not numbers are
-unknown.
+The last event of rank 0 of each launch is a `summary`. Its content is untrusted input: values that are not numbers are
+treated as unknown.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ NO_SUMMARY = 'rank 0 did not print a line @muster {"event": "summary", "samples_
 
 
 class ComparedLaunch(NamedTuple):
-    """A launch to compare. plan: of this launch. events: reported by its ranks."""
+    """A launch to compare. plan: the plan of this launch. events: the events that its ranks reported."""
 
     plan: LaunchPlan
     events: Sequence[Mapping[str, Any]]
 
 
 def compare(launches: Sequence[ComparedLaunch], skipped: Sequence[Mapping[str, str]] = ()) -> dict[str, Any]:
-    """Return the content of comparison.json. launches: the smallest first, as the base of the comparison.
+    """Return the content of comparison.json. launches: the first one is the smallest and the base of the comparison.
 
-    efficiency: fraction of the ideal, which is the speed of the first launch times the ratio of GPUs. Without GPUs,
-    nodes are counted, because a single process may use all CPUs of its node.
+    efficiency: fraction of the ideal, which is the speed of the first launch times the ratio of GPUs. If there are no
+    GPUs, nodes are counted instead, because a single process can use all CPUs of its node.
     """
     rows = [row_of(launch) for launch in launches]
     for row in rows:
@@ -72,7 +72,7 @@ def measured(value: Any) -> float | None:
 
 
 def wrong(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the reasons why the launches cannot be compared, one sentence each."""
+    """Return the reasons why the launches cannot be compared, as one sentence each."""
     found = [f"{row['name']}: {row['why']}" for row in rows if row["why"]]
     batches = {row["global_batch"] for row in rows if not row["why"]}
     told = ", ".join(f"{row['name']} {shown(row['global_batch'])}" for row in rows if not row["why"])
@@ -101,7 +101,7 @@ def sentence(comparison: Mapping[str, Any]) -> str:
 
 
 def cells(row: Mapping[str, Any]) -> list[str]:
-    """Return the cells of a row as text, in the order of HEADINGS."""
+    """Return the cells of a row as text. Their order is that of HEADINGS."""
     speed_up = "" if row["speed_up"] is None else f"{row['speed_up']:.2f}"
     accuracy = "" if row["accuracy"] is None else f"{row['accuracy']:.3f}"
     rest = [shown(row["memory_mb"]), accuracy]

@@ -1,4 +1,5 @@
-"""Check each rank's device alone: correct results, and the speed expected of its model and of similar devices."""
+"""Check the device of each rank by itself: its results must be correct, and its speed must be typical of the model and
+of similar devices."""
 
 from __future__ import annotations
 
@@ -194,7 +195,8 @@ def slower(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
 
 
 def alone(reports: Reports, key: str, told: dict[int, float]) -> dict[int, float]:
-    """Return the rates; of copies over a bus, only those measured without other copies on the node."""
+    """Return the rates. Of copies over a bus, return only rates that were measured while no other copies ran on the
+    node."""
     facts = reports.facts(STAGE)
     return told if key in RATES else {rank: value for rank, value in told.items() if facts[rank].get("alone") is True}
 
@@ -281,7 +283,7 @@ def diagnosis(node: str, one: Mapping[str, Any]) -> Said:
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """Return the rates of each rank that reported, and the bounds that they are compared with."""
+    """Return the rates of each rank that reported, and the bounds with which they are compared."""
     facts, models = reports.facts(STAGE), models_of(reports)
     return {"ranks": [row(reports, rank, said, models.get(rank, "")) for rank, said in facts.items()]}
 
@@ -304,7 +306,8 @@ def row(reports: Reports, rank: int, said: Mapping[str, Any], model: str) -> dic
 
 
 class Floor(NamedTuple):
-    """gemm: TFLOPS, memory: GB/s; None if unknown. basis: model and source of the row."""
+    """The minimum rates of a GPU model. gemm: TFLOPS, memory: GB/s; None if unknown. basis: the model and the source of
+    the table row."""
 
     gemm: float | None
     memory: float | None
@@ -315,7 +318,8 @@ NONE = Floor(None, None, "")
 
 
 def floor(table: Mapping[str, Any], model: str) -> Floor:
-    """Return the floor of the longest name whose words begin the model's name. A100 is not A10, nor A40-48Q A40.
+    """Return the floor for a GPU model. If several names in the table match the first words of the model's name, the
+    longest one is used. Only whole words match: A100 does not match A10, and A40-48Q does not match A40.
 
     A MIG device has no floor: the floor of the whole GPU does not apply.
     """
@@ -335,12 +339,14 @@ def floor(table: Mapping[str, Any], model: str) -> Floor:
 
 
 def short(model: str) -> str:
-    """Return the model without its vendor's name, as in the rows and in versions.yml of the role gpu_stack."""
+    """Return the name of the model without its vendor, as in the table rows and in versions.yml of the role
+    gpu_stack."""
     return model.removeprefix("NVIDIA ").removeprefix("Tesla ")
 
 
 def link_gbps(smi: Any) -> tuple[float, str] | None:
-    """Return the maximum rate of the GPU's link and its name; None if nvidia-smi does not report the link."""
+    """Return the maximum rate of the GPU's link, and the name of the link; None if nvidia-smi does not report the
+    link."""
     if not isinstance(smi, dict):
         return None
     generation, width = finite(smi.get("link_generation")), finite(smi.get("link_width"))

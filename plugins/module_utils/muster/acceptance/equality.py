@@ -1,4 +1,4 @@
-"""Check that training with DDP equals training in one process."""
+"""Check that training with DDP gives the same results as training in one process."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def judge(reports: Reports) -> Iterator[Said]:
 
 
 def runs_of(reports: Reports) -> Runs:
-    """Return the ranks' reports of each run, by rank."""
+    """Return the reports of each run, by rank."""
     runs: Runs = {}
     for rank, said in reports.facts(STAGE).items():
         listed = said.get("runs")
@@ -87,7 +87,7 @@ def runs_of(reports: Reports) -> Runs:
 
 
 def complete(reports: Reports, runs: Runs, told: Callable[[Mapping[str, Any]], bool]) -> list[int]:
-    """Return the ranks whose report of each run fulfils the condition."""
+    """Return the ranks whose reports of all runs fulfil the condition."""
     return [rank for rank in reports.places if runs and all(told(by_rank.get(rank, {})) for by_rank in runs.values())]
 
 
@@ -97,7 +97,7 @@ def digests_of(said: Mapping[str, Any]) -> list[str]:
 
 
 def data(reports: Reports, runs: Runs) -> Iterator[Finding]:
-    """Yield the findings of the first run with wrong samples. The other runs have the same batches."""
+    """Yield findings about wrong samples in the first run that has any. The other runs use the same batches."""
     for by_rank in runs.values():
         plans = words_of(by_rank, "plan")
         if len(by_value(plans)) > 1:
@@ -115,7 +115,8 @@ def data(reports: Reports, runs: Runs) -> Iterator[Finding]:
 
 
 def weights(reports: Reports, runs: Runs) -> Iterator[Finding]:
-    """Yield the findings of the first step after which the ranks differ, in the first run with a difference."""
+    """Yield findings about the first step after which the parameters of the ranks differ, in the first run in which
+    they differ."""
     for run, by_rank in runs.items():
         moments = {"at the beginning": words_of(by_rank, "start")}
         digests = {rank: digests_of(said) for rank, said in by_rank.items()}
@@ -128,9 +129,8 @@ def weights(reports: Reports, runs: Runs) -> Iterator[Finding]:
 
 
 def equality(reports: Reports, runs: Runs) -> Iterator[Said]:
-    """Compare DDP with one process. All ranks have equal parameters here, so a difference concerns all of them. Only
-    the loss of a rank's own samples before the first averaging is specific to a rank.
-    """
+    """Compare DDP with training in one process. At this point all ranks have equal parameters, so a difference concerns
+    all ranks. Only the loss of a rank's own samples before the first averaging is specific to a rank."""
     worst = [(farthest(by_rank), run) for run, by_rank in runs.items()]
     far = sorted(((one, run) for one, run in worst if one and one.excess > 1), key=lambda pair: -pair[0].excess)
     count = plural(len(reports.places), "rank")

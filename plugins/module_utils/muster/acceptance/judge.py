@@ -1,4 +1,4 @@
-"""Evaluate the acceptance test: the checks of every subject, the measured values, and a summary."""
+"""Evaluate the acceptance test: run the checks of every subject, collect the measured values, and write a summary."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def judge(reports: Reports) -> CheckResults:
 
 
 def measured(reports: Reports, events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the content of smoke.json: measurements by rank and in total."""
+    """Return the content of smoke.json: the measurements of each rank and of the whole launch."""
     trained = reports.facts(train.STAGE)
     rates = [rate for said in trained.values() if (rate := number(said.get("samples_per_second"))) is not None]
     return {
@@ -82,7 +82,7 @@ def measured(reports: Reports, events: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def rank_of(reports: Reports, rank: int) -> dict[str, Any]:
-    """Return one rank's place, machine and device, and its report of every stage."""
+    """Return a rank's place, machine and device, and the rank's report of every stage."""
     place, said = reports.places[rank], reports.facts(world.STAGE).get(rank, {})
     return {
         "rank": rank,
@@ -97,7 +97,7 @@ def rank_of(reports: Reports, rank: int) -> dict[str, Any]:
 
 
 class Conclusion(NamedTuple):
-    """book: the new acceptance.json, None if unchanged."""
+    """The result of an acceptance test. book: the new content of acceptance.json, None if it is unchanged."""
 
     verdict: Verdict
     measured: dict[str, Any]
@@ -110,9 +110,8 @@ def concluded(
     events: list[dict[str, Any]],
     past: baseline.AcceptanceHistory | None = None,
 ) -> Conclusion:
-    """Return the launch's verdict with the test's findings, and the measurements. Compare with the accepted state if
-    past is given.
-    """
+    """Return the launch's verdict with the findings of the test, and the measurements. If `past` is given, they are
+    compared with the accepted state."""
     launched = findings_in(launch)
     judged = judge(reports)
     facts = measured(reports, events)

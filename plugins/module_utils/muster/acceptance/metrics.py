@@ -46,9 +46,8 @@ LEVELS = {"all": "over all ranks", "node": "inside {}", "across": "across the no
 
 
 class Metric(NamedTuple):
-    """One value. key: the same in every run of this layout. where: for messages. node: "" for a value of all nodes.
-    gpu: the UUID of the measured GPU.
-    """
+    """One value. key: is the same in every run with this layout. where: what was measured, for messages. node: "" if
+    the value is of all nodes. gpu: the UUID of the measured GPU."""
 
     kind: str
     key: str
@@ -67,7 +66,7 @@ def metrics(smoke: Mapping[str, Any]) -> dict[str, Metric]:
 
 
 def drop_of(kind: str, before: float, now: float) -> float:
-    """Return the lost fraction, 0.07 for 7 %; negative for an improvement."""
+    """Return the lost fraction, such as 0.07 for 7 %. It is negative for an improvement."""
     ratio = now / before if KINDS[kind].higher_is_better else before / now
     return 1 - ratio
 
@@ -78,7 +77,7 @@ def told(kind: str, value: float) -> str:
 
 
 def rows(of: Any, name: str) -> list[Mapping[str, Any]]:
-    """Return the mappings of a list in foreign input."""
+    """Return the entries of a list in untrusted input that are mappings."""
     value = of.get(name) if isinstance(of, dict) else None
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
@@ -113,7 +112,7 @@ def _of_gpus(smoke: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _of_links(smoke: Mapping[str, Any]) -> Iterator[Metric]:
-    """Yield busbw at the largest size and latency at the smallest size."""
+    """Yield the busbw at the largest size and the latency at the smallest size of each level."""
     for curve in rows(smoke.get("bandwidth"), "curves"):
         points = [one for one in rows(curve, "points") if positive(one.get("bytes"))]
         level, node = word(curve.get("level")), word(curve.get("node"))

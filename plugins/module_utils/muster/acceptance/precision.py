@@ -1,4 +1,5 @@
-"""Evaluate training in mixed precision: the loss falls, ranks agree, and losses are close to float32."""
+"""Evaluate training in mixed precision: the loss must fall, the ranks must agree, and the losses must be close to those
+in float32."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def judge(reports: Reports) -> Iterator[Said]:
 
 
 def runs_of(reports: Reports) -> Runs:
-    """Return the ranks' reports of each dtype, by rank, with the float32 losses."""
+    """Return the reports of each dtype, by rank, and the float32 losses."""
     runs: Runs = {}
     for rank, said in reports.facts(STAGE).items():
         listed, plain = said.get("mixed"), said.get("float32")
@@ -63,7 +64,7 @@ def is_told(said: Mapping[str, Any]) -> bool:
 
 
 def losses_of(said: Mapping[str, Any], key: str) -> list[float]:
-    """Return the losses; empty unless all are numbers."""
+    """Return the losses; an empty list unless all of them are numbers."""
     listed = said.get(key)
     values = [number(value) for value in listed] if isinstance(listed, list) else []
     return [value for value in values if value is not None] if None not in values else []
@@ -93,7 +94,7 @@ def scales_of(by_rank: Mapping[int, Mapping[str, Any]]) -> dict[int, float]:
 
 
 def strange(losses: list[float], plain: list[float]) -> str:
-    """Return the problem of losses that are means over all ranks; "" if OK."""
+    """Return what is wrong with losses that are means over all ranks; "" if they are OK."""
     if not all(abs(loss) < NOT_FINITE for loss in [*losses, *plain]):
         return "is not finite"
     first, last = sum(losses[:ENDS]) / ENDS, sum(losses[-ENDS:]) / ENDS

@@ -1,4 +1,4 @@
-"""Read the reports of the ranks of an acceptance test, by stage and rank. They are foreign input."""
+"""Read the reports of the ranks of an acceptance test, by stage and rank. The reports are untrusted input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STATUSES = ("ok", "wrong", "skipped", "failed", "timeout", "lost")
 
 
 class RankPlace(NamedTuple):
-    """Where a rank runs according to the plan."""
+    """The place where a rank runs according to the plan."""
 
     node: str
     node_rank: int
@@ -26,9 +26,10 @@ class RankPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Report:
-    """One rank's report of one stage. status: one of STATUSES. why: reason if not ok. seconds: None if not reported.
+    """One rank's report of one stage. status: one of STATUSES. why: the reason if the status is not ok. seconds: None
+    if not reported.
 
-    facts: measurements of any type and value; every reader must check them.
+    facts: measurements. They can have any type and value, so code that uses them must check them.
     """
 
     status: str
@@ -39,10 +40,10 @@ class Report:
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds for the evaluation, besides the plan. loss_ratio, busbw_floor, scaling_floor: options of the role.
+    """Bounds for the evaluation, in addition to the plan. loss_ratio, busbw_floor, scaling_floor: options of the role.
 
-    rails: the measured rates of the RDMA adapters in the newest rails.json, in Gbit/s. gpu_rates: gpu_rates.yml of
-    the role.
+    rails: the measured rates of the RDMA adapters in the newest rails.json, in Gbit/s. gpu_rates: gpu_rates.yml of the
+    role.
     """
 
     loss_ratio: float = 0.9
@@ -54,10 +55,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Reports:
-    """plan: of the launch. mode: of the test. places: by rank. stages: reports by stage name, in the order of the
-    stages, and by rank. wanted: the requested stages; stages.py reports ranks without a report of one. events: all
-    events, including those that are not reports of a stage.
-    """
+    """All reports of an acceptance test. plan: the plan of the launch. mode: the mode of the test. places: by rank.
+    stages: reports by stage name, in the order of the stages, and by rank. wanted: the requested stages; stages.py
+    yields findings for ranks that did not report one of them. events: all events, including those that are not reports
+    of a stage."""
 
     plan: LaunchPlan
     mode: str
@@ -69,19 +70,20 @@ class Reports:
 
     @property
     def head(self) -> str:
-        """The node of findings that concern all nodes."""
+        """The node to which findings about all nodes are attributed."""
         return self.plan.head.node
 
     def tried(self, stage: str) -> bool:
         return stage in self.stages or stage in self.wanted
 
     def facts(self, stage: str) -> dict[int, Mapping[str, Any]]:
-        """Return the facts of the ranks that finished the stage, ordered by rank."""
+        """Return the facts of the ranks that finished the stage, in the order of ranks."""
         reports = self.stages.get(stage, {})
         return {rank: reports[rank].facts for rank in sorted(reports) if reports[rank].status in ("ok", "wrong")}
 
     def whole(self, stage: str, key: str) -> bool:
-        """Return whether every planned rank reported this fact. Only then may a finding speak of all ranks."""
+        """Return whether every planned rank reported this fact. Only in this case can a finding make a statement about
+        all ranks."""
         facts = self.facts(stage)
         return all(key in facts.get(rank, {}) for rank in self.places)
 
@@ -91,7 +93,8 @@ class Reports:
         return f"rank {rank} ({place.node}, local rank {place.local_rank})"
 
     def good(self, check: Check, text: str, *, whole: bool) -> Finding:
-        """Return a pass if the reports are complete (whole), else unknown. For reports without a failure."""
+        """Return a pass if the reports are complete (whole), else unknown. Only called if no report contains a
+        failure."""
         if whole:
             return check.passed(self.head, text)
         return check.unknown(self.head, f"some ranks did not report. The other ranks: {text}", fix="")
@@ -107,7 +110,8 @@ def places_of(plan: LaunchPlan) -> dict[int, RankPlace]:
 
 
 def read(plan: LaunchPlan, events: list[dict[str, Any]], mode: str, wanted: tuple[str, ...], bounds: Bounds) -> Reports:
-    """Return the reports in the events. The rank is that of the log, not the rank that the event names."""
+    """Return the reports in the events. The rank of a report is determined by the log that contains the event, not by
+    the rank that the event names."""
     places = places_of(plan)
     stages: dict[str, dict[int, Report]] = {}
     for event in events:
@@ -121,7 +125,7 @@ def read(plan: LaunchPlan, events: list[dict[str, Any]], mode: str, wanted: tupl
 
 
 def report_of(event: Mapping[str, Any]) -> Report | None:
-    """Return the report in an event; None if the event has none."""
+    """Return the report in an event; None if the event contains none."""
     status, facts = event.get("status"), event.get("facts")
     if status not in STATUSES or not isinstance(facts, dict):
         return None
@@ -129,7 +133,7 @@ def report_of(event: Mapping[str, Any]) -> Report | None:
 
 
 def number(value: Any) -> float | None:
-    """Return a JSON number as float, None for other types (also bool). NaN and infinity are numbers."""
+    """Return a JSON number as float; None for other types, including bool. NaN and infinity count as numbers."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return float(value) if not isinstance(value, int) or abs(value) < 2**63 else None

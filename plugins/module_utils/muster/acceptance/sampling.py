@@ -1,4 +1,5 @@
-"""Check the shards of DistributedSampler: disjoint, complete, and in a new order in each epoch."""
+"""Check the shards of DistributedSampler: they must be disjoint and complete, and their order must change in each
+epoch."""
 
 from __future__ import annotations
 
@@ -99,17 +100,18 @@ def case_of(said: Any) -> SamplerCase | None:
 
 
 def share_of(case: SamplerCase, ranks: int) -> int:
-    """Return the number of samples per rank."""
+    """Return the number of samples that each rank receives."""
     return case.size // ranks if case.drop_last else -(-case.size // ranks)
 
 
 def in_order(case: SamplerCase, rank: int, ranks: int) -> tuple[int, ...]:
-    """Return a rank's shard without shuffling: every n-th sample, wrapping around at the end."""
+    """Return the shard of a rank if samples are not shuffled: every n-th sample, wrapping around at the end."""
     return tuple((rank + place * ranks) % case.size for place in range(share_of(case, ranks)))
 
 
 def sampler(reports: Reports, shards: Shards, *, stale: bool) -> Iterator[Finding]:
-    """Yield ranks with another rank's shard (only known without shuffling), else ranks whose shards overlap."""
+    """Yield a failure for each rank that has another rank's shard, which can only be determined without shuffling.
+    Otherwise yield failures for ranks whose shards overlap."""
     ranks = len(reports.places)
     wrong = [case for case, by_rank in shards.items() if not whole(case, by_rank, ranks)]
     for case in (case for case in wrong if not case.shuffle):
@@ -135,7 +137,7 @@ def sampler(reports: Reports, shards: Shards, *, stale: bool) -> Iterator[Findin
 
 
 def whole(case: SamplerCase, by_rank: Mapping[int, tuple[int, ...]], ranks: int) -> bool:
-    """Return whether the shards are correct."""
+    """Return whether the shards of all ranks are correct."""
     share = share_of(case, ranks)
     counted = Counter(index for indices in by_rank.values() for index in indices)
     left_out = max(0, case.size - share * ranks)

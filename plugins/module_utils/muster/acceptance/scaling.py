@@ -1,4 +1,5 @@
-"""Evaluate weak scaling: the rate of all ranks together, against the rate of one rank times the number of ranks."""
+"""Evaluate weak scaling: the rate of all ranks together is compared with the rate of one rank times the number of
+ranks."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def judge(reports: Reports) -> Iterator[Said]:
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """Return the values of the first rank that reported them. The ranks exchange them, so all report the same."""
+    """Return the values of the first rank that reported them. The ranks exchange these values, so all ranks report the
+    same."""
     for said in reports.facts(STAGE).values():
         alone, together = finite(said.get("alone")), finite(said.get("together"))
         if alone and alone > 0 and together is not None:
@@ -60,7 +62,8 @@ def measured(reports: Reports) -> dict[str, Any]:
 
 
 def bound(reports: Reports, said: Any, alone: float) -> dict[str, Any]:
-    """Return the efficiency that the measured bandwidth allows without overlap: a step, then its all-reduce."""
+    """Return the efficiency that the measured bandwidth allows if computation and communication do not overlap: each
+    step is followed by its all-reduce."""
     size, batch, rate = finite(said.get("gradient_bytes")), finite(said.get("batch")), bus_gbps(reports)
     if not size or not batch or not rate:
         return {}
@@ -70,7 +73,7 @@ def bound(reports: Reports, said: Any, alone: float) -> dict[str, Any]:
 
 
 def bus_gbps(reports: Reports) -> float | None:
-    """Return the best all-reduce busbw over all ranks in GB/s, if the stage bandwidth measured it."""
+    """Return the best all-reduce busbw over all ranks in GB/s; None if the bandwidth stage did not measure it."""
     found = []
     for said in reports.facts("bandwidth").values():
         curves = said.get("curves")

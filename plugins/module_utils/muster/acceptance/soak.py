@@ -1,4 +1,5 @@
-"""Evaluate a soak test of several hours: silent corruption, heat, ECC errors and falling rates."""
+"""Evaluate a soak test of several hours. It detects silent data corruption, overheating, ECC errors and falling
+rates."""
 
 from __future__ import annotations
 
@@ -83,13 +84,13 @@ def corrupt(reports: Reports) -> Iterator[Said]:
 
 
 def rounds_of(reports: Reports) -> list[int]:
-    """Return the number of rounds of each rank that reported it and compared the rounds."""
+    """Return the number of rounds of each rank that compared its rounds and reported their number."""
     told = [(finite(said.get("rounds")), said.get("differences")) for said in reports.facts(STAGE).values()]
     return [int(rounds) for rounds, differences in told if rounds and rounds > 0 and isinstance(differences, list)]
 
 
 def points_of(reports: Reports) -> dict[int, list[Mapping[str, Any]]]:
-    """Return the periodic reports of each rank, in order. They exist even if the soak test was interrupted."""
+    """Return the periodic reports of each rank, in order. These reports exist even if the soak test was interrupted."""
     found: dict[int, list[Mapping[str, Any]]] = {}
     for event in reports.events:
         if (
@@ -168,7 +169,7 @@ def rates_of(series: list[Mapping[str, Any]]) -> list[float]:
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """Return the time series and the outcome; a soak test without a final report was stopped."""
+    """Return the time series and the outcome. A soak test without a final report was stopped."""
     points, rounds = points_of(reports), rounds_of(reports)
     if not rounds:
         rounds = [int(value) for series in points.values() if (value := finite(series[-1].get("round"))) is not None]
@@ -194,7 +195,7 @@ def shown(reports: Reports, rank: int, one: Mapping[str, Any]) -> dict[str, Any]
 
 
 def thinned(series: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return at most KEPT points at equal distances, including the first and the last."""
+    """Return at most KEPT points at equal distances. The first and the last point are always included."""
     if len(series) <= KEPT:
         return series
     return [series[round(place * (len(series) - 1) / (KEPT - 1))] for place in range(KEPT)]

@@ -1,7 +1,7 @@
 """Evaluate how each stage ended on each rank.
 
-If one rank hangs, dies or raises, its peers fail too, in the middle of a collective. So a finding names the ranks that
-caused the failure, and only counts the others.
+If one rank hangs, dies or raises an exception, its peers also fail in the middle of a collective. Therefore a finding
+names the ranks that caused the failure, and only counts the other ranks.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ def said(report: Report | None, why: str) -> str:
 
 
 def causes(not_done: Mapping[int, Report], reports: Reports) -> list[int]:
-    """Return the ranks that caused the failure, the first non-empty group of: ranks that did not join; that died; that
-    were stopped or wait for a device; that failed with an error of their own; that made the least progress; all.
-    """
+    """Return the ranks that caused the failure. They are the first of these groups that is not empty: ranks that did
+    not join; ranks that died; ranks that were stopped or wait for a device; ranks that failed with an error of their
+    own; ranks that made the least progress; all ranks."""
     absent = {rank for report in not_done.values() for rank in absent_in(report) if rank in reports.places}
     if absent:
         return sorted(absent)
@@ -95,7 +95,7 @@ def causes(not_done: Mapping[int, Report], reports: Reports) -> list[int]:
 
 
 def of_peers(report: Report) -> bool:
-    """Return whether the rank failed because of a lost peer that it does not name."""
+    """Return whether the rank failed because it lost a peer, and its error does not name this peer."""
     return report.status == "failed" and not absent_in(report) and bool(OF_PEERS.search(report.why))
 
 

@@ -66,7 +66,7 @@ def finding(reports: Reports, kind: str, rank: int, against: float, basis: str) 
 
 
 def slow(reports: Reports, kind: str) -> Iterator[tuple[int, float, str]]:
-    """Yield (slow rank, milliseconds that it is compared with, description of this value)."""
+    """Yield (slow rank, reference value in milliseconds, description of the reference value)."""
     facts = reports.facts(STAGE)
     told = {rank: value for rank, value in times(reports, kind).items() if value >= LEAST_MS or kind == "compute"}
     shared = any(said.get("shares_cores") for said in facts.values())
@@ -82,7 +82,8 @@ def slow(reports: Reports, kind: str) -> Iterator[tuple[int, float, str]]:
 
 
 def times(reports: Reports, kind: str) -> dict[int, float]:
-    """Return milliseconds per step by rank, without the wait for shared cores, but with throttling by a quota."""
+    """Return milliseconds per step by rank. The time that a rank waits for shared cores is excluded; the time that a
+    CPU quota throttles it is included."""
     found = {}
     for rank, said in reports.facts(STAGE).items():
         wall, own = finite(said.get(f"{kind}_ms")), finite(said.get(f"{kind}_cpu_ms"))
@@ -102,7 +103,7 @@ def quota_stops(said: Mapping[str, Any]) -> bool:
 
 
 def lowered(said: Mapping[str, Any]) -> list[str]:
-    """Return the clock throttle reasons of the GPU."""
+    """Return the reasons why the clocks of the GPU are throttled."""
     smi = said.get("smi")
     told = smi.get("throttled") if isinstance(smi, dict) else None
     return [str(one)[:40] for one in told][:4] if isinstance(told, list) else []
@@ -113,7 +114,7 @@ def held_back(said: Mapping[str, Any]) -> bool:
 
 
 def reason(said: Mapping[str, Any]) -> str:
-    """Return an observation that explains the slowness; "" if none."""
+    """Return an observation that explains why the rank is slow; "" if there is none."""
     if quota_stops(said):
         quota, part = finite(said.get("quota")), finite(said.get("throttled_part")) or 0.0
         size = f" of {quota:.2g} CPUs" if quota else ""

@@ -1,4 +1,4 @@
-"""Summarize the result of an acceptance test in one sentence: scope, main figures, problems."""
+"""Summarize the result of an acceptance test in one sentence: scope, main figures and problems."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ COLLECTIVE = "all_reduce"  # the collective that DDP waits for
 def summary(
     reports: Reports, smoke: Mapping[str, Any], launched: Sequence[Finding], checks: Sequence[Finding], note: str = ""
 ) -> str:
-    """launched: findings of the launch. checks: findings of the test. note: added to the summary of a good test."""
+    """Return the summary. launched: findings of the launch. checks: findings of the test. note: text that is added to
+    the summary of a successful test."""
     ended = [finding for finding in launched if finding.status in ("fail", "unknown")]
     if any(finding.id != LEFTOVER.id for finding in ended):
         return after_failure(ended, checks)
@@ -41,7 +42,8 @@ def summary(
 def after_failure(ended: Sequence[Finding], checks: Sequence[Finding]) -> str:
     """Return how the launch failed, and the findings of the stages that were finished by then.
 
-    Missing reports, and unknown values that follow from them, are consequences of the failure and are left out.
+    Missing reports and the unknown values that result from them are left out, because they are consequences of the
+    failure.
     """
     found = [one for one in checks if one.status in ("fail", "warn") and one.id != stages.REPORT.id]
     found.sort(key=lambda one: one.status != "fail")
@@ -50,7 +52,7 @@ def after_failure(ended: Sequence[Finding], checks: Sequence[Finding]) -> str:
 
 
 def good(reports: Reports, smoke: Mapping[str, Any], checks: Sequence[Finding]) -> str:
-    """Return the summary of a successful test, about the stages that were run."""
+    """Return the summary of a successful test. It covers the stages that ran."""
     plan = reports.plan
     trained = " trained together" if reports.facts(train.STAGE) else ""
     who = f"{plural(plan.world_size, 'rank')} on {plural(len(plan.nodes), 'node')}{trained} ({plan.backend})"
@@ -64,7 +66,8 @@ def good(reports: Reports, smoke: Mapping[str, Any], checks: Sequence[Finding]) 
 
 
 def numbers(smoke: Mapping[str, Any]) -> list[str]:
-    """Return samples per second, and the bandwidth of the slowest measured level or else the efficiency."""
+    """Return the samples per second, and the bandwidth of the slowest level that was measured or, if there is none, the
+    efficiency."""
     measured = metrics(smoke)
     found = []
     if rate := measured.get("samples all"):
@@ -78,7 +81,7 @@ def numbers(smoke: Mapping[str, Any]) -> list[str]:
 
 
 def _first(findings: Sequence[Finding]) -> str:
-    """Return the first TOLD findings, each with node and fix, and the number of the others."""
+    """Return the first TOLD findings, each with its node and fix, and the number of the other findings."""
     lines = as_lines(findings)
     more = [f"and {len(lines) - TOLD} more"] if len(lines) > TOLD else []
     return "; ".join([*lines[:TOLD], *more])

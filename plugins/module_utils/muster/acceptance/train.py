@@ -1,4 +1,4 @@
-"""Evaluate a small training: the loss falls, and all ranks have equal parameters afterwards."""
+"""Evaluate a small training: the loss must fall, and all ranks must have equal parameters afterwards."""
 
 from __future__ import annotations
 
@@ -67,6 +67,6 @@ def loss(reports: Reports) -> Iterator[Said]:
 
 
 def mean(reports: Reports, key: str) -> float | None:
-    """Return the mean of the reported values; None without a report."""
+    """Return the mean of the reported values; None if no rank reported a value."""
     values = [value for said in reports.facts(STAGE).values() if (value := number(said.get(key))) is not None]
     return sum(values) / len(values) if values else None

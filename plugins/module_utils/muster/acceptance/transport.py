@@ -1,4 +1,4 @@
-"""Compare the transports that the ranks used, as reported by NCCL, with those that the hardware offers."""
+"""Compare the transports that the ranks used according to NCCL with the transports that the hardware offers."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def reasons(facts: Mapping[int, Mapping[str, Any]], ranks: list[int]) -> list[st
 
 
 def set_by(said: list[str], *names: str) -> str:
-    """Return the first of these variables whose value disables a transport, according to the NCCL log; "" if none."""
+    """Return the first of these variables that disables a transport according to the NCCL log; "" if none does."""
     for name in names:
         line = next((one for one in said if one.startswith(f"{name} set")), "")
         value = line.rstrip(".").rpartition(" ")[2]
@@ -148,7 +148,7 @@ def sockets(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterato
 
 
 def reason_of(said: list[str], ports: list[str]) -> tuple[str, str, str]:
-    """Return (cause, fix, command) for NCCL on sockets."""
+    """Return (cause, fix, command) for ranks whose NCCL uses sockets although RDMA is available."""
     if name := set_by(said, "NCCL_IB_DISABLE", "NCCL_NET"):
         text = f"Remove {name} from launch_env or from the file that sets it"
         return f"{name} is set", text, shell("grep -n {name} /etc/nccl.conf ~/.nccl.conf", name=name)
@@ -181,7 +181,7 @@ def reason_of(said: list[str], ports: list[str]) -> tuple[str, str, str]:
 
 
 def direct(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[Said]:
-    """Find ranks that use RDMA without GPUDirect, so that data passes through host memory."""
+    """Find ranks that use RDMA without GPUDirect. Their data passes through host memory."""
     seen = good = 0
     for node, ranks in by_node(reports).items():
         without = []
@@ -230,7 +230,7 @@ def direct(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator
 
 
 def links(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[Said]:
-    """Check that the GPUs of one node use NVLink."""
+    """Check that the GPUs of one node communicate over NVLink."""
     seen, bad = False, False
     for node, ranks in by_node(reports).items():
         if len(ranks) < 2 or offered(facts, ranks).get("nvlink") is not True:
@@ -276,7 +276,7 @@ def links(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[
 
 
 def interfaces(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator[Said]:
-    """Check that Gloo uses the interface of the plan."""
+    """Check that Gloo uses the interface that the plan specifies."""
     nodes = reports.plan.by_node()
     bad, used = False, {}
     for node, ranks in by_node(reports).items():
@@ -306,7 +306,8 @@ def interfaces(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iter
 
 
 def measured(reports: Reports) -> dict[str, Any]:
-    """Return the part of smoke.json: transports between ranks (Gloo: between addresses), and the offered transports."""
+    """Return the part of smoke.json about transports: those used between ranks (for Gloo: between addresses), and those
+    that the hardware offers."""
     facts = reports.facts(STAGE)
     pairs: dict[tuple[Any, Any, str], None] = {}
     for said in facts.values():

@@ -1,4 +1,5 @@
-"""Compare the launch with its plan: layout of ranks, separate machines and GPUs, and equal software on all ranks."""
+"""Compare the launch with its plan: the layout of ranks, separate machines and GPUs, and equal software on all
+ranks."""
 
 from __future__ import annotations
 
@@ -124,7 +125,7 @@ def machines(reports: Reports) -> Iterator[Said]:
 
 
 def gpus(reports: Reports) -> Iterator[Said]:
-    """Check that each rank of a node has a separate GPU."""
+    """Check that no two ranks of a node share a GPU."""
     facts = reports.facts(STAGE)
     parts = [rank for rank, model in words_of(facts, "device").items() if "MIG" in model.split()]
     untold = [rank for rank, said in facts.items() if said.get("gpu_uuid") == ""]
@@ -147,7 +148,7 @@ def gpus(reports: Reports) -> Iterator[Said]:
 
 
 def used(reports: Reports) -> Iterator[Said]:
-    """Check that a tensor on "cuda" is on the rank's GPU."""
+    """Check that a tensor on "cuda" is stored on the GPU of the rank."""
     known, found = 0, False
     for rank, said in reports.facts(STAGE).items():
         own, other = RankGpu.read(said, "gpu_index", "gpu_uuid"), RankGpu.read(said, "used_index", "used_uuid")
@@ -163,7 +164,7 @@ def used(reports: Reports) -> Iterator[Said]:
 
 
 class RankGpu(NamedTuple):
-    """A GPU as seen by a rank. uuid: "" if torch does not report one."""
+    """A GPU as the rank sees it. uuid: "" if torch does not report a UUID."""
 
     device: int
     uuid: str
@@ -197,7 +198,7 @@ def versions(reports: Reports) -> Iterator[Said]:
 
 
 def models(reports: Reports) -> Iterator[Said]:
-    """Compare the GPU models of all ranks. A difference is a warning."""
+    """Compare the GPU models of all ranks. A difference produces a warning."""
     by_rank = words_of(reports.facts(STAGE), "device")
     differing = list(differences(MODELS, MODEL, reports, by_rank))
     yield from differing
@@ -207,7 +208,8 @@ def models(reports: Reports) -> Iterator[Said]:
 
 
 def differences(check: Check, trait: Trait, reports: Reports, by_rank: Mapping[int, str]) -> Iterator[Finding]:
-    """Yield nodes or ranks with a value that differs from most; all of them without a majority."""
+    """Yield a finding for each node or rank whose value differs from the majority's; for all of them if there is no
+    majority."""
     votes = vote(by_place(reports, by_rank))
     if votes.agree:
         return
@@ -224,7 +226,7 @@ def differences(check: Check, trait: Trait, reports: Reports, by_rank: Mapping[i
 
 
 def by_place(reports: Reports, by_rank: Mapping[int, str]) -> dict[str, str]:
-    """Return values by node; by rank for nodes whose ranks differ."""
+    """Return the values by node. For nodes whose ranks have different values, return them by rank."""
     nodes: dict[str, dict[int, str]] = {}
     for rank, value in by_rank.items():
         nodes.setdefault(reports.places[rank].node, {})[rank] = value[:LONGEST]

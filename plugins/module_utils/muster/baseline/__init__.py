@@ -1,1 +1,2 @@
-"""Compute the changes of the role node_baseline on one node from the request and the node's state."""
+"""Compute the changes that the role node_baseline makes on one node, from the requested state and the node's current
+state."""

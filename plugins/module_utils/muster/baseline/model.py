@@ -1,4 +1,4 @@
-"""Data classes of the baseline: the request, the node's state, and the plan of changes."""
+"""Data classes of the baseline: the requested state, the node's current state, and the plan of changes."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ DRIVER = "nvidia_driver"
 
 @dataclass(frozen=True)
 class BaselineFile:
-    """A complete file. Without the capability in `needs` the file is skipped, because its settings would do harm.
+    """A file that is written completely. needs: a capability of the node; if it is missing, the file is skipped,
+    because its settings would do harm.
 
-    by_effect: the settings have separate checks, so the mode `verify` does not compare the file.
+    by_effect: other checks verify the settings, so the mode `verify` does not compare the file.
     """
 
     path: str
@@ -35,7 +36,7 @@ class BaselineFile:
 
 @dataclass(frozen=True)
 class SysctlKey:
-    """A kernel setting. rule: equal; at_least (each number); contains (lists of ports)."""
+    """A kernel setting. rule: equal, at_least (applies to each number) or contains (for lists of ports)."""
 
     key: str
     value: str
@@ -49,7 +50,8 @@ class SysctlKey:
 
 @dataclass(frozen=True)
 class BaselineUnit:
-    """A unit. `of`: unit name by package, if several packages provide one. optional: the unit may be missing."""
+    """A systemd unit. of: the name of the unit by package, if several packages provide one. optional: the unit can be
+    missing."""
 
     name: str = ""
     enabled: bool = True
@@ -62,7 +64,7 @@ class BaselineUnit:
 
 @dataclass(frozen=True)
 class BaselineAccount:
-    """An account to create if it does not exist. Empty ids mean the next free ones."""
+    """An account that is created if it does not exist. If an ID is empty, the next free ID is used."""
 
     name: str
     uid: str = ""
@@ -104,7 +106,7 @@ class BaselineFileState:
 
 @dataclass(frozen=True)
 class AccountState:
-    """An existing account. sudo: the output of `sudo -l -U`."""
+    """An existing account. sudo: output of `sudo -l -U` for the account."""
 
     uid: int
     gid: int
@@ -113,7 +115,7 @@ class AccountState:
 
 
 class UnitState(TypedDict, total=False):
-    """Properties of a unit, with systemd's names. Started: the start time in seconds of the wall clock."""
+    """Properties of a unit, named as in systemd. Started: the start time by the wall clock, in seconds."""
 
     LoadState: str
     UnitFileState: str
@@ -122,7 +124,7 @@ class UnitState(TypedDict, total=False):
 
 
 class BaselineUnitStep(TypedDict):
-    """The change of a unit: enable it, start it, or restart it if it already runs."""
+    """A change of a unit: enable it, start it, or restart it if it is already running."""
 
     name: str
     enabled: bool
@@ -134,10 +136,10 @@ class BaselineUnitStep(TypedDict):
 class BaselineState:
     """The current state of a node.
 
-    packages: installed versions. held: packages on hold. files: None for a missing file. changed: the time of the last
-    change by path, in seconds of the wall clock. sysctl: None for a key that does not exist. read_only: keys that
-    cannot be written on this node. owners: the account that has a requested id. driver: whether an NVIDIA driver is
-    loaded.
+    packages: installed versions. held: packages on hold. files: None for a missing file. changed: by path, the time of
+    the file's last change by the wall clock, in seconds. sysctl: None for a key that does not exist. read_only: keys
+    that cannot be written on this node. owners: for each requested ID, the account that already has the ID. driver:
+    whether an NVIDIA driver is loaded.
     """
 
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -159,7 +161,8 @@ class BaselineState:
 
 @dataclass
 class BaselinePlan:
-    """The changes, their reasons, and skipped items. `problems` must be fixed by the user and always fail the node."""
+    """The changes, their reasons, and the skipped items. The user must fix the entries in `problems`; the node fails
+    while there are any."""
 
     packages: list[str] = field(default_factory=list)
     hold: list[str] = field(default_factory=list)

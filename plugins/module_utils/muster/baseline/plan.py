@@ -1,7 +1,7 @@
 """Compute the changes of a node: pure functions on the state that muster_node/baseline collects.
 
-Only live state counts: a daemon may not have read a correct file yet, and the kernel may differ from /etc/sysctl.d.
-So running again completes a run that was interrupted between writing a file and applying it.
+Only live state counts: a daemon might not have read a correct file yet, and the kernel's settings might differ from
+/etc/sysctl.d. So if a run is interrupted between writing a file and applying it, the next run completes the change.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def _user(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> 
 
 
 def _is_everything(line: str) -> bool:
-    """Return whether a line of `sudo -l` allows every command as root: `    (ALL : ALL) NOPASSWD: ALL`."""
+    """Return whether a line of `sudo -l` allows all commands as root, such as `    (ALL : ALL) NOPASSWD: ALL`."""
     found = _RULE.fullmatch(line)
     if found is None or not {"ALL", "root", "#0"} & set(re.split(r"[,\s]+", found[1])):
         return False
@@ -96,7 +96,7 @@ def _is_everything(line: str) -> bool:
 
 
 def _refusals(user: BaselineAccount, account: AccountState) -> Iterable[str]:
-    """Yield the problems of an existing account, which Muster never changes."""
+    """Yield the problems of an existing account. Muster never changes existing accounts."""
     admin = [group for group in account.groups if group in user.never_in]
     sudo = any(map(_is_everything, account.sudo.splitlines())) if user.never_in else False
     if account.uid == 0 or admin or sudo:
@@ -127,7 +127,8 @@ def plan_sysctl(plan: BaselinePlan, request: BaselineRequest, seen: BaselineStat
 
 
 def sysctl_value(key: SysctlKey, live: str | None) -> str:
-    """Return the value to set: at_least keeps higher current values, contains keeps the current ports."""
+    """Return the value to set. With at_least, higher current values are kept; with contains, the current ports are
+    kept."""
     if live is None or key.rule == "equal":
         return key.value
     if key.rule == "contains":
@@ -139,7 +140,7 @@ def sysctl_value(key: SysctlKey, live: str | None) -> str:
 
 
 def ports(text: str) -> str:
-    """Return a list of ports in the kernel's notation: sorted, with ranges as 1-3."""
+    """Format a list of ports in the kernel's notation: sorted, with ranges as 1-3."""
     numbers: set[int] = set()
     for part in filter(None, text.replace(" ", "").split(",")):
         first, _, last = part.partition("-")
@@ -154,7 +155,7 @@ def ports(text: str) -> str:
 
 
 def sysctl_text(keys: Iterable[SysctlKey], live: Mapping[str, str | None]) -> str:
-    """Return the text of the file in /etc/sysctl.d. The minus makes sysctl ignore keys that do not exist."""
+    """Return the content of the file in /etc/sysctl.d. The minus sign makes sysctl ignore keys that do not exist."""
     lines = ["# Written by Muster. Higher values and reserved ports that the node already had are kept.\n"]
     for key in keys:
         why = f"\n# {key.why.strip()}\n" if key.why else "\n"
@@ -197,15 +198,17 @@ def plan_packages(plan: BaselinePlan, request: BaselineRequest, seen: BaselineSt
 
 
 def chosen(entry: str, installed: Iterable[str]) -> tuple[str, str]:
-    """Return the installed one of "chrony|ntpsec", else the first, with the version after "=" ("" for any)."""
+    """Return (package, version) for an entry such as "chrony|ntpsec": the installed package or, if none is installed,
+    the first one. The version follows "=" in the entry; "" means any."""
     choices = [alternative.partition("=")[::2] for alternative in entry.split("|")]
     return next((choice for choice in choices if choice[0] in installed), choices[0])
 
 
 def installed_packages(status: str) -> tuple[dict[str, str], frozenset[str]]:
-    """Return the installed packages of dpkg's status file with their versions, and the packages on hold.
+    """Return the installed packages with their versions, and the packages on hold, according to dpkg's status file.
 
-    Half-installed packages do not count. With several architectures, the native one comes last.
+    Half-installed packages do not count. If a package is installed for several architectures, the native one comes
+    last.
     """
     found: dict[str, str] = {}
     held = set()
@@ -256,7 +259,7 @@ def plan_units(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState
 
 
 def _is_older(state: UnitState, path: str, plan: BaselinePlan, seen: BaselineState) -> bool:
-    """Return whether the file changed after the unit's start, or is about to change."""
+    """Return whether the unit started before the file changed, or whether the plan is about to change the file."""
     if path in {file.path for file in plan.files}:
         return True
     changed = seen.changed.get(path)
@@ -265,7 +268,7 @@ def _is_older(state: UnitState, path: str, plan: BaselinePlan, seen: BaselineSta
 
 
 def unit_name(unit: BaselineUnit, request: BaselineRequest, installed: Iterable[str]) -> str:
-    """Return the unit's name: that of the package that is installed or will be."""
+    """Return the name of the unit, which depends on the package that is or will be installed."""
     if not unit.of:
         return unit.name
     there = {*installed, *(chosen(entry, installed)[0] for entry in request.packages)}

@@ -1,4 +1,4 @@
-"""Parses the options of torchrun on each node from its argv, which is untrusted input."""
+"""Parses torchrun's options from the command line of each node's launcher, which is untrusted input."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def is_host(text: str) -> bool:
 def arguments(argv: Sequence[str]) -> dict[str, str]:
     """Return the known options of torchrun, without the script and its arguments.
 
-    Both spellings of an option (--node-rank, --node_rank) and of its value (after = or as the next word) are accepted.
+    An option can be spelled --node-rank or --node_rank. Its value can follow after "=" or as the next word.
     """
     found: dict[str, str] = {}
     words = iter(argv)
@@ -51,7 +51,7 @@ def arguments(argv: Sequence[str]) -> dict[str, str]:
 
 
 def told(case: LaunchCase) -> dict[str, dict[str, str]]:
-    """Return the launcher options by node, without nodes whose options are unknown."""
+    """Return the options of each node's launcher. Nodes whose options are unknown are left out."""
     found = {}
     for node in case.nodes:
         agents = case.seen["agents"].get(node, [])

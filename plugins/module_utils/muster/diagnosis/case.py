@@ -1,4 +1,4 @@
-"""A case: the evidence of one launch, with accessors for questions."""
+"""The evidence of one launch, with functions that look up what the causes need."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ Found = TypeVar("Found")
 
 
 def once(of: Callable[[LaunchCase], Found]) -> Callable[[LaunchCase], Found]:
-    """Cache a function per case: computed again for every rank, results for hundreds of ranks would take minutes."""
+    """Cache the result of a function for each case. Without the cache, the function would run again for every rank,
+    which takes minutes with hundreds of ranks."""
 
     @wraps(of)
     def known(case: LaunchCase) -> Found:
@@ -36,14 +37,15 @@ def once(of: Callable[[LaunchCase], Found]) -> Callable[[LaunchCase], Found]:
 
 @dataclass(frozen=True)
 class LaunchCase:
-    """seen: the evidence. texts: the site's texts, in addition to the built-in ones."""
+    """A launch to diagnose. seen: the evidence. texts: known error lines defined by the site, in addition to the
+    built-in ones."""
 
     seen: CaseShape
     texts: tuple[Text, ...] = ()
 
     @cached_property
     def worked_out(self) -> dict[Any, Any]:
-        """Results by function, see `once`."""
+        """Results cached by `once`, by function."""
         return {}
 
     @property
@@ -72,7 +74,7 @@ class LaunchCase:
 
     @cached_property
     def shots(self) -> dict[int, tuple[str, RankShot]]:
-        """Return (node, snapshot) by rank, taken before the launch was stopped."""
+        """Return (node, snapshot) by rank. The snapshots were taken before the launch was stopped."""
         found = {shot["rank"]: (name, shot) for name, one in self.seen["snapshots"].items() for shot in one["ranks"]}
         agents = ((name, agent) for name, all_of in self.seen["agents"].items() for agent in all_of)
         return {**{shot["rank"]: (name, shot) for name, agent in agents for shot in agent["ranks"]}, **found}
@@ -92,7 +94,7 @@ class LaunchCase:
         return self.planned[node]["ranks"] if node in self.planned else []
 
     def node_at(self, address: str) -> str:
-        """Return the participant with this address or name; "" if none has it."""
+        """Return the participating node that has this address or name; "" if no node has it."""
         for one in self.launch["nodes"]:
             known = {one["address"], one["node"]}
             record = self.record(one["node"])
@@ -104,12 +106,13 @@ class LaunchCase:
 
     @property
     def is_only_a_log(self) -> bool:
-        """Return whether the only evidence is a log, without any check of a node."""
+        """Return whether the evidence consists only of logs, because no node was checked."""
         looked = (self.seen[part] for part in ("start", "end", "snapshots", "agents", "ran"))
         return self.launch["how"] == "log" and not any(looked)
 
     def is_in_the_inventory(self, node: str) -> bool:
-        """Return whether a node is in the inventory. A log may name any host; only nodes here have a known address."""
+        """Return whether a node is in the inventory. A log can name any host, but only the addresses of inventory nodes
+        are known."""
         known = self.planned.get(node)
         return known is not None and (self.launch["how"] != "log" or bool(known["address"]))
 
@@ -124,7 +127,8 @@ class LaunchCase:
         return (start, end) if start and end else None
 
     def grown(self, node: str, count: Callable[[NodeRecord], int | None]) -> int | None:
-        """Return the increase of a counter during the launch; None if one of the two records is missing."""
+        """Return how much a counter increased during the launch; None if the counter is not in both records or the node
+        was rebooted in between."""
         pair = self.both(node)
         if pair is None or pair[0]["boot_id"] != pair[1]["boot_id"]:
             return None
@@ -132,7 +136,7 @@ class LaunchCase:
         return None if before is None or after is None else after - before
 
     def why_not(self, node: str, what: str) -> str:
-        """Return why a part of a node's end record is missing."""
+        """Return why the node's record at the end of the launch does not contain a part."""
         record = self.seen["end"].get(node)
         if record is not None:
             return record["unseen"].get(what, f"{what} was not checked on {node}")
@@ -141,7 +145,8 @@ class LaunchCase:
     # ------------------------------------------------------------ results of probes
 
     def findings(self, check: str, node: str = "", peer: str = "") -> Iterator[FindingShape]:
-        """Yield the problems that a check found on a node, or on the link between two nodes in either direction."""
+        """Yield the failed checks of a node or, if two nodes are given, of the link between the nodes in either
+        direction."""
         for found in self.seen["findings"]:
             ends = {found["node"], found.get("peer", "")}
             if found["id"] == check and found["status"] in FOUND and {node, peer} - {""} <= ends:
@@ -154,7 +159,7 @@ class LaunchCase:
 
     @cached_property
     def reports(self) -> list[NodeReport]:
-        """Return the reports of all nodes in the shape of launch/failure.py."""
+        """Convert the ends of all nodes to the reports that launch/failure.py reads."""
         found = []
         launcher = launchers.spoken(self.launch["launcher"])
         for name in self.nodes:
@@ -189,7 +194,8 @@ class LaunchCase:
 
     @cached_property
     def failures(self) -> tuple[Failure | None, list[Failure]]:
-        """Return (the first failure that is not a consequence, the others by time), from exits and last output."""
+        """Return (first, others): the first failure that is not a consequence of another one, and the other failures by
+        time. Failures are found in exits and in last output."""
         return first_failure(self.reports, self.launch["stop_began"] or float("inf"))
 
     @property

@@ -1,8 +1,9 @@
-"""Decides a case: confirmed causes, a likely one, or unknown with the remaining candidates.
+"""Evaluates the causes of a failed launch. The result is confirmed causes, a likely cause, or "unknown" with the
+remaining candidates.
 
 A confident wrong answer is worse than none:
 - a confirmed cause needs a symptom and, for the same place, a question answered with yes;
-- a check that was not made never counts as "no";
+- a check that did not run never counts as "no";
 - a failure that only follows another failure blames no node;
 - all confirmed causes are reported; several likely causes at different places make the result unknown.
 """
@@ -29,8 +30,9 @@ ENOUGH_SUPPORT = 2  # independent pieces of evidence
 
 @dataclass(frozen=True)
 class JudgedCause:
-    """A cause at a place. word: one of the four above. answers: questions with their answers. by: the symptoms that
-    made it a candidate. everywhere: it applies to all nodes, so that its place names no node."""
+    """A cause at a place. word: confirmed, likely, possible or ruled out. answers: the questions with their answers.
+    by: the symptoms that made the cause a candidate. everywhere: the cause applies to all nodes, so its place names no
+    node."""
 
     cause: Cause
     place: CausePlace
@@ -50,7 +52,7 @@ class JudgedCause:
 
     @property
     def against(self) -> list[CauseAnswer]:
-        """Return the answers that rule it out."""
+        """Return the answers that rule out the cause."""
         refuted = [answer for _, answer in self.answered("yes", self.cause.refute)]
         return refuted or [answer for _, answer in self.answered("no", self.cause.confirm)]
 
@@ -66,9 +68,10 @@ class JudgedCause:
 
 @dataclass(frozen=True)
 class Decided:
-    """word: confirmed, likely or unknown. causes: those to report. candidates: remaining causes, if unknown.
+    """The result of a diagnosis. word: confirmed, likely or unknown. causes: the causes to report. candidates: the
+    remaining causes if the result is unknown.
 
-    also_seen: likely causes beside a confirmed one.
+    also_seen: likely causes in addition to a confirmed one.
     """
 
     word: str
@@ -107,7 +110,7 @@ def decide(case: LaunchCase, causes: Iterable[Cause], ask: Ask = plainly) -> Dec
 
 
 def follows(case: LaunchCase, symptom: Symptom) -> bool:
-    """Return whether a victim's symptom follows a rank's own failure; such a symptom suggests no other cause."""
+    """Return whether the symptom is a consequence of another rank's failure. Such a symptom suggests no other cause."""
     if not symptom.victim:
         return False
     own = [one.when for one in case.all_failures if one.rank is not None and not one.cascade]
@@ -143,12 +146,12 @@ def concerns(symptom: Symptom, place: CausePlace) -> bool:
 
 
 def without_explained(judged: Sequence[JudgedCause], by: Sequence[JudgedCause]) -> list[JudgedCause]:
-    """Drop causes that a deeper cause at the same place explains."""
+    """Drop causes that another cause at the same place explains."""
     return [one for one in judged if not any(explains(other, one) for other in by if other is not one)]
 
 
 def without_its_pairs(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
-    """Drop causes between two nodes if the same cause holds for one of the nodes as a whole."""
+    """Drop causes between two nodes if the same cause was found for one of the nodes as a whole."""
     whole = {(one.cause.id, one.place.node) for one in judged if one.place.node and not one.place.peer}
     return [
         one
@@ -158,14 +161,15 @@ def without_its_pairs(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
 
 
 def once_a_pair(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
-    """Merge a cause between two nodes that holds in both directions."""
+    """Keep one of two causes between the same two nodes if the cause was found in both directions."""
     return list({(one.cause.id, frozenset(one.place[:2]), one.place[2:]): one for one in reversed(judged)}.values())[
         ::-1
     ]
 
 
 def together(case: LaunchCase, judged: Sequence[JudgedCause]) -> list[JudgedCause]:
-    """Merge a cause that holds for every node into one without a node: it was configured for all of them."""
+    """Replace a cause that was found on every node by one cause without a node, because all nodes have the same
+    configuration."""
     found: dict[object, JudgedCause] = {}
     for one in judged:
         alike = [
@@ -188,7 +192,8 @@ def explains(deeper: JudgedCause, one: JudgedCause) -> bool:
 
 
 def ordered(judged: Sequence[JudgedCause]) -> list[JudgedCause]:
-    """Sort by number of explained symptoms, then by begin, then by nearness to one process."""
+    """Sort the causes by the number of symptoms they explain, then by start time, then by scope, from a single process
+    to the cluster."""
     return sorted(
         judged, key=lambda one: (-len({each.id for each in one.by}), one.since, NEAREST.index(one.cause.scope))
     )

@@ -1,4 +1,4 @@
-"""Differences between the records of nodes, and the deviating node if a majority shows it."""
+"""Differences between the records of nodes, and the node that differs from a majority."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def digest(key: str, value: str) -> str:
 
 
 def environment(case: LaunchCase, node: str) -> dict[str, str] | None:
-    """Return digests of the launch's environment variables by name; None if they were not recorded."""
+    """Return digests of the launch's environment variables, by name; None if none were recorded."""
     record = case.seen["start"].get(node) or case.seen["end"].get(node)
     if record is not None and record["program"] is not None:
         return record["program"]["environment"]
@@ -36,20 +36,21 @@ def environment(case: LaunchCase, node: str) -> dict[str, str] | None:
 
 
 def value_among(case: LaunchCase, node: str, name: str, suspected: Iterable[str]) -> str | None:
-    """Return which of the suspected values a variable has; None if it has another value or is not set."""
+    """Return which of the given values the variable has; None if the variable is not set or has another value."""
     found = (environment(case, node) or {}).get(name)
     return next((value for value in suspected if found and digest(case.seen["key"], value) == found), None)
 
 
 class Difference(NamedTuple):
-    """odd: the one node that differs from a clear majority, or "". text: the nodes with their values."""
+    """A difference between nodes. odd: the one node that differs from a clear majority, or "". text: the nodes with
+    their values, as a sentence."""
 
     odd: str
     text: str
 
 
 def of_programs(case: LaunchCase, what: Callable[[Program], str | None]) -> dict[str, str]:
-    """Return a property of the program by node, without nodes where it is unknown."""
+    """Return a property of the program by node. Nodes where the property is unknown are left out."""
     found = {}
     for name in case.nodes:
         record = case.seen["start"].get(name) or case.seen["end"].get(name)
@@ -60,7 +61,8 @@ def of_programs(case: LaunchCase, what: Callable[[Program], str | None]) -> dict
 
 
 def difference(known: Mapping[str, str]) -> Difference | None:
-    """Return the difference; None if all agree. `odd` requires three nodes or more, of which exactly one differs."""
+    """Return the difference; None if all values are equal. `odd` is set only if there are three nodes or more and
+    exactly one node differs."""
     counts = Counter(known.values())
     if len(counts) < 2:
         return None

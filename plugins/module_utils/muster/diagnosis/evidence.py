@@ -1,10 +1,11 @@
-"""Shapes of the evidence of a failed or hanging launch: records of nodes, and the case that is decided.
+"""Shapes of the evidence of a failed or hanging launch: the records of nodes, and the case that combines them.
 
-Times are seconds; those of a node are on its own wall clock, those of a case on the controller's. A part that could not
-be checked is None, with the reason in `unseen`; None never means "there is none".
+Times are in seconds. Times in a node record are on the node's wall clock, times in a case are on the controller's. A
+part that could not be checked is None, and `unseen` contains the reason. None never means that the part is empty.
 
 Values of environment variables are never stored. `environment` holds keyed digests. With the launch's key, which only
-the controller has, they show whether two nodes agree, and whether a variable has a suspected value.
+the controller has, the digests show whether two nodes have the same value, and whether a variable has a suspected
+value.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 class Text:
     """A known error line.
 
-    id: its name in causes. pattern: a regular expression with named groups (address, port, node, rank, seconds, size,
-    path, name). means: its meaning in one sentence. example: a printed line that the pattern matches. source: where it
-    was observed. victim: it only reports that a peer, or the connection to it, is gone.
+    id: the name that causes use for the line. pattern: a regular expression with named groups (address, port, node,
+    rank, seconds, size, path, name). means: the meaning of the line in one sentence. example: a printed line that
+    matches the pattern. source: where the line was observed. victim: the line only reports that a peer, or the
+    connection to a peer, was lost.
     """
 
     id: str
@@ -36,8 +38,8 @@ class Text:
 
 
 class Interface(TypedDict):
-    """carrier: None if the kernel does not report it. addresses: without prefixes. counters: carrier_changes,
-    rx_errors, tx_errors, rx_dropped, tx_dropped, as /sys/class/net has them."""
+    """A network interface. carrier: None if the kernel does not report it. addresses: without prefixes. counters:
+    carrier_changes, rx_errors, tx_errors, rx_dropped and tx_dropped, as in /sys/class/net."""
 
     up: bool
     carrier: bool | None
@@ -48,7 +50,7 @@ class Interface(TypedDict):
 
 
 class Route(TypedDict):
-    """The route to one peer. error: why there is none."""
+    """The route to one peer. error: why there is no route."""
 
     interface: str
     source: str
@@ -57,8 +59,8 @@ class Route(TypedDict):
 
 
 class Disk(TypedDict):
-    """use: logs, work, tmp, shm, or other for a full local file system. free, total: bytes. inodes_free: None if the
-    file system has no inodes."""
+    """A file system. use: logs, work, tmp, shm, or "other" for a local file system that is full or read-only. free,
+    total: bytes. inodes_free: None if the file system has no inodes."""
 
     use: str
     path: str
@@ -70,11 +72,11 @@ class Disk(TypedDict):
 
 
 class Unit(TypedDict):
-    """The launch's control group. A number that the kernel does not count for this group is None or missing.
+    """The launch's control group. A number is None or missing if the kernel does not count it for this group.
     memory_max, pids_max, cpu_max (cores): None for no limit.
 
-    memory_events: as memory.events (v2), or {oom_kill} from memory.oom_control (v1). cpu: nr_periods, nr_throttled,
-    throttled_usec, usage_usec.
+    memory_events: the content of memory.events (v2), or {oom_kill} from memory.oom_control (v1). cpu: nr_periods,
+    nr_throttled, throttled_usec, usage_usec.
     """
 
     memory_current: int | None
@@ -89,9 +91,10 @@ class Unit(TypedDict):
 
 
 class Program(TypedDict):
-    """The program of the ranks. argv: of the launcher. executable, interpreter: with links resolved. digests: sha256 of
-    "script", and of "code" (names and contents of the Python files beside it), within size limits. versions: python,
-    torch, nccl, muster_environment, as far as they are known without importing anything. environment: keyed digests."""
+    """The program that the ranks run. argv: arguments of the launcher. executable, interpreter: paths with links
+    resolved. digests: sha256 of "script", and of "code" (names and contents of the Python files beside it), within size
+    limits. versions: python, torch, nccl, muster_environment, as far as they can be determined without importing
+    anything. environment: keyed digests."""
 
     argv: list[str]
     executable: str
@@ -104,14 +107,14 @@ class Program(TypedDict):
 
 
 class KernelLine(TypedDict):
-    """at: wall clock."""
+    """A line of the kernel log. at: time of the line by the wall clock."""
 
     at: float
     text: str
 
 
 class Gpu(TypedDict):
-    """memory_used, memory_total: bytes. ecc: uncorrected errors since the driver was loaded."""
+    """A GPU. memory_used, memory_total: bytes. ecc: uncorrected errors since the driver was loaded."""
 
     index: int
     uuid: str
@@ -123,7 +126,8 @@ class Gpu(TypedDict):
 
 
 class Collective(TypedDict):
-    """An entry of torch's flight recorder. state: as reported by torch; completion is unknown for Gloo."""
+    """An entry of torch's flight recorder. state: as reported by torch; for Gloo, it does not show whether the
+    collective completed."""
 
     sequence: int
     operation: str
@@ -133,7 +137,8 @@ class Collective(TypedDict):
 
 
 class Flight(TypedDict):
-    """enqueued: highest sequence number of the default group. last: the newest entries, newest last."""
+    """The content of a rank's flight recorder. enqueued: the highest sequence number in the default group. last: the
+    newest entries, with the newest last."""
 
     group: str
     enqueued: int
@@ -141,23 +146,24 @@ class Flight(TypedDict):
 
 
 class RankLeft(TypedDict):
-    """The flight recorder left by a rank that had ended."""
+    """The flight recorder of a rank that has exited."""
 
     rank: int
     flight: Flight
 
 
 class NodeRecord(TypedDict):
-    """A node at one moment of a launch.
+    """The state of a node at one moment of a launch.
 
-    routes: by peer node. names: the resolver's answers by name; an empty list if it has none. limits: soft and hard
-    (None: no limit) of the unit's main process, by their names in /proc/PID/limits in lower case with underscores.
-    counters: flat, cumulative: tcp.RetransSegs, tcp.OutRsts, tcp.InErrs, tcp.AttemptFails, ext.TCPTimeouts,
-    ext.ListenDrops, ext.IPReversePathFilter, ip.InDiscards, ip.OutNoRoutes, conntrack.count, conntrack.max,
-    conntrack.drop, conntrack.insert_failed, vm.oom_kill (of the whole kernel, available without its log),
-    machine.oom_kill, .pids_refused, .nr_periods, .nr_throttled (of a container that is the whole machine).
-    pressure: some avg10 of cpu, memory, io. memory: total, available, swap_free (bytes). kernel: log lines since the
-    launch began. fabric: state and error counters by "device/port". left: in the end record, of ranks that had ended.
+    routes: by peer node. names: the addresses that each name resolves to; an empty list if the name does not resolve.
+    limits: soft and hard (None: no limit) of the unit's main process, by their names in /proc/PID/limits in lower case
+    with underscores. counters: flat, cumulative: tcp.RetransSegs, tcp.OutRsts, tcp.InErrs, tcp.AttemptFails,
+    ext.TCPTimeouts, ext.ListenDrops, ext.IPReversePathFilter, ip.InDiscards, ip.OutNoRoutes, conntrack.count,
+    conntrack.max, conntrack.drop, conntrack.insert_failed, vm.oom_kill (of the whole kernel, available without its
+    log), machine.oom_kill, .pids_refused, .nr_periods, .nr_throttled (of a container that the launch treats as a
+    machine). pressure: the value "some avg10" of cpu, memory and io. memory: total, available, swap_free (bytes).
+    kernel: kernel log lines since the launch began. fabric: state and error counters by "device/port". left: flight
+    recorders of ranks that had exited, only in the record at the end.
     """
 
     at: float
@@ -185,8 +191,8 @@ class NodeRecord(TypedDict):
 
 class Socket(TypedDict):
     """A TCP connection of a rank. local, peer: "address:port". state: the kernel's name, such as ESTABLISHED or
-    SYN_SENT. queued: bytes not yet acknowledged. retransmits: consecutive, without a reply. idle: seconds since data
-    was received, None if the kernel does not report it."""
+    SYN_SENT. queued: bytes sent but not yet acknowledged. retransmits: number of consecutive retransmissions without a
+    reply. idle: seconds since data was received, None if the kernel does not report it."""
 
     local: str
     peer: str
@@ -197,9 +203,10 @@ class Socket(TypedDict):
 
 
 class RankShot(TypedDict):
-    """One rank. state: the kernel's letter. stack: of its main thread, innermost first; if [], stack_why is set.
+    """The state of one rank. state: the kernel's letter for the process state. stack: frames of the main thread,
+    innermost first; if empty, stack_why contains the reason.
 
-    said: seconds since it last wrote to its logs, None without logs. cpu: seconds of CPU time.
+    said: seconds since the rank last wrote to its logs, None if there are no logs. cpu: seconds of CPU time.
     """
 
     rank: int
@@ -220,7 +227,8 @@ class RankShot(TypedDict):
 
 
 class Listener(TypedDict):
-    """started: seconds since the epoch; 0 if the process is not visible."""
+    """A process that listens on a port. started: when the process started, in seconds since the epoch; 0 if the process
+    is not visible."""
 
     port: int
     address: str
@@ -232,9 +240,9 @@ class Listener(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """A node's part of a running launch. left: of ranks that had ended. listeners: on the launch's ports. half_open:
-    peer addresses of half-open connections to these listeners (SYN_RECV, 03 in /proc/net/tcp), which distinguish a lost
-    reply from a lost request. frozen: whether the unit is frozen."""
+    """The state of one node of a running launch. left: flight recorders of ranks that had exited. listeners: processes
+    that listen on the launch's ports. half_open: peer addresses of half-open connections to these listeners (SYN_RECV,
+    03 in /proc/net/tcp), which distinguish a lost reply from a lost request. frozen: whether the unit is frozen."""
 
     at: float
     ranks: list[RankShot]
@@ -246,7 +254,8 @@ class Snapshot(TypedDict):
 
 
 class Agent(TypedDict):
-    """A launcher, such as torchrun, that runs on a node, started by any user. ranks: its ranks."""
+    """A launcher such as torchrun that runs on a node and was started by any user. ranks: the ranks that the launcher
+    started."""
 
     pid: int
     user: str
@@ -271,11 +280,11 @@ class LaunchNode(TypedDict):
 
 
 class LaunchFacts(TypedDict):
-    """how: muster, foreign (found running, not started by Muster) or log (only a log). own: a user launch, not checked
-    by root. live: it was still running when this was gathered. ending, ending_text: an ending's name
-    (launch/endings.py) and its description; "" if unknown. starting: it could not be started on ending_node. timeout:
-    seconds of rendezvous. began, stop_began: 0 if unknown. backend: gloo, nccl or "".
-    """
+    """Properties of a launch. how: muster, foreign (found running, not started by Muster) or log (only a log). own: a
+    user launch, whose nodes are not checked as root. live: the launch was still running when the evidence was gathered.
+    ending, ending_text: an ending's name (launch/endings.py) and its description; "" if unknown. starting: the launch
+    could not be started on ending_node. timeout: of the rendezvous, in seconds. began, stop_began: 0 if unknown.
+    backend: gloo, nccl or ""."""
 
     launch_id: str
     how: str
@@ -297,8 +306,9 @@ class LaunchFacts(TypedDict):
 
 
 class RankEnd(TypedDict):
-    """code: exit code reported by the launcher; negative for a signal, None if unknown. gone_at: None while it runs.
-    stderr: its end, or the lines that a log marks as this rank's. error: the traceback in torch's error.json."""
+    """How a rank ended. code: exit code reported by the launcher; negative for a signal, None if unknown. gone_at: None
+    while the rank runs. stderr: the end of the rank's stderr, or the lines that a log marks as output of this rank.
+    error: the traceback in torch's error.json."""
 
     rank: int
     node: str
@@ -310,8 +320,8 @@ class RankEnd(TypedDict):
 
 
 class NodeEnd(TypedDict):
-    """The end of a launch on a node. lost: it stopped responding. reason, code, error: how the unit's main process
-    ended; code None if unknown. result: systemd's result of the unit. log: the end of the launcher's log."""
+    """How a launch ended on a node. lost: the node stopped responding. reason, code, error: how the unit's main process
+    ended; code is None if unknown. result: systemd's result of the unit. log: the last part of the launcher's log."""
 
     node: str
     reached: bool
@@ -327,16 +337,17 @@ class NodeEnd(TypedDict):
 
 
 class SiteAnswers(TypedDict, total=False):
-    """unanswered: by node and question, why a command of the site rules gave no answer."""
+    """The answers to the questions of site rules. unanswered: by node and question, the reason why a command of the
+    site rules returned no answer."""
 
     unanswered: dict[str, dict[str, str]]
 
 
 class CaseShape(SiteAnswers):
-    """start, end, snapshots, agents: by node; nodes without one are missing. findings: results of the probes after the
-    failure. ran: by node, the ids (or prefixes) of the checks made, and "peer:NAME" for each node probed from there
-    that could not be asked itself. not_looked: by node, why it was not checked after the failure. key: hexadecimal key
-    of the environment digests."""
+    """All evidence of one launch. start, end, snapshots, agents: by node; a node is missing if it has none. findings:
+    results of the probes after the failure. ran: by node, the ids (or prefixes of ids) of the checks that ran, and
+    "peer:NAME" for each other node that was probed from this node. not_looked: by node, why the node was not checked
+    after the failure. key: the key of the environment digests, in hexadecimal."""
 
     schema: int
     launch: LaunchFacts

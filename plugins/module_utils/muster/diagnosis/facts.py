@@ -1,7 +1,8 @@
 """Questions about the shapes in evidence.py by path: record.unit.pids_refused, end.disks.*.free, rank.state.
 
-A path begins with record (the newest of a node), start, end, snapshot (all of a node) or rank. A test defines when the
-answer is yes: is, contains, matches, above, below; grew compares a node's end with its start.
+A path begins with record (a node's newest record), start, end, snapshot (all recorded for one node) or rank. The test
+of a question defines when the answer is yes: is, contains, matches, above, below, or grew, which compares a node's end
+with its start.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def named(kind: Any) -> str:
 
 
 def problem_of(path: str, one: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return (problem of a question about a fact, fix); None if it is valid."""
+    """Return (problem, fix) if the definition of a question about a fact is invalid; None if it is valid."""
     tests = [name for name in TESTS if name in one]
     if len(tests) != 1:
         return (f"{' and '.join(tests) or 'no test'} set", f"Set exactly one of {', '.join(TESTS)}")
@@ -137,7 +138,7 @@ def seen(case: LaunchCase, root: str, place: CausePlace) -> Any:
 
 
 def values(found: Any, parts: list[str]) -> Iterator[Any]:
-    """Yield the values at a path; none if a part of it was not recorded."""
+    """Yield the values at a path. If a part of the path was not recorded, there are none."""
     if found is None:
         return
     if not parts:

@@ -1,6 +1,6 @@
 """Adds a diagnosis to the verdict of its launch: one finding per reported cause, and a matching summary.
 
-The findings of the launch itself are kept: the exit of a rank is a fact, whatever its cause.
+The launch's own findings are kept: the exit of a rank is a fact, whatever its cause.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def with_diagnosis(verdict: Verdict, case: LaunchCase, decided: Decided, said: D
 
 
 def is_the_failure_itself(case: LaunchCase, decided: Decided) -> bool:
-    """Return whether the cause is just the first failure, which the launch's own finding describes in more detail."""
+    """Return whether the cause is identical to the first failure, which the launch's own finding describes in more
+    detail."""
     first, _ = case.failures
     return first is not None and not first.cascade and decided.causes[0].place.what == first.summary
 
@@ -91,7 +92,7 @@ def unknown(said: Diagnosis) -> Finding:
 
 
 def named(verdict: Mapping[str, object], participants: Sequence[str]) -> list[str]:
-    """Return the participants that a confirmed cause names."""
+    """Return the participating nodes that a confirmed cause names."""
     findings = verdict.get("findings", [])
     nodes = [one["node"] for one in findings if one["id"] == CAUSE.id] if isinstance(findings, list) else []
     return [name for name in participants if name in nodes]

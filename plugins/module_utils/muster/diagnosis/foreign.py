@@ -1,9 +1,9 @@
-"""A case from logs of other launches: files or folders of manual torchrun or Slurm launches.
+"""Builds a case from the logs of a launch that Muster did not start: files or folders written by a manual torchrun or
+Slurm launch.
 
-The source of a line is recognized by torch's hook (`[rank3]: `), torchrun's --tee (`[default3]:`), `srun -l`
-(`3: `), pdsh and similar tools (`node2: `), torchrun's folders (attempt_0/3/stderr.log), a node name in the file name,
-or
-torchrun's summary of hosts, ranks and exit codes. Lines without a sign have no source.
+The source of a line is recognized by torch's hook (`[rank3]: `), torchrun's --tee (`[default3]:`), `srun -l` (`3: `),
+pdsh and similar tools (`node2: `), torchrun's folders (attempt_0/3/stderr.log), a node name in the file name, or
+torchrun's summary of hosts, ranks and exit codes. The source of other lines is unknown.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ LONGEST = 32_000  # last characters of the lines of one rank or launcher
 
 
 class Known(NamedTuple):
-    """A node of the inventory. names: its host names."""
+    """A node of the inventory. names: the host names of the node."""
 
     node: str
     address: str
@@ -57,7 +57,8 @@ class Known(NamedTuple):
 
 @dataclass
 class ForeignLines:
-    """Log lines by source. by_node: lines of launchers, "" for an unknown source. places: nodes of ranks."""
+    """Log lines by source. by_node: output of launchers by node, with "" for an unknown source. places: the nodes where
+    the ranks ran."""
 
     by_rank: dict[int, list[str]] = field(default_factory=dict)
     places: dict[int, str] = field(default_factory=dict)
@@ -84,12 +85,12 @@ class ForeignLines:
 
 
 def of_node_rank(number: int) -> str:
-    """Return a name for a node that is known only by its node rank."""
+    """Return a name for a node of which only the node rank is known."""
     return f"node rank {number}"
 
 
 def case_of_logs(logs: Mapping[str, str], known: Sequence[Known]) -> CaseShape:
-    """Build a case. logs: texts by path."""
+    """Build a case from logs. logs: the text of each log, by path."""
     texts = {path: ANSI.sub("", text) for path, text in logs.items()}
     told = arguments_in(texts.values())
     names = by_name(known)
@@ -150,7 +151,7 @@ def by_name(known: Iterable[Known]) -> dict[str, str]:
 
 
 def node_named(names: Mapping[str, str], host: str) -> str:
-    """Return the inventory node of a host, or the host name if there is none."""
+    """Return the inventory node that a host name belongs to; the host name itself if no node matches."""
     lowered = host.lower()
     return names.get(lowered) or names.get(lowered.partition(".")[0]) or host
 
@@ -183,7 +184,7 @@ def sorted_out(texts: Mapping[str, str], names: Mapping[str, str], *, tasks_are_
 
 
 def by_host(text: str, names: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Split a log by the inventory nodes named at the beginning of lines."""
+    """Group the lines of a log by the inventory nodes that are named at the beginning of the lines."""
     parts: dict[str, list[str]] = {}
     for line in text.splitlines():
         host = OF_HOST.match(line)
@@ -197,7 +198,8 @@ def without_prefixes(text: str) -> str:
 
 
 def seconds(text: str) -> float:
-    """Parse an exit time of torchrun. The time zone is unknown, but only exits of one launch are compared."""
+    """Parse an exit time printed by torchrun. Its time zone is unknown, but only exits of the same launch are compared
+    with each other."""
     try:
         return datetime.strptime(text, "%Y-%m-%d_%H:%M:%S").replace(tzinfo=timezone.utc).timestamp()
     except ValueError:
@@ -208,7 +210,8 @@ def seconds(text: str) -> float:
 
 
 def arguments_in(texts: Iterable[str]) -> dict[str, str]:
-    """Return the arguments from torchrun commands, batch scripts and torchrun's log of its settings."""
+    """Return the launch arguments found in torchrun commands, in batch scripts and in the settings that torchrun
+    logged."""
     found: dict[str, str] = {}
     for text in texts:
         joined = re.sub(r"\\\n\s*", " ", text)
@@ -251,7 +254,7 @@ def world_size(texts: Iterable[str], told: Mapping[str, str], per_node: int, lin
 
 
 def meeting(texts: Iterable[str], told: Mapping[str, str]) -> tuple[str, int]:
-    """Return address and port of the rendezvous."""
+    """Return the address and the port of the rendezvous."""
     host, _, port = told.get("rdzv_endpoint", "").partition(":")
     if not is_host(host):
         host, port = told.get("master_addr", ""), told.get("master_port", "")
@@ -274,7 +277,8 @@ def participants(
 ) -> list[LaunchNode]:
     """Return the nodes by the names in the logs, or by node rank if the logs contain no name.
 
-    A rank is placed by its lines or torchrun's summary. The number of ranks per node is used only if logged.
+    A rank is assigned to a node by its lines or by torchrun's summary. The number of ranks per node is used only if a
+    log contains it.
     """
     addresses = {one.node: one.address for one in known}
     seen = {**lines.places, **{rank: node_named(names, one[0]) for rank, one in lines.ends.items() if one[0]}}
@@ -317,7 +321,7 @@ def rank_ends(lines: ForeignLines, planned: Sequence[LaunchNode]) -> Iterator[Ra
 
 
 def of_launchers(lines: ForeignLines, planned: Sequence[LaunchNode]) -> dict[str, str]:
-    """Return the launcher output by node. With a single node, lines without a source belong to it."""
+    """Return the launcher output by node. If there is only one node, lines without a source belong to it."""
     called = {of_node_rank(one["node_rank"]): one["node"] for one in planned}
     if len(planned) == 1:
         called[""] = planned[0]["node"]

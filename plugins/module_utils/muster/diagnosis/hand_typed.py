@@ -1,7 +1,7 @@
 """A case from a running launch that Muster did not start, built from the torchrun processes on the nodes.
 
-The arguments may differ between nodes. The most frequent head node and port are used. The differences stay in `agents`,
-where causes evaluate them.
+The arguments can differ between nodes. The case uses the most frequent head node and port. `agents` keeps the arguments
+of each node, so that the cause checks can compare them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LATEST = 60.0  # seconds between the first and the last launcher start of a laun
 
 
 class Typed(NamedTuple):
-    """The launcher of a node with its arguments."""
+    """A launcher on a node, with its arguments."""
 
     node: str
     agent: Agent
@@ -38,7 +38,7 @@ class Typed(NamedTuple):
 
     @property
     def head(self) -> tuple[str, int]:
-        """Return address and port of the head node from the arguments."""
+        """Return the address and the port of the head node according to the arguments."""
         address, _, port = self.told.get("rdzv_endpoint", "").rpartition(":")
         address = self.told.get("master_addr") or address
         address = address.strip("[]")
@@ -56,8 +56,9 @@ class Typed(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """The running launch to diagnose if none was given. launch: ID of a Muster launch. user: account of a manual
-    launch. ask: why no launch was selected, with commands to select one. remark: other running launches."""
+    """The running launch to diagnose if the user did not name one. launch: ID of a Muster launch. user: account of a
+    manual launch. ask: why no launch was selected, with commands that select one. remark: a sentence about other
+    running launches."""
 
     launch: str = ""
     user: str = ""
@@ -68,10 +69,10 @@ class Choice(NamedTuple):
 def choose(
     agents: Mapping[str, Sequence[Agent]], here: Collection[str], known: Collection[str], wanted: str, *, has_last: bool
 ) -> Choice:
-    """Prefer Muster launches, then manual launches of cluster accounts. Any user can name a process torchrun, so
-    another account is selected only if it is requested or if there is no alternative. here: launches started from this
-    controller. known: cluster accounts. wanted: the requested account. has_last: whether the last launch is diagnosed
-    if no launch is selected."""
+    """Choose the running launch to diagnose: Muster launches first, then manual launches of cluster accounts. Any user
+    can name a process torchrun, so another account is selected only if it is requested or if there is no alternative.
+    here: launches started from this controller. known: cluster accounts. wanted: the requested account. has_last:
+    whether the last launch is diagnosed if no launch is selected."""
     launches, accounts = of_muster(agents), typed_by(agents)
     if wanted:
         return Choice(user=wanted) if wanted in accounts else Choice(ask=f"No torchrun of {wanted} runs on any node.")
@@ -97,7 +98,7 @@ def of_muster(agents: Mapping[str, Sequence[Agent]]) -> dict[str, list[str]]:
 
 
 def typed_by(agents: Mapping[str, Sequence[Agent]]) -> dict[str, list[str]]:
-    """Return the nodes of each account with a manual launch, most nodes first."""
+    """Return the nodes of each account that has a manual launch, starting with the account that uses the most nodes."""
     found: dict[str, list[str]] = {}
     for node, all_of in agents.items():
         for user in dict.fromkeys(agent["user"] for agent in all_of if not launch_of(agent["unit"])):
@@ -185,7 +186,7 @@ def planned_as(one: Typed, spec: NodeSpec) -> LaunchNode:
 
 
 def plan_of(launch: LaunchFacts, user: str) -> LaunchPlan:
-    """Return the plan of a manual launch, as far as probes of its nodes need it."""
+    """Return a plan of a manual launch with the parts that the probes of its nodes need."""
     nodes = [PlannedNode(nproc=len(one["ranks"]), **one) for one in launch["nodes"]]
     place = (launch["backend"], launch["master_addr"], launch["master_port"], launch["world_size"])
     return LaunchPlan(launch["launch_id"], "", user, *place, nodes, launcher=launch["launcher"])

@@ -1,6 +1,7 @@
 """Builds the case of a launch that Muster supervised, from its record and the evidence of its nodes.
 
-Times of reports are on the controller's monotonic clock, those of a case on its wall clock; `epoch` is the difference.
+Times in reports are on the controller's monotonic clock, times in a case are on its wall clock; `epoch` is the
+difference.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ MOST_INVOLVED = 16  # nodes checked after the failure: each probes every other
 
 @dataclass
 class Gathered:
-    """Records of nodes, and results of checks after the failure; see CaseShape. key: of the digests."""
+    """Records of nodes, and results of checks after the failure; see CaseShape for the fields. key: the key of the
+    digests."""
 
     start: dict[str, NodeRecord] = field(default_factory=dict)
     end: dict[str, NodeRecord] = field(default_factory=dict)
@@ -45,7 +47,8 @@ class Gathered:
 
 
 def case_shape(record: LaunchRecord, gathered: Gathered, epoch: float, timeout: float, *, live: bool) -> CaseShape:
-    """timeout: seconds of rendezvous. live: whether the launch was still running when this was gathered."""
+    """Build the case of a launch. timeout: of the rendezvous, in seconds. live: whether the launch was still running
+    when the evidence was gathered."""
     world = max(1, record.plan.world_size)
     longest = max(SHORTEST_TEXT, min(LONGEST_TEXT, MOST_TEXT // (world + len(record.reports))))
     return {
@@ -144,10 +147,10 @@ def node_end(report: NodeReport, epoch: float, longest: int) -> NodeEnd:
 def from_logs(
     plan: LaunchPlan, logs: Mapping[str, Mapping[str, str]], said: str, lost: Mapping[str, str]
 ) -> LaunchRecord:
-    """Return the record of a launch that is running, or was not supervised to its end from here.
+    """Return the record of a launch that is still running, or that this controller did not supervise until its end.
 
-    logs: their ends, by node and log ("agent", "LOCAL_RANK/stderr"). said: its outcome, if known. lost: nodes that do
-    not respond, and why.
+    logs: the end of each log, by node and name ("agent", "LOCAL_RANK/stderr"). said: the outcome of the launch, if
+    known. lost: nodes that do not respond, and why.
     """
     reports = []
     for entry in plan.nodes:
@@ -170,8 +173,8 @@ def from_logs(
 
 
 def involved(record: LaunchRecord) -> list[str]:
-    """Return the nodes to check after the failure, in plan order: all of a small launch; of a large one the head node,
-    lost nodes, and the nodes that failed first."""
+    """Return the nodes to check after the failure, in plan order. For a small launch, these are all nodes; for a large
+    one, the head node, the lost nodes and the nodes that failed first."""
     names = record.plan.names
     first, others = first_failure(record.reports, record.stop_began)
     failed = [one.node for one in ([first, *others] if first else others)]

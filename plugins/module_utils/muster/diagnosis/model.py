@@ -15,7 +15,7 @@ ruled out by a question that refutes it, or if every question that could confirm
         refute=(),
     )
 
-The answer "not looked" is never a no: a cause whose questions could not be checked stays a candidate.
+The answer "not looked" does not count as "no": a cause stays a candidate if its questions could not be checked.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ NEAREST: tuple[Scope, ...] = ("process", "node", "link", "pair", "config", "code
 
 @dataclass(frozen=True)
 class Symptom:
-    """A symptom of a rank, a launcher or a node. id: of a Text, or one of symptoms.OTHERS. rank: None for the node or
-    its launcher. when: controller time, 0 if unknown. line: as printed. about: the named groups.
+    """A symptom of a rank, a launcher or a node. id: the id of a Text, or one of symptoms.OTHERS. rank: None for a
+    symptom of the node or its launcher. when: controller time, 0 if unknown. line: as printed. about: the values of the
+    pattern's named groups.
 
-    victim: it appears to follow from another failure. final: it is in the last output; earlier lines may report errors
-    that the program handled.
+    victim: the symptom appears to be a consequence of another failure. final: the symptom is in the last output;
+    earlier lines may report errors that the program handled.
     """
 
     id: str
@@ -71,7 +72,7 @@ class Symptom:
 
 
 class CausePlace(NamedTuple):
-    """A possible place of a cause. what: a detail, such as a path, a port, a variable or an exception."""
+    """A place where a cause may apply. what: a detail, such as a path, a port, a variable or an exception."""
 
     node: str = ""
     peer: str = ""
@@ -80,8 +81,8 @@ class CausePlace(NamedTuple):
 
 
 class CauseAnswer(NamedTuple):
-    """word: yes, no or not looked. text, source: the observation and its source; for not looked, text is the reason.
-    at: controller time since when it was so, 0 if unknown."""
+    """The answer to a question. word: yes, no or not looked. text, source: the observation and its source; for not
+    looked, text is the reason. at: controller time when the observed state began, 0 if unknown."""
 
     word: Literal["yes", "no", "not looked"]
     text: str = ""
@@ -103,8 +104,9 @@ def not_looked(why: str) -> CauseAnswer:
 
 @dataclass(frozen=True)
 class Question:
-    """id: dotted. asks: the question as text, with {node}, {peer}, {rank} and {what}. command: a command that shows the
-    answer, in the form of verdict/commands.py, with the same names; "" if there is none."""
+    """A question whose answer confirms a cause or rules it out. id: dotted. asks: the question as text, with {node},
+    {peer}, {rank} and {what}. command: a command that shows the answer, in the form of verdict/commands.py, with the
+    same placeholders; "" if there is none."""
 
     id: str
     asks: str
@@ -114,11 +116,11 @@ class Question:
 
 @dataclass(frozen=True)
 class Cause:
-    """says, fix, command on a node: with {node}, {peer}, {rank}, {what}, {address}, {port} (of the head node).
-    symptoms: ids that make it a candidate. places: its possible places for these symptoms. confirm: one yes confirms
-    it. support: two yes make it likely. refute: one yes rules it out. decisive: symptoms in the last output that alone
-    make it likely. instead_of: causes that it explains and replaces.
-    """
+    """A cause of a failed or hanging launch. says, fix, command on a node: with placeholders {node}, {peer}, {rank},
+    {what}, {address}, {port} (of the head node). symptoms: ids of symptoms that make the cause a candidate. places:
+    returns the possible places of the cause for these symptoms. confirm: one answer "yes" confirms the cause. support:
+    two answers "yes" make it likely. refute: one answer "yes" rules it out. decisive: symptoms in the last output that
+    alone make the cause likely. instead_of: causes that this cause explains and replaces."""
 
     id: str
     group: Group

@@ -1,7 +1,7 @@
 """Progress of each rank in its collectives, from torch's flight recorders and NCCL's watchdogs.
 
-In Gloo's entries, number, operation and sizes are reliable, but completion is not. Therefore the rank's stack decides
-whether it waits within a collective.
+In entries of Gloo, the number, operation and sizes are reliable, but not the completion. Therefore the stack of a rank
+decides whether the rank waits in a collective.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ OWN_SIZES = re.compile(r"gather|scatter|all_?to_?all|send|recv|barrier", re.IGNO
 
 @dataclass(frozen=True)
 class RankProgress:
-    """enqueued: the highest number. calls: the newest, by number. within: True if the rank waits in a call according to
-    its stack, False if it has finished its last call, None if unknown."""
+    """The progress of a rank in its collectives. enqueued: the highest call number. calls: the newest calls, by number.
+    within: True if the rank waits in a call according to its stack, False if it has finished its last call, None if
+    unknown."""
 
     rank: int
     node: str
@@ -46,7 +47,7 @@ class RankProgress:
 
 @once
 def progress(case: LaunchCase) -> list[RankProgress]:
-    """Return the progress of each rank with known data, by rank."""
+    """Return the progress of each rank that reported it, by rank."""
     found: dict[int, RankProgress] = {}
     for end in case.seen["ranks"]:
         said = list(WATCHDOG.finditer(end["stderr"]))
@@ -68,7 +69,8 @@ def progress(case: LaunchCase) -> list[RankProgress]:
 
 
 def ended_within_a_call(case: LaunchCase, rank: int) -> bool | None:
-    """Return whether the exception that ended a rank was raised within a call; its innermost frame is the last."""
+    """Return whether the exception that ended a rank was raised within a call. The last frame of the traceback is the
+    innermost."""
     frames = next((FRAME.findall(one.traceback) for one in case.all_failures if one.rank == rank), [])
     return any(WITHIN.search(frame) for frame in frames[-INNERMOST:]) if frames else None
 
@@ -92,7 +94,7 @@ def furthest(case: LaunchCase) -> RankProgress | None:
 
 
 def difference(case: LaunchCase, of: Callable[[Collective], str]) -> str:
-    """Describe the first call number in which the ranks differ; "" if all known calls match."""
+    """Describe the first call in which the ranks differ; "" if all known calls match."""
     known = progress(case)
     for number in sorted({number for one in known for number in one.calls}):
         with_it = [one for one in known if number in one.calls]
@@ -118,7 +120,7 @@ def operation(call: Collective) -> str:
 
 
 def sizes(call: Collective) -> str:
-    """Return operation and sizes; "" if ranks may differ in them."""
+    """Return the operation and its sizes; "" for an operation whose sizes can differ between ranks."""
     return "" if OWN_SIZES.search(call["operation"]) else f"{operation(call)} of {call['sizes']}"
 
 

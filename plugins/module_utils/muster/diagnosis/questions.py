@@ -20,7 +20,8 @@ MOST_SHOWN = 400  # characters of a proof
 
 
 def probe(check: str, asks: str, *, whole_cluster: bool = False) -> Question:
-    """Return a question that checks for a finding of later probes at the place. whole_cluster: on any node."""
+    """Return a question that is answered "yes" if a later check found a problem at the place. whole_cluster: a problem
+    on any node counts."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         ends = ("", "") if whole_cluster else (place.node, place.peer)
@@ -69,7 +70,8 @@ BY_ID = {text.id: text for text in TEXTS}
 
 
 def said(name: str, asks: str, *texts: str, containing: str = "") -> Question:
-    """Return a question that checks the last output of ranks for texts. containing: a further pattern for the line."""
+    """Return a question that searches the last output of ranks for known texts. containing: a second pattern that the
+    line must match."""
     patterns = [re.compile(BY_ID[one].pattern) for one in texts]
     more = re.compile(containing)
 

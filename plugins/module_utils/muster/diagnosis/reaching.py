@@ -1,7 +1,7 @@
 """Places and questions of causes between nodes: which node cannot connect to which.
 
-A probe's finding names a node if most of its links are bad, else a pair. A cause is reported at the same place as the
-finding.
+A probe's finding names one node if most links of this node are bad, else a pair of nodes. The cause is reported at the
+place of the finding.
 """
 
 from __future__ import annotations
@@ -40,14 +40,15 @@ CUT = ("gloo.closed", "gloo.timeout", "store.closed", "rendezvous.heartbeat", "r
 
 
 def is_held_up(case: LaunchCase) -> bool:
-    """Return whether a rank failed or is stopped; symptoms of other ranks then follow from it."""
+    """Return whether a rank failed or is stopped. If so, symptoms of other ranks are a consequence."""
     ended = any(one.rank is not None and not one.cascade for one in case.all_failures)
     still = any(shot["state"] in STILL for _, shot in case.shots.values())
     return ended or still or any(one["frozen"] for one in case.seen["snapshots"].values())
 
 
 def have_met(case: LaunchCase) -> bool:
-    """Return whether the rendezvous was complete: all ranks were running, and one was connected to the store."""
+    """Return whether the rendezvous was complete: all ranks were running and at least one was connected to the
+    store."""
     if not case.shots or set(case.shots) < {rank for one in case.launch["nodes"] for rank in one["ranks"]}:
         return False
     sockets = [one for _, shot in case.shots.values() for one in shot["sockets"]]
@@ -56,7 +57,7 @@ def have_met(case: LaunchCase) -> bool:
 
 
 def before_they_met(places: Places) -> Places:
-    """Drop the places if ranks hang after a completed rendezvous."""
+    """Yield no places if the only symptom is that ranks hang after a completed rendezvous."""
 
     def filtered(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if {one.id for one in by} != {"launch.stalled"} or not have_met(case):
@@ -66,7 +67,8 @@ def before_they_met(places: Places) -> Places:
 
 
 def callers(case: LaunchCase, by: Sequence[Symptom]) -> list[str]:
-    """Return the nodes that could not connect to the head node; without such symptoms, all other nodes."""
+    """Return the nodes that could not connect to the head node. If no node shows such a symptom, return all nodes
+    except the head node."""
     called = [one.node for one in by if one.id in CALLED_HEAD and one.node and one.node != case.head]
     return list(dict.fromkeys(called)) or [node for node in case.nodes if node != case.head]
 
@@ -84,7 +86,8 @@ def place_of(found: FindingShape) -> CausePlace:
 
 
 def ways_to_head(*checks: str) -> Places:
-    """Return the places of probe findings between callers and the head node, and the other caller-head pairs."""
+    """Yield the places of probe findings between the callers and the head node, and a place for each other pair of
+    caller and head node."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         them = callers(case, by)
@@ -101,7 +104,8 @@ def ways_to_head(*checks: str) -> Places:
 
 
 def ways_between(*checks: str) -> Places:
-    """Return the places of probe findings between participants, and nodes with a symptom, or all if none has one."""
+    """Yield the places of probe findings between participants, and the nodes that show a symptom (all nodes if none
+    does)."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         nodes = set(case.nodes)
@@ -117,7 +121,8 @@ def ways_between(*checks: str) -> Places:
 
 
 def probed(asks: str, *checks: str) -> Question:
-    """Return a question: did probes after the failure find one of these checks at the same place?"""
+    """Return a question that is answered "yes" if one of these checks found a problem at the same place after the
+    failure."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         for found in of_checks(case, checks):

@@ -64,7 +64,8 @@ KINDS = ("fact", "finding", "command")
 
 
 class RuleFile(NamedTuple):
-    """name: for display. holds: its parsed YAML. lines: line numbers from 1 on, as far as known."""
+    """A rule file of a site. name: shown in messages. holds: the parsed YAML. lines: line numbers, starting at 1, as
+    far as known."""
 
     name: str
     holds: Any
@@ -83,7 +84,7 @@ class Spot(NamedTuple):
 
 
 def rules_of(files: Sequence[RuleFile]) -> tuple[Rules, list[Problem]]:
-    """Return the rules of all files, and all problems; with a problem, no rules are returned."""
+    """Return the rules of all files, and all problems. If there is a problem, no rules are returned."""
     ids: dict[str, str] = {}
     readings = [Reading(file.name, file.lines, ids) for file in files]
     found = [reading.rules(file.holds) for reading, file in zip(readings, files, strict=True)]
@@ -93,7 +94,7 @@ def rules_of(files: Sequence[RuleFile]) -> tuple[Rules, list[Problem]]:
 
 @dataclass
 class Reading:
-    """Parses one file. taken: position of each id, over all files."""
+    """Parses one file. taken: where each id was defined, over all files."""
 
     file: str
     lines: Lines
@@ -102,7 +103,7 @@ class Reading:
     ids: dict[str, frozenset[str]] = field(default_factory=dict)
 
     def wrong(self, spot: Spot, what: str, fix: str, key: str = "") -> None:
-        """key: the key of the entry that is wrong."""
+        """Record a problem. key: the key of the entry that is wrong."""
         self.problems.append(Problem(self.at(spot, key), what, fix))
 
     def at(self, spot: Spot, key: str = "") -> str:
@@ -130,7 +131,7 @@ class Reading:
         return Rules(texts, causes, tuple(commands))
 
     def entries(self, part: str, given: Any) -> Iterator[tuple[Spot, dict[str, Any]]]:
-        """Yield the valid entries of a part with their positions."""
+        """Yield the valid entries of a section, with their positions."""
         if not isinstance(given, list):
             self.wrong(Spot(part), "this section is not a list", "Begin each entry with a dash")
             return
@@ -269,13 +270,14 @@ class Reading:
 
 
 def is_of(value: Any, kind: Any) -> bool:
-    """Return whether a value has one of these types; true and false are not numbers."""
+    """Return whether a value has one of these types. Booleans do not count as numbers."""
     kinds = kind if isinstance(kind, tuple) else (kind,)
     return type(value) in kinds
 
 
 def ids_in(entries: Any) -> frozenset[str]:
-    """Return the ids of a part, including invalid entries, so that references to them are not reported too."""
+    """Return the ids in a section. The ids of invalid entries are included, so that references to these entries are not
+    reported as well."""
     known = entries if isinstance(entries, list) else []
     return frozenset(one["id"] for one in known if isinstance(one, dict) and isinstance(one.get("id"), str))
 

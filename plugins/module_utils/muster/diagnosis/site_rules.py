@@ -10,9 +10,9 @@
       - {id: site.storage, group: resources, scope: node, says: ..., fix: ..., symptoms: [site.storage_gone],
          places: nodes, confirm: [site.mounted]}
 
-A fact is a path in the shapes of evidence.py, which begins with record (a node's newest), start, end, snapshot or rank;
-`*` stands for every entry of a list. A command is a list of words. It runs without a shell and without root, for some
-seconds, and only if the site allows it. Its answer is kept as a finding, so that a case can be replayed.
+A fact is a path in the shapes of evidence.py. It begins with record (a node's newest record), start, end, snapshot or
+rank; `*` stands for every entry of a list. A command is a list of words. It runs without a shell and without root, for
+some seconds, and only if the site allows it. Its answer is kept as a finding, so that a case can be replayed.
 
 site_reading.py parses the files.
 """
@@ -44,7 +44,8 @@ MOST_SHOWN, MOST_WHY = 200, 400  # characters of a command's output, and of the 
 
 
 class Command(NamedTuple):
-    """A command to run on a node, and the answer that means yes. argv: run without a shell."""
+    """A command to run on a node, and the answer that counts as yes. argv: the words of the command, which runs without
+    a shell."""
 
     question: str
     argv: tuple[str, ...]
@@ -54,7 +55,7 @@ class Command(NamedTuple):
 
 
 class SiteQuestion(NamedTuple):
-    """A command for one node."""
+    """A command to run on one node."""
 
     node: str
     command: Command
@@ -62,14 +63,15 @@ class SiteQuestion(NamedTuple):
 
 @dataclass
 class Answers:
-    """The answers of commands; see CaseShape."""
+    """The answers of commands; see CaseShape for the fields."""
 
     findings: list[FindingShape] = field(default_factory=list)
     ran: dict[str, list[str]] = field(default_factory=dict)
     unanswered: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def take(self, one: SiteQuestion, code: int | None, output: str, why: str) -> None:
-        """code: None if the command timed out. why: the reason if it did not run."""
+        """Record the answer of one command. code: None if the command timed out. why: the reason if the command did not
+        run."""
         ran, found = read_answer(one, code, output)
         if ran:
             self.ran.setdefault(one.node, []).append(ran)
@@ -100,7 +102,7 @@ class Rules:
     commands: tuple[Command, ...] = ()
 
     def of(self, seen: CaseShape) -> LaunchCase:
-        """Return the case with the site's texts."""
+        """Return the case, extended by the site's texts."""
         return LaunchCase(seen, self.texts)
 
     @property
@@ -109,7 +111,7 @@ class Rules:
 
 
 def replayed(rules: Rules, seen: CaseShape) -> tuple[Decided, Decided]:
-    """Decide a recorded case without these rules, and with them."""
+    """Evaluate a recorded case once without and once with these rules."""
     return decide(LaunchCase(seen), CAUSES), decide(rules.of(seen), rules.all_causes)
 
 
@@ -117,7 +119,7 @@ def replayed(rules: Rules, seen: CaseShape) -> tuple[Decided, Decided]:
 
 
 def answered_by(command: Command, asks: str) -> Question:
-    """Return the question of a command, whose answer is among the findings, or was not checked."""
+    """Return a question whose answer is a command's recorded finding, or "not looked" if the command did not run."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         nodes = nodes_of(case, place)
@@ -134,13 +136,14 @@ def answered_by(command: Command, asks: str) -> Question:
 
 
 def nodes_of(case: LaunchCase, place: CausePlace) -> list[str]:
-    """Return the nodes to ask about a place: all nodes of the launch if the place names none."""
+    """Return the nodes where a command runs to answer a question about a place. If the place names no node, return all
+    nodes of the launch."""
     node = place.node or (case.node_of(place.rank) if place.rank is not None else "")
     return [node] if node else case.nodes
 
 
 def open_questions(rules: Rules, case: LaunchCase) -> list[tuple[str, CausePlace]]:
-    """Return (question id, place) of the questions of candidate causes that the evidence does not answer yet."""
+    """Return (question id, place) of the candidate causes' questions that the evidence does not answer yet."""
     found: dict[tuple[str, CausePlace], None] = {}
 
     def ask(question: Question, case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -154,7 +157,7 @@ def open_questions(rules: Rules, case: LaunchCase) -> list[tuple[str, CausePlace
 
 
 def asked(rules: Rules, case: LaunchCase, questions: Iterable[tuple[str, CausePlace]]) -> list[SiteQuestion]:
-    """Return the commands for these open questions. The caller checks that the site allows commands."""
+    """Return the commands that answer these open questions. The caller checks that the site allows commands."""
     commands = {command.question: command for command in rules.commands}
     found = (
         SiteQuestion(node, commands[name])
@@ -166,7 +169,8 @@ def asked(rules: Rules, case: LaunchCase, questions: Iterable[tuple[str, CausePl
 
 
 def read_answer(one: SiteQuestion, code: int | None, output: str) -> tuple[str, FindingShape | None]:
-    """Return (id of the check, "" if it was not made; the finding of a yes). code: None if the command timed out."""
+    """Return (id, finding): the id of the check, or "" if the check did not run, and a finding if the answer is yes.
+    code: None if the command timed out."""
     command = one.command
     if code is None or code in (126, 127):  # not executable, or not found
         return "", None

@@ -43,7 +43,8 @@ LONGEST = 2000  # characters of a line that are matched
 
 
 def read(case: LaunchCase) -> list[Symptom]:
-    """Return all symptoms once, in the order of nodes and ranks: exits of ranks first, then printed lines."""
+    """Return all symptoms without duplicates, in the order of nodes and ranks: first the exits of ranks, then the
+    printed lines."""
     found = [*ends(case), *whole_launch(case), *lines_of_ranks(case), *lines_of_launchers(case)]
     return list(
         {(one.id, one.node, one.rank, tuple(sorted(one.about.items()))): one for one in reversed(found)}.values()
@@ -136,7 +137,7 @@ def of_line(
     *,
     final: bool,
 ) -> Iterator[Symptom]:
-    """known: indexes of the texts that can match."""
+    """Yield the symptoms in a line. known: indexes of the texts that can match."""
     for number, about in matches(line[:LONGEST], more, known):
         text = (*TEXTS, *more)[number]
         yield Symptom(text.id, node, rank, when, line.strip(), dict(about), text.victim, final)
@@ -144,13 +145,13 @@ def of_line(
 
 @lru_cache(maxsize=8)
 def compiled(more: tuple[Text, ...]) -> tuple[tuple[re.Pattern[str], re.Pattern[str]], ...]:
-    """Return the patterns of all texts: for one line, and for many lines at once (MULTILINE)."""
+    """Return the patterns of all texts in two forms: for one line, and for many lines at once (MULTILINE)."""
     return tuple((re.compile(text.pattern), re.compile(text.pattern, re.MULTILINE)) for text in (*TEXTS, *more))
 
 
 def within(lines: Sequence[str], more: tuple[Text, ...]) -> tuple[int, ...]:
-    """Return the indexes of the texts found in these lines. Most texts occur in no log, and a search line by line takes
-    seconds with hundreds of ranks."""
+    """Return the indexes of the texts found in these lines. Most texts occur in no log, so searching all lines at once
+    for each text is faster than matching line by line, which takes seconds with hundreds of ranks."""
     whole = "\n".join(line[:LONGEST] for line in lines)
     return tuple(number for number, (_, pattern) in enumerate(compiled(more)) if pattern.search(whole))
 
@@ -159,7 +160,8 @@ def within(lines: Sequence[str], more: tuple[Text, ...]) -> tuple[int, ...]:
 def matches(
     line: str, more: tuple[Text, ...], known: tuple[int, ...]
 ) -> tuple[tuple[int, tuple[tuple[str, str], ...]], ...]:
-    """Return the known texts that match the line, with their groups. Cached: most ranks print the same lines."""
+    """Return the known texts that match the line, with their groups. The result is cached, because most ranks print the
+    same lines."""
     patterns = compiled(more)
     found = ((number, patterns[number][0].search(line)) for number in known)
     return tuple(

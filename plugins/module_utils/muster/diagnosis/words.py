@@ -1,4 +1,4 @@
-"""A diagnosis as text in five lines, and in the shape of diagnosis.json."""
+"""Formats a diagnosis as five lines of text, and as the content of diagnosis.json."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ ADVISED = re.compile(rf"(['\"]?)\{{({NAMES})\}}\1")
 
 
 class SaidCause(TypedDict):
-    """A cause as text. node, peer: "" if it names none. rank: None if it names none. proofs: the first two.
+    """A cause as text. node, peer: "" if the cause names none. rank: None if the cause names none. proofs: the first
+    two answers that support the cause.
 
-    open: questions that could have confirmed or ruled it out, and why they were not checked.
+    open: questions that could have confirmed or ruled out the cause, and why they were not checked.
     """
 
     id: str
@@ -64,7 +65,8 @@ class SymptomShape(TypedDict):
 
 
 class Diagnosis(TypedDict):
-    """word: confirmed, likely or unknown. lines: symptom, where, cause, ruled out, next step. parts: these by name."""
+    """A diagnosis as text. word: confirmed, likely or unknown. lines: symptom, where, cause, ruled out, next step.
+    parts: the same lines by name."""
 
     schema: int
     launch_id: str
@@ -141,7 +143,7 @@ def said(case: LaunchCase, one: JudgedCause) -> SaidCause:
 
 
 def filled(case: LaunchCase, one: JudgedCause, text: str) -> str:
-    """Fill the placeholders of a text, once each: placeholders within values are not filled."""
+    """Fill each placeholder of a text once. Placeholders within the inserted values are not filled."""
     values = values_of(case, one)
     return PLACES.sub(
         lambda found: values[found[1]] if found[1] else f" ({what})" if (what := values["what"]) else "", text
@@ -149,8 +151,8 @@ def filled(case: LaunchCase, one: JudgedCause, text: str) -> str:
 
 
 def advice(case: LaunchCase, one: JudgedCause) -> str:
-    """Return the text of the fix. Fixes of site rules may contain a command, so values printed by a log or a node are
-    quoted as one word, unless they are valid host names."""
+    """Return the text of the fix. A fix of a site rule may contain a command, so values that come from a log or a node
+    are quoted as one word, unless they are valid host names."""
     values = values_of(case, one)
     for name in ("what", "address"):
         if values[name] and not is_host(values[name]):
@@ -159,12 +161,12 @@ def advice(case: LaunchCase, one: JudgedCause) -> str:
 
 
 def in_quotes(mark: str, value: str) -> str:
-    """Return the value in the quotes around its placeholder, or in its own quotes."""
+    """Return the value in the quotes that surround its placeholder, unless the value is already quoted."""
     return value if value.startswith("'") else f"{mark}{value}{mark}"
 
 
 def command_of(case: LaunchCase, one: JudgedCause, command: str | OnNode) -> str:
-    """Return the command of a cause; "" if a name in it is invalid, or its node is not in the inventory."""
+    """Return the command of a cause; "" if a name in the command is invalid, or if its node is not in the inventory."""
     if isinstance(command, str):
         return command
     values = values_of(case, one)
@@ -221,7 +223,7 @@ def symptom(case: LaunchCase, seen: Sequence[Symptom]) -> str:
 
 
 def more_words(case: LaunchCase, first: Symptom) -> str:
-    """Return the last error of NCCL below an exception of torch that names only its type."""
+    """Return the last error that NCCL printed, if torch's exception above it names only the type of the error."""
     for one in case.all_failures:
         if one.rank == first.rank and one.node == first.node and one.summary == first.line:
             said = LAST_ERROR.search(one.traceback)
@@ -261,7 +263,8 @@ def because(case: LaunchCase, one: JudgedCause) -> str:
 
 
 def ruled_out(case: LaunchCase, decided: Decided) -> str:
-    """Return the causes that were ruled out, those of the same group and near the cause first."""
+    """Return the causes that were ruled out. Causes of the reported cause's group come first, then causes with a narrow
+    scope."""
     said = [*decided.causes, *decided.candidates][:1]
     groups = [one.cause.group for one in said]
     nearest = sorted(

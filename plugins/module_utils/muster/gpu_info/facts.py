@@ -1,4 +1,4 @@
-"""Build the facts of a node's GPUs from the collected data. Their shape: see the package's docstring."""
+"""Build the facts of a node's GPUs from the collected data. The package's docstring describes their shape."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NVSWITCH_CLASS = "0x0680"
 
 
 def facts(look: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts. look: the result of look_gpu.look()."""
+    """Return the facts of the GPUs. look: the result of look_gpu.look()."""
     skipped: dict[str, str] = {}
     uptime = float((look["uptime"].split() or ["0"])[0])
     container = look["virt"] if look["virt"] in CONTAINERS else ""
@@ -71,9 +71,9 @@ def facts(look: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _gpus(root: markup.Element | None, smi: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the listed GPUs with the driver's numbers: a lost GPU keeps its number.
+    """Return the listed GPUs with their numbers in the driver. A lost GPU keeps its number.
 
-    The driver's order is that of the bus on most machines, but not on all.
+    On most machines, but not on all, the driver's order is the order on the bus.
     """
     gpus = [query.gpu(element) for element in (root.all("gpu") if root else [])]
     places = [gpu["slot"] for gpu in gpus]
@@ -123,7 +123,7 @@ def _bus(look: Mapping[str, Any], container: str, skipped: dict[str, str]) -> li
 
 
 def _first_number(text: str) -> float | None:
-    """Return 16.0 of "16.0 GT/s PCIe", or None if the kernel does not know."""
+    """Return the number in a text, such as 16.0 for "16.0 GT/s PCIe"; None if the kernel does not know the value."""
     found = re.match(r"\d+(?:\.\d+)?", text)
     return float(found[0]) if found else None
 
@@ -169,14 +169,14 @@ def _status(answer: Mapping[str, Any], *, complete: bool) -> str:
 
 
 def quoted(text: str) -> str:
-    """Return the readable words of a text: a crashing program may print arbitrary bytes."""
+    """Return the readable words of a text. A program that crashes might print arbitrary bytes."""
     lines = ("".join(sign if sign.isprintable() else " " for sign in line).split() for line in text.splitlines())
     kept = (" ".join(word for word in line if "\ufffd" not in word) for line in lines)
     return "\n".join(line for line in kept if line)
 
 
 def _add_links(gpus: list[dict[str, Any]], look: Mapping[str, Any], skipped: dict[str, str]) -> None:
-    """Add the NVLinks to their GPU, and mark queries without a result as skipped."""
+    """Add the NVLinks to the GPUs that they belong to, and mark queries without a result as skipped."""
     seen = links(_answer(look, "nvlink_status"), _answer(look, "nvlink_errors"))
     for gpu in gpus:
         its = seen.get(gpu["uuid"]) or seen.get(str(gpu["index"])) or {"links": [], "why": ""}
@@ -211,7 +211,7 @@ def _driver(look: Mapping[str, Any], root: markup.Element | None) -> dict[str, A
 def _missing(
     bus: list[dict[str, Any]], gpus: list[dict[str, Any]], smi: Mapping[str, Any], container: str
 ) -> list[str] | None:
-    """Return the GPUs that are bound to the module but not listed by the driver."""
+    """Return the GPUs that are bound to the kernel module but that the driver does not list."""
     if container or smi["status"] != "ok":
         return None
     listed = {gpu["slot"] for gpu in gpus if not gpu["lost"]}
@@ -234,14 +234,14 @@ def _fabric_manager(look: Mapping[str, str], skipped: dict[str, str]) -> dict[st
 
 
 def _unit(shown: str) -> tuple[str, bool]:
-    """Return the state of a unit from systemctl's output ("" if it does not exist), and whether it is enabled."""
+    """Return (state, enabled) of a systemd unit from systemctl's output. The state is "" if the unit does not exist."""
     properties = dict(re.findall(r"^(\w+)=(.*)$", shown, re.MULTILINE))
     state = properties.get("ActiveState", "") if properties.get("LoadState") == "loaded" else ""
     return state, properties.get("UnitFileState", "") == "enabled"
 
 
 def _errors_since_start(log: str) -> list[str]:
-    """Return the errors in the fabric manager's log since its last start."""
+    """Return the errors that the fabric manager has logged since its last start."""
     lines = log.splitlines()
     start = next((number for number in reversed(range(len(lines))) if STARTED.search(lines[number])), 0)
     found = (LOG_LINE.match(line) for line in lines[start:])
@@ -249,7 +249,7 @@ def _errors_since_start(log: str) -> list[str]:
 
 
 def device_names(catalogue: str) -> dict[str, str]:
-    """Return the names of NVIDIA's devices in pci.ids."""
+    """Return the names of NVIDIA's devices according to pci.ids."""
     names: dict[str, str] = {}
     inside = False
     for line in catalogue.splitlines():

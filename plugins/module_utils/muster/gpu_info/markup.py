@@ -1,7 +1,7 @@
-"""A tolerant parser for the XML of nvidia-smi.
+"""A tolerant parser for the XML output of nvidia-smi.
 
-Drivers print warnings before, after and inside the XML, and process names are arbitrary. A standard parser would reject
-such output; this one reads well-formed tags and the text between them.
+Drivers print warnings before, after and inside the XML, and process names can contain any characters. A standard parser
+would reject such output. This parser reads well-formed tags and the text between them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ATTRIBUTE = re.compile(r"""([\w-]+)\s*=\s*["']([^"']*)["']""")
 
 @dataclass
 class Element:
-    """An element: its children in order, and the text directly in it."""
+    """An XML element, with its children in order and the text directly inside it."""
 
     name: str
     attributes: dict[str, str] = field(default_factory=dict)
@@ -47,7 +47,8 @@ class Element:
             yield from child.texts()
 
     def value(self, *paths: str) -> str:
-        """Return the text of the first path that exists: drivers have renamed elements."""
+        """Return the text of the first path that exists. Several paths are needed because drivers have renamed
+        elements."""
         for path in paths:
             element = self.find(path)
             if element is not None:
@@ -56,7 +57,7 @@ class Element:
 
 
 def parse(text: str, root: str) -> tuple[Element | None, str, bool]:
-    """Return the root element, the text outside it, and whether the element was complete."""
+    """Return (root element, text outside the root element, whether the element was complete)."""
     start = text.find(f"<{root}")
     if start < 0:
         return None, _outside(text), False

@@ -1,6 +1,7 @@
 """Expected values of healthy GPUs by model (roles/gpu_stack/files/versions.yml, gpus).
 
-Other models have no expected values: they are checked by their own limits and against other GPUs of the node.
+There are no expected values for other models. They are checked against the limits that they report and against other
+GPUs of the node.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ from ..known.rows import BOARDS
 
 @dataclass(frozen=True)
 class Model:
-    """names: prefixes of the product name. links: active NVLinks; None if the board decides. rate: GB/s of one link.
+    """names: prefixes of the product name. links: number of active NVLinks; None if it depends on the board. rate: GB/s
+    of one link.
 
-    offlines: whether the driver stops using a page with an uncorrectable error at once, not only after a reset.
+    offlines: whether the driver stops using a page with an uncorrectable error immediately, and not only after a reset.
     """
 
     names: tuple[str, ...]

@@ -1,7 +1,7 @@
-"""Processes that use GPUs, without driver daemons; desktop processes get special advice.
+"""Processes that use GPUs, except daemons of the driver. There is special advice for desktop processes.
 
-Desktops are recognised by the names of display servers, compositors and login screens, which the kernel truncates to
-15 characters.
+Desktops are recognised by the names of display servers, compositors and login screens, which the kernel truncates to 15
+characters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SCREEN_HOW = f"The node's desktop uses the GPU. Stop the desktop and its program
 
 
 def holders(seen: Iterable[Mapping[str, Any]], uptime: float) -> list[dict[str, Any]]:
-    """Return the processes with an open device file of the driver: [{pid, name, owner, devices, unit, age}]."""
+    """Return the processes that have a device file of the driver open: [{pid, name, owner, devices, unit, age}]."""
     found = []
     for each in seen:
         described = {**describe(each, uptime), "devices": each["devices"]}
@@ -46,7 +46,7 @@ def holders(seen: Iterable[Mapping[str, Any]], uptime: float) -> list[dict[str, 
 
 
 def describe(each: Mapping[str, Any], uptime: float) -> dict[str, Any]:
-    """Return a process's description. age: seconds since its start, None if it has ended."""
+    """Describe a process. age: seconds since the process started, None if it has ended."""
     # The last unit in the cgroup path; podman and docker create a scope.
     units = re.findall(r"/([^/\n]+\.(?:service|scope))", each["cgroup"])
     age = None if each["started"] is None else max(0, int(uptime - each["started"]))
@@ -63,12 +63,13 @@ def keeps_ready(process: Mapping[str, Any]) -> bool:
 
 
 def is_screen(name: str) -> bool:
-    """Return whether a process belongs to a desktop, by its name or the path in nvidia-smi."""
+    """Return whether a process belongs to a desktop. This is determined from its name, or from its path in the output
+    of nvidia-smi."""
     return name.rpartition("/")[2][:COMM_LENGTH] in SCREENS
 
 
 def way_out(names: Iterable[str]) -> str:
-    """Return how to free GPUs that processes with these names hold, as a clause."""
+    """Return a clause that says how to free GPUs that are held by processes with these names."""
     there = list(names)
     screens = [name for name in there if is_screen(name)]
     if not screens:

@@ -77,9 +77,9 @@ def gpu(element: Element) -> dict[str, Any]:
 
 
 def _recovery(element: Element) -> str | None:
-    """Return the action that the driver requests: reset, reboot, drain p2p, drain and reset...; "" for none.
+    """Return the recovery action that the driver requests: reset, reboot, drain p2p, drain and reset...; "" for none.
 
-    Drivers since 570 have one element for it; older ones have two.
+    Drivers since 570 report the action in one element; older drivers use two.
     """
     action = element.value("gpu_recovery_action").strip()
     if action and "deprecated" not in action.lower():
@@ -134,7 +134,7 @@ def _retired(element: Element) -> dict[str, Any] | None:
 
 
 def _remap(element: Element) -> dict[str, Any] | None:
-    """Return the remapped rows (GPUs since Ampere); not available with MIG on."""
+    """Return the remapped rows (GPUs since Ampere). They are not available if MIG is on."""
     remap = {
         "correctable": whole(element.value("remapped_rows/remapped_row_corr")),
         "uncorrectable": whole(element.value("remapped_rows/remapped_row_unc")),
@@ -159,7 +159,8 @@ def _link(element: Element) -> dict[str, Any]:
 
 
 def _temperature(element: Element) -> dict[str, float | None]:
-    """Return degrees Celsius. margin: distance to the slowdown temperature, printed as a distance since Hopper.
+    """Return temperatures in degrees Celsius. margin: distance to the slowdown temperature; GPUs since Hopper report
+    this distance directly.
 
     Since Hopper the memory limit is also a distance (gpu_temp_max_mem_tlimit_threshold, "0 C" on B200 and GB300), but
     the memory's current distance is not printed, so it cannot be compared.
@@ -199,7 +200,7 @@ def _throttle(element: Element) -> list[str] | None:
 
 
 def _fabric(element: Element) -> dict[str, Any] | None:
-    """Return the GPU's fabric state; None without a fabric."""
+    """Return the fabric state of the GPU; None if the GPU has no fabric."""
     state = word(element.value("fabric/state"))
     if not state:
         return None
@@ -215,7 +216,7 @@ def _fabric(element: Element) -> dict[str, Any] | None:
 
 
 def _process(entry: Element) -> dict[str, Any]:
-    """Return a process without its arguments, which newer drivers show and which may be private."""
+    """Return a process without its command-line arguments, which newer drivers show and which might be private."""
     words = entry.value("process_name").split()
     return {
         "pid": whole(entry.value("pid")),

@@ -1,4 +1,4 @@
-"""Parse `nvidia-smi topo -m`, `nvidia-smi nvlink --status` and `--errorcounters`."""
+"""Parse the output of `nvidia-smi topo -m`, `nvidia-smi nvlink --status` and `nvidia-smi nvlink --errorcounters`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NO_ERRORS = re.compile(
 
 
 def topology(text: str) -> dict[str, Any] | None:
-    """Return the matrix, by the names in nvidia-smi (GPU0, NIC0), or None if the text has no matrix."""
+    """Return the topology matrix by the names in nvidia-smi (GPU0, NIC0); None if the text contains no matrix."""
     lines = [ESCAPE.sub("", line).rstrip() for line in text.splitlines()]
     # GPU0 is missing if that GPU is lost.
     head = next((number for number, line in enumerate(lines) if re.match(r"\tGPU\d+\t", line)), None)
@@ -69,7 +69,7 @@ def topology(text: str) -> dict[str, Any] | None:
 
 
 def _cells(line: str) -> list[str]:
-    """Split a row at tabs; cells may be empty, and blanks surround the X."""
+    """Split a row at tabs. Cells can be empty, and the X is surrounded by blanks."""
     return [cell.strip() for cell in line.split("\t")]
 
 
@@ -77,8 +77,8 @@ def links(status: str, errors: str) -> dict[str, dict[str, Any]]:
     """Return {links, why} of each GPU, by UUID and by number.
 
     links: [{link, state, gbs, errors, unknown}]. state: active, inactive, sleeping or unreadable. gbs: raw rate of one
-    direction in GB/s. errors: {name: count}, empty without counters; unknown: the same for unknown counter names.
-    why: the message that was printed instead of links.
+    direction in GB/s. errors: {name: count}, empty if there are no counters. unknown: the counters with unknown names,
+    in the same form. why: the message that nvidia-smi printed instead of links.
     """
     found: dict[str, dict[int, dict[str, Any]]] = {}
     whys: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Parse values of nvidia-smi: "81559 MiB", "16x", "Enabled", and the many forms of a missing value."""
+"""Parse values printed by nvidia-smi: "81559 MiB", "16x", "Enabled", and the many forms of a missing value."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def whole(text: str) -> int | None:
 
 
 def flag(text: str) -> bool | None:
-    """Return whether a setting is on, or None if the GPU does not have the setting."""
+    """Return whether a setting is on; None if the GPU does not have the setting."""
     said = text.strip().lower()
     if said in YES:
         return True
@@ -57,6 +57,7 @@ def slot(bus_id: str) -> str:
 
 
 def address(slot: str) -> str:
-    """Return a slot in the form of `nvidia-smi -i`. On some machines, GPU numbers are not in bus order."""
+    """Return a slot in the form that `nvidia-smi -i` accepts. GPU numbers are not used, because on some machines they
+    are not in bus order."""
     domain, _, rest = slot.upper().partition(":")
     return f"{domain.rjust(8, '0')}:{rest}"

@@ -1,4 +1,4 @@
-"""Compute a node's verdict without Ansible, as a zipapp that runs on the node.
+"""Compute a node's verdict without Ansible. This module is the entry point of a zipapp that runs on the node.
 
 Read {"looks": the result of muster_node/looks/health.py, "request": the options of nccl_health} as JSON from standard
 input, and print {facts, traits, findings, verdict} as nccl_health returns them.

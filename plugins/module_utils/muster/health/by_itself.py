@@ -1,4 +1,5 @@
-"""Automatic quarantine after a health check: at most one node, for a hardware fault of that node."""
+"""Automatic quarantine after a health check. At most one node is quarantined, and only for a hardware fault of that
+node."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ HARD = {
 
 @dataclass(frozen=True)
 class SelfQuarantine:
-    """node: the quarantined node, or "". reason: its reason. notes: nodes that were not quarantined, with reasons."""
+    """The decision about an automatic quarantine. node: the quarantined node, or "". reason: why the node is
+    quarantined. notes: nodes with faults that were not quarantined, and why."""
 
     node: str = ""
     reason: str = ""
@@ -44,8 +46,8 @@ class SelfQuarantine:
 def decide(
     findings: Sequence[Mapping[str, Any]], nodes: Mapping[str, bool | Mapping[str, Any]], chosen: Sequence[str] = ()
 ) -> SelfQuarantine:
-    """Choose the node to quarantine. findings: those of a verdict. nodes: the value of cluster_quarantined by node, in
-    inventory order. chosen: cluster_launch_nodes."""
+    """Choose the node to quarantine. findings: the findings of a verdict. nodes: the value of cluster_quarantined by
+    node, in inventory order. chosen: the value of cluster_launch_nodes."""
     faults = [one for one in findings if one["status"] == "fail" and one["id"] in HARD and not one.get("peer")]
     order = list(HARD)
     faults.sort(key=lambda one: order.index(one["id"]))

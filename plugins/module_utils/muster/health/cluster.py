@@ -1,4 +1,4 @@
-"""Cluster health: the findings of each node, of the links between nodes, and of the comparison of nodes."""
+"""Cluster health: combines the findings of each node, of the links between nodes and of the comparison of nodes."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ SAID_BY_THE_NODE = {MASTER_PORT_FOREIGN.id: PORT_HELD.id}
 class Nodes:
     """The results that the cluster's health is computed from.
 
-    plan: the result of health_plan. looks: {node: result of nccl_health}. lost: {node: why it could not be checked}.
-    left_out: nodes excluded by --limit. network: the result of net_probe. rails: the result of rdma_rails.
+    plan: the result of health_plan. looks: {node: result of nccl_health}. lost: {node: why the node could not be
+    checked}. left_out: nodes excluded by --limit. network: the result of net_probe. rails: the result of rdma_rails.
     """
 
     plan: Mapping[str, Any]
@@ -44,7 +44,8 @@ class Nodes:
 
 @dataclass
 class Health:
-    """findings, skipped, ran: in the form of the verdict. refusal: a sentence per cause, "" when a launch may start.
+    """The health of the cluster. findings, skipped, ran: as in a verdict. refusal: one sentence for each reason that
+    blocks a launch; "" if a launch can start.
 
     spared: number of failed checks that are reported as warnings.
     """
@@ -57,9 +58,9 @@ class Health:
 
 
 def judge(nodes: Nodes, gate: str) -> Health:
-    """Combine all results. gate: fail, or warn to report failed checks as warnings only.
+    """Combine all results. gate: "fail", or "warn" to report failed checks only as warnings.
 
-    Failed checks on a node that does not participate in a launch are reported as warnings, too.
+    Failed checks on a node that does not participate in launches are also reported as warnings.
     """
     found: dict[tuple[str, str, str | None, str], Finding] = {}
     for finding in every_finding(nodes):

@@ -1,4 +1,5 @@
-"""The code that jobs run (health_code): whether it exists on the node, and is the same on every node."""
+"""The code that jobs run (health_code): whether the code exists on the node, and whether all nodes have the same
+code."""
 
 from __future__ import annotations
 

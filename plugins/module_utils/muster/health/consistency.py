@@ -1,6 +1,6 @@
-"""Values that must be the same on all nodes; a node that differs from the majority is named.
+"""Values that must be the same on all nodes. A finding names the nodes that differ from the majority.
 
-Without a majority, such as with two nodes, the values of all nodes are shown and no node is blamed.
+If there is no majority, for example with two nodes, the finding shows the values of all nodes and blames none of them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ GPU_STACK = playbook("site.yml", tags="gpu_stack")
 
 @dataclass(frozen=True)
 class Trait:
-    """A value that nodes must share. name: its key in nccl_health; what: its name in sentences; why: the effect."""
+    """A value that nodes must share. name: the key in nccl_health; what: the name in sentences; why: the effect of a
+    difference."""
 
     name: str
     check: Check
@@ -42,7 +43,7 @@ class Trait:
 
 
 def trait(name: str, finding: str, seen: Seen, status: str, what: str, why: str, fix: str, command: str = "") -> Trait:
-    """Return a trait with its check. finding: the check's id; status: fail or warn, if nodes differ."""
+    """Return a trait with its check. finding: the check's id. status: fail or warn, the status if nodes differ."""
     fires = f"{status}: the {what} differs between nodes; {why}"
     return Trait(name, Check(finding, READ_BY_ALL, fires, fix, command, seen=seen), status == "fail", what, why)
 
@@ -230,7 +231,8 @@ CHECKS = tuple(each.check for each in TRAITS)
 
 
 def judge(traits: Mapping[str, Mapping[str, str | None]]) -> Iterator[Finding]:
-    """Yield findings from the traits of each checked node; a `pass` for a value that several nodes share."""
+    """Yield a finding for each trait that differs between the checked nodes, and a `pass` for each value that several
+    nodes share."""
     for each in TRAITS:
         votes = vote({node: own.get(each.name) for node, own in traits.items()})
         if not votes.agree:

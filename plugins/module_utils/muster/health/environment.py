@@ -1,4 +1,5 @@
-"""Environment variables set outside a launch: in files that NCCL reads, and in the environment of units and logins."""
+"""Environment variables that are set outside a launch: in files that NCCL reads, and in the environments of units and
+logins."""
 
 from __future__ import annotations
 
@@ -90,7 +91,7 @@ def _assignments(text: str) -> dict[str, str]:
 
 
 def conf(text: str) -> dict[str, str]:
-    """Parse nccl.conf as NCCL does: the first line for a variable counts (src/misc/param.cc)."""
+    """Parse nccl.conf like NCCL: if a variable is set on several lines, the first line counts (src/misc/param.cc)."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, sign, value = line.partition("=")
@@ -100,7 +101,7 @@ def conf(text: str) -> dict[str, str]:
 
 
 def in_force(files: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """Return the settings that NCCL uses: the user's file is read first, and a variable that is set stays."""
+    """Return the settings that NCCL uses. NCCL reads the user's file first, and later files do not override it."""
     found: dict[str, str] = {}
     for place in ("~/.nccl.conf", "/etc/nccl.conf"):
         for name, value in files.get(place, {}).items():
@@ -163,12 +164,13 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def shown(variables: Mapping[str, str]) -> str:
-    """Return the variables as one comparable value, without those that may differ between nodes."""
+    """Return the variables as one string for comparison, without the variables that can legitimately differ between
+    nodes."""
     return " ".join(f"{name}={value}" for name, value in sorted(variables.items()) if name not in OF_THE_NODE)
 
 
 def _grep(name: str, place: str, user: str) -> str:
-    """place: a path, or one below the home of the user."""
+    """Return a grep command. place: a path; a path that begins with "~" is in the home directory of the user."""
     if place.startswith("~"):
         return shell("grep -n {name} ~{user}{path}", name=name, user=user, path=place[1:])
     return shell("grep -n {name} {path}", name=name, path=place)

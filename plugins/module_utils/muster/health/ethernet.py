@@ -1,4 +1,4 @@
-"""The training interface, which carries a launch's TCP: link state, bond state and errors."""
+"""The network interface that carries a launch's TCP traffic: link state, bond state and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fabric manager, without which NVSwitches carry no traffic, and the fabric state of each GPU."""
+"""The fabric manager, which NVSwitches require to carry traffic, and the fabric state of each GPU."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _of_a_rack(node: GpuNode) -> bool:
 
 
 def _clustered(gpu: Mapping[str, Any]) -> bool:
-    """Return whether the GPU's fabric spans several nodes: a cluster UUID of zeros means no."""
+    """Return whether the GPU's fabric spans several nodes. A cluster UUID of zeros means that it does not."""
     return bool(gpu["fabric"] and set(gpu["fabric"]["cluster"] or "") - set("0-"))
 
 
@@ -118,7 +118,7 @@ def _done(gpu: Mapping[str, Any]) -> bool:
 
 
 def _waits(gpu: Mapping[str, Any]) -> bool:
-    """Return whether the GPU reports a fabric that it has not joined."""
+    """Return whether the GPU has not yet joined the fabric that it reports."""
     return bool(gpu["fabric"]) and gpu["fabric"]["state"].lower() in ("not started", "in progress")
 
 
@@ -152,7 +152,7 @@ def active(node: GpuNode) -> Iterator[Said]:
 
 
 def version(node: GpuNode) -> Iterator[Said]:
-    """Compare its version with the driver's, where the fabric manager is needed."""
+    """Compare the version of the fabric manager with the driver's version, if the node needs the fabric manager."""
     seen, loaded = node.facts["fabric_manager"], node.facts["driver"]["loaded"]
     needed = node.facts["nvswitches"] or (_runs(node) and any(gpu["fabric"] for gpu in node.gpus))
     if _of_a_rack(node) or not (needed and seen and seen["version"] and loaded) or seen["version"] == loaded:
@@ -194,7 +194,7 @@ def state(node: GpuNode) -> Iterator[Said]:
 
 
 def _way_out(node: GpuNode) -> tuple[str, str]:
-    """Return the fix for a fabric, and its command."""
+    """Return the fix for a faulty fabric, and the command of the fix."""
     if _of_a_rack(node):
         return "Have the administrator of the rack's switches check the partition; reset the node's GPUs with", RESET
     if _runs(node):
@@ -206,7 +206,7 @@ def _way_out(node: GpuNode) -> tuple[str, str]:
 
 
 def health(node: GpuNode) -> Iterator[Said]:
-    """Yield one finding for the worst faults; the part "summary" is shown only if no other part names the fault."""
+    """Yield one finding with all faults. The part "summary" is shown only if no other part has a fault."""
     broken: dict[str, list[dict[str, Any]]] = defaultdict(list)
     less: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for gpu in node.gpus:

@@ -15,7 +15,7 @@ LOOKS = ("system", "services", "clock", "disk", "users", "unit")
 
 
 def facts(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a node, by subject; request: the options of nccl_health."""
+    """Return the facts of a node by subject. request: the options of nccl_health."""
     known = inspect_facts.facts({name: looks[name] for name in ("system", "services", "clock", "disk")})
     inside = looks["unit"]["inside"]
     if inside:

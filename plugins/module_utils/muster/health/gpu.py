@@ -1,4 +1,4 @@
-"""The GPUs of a node: whether they are present and respond; other modules check the rest."""
+"""The GPUs of a node: whether they are present and respond. Other modules check everything else about GPUs."""
 
 from __future__ import annotations
 
@@ -117,9 +117,9 @@ def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    """Yield every finding about the node's GPUs, and the skipped checks.
+    """Yield all findings about the node's GPUs, and the skipped checks.
 
-    facts["gpu"]: the result of gpu_info.facts.facts. request: at least {node, gpus, nproc}.
+    facts["gpu"]: the result of gpu_info.facts.facts. request: at least the keys node, gpus and nproc.
     """
     facts = facts["gpu"]
     node = GpuNode(facts, request)
@@ -147,7 +147,8 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def conclude(judged: CheckResults, facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    """Yield the `pass` of gpu.health when no subject found a GPU fault (the kernel log reports some as well)."""
+    """Yield a `pass` of gpu.health if no subject reported a GPU fault. Other subjects, such as the kernel log, report
+    GPU faults as well."""
     if "gpu" not in facts or HEALTH.id in {one["id"] for one in judged.skipped}:
         return
     against = [one for one in judged.findings if one.status != "pass" and family(one.id) in FAMILIES]
@@ -158,7 +159,6 @@ def conclude(judged: CheckResults, facts: Mapping[str, Any], request: Mapping[st
 
 
 def driver(node: GpuNode) -> Iterator[Said]:
-    """Check that the driver responds."""
     smi, version = node.facts["smi"], node.facts["driver"]
     status = smi["status"]
     if status == "not_run" or (status == "no_driver" and not version["loaded"]):
@@ -225,7 +225,7 @@ def _smi_failed(node: str, smi: Mapping[str, Any]) -> Finding:
 
 
 def lost(node: GpuNode) -> Iterator[Said]:
-    """Report GPUs that are present but unusable, according to the bus or the driver."""
+    """Report GPUs that are present but that the bus or the driver cannot reach."""
     facts = node.facts
     slots = dict.fromkeys([*(facts["missing"] or []), *facts["smi"]["lost_slots"]])
     slots.update(dict.fromkeys(gpu["slot"] for gpu in facts["gpus"] if gpu["lost"]))
@@ -254,7 +254,7 @@ def _lost(node: GpuNode, what: str, source: str, seen: str) -> Finding:
 
 
 def presence(node: GpuNode) -> Iterator[Said]:
-    """Compare the number of GPUs with the inventory."""
+    """Compare the number of GPUs with the number in the inventory."""
     facts, wanted = node.facts, int(node.request["gpus"])
     listed = len(node.gpus)
     if facts["smi"]["status"] != "ok":

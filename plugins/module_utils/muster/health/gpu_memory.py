@@ -1,4 +1,4 @@
-"""The memory of the GPUs, and the recovery actions that the driver requests."""
+"""The memory of the GPUs, and the recovery actions that the driver requests (such as a GPU reset)."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ CHECKS = (RESET_NEEDED, *OF_ECC, *REMAPPED_ROWS, RETIRED_PENDING, RETIRED_MANY, 
 
 
 def hidden(node: GpuNode) -> Iterator[Said]:
-    """Yield the checks that these GPUs do not support."""
+    """Yield a skip for each check that these GPUs do not support."""
     if all(gpu["mig"] for gpu in node.gpus):
         yield from skip_all(REMAPPED_ROWS, "with MIG on, the driver does not report remapped rows")
     elif not any(gpu["ecc"]["on"] is not None for gpu in node.gpus):

@@ -1,4 +1,4 @@
-"""A node's GPUs for the rules: facts, request, and how to name GPUs in messages and commands."""
+"""The GPUs of a node as the rules see them: facts, request, and functions that name GPUs in messages and commands."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class GpuNode:
-    """A node and its GPUs. facts: those of gpu_info. request: the options of nccl_health."""
+    """A node and its GPUs. facts: the facts of gpu_info. request: the options of nccl_health."""
 
     facts: Mapping[str, Any]
     request: Mapping[str, Any]
@@ -34,7 +34,7 @@ class GpuNode:
         return bool(self.facts["container"] == "wsl")
 
     def named(self, gpus: Sequence[Mapping[str, Any]]) -> str:
-        """Return "GPU 3 (0000:2a:00.0)", "GPUs 0 and 1", "all 8 GPUs"."""
+        """Return a name for these GPUs, such as "GPU 3 (0000:2a:00.0)", "GPUs 0 and 1" or "all 8 GPUs"."""
         if len(gpus) == 1:
             return f"GPU {gpus[0]['index']} ({gpus[0]['slot']})"
         if len(gpus) == len(self.facts["gpus"]):
@@ -42,12 +42,14 @@ class GpuNode:
         return f"GPUs {few([str(gpu['index']) for gpu in gpus])}"
 
     def at(self, command: str, name: str) -> str:
-        """Return an nvidia-smi command for one GPU, given its name in `nvidia-smi topo`, such as GPU3."""
+        """Return the nvidia-smi command, limited to one GPU. name: the name of the GPU in `nvidia-smi topo`, such as
+        GPU3."""
         places = [address(gpu["slot"]) for gpu in self.facts["gpus"] if f"GPU{gpu['index']}" == name]
         return shell(f"{command} -i {{place}}", place=places[0]) if places else command
 
     def only(self, command: str, gpus: Sequence[Mapping[str, Any]]) -> str:
-        """Return an nvidia-smi command for these GPUs only, by bus address, because their numbers may change."""
+        """Return the nvidia-smi command, limited to these GPUs. Bus addresses select the GPUs, because GPU numbers can
+        change."""
         if len(gpus) == len(self.facts["gpus"]):
             return command
         return shell(f"{command} -i {{places}}", places=",".join(address(gpu["slot"]) for gpu in gpus))
@@ -58,7 +60,7 @@ def have(gpus: Sequence[Mapping[str, Any]]) -> str:
 
 
 def duration(seconds: int | None) -> str:
-    """Return "3 days", "5 h" or "40 s"."""
+    """Format a duration, such as "3 days", "5 h" or "40 s"."""
     if seconds is None:
         return "an unknown time"
     for size, unit in ((86400, "day"), (3600, "h"), (60, "min")):

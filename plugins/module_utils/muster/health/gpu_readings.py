@@ -1,4 +1,4 @@
-"""The values that each GPU check requires; a check is skipped if nvidia-smi has no value on any GPU."""
+"""The nvidia-smi values that each GPU check requires. A check is skipped if nvidia-smi reports the value for no GPU."""
 
 from __future__ import annotations
 

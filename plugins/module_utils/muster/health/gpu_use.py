@@ -1,4 +1,5 @@
-"""The current state of a node's GPUs: temperature, throttling, PCIe links, foreign processes and held memory."""
+"""The current state of a node's GPUs: temperature, throttling, PCIe links, processes outside launches, and memory that
+remains in use."""
 
 from __future__ import annotations
 
@@ -140,9 +141,9 @@ def _narrow(node: GpuNode, gpu: Mapping[str, Any]) -> Iterator[Said]:
 
 
 def _lanes(node: GpuNode, gpu: Mapping[str, Any]) -> int:
-    """Return how many lanes a GPU should have: the maximum of GPU and slot; without a known slot, all lanes on a board
-    with NVLink, else the most of its model on this node. Many clouds and desktop slots provide only half of the lanes.
-    """
+    """Return how many PCIe lanes a GPU should use: the smaller of the maxima of GPU and slot. If the slot is unknown,
+    return all lanes for models with NVLink, otherwise the largest number that a GPU of the model uses on this node:
+    many clouds and desktop slots provide only half of the lanes."""
     model, most = model_of(gpu["name"]), gpu["link"]["width_max"] or 0
     if slot := _slot(node, gpu)["slot_width"]:
         return int(min(most, slot))
@@ -156,7 +157,7 @@ def _why(node: GpuNode, gpu: Mapping[str, Any], wanted: int) -> str:
 
 
 def _slot(node: GpuNode, gpu: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the maximum link of the bridge above a GPU; ignore the emulated bridge of a virtual machine."""
+    """Return the maximum link of the bridge above a GPU; unknown in a virtual machine, where the bridge is emulated."""
     found = [device["link"] for device in node.facts["bus"] if device["slot"] == gpu["slot"]]
     return found[0] if found and not node.facts["virtual"] else {"slot_width": None, "slot_speed": None}
 
@@ -180,7 +181,7 @@ def _busy(gpu: Mapping[str, Any]) -> bool:
 
 
 def foreign(node: GpuNode) -> Iterator[Said]:
-    """Report processes that are not part of a launch; other checks cover the processes of running launches."""
+    """Report processes that are not part of a launch. Other checks cover the processes of running launches."""
     uses: dict[int, list[tuple[dict[str, Any], dict[str, Any]]]] = defaultdict(list)
     for gpu in node.gpus:
         for process in gpu["processes"]:
@@ -223,9 +224,10 @@ def held(node: GpuNode) -> Iterator[Said]:
 
 
 def _unlisted(gpu: Mapping[str, Any]) -> int:
-    """Return how much memory in use is not held by a listed process.
+    """Return how much of the used memory is not held by any listed process.
 
-    0 if a process has no reported value, or computes: managed memory may exceed the reported value.
+    The result is 0 if a process has no reported value, or if a process computes, because managed memory can exceed the
+    reported value.
     """
     known = [process["memory"] for process in gpu["processes"]]
     if gpu["mig"] or gpu["memory"]["used"] is None or None in known or any(map(_computes, gpu["processes"])):

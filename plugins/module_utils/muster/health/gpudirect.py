@@ -60,7 +60,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def no_dmabuf(facts: Mapping[str, Any]) -> str:
-    """Return the unmet requirement of DMA-BUF, or ""."""
+    """Return which requirement of DMA-BUF is not met; "" if all are met."""
     numbers = re.match(r"(\d+)\.(\d+)", facts["system"]["kernel"])
     release = facts["rdma_verbs"]["release"]
     if not facts["driver"]["open"]:

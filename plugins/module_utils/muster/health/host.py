@@ -117,9 +117,10 @@ def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _at_the_next_start(files: Mapping[str, str]) -> str | None:
-    """Return RemoveIPC as systemd will read it: the first logind.conf, then the drop-in files by name.
+    """Return the value of RemoveIPC that systemd will use at its next start; None if no file was read.
 
-    Of two files with one name, /etc comes before /run and /usr (systemd-system.conf(5)). None: no file was read.
+    systemd reads the first logind.conf, then the drop-in files by name. If two files have the same name, /etc takes
+    precedence over /run and /usr (systemd-system.conf(5)).
     """
     main = next((path for place in PLACES if (path := f"{place}/logind.conf") in files), "")
     parts: dict[str, str] = {}
@@ -204,7 +205,7 @@ def _temporary(node: str, facts: Mapping[str, Any]) -> Iterator[Said]:
 
 
 def is_container(facts: Mapping[str, Any]) -> bool:
-    """Return whether the node is a container. WSL is not, although systemd counts it as one."""
+    """Return whether the node is a container. WSL does not count as a container, although systemd reports it as one."""
     return bool(facts["system"]["container"]) and facts["system"]["virtual"] != WSL
 
 

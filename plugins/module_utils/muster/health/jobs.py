@@ -86,7 +86,7 @@ def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, 
 
 
 def _covered(process: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the process with secrets masked in its command."""
+    """Return the process with the secrets in its command line masked."""
     return {**process, "command": masked_command(process["command"])}
 
 

@@ -1,4 +1,4 @@
-"""Checks to skip because the kernel log is incomplete: lines were cut off, or the log starts too late."""
+"""Skips checks for which the kernel log is incomplete, because lines were cut off or the log starts too late."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 
 def not_seen(log: Mapping[str, Any], windows: Mapping[tuple[Check, str], float]) -> Iterator[Skipped]:
-    """Yield the skipped checks. windows: seconds that a check looks back, by the check and its kind of lines."""
+    """Yield a skip for each of these checks. windows: how many seconds of the log a check needs, by the check and the
+    kind of lines."""
     for (check, kind), within in windows.items():
         if count := log["cut"].get(kind):
             yield check.skip(f"{plural(count, 'matching line')} of the kernel log not read (limit exceeded)")

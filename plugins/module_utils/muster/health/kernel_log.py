@@ -122,9 +122,9 @@ LOOKS = ("kernel_log",)
 
 @dataclass(frozen=True)
 class Sign:
-    """A kind of log line, and its finding. kind: its name in the collected data.
+    """A kind of log line and the finding that it produces. kind: the name of these lines in the collected data.
 
-    within: the maximum age in seconds. least: the minimum number of lines.
+    within: maximum age of a line in seconds. least: minimum number of lines that produce the finding.
     """
 
     kind: str
@@ -225,7 +225,8 @@ MANY = 10
 
 
 def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
-    """facts["kernel_log"]: {why, source, lines: [{age, text, kind, which}], reach, cut}; the oldest line is first."""
+    """Yield the findings of the kernel log. facts["kernel_log"]: {why, source, lines: [{age, text, kind, which}],
+    reach, cut}, with the oldest line first."""
     node = request["node"]
     log = facts["kernel_log"]
     if facts["system"]["container"]:
@@ -273,7 +274,7 @@ def _gpus(node: str, log: Mapping[str, Any], over_with: Mapping[str, bool]) -> I
 
 
 def _xids(node: str, lines: Sequence[Mapping[str, Any]], source: str, over_with: Mapping[str, bool]) -> Iterator[Said]:
-    """Yield one finding per GPU. over_with: whether the driver no longer requests an action, by slot."""
+    """Yield one finding per GPU. over_with: by slot, whether the driver no longer requests a recovery action."""
     for slot, (action, code, line) in worst(lines, DAY).items():
         over = over_with.get(slot, False)
         report = XID.fail if action != "watch" and line["age"] <= DAY and not over else XID.warn

@@ -1,6 +1,6 @@
-"""Resource limits of a launch's unit: locked memory, open files, stack, processes, processors.
+"""Resource limits of a launch's systemd unit: locked memory, open files, stack, processes, processors.
 
-Read inside a unit like a launch's, as the training user (muster_node/look_inside.py).
+The limits are read as the training user, in a unit with the settings of a launch (muster_node/look_inside.py).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A node's health in the format of node_exporter's textfile collector (Prometheus text format 0.0.4)."""
+"""Exports a node's health for node_exporter's textfile collector (Prometheus text format 0.0.4)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WORST = ("pass", "warn", "unknown", "fail")
 
 
 def textfile(findings: list[Finding], when: float) -> str:
-    """Return the metrics of one node: the worst status of each check and peer."""
+    """Return the metrics of one node. Each check and peer has its worst status."""
     status: dict[tuple[str, str], str] = {}
     for finding in findings:
         key = (finding.id, finding.peer or "")

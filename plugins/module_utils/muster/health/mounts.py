@@ -1,4 +1,4 @@
-"""Network file systems: whether each mount responds, and whether the requested ones are mounted."""
+"""Network file systems: whether each mount responds, and whether the requested file systems are mounted."""
 
 from __future__ import annotations
 
@@ -86,5 +86,6 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def _is_bind(options: str) -> bool:
-    """Return whether it is a bind mount, for which the kernel shows the underlying file system as the source."""
+    """Return whether a mount is a bind mount. For bind mounts, the kernel shows the underlying file system as the
+    source."""
     return "bind" in options.split(",")

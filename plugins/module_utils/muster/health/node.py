@@ -1,4 +1,4 @@
-"""One node's health: run all subjects on the same facts, and compute the verdict."""
+"""Health of one node: passes the same facts to all subjects and computes the verdict."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ CHECKS = (HEALTH,)
 
 
 class NodeFindings(TypedDict):
-    """Findings of a node. It has no key `skipped`, because Ansible would take the result for a skipped task."""
+    """Findings of a node. The class has no key `skipped`, because Ansible would treat a result with this key as a
+    skipped task."""
 
     findings: list[FindingShape]
     verdict: Verdict
 
 
 class NodeHealth(NodeFindings):
-    """Result of nccl_health for a node."""
+    """The result of nccl_health for a node."""
 
     facts: dict[str, Any]
     traits: dict[str, str | None]
@@ -66,7 +67,7 @@ def judge_subject(name: str, facts: Mapping[str, Any], request: Mapping[str, Any
 
 
 def checks_run(judged: CheckResults) -> list[str]:
-    """Return the ids of all checks that ran. Skipping "gpu" skips every id that starts with "gpu."."""
+    """Return the ids of all checks that ran. A skip of "gpu" covers every id that starts with "gpu."."""
     every = {check.id for subject in subjects().values() for check in subject.CHECKS}
     left_out = tuple(entry["id"] for entry in judged.skipped)
     ran = {name for name in every if not any(name == each or name.startswith(f"{each}.") for each in left_out)}

@@ -1,4 +1,4 @@
-"""NVLink: every link of every GPU, and whether all pairs of GPUs are connected over NVLink."""
+"""NVLink: the state of every link of every GPU, and whether NVLink connects all pairs of GPUs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ JUDGED_FROM = {"topology": (PAIR,), "nvlink_status": CHECKS, "nvlink_errors": (E
 
 
 def absent(node: GpuNode) -> Iterator[Said]:
-    """Yield the checks of links that cannot run."""
+    """Yield a skip for each NVLink check that cannot run on this node."""
     linked = _linkable(node)
     if "nvlink_status" in node.facts["skipped"]:
         return
@@ -130,7 +130,8 @@ def model_links(gpus: Sequence[dict[str, Any]]) -> int:
 
 
 def _wanted(node: GpuNode, gpu: dict[str, Any]) -> int:
-    """Return how many links of a GPU should be up: by its model, else the most of any GPU on the node."""
+    """Return how many NVLinks of a GPU should be up: the number for its model or, if the model is unknown, the largest
+    number on any GPU of the node."""
     model = model_of(gpu["name"])
     return model.links if model and model.links is not None else max(len(_active(other)) for other in node.gpus)
 
@@ -185,7 +186,7 @@ def errors(node: GpuNode) -> Iterator[Said]:
 
 
 def _unknown(node: GpuNode) -> Iterator[Said]:
-    """Report counters with unknown names, which may be errors."""
+    """Report NVLink counters with unknown names, because they might count errors."""
     counted = {
         name: link["link"]
         for gpu in _linkable(node)
@@ -208,7 +209,8 @@ def _counts(counts: Mapping[str, int]) -> str:
 
 
 def pairs(node: GpuNode) -> Iterator[Said]:
-    """Report pairs without NVLink on a node where most pairs have NVLink; boards with bridged pairs are ignored."""
+    """Report pairs of GPUs without the NVLink connection that most pairs on the node have. Nodes on which most pairs
+    have no NVLink, such as those with bridges between pairs of GPUs, are ignored."""
     topology = node.facts["topology"]
     if topology is None or "nvlink_status" in node.facts["skipped"] or any(gpu["mig"] for gpu in node.gpus):
         return

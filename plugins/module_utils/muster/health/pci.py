@@ -88,7 +88,7 @@ def _device(seen: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _speed(text: str) -> float | None:
-    """Return 16.0 of "16.0 GT/s PCIe"."""
+    """Return the number in a link speed, such as 16.0 for "16.0 GT/s PCIe"."""
     number = re.match(r"([\d.]+) GT/s", text)
     return float(number[1]) if number else None
 
@@ -98,7 +98,8 @@ def _number(text: str) -> int | None:
 
 
 def acs(configuration: bytes) -> int | None:
-    """Return the control register of a device's ACS capability: -1 without the capability, None if unreadable."""
+    """Return the control register of a device's ACS capability: -1 if the device has no such capability, None if it is
+    unreadable."""
     if len(configuration) <= FIRST_CAPABILITY:
         return None
     place, seen = FIRST_CAPABILITY, set()

@@ -44,7 +44,7 @@ def sections(text: str) -> dict[str, str]:
 
 
 def _jobs(text: str) -> str:
-    """Return the numbers of the job summary: nodes, processes per node, GPUs per process, processes, GPUs."""
+    """Return the five numbers of the job summary: nodes, processes per node, GPUs per process, processes, GPUs."""
     row = re.search(r"^\s*(\d+(?:\s+[\d-]+){4})\s*$", sections(text).get("Job summary", ""), re.MULTILINE)
     return " ".join(row[1].split()) if row else ""
 

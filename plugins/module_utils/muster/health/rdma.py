@@ -1,7 +1,7 @@
-"""The ports of InfiniBand and RoCE adapters: which of them NCCL would use, and the state of their links.
+"""The ports of InfiniBand and RoCE adapters: which ports NCCL would use, and the state of their links.
 
-Other checks of RDMA are in rdma_verbs.py (user space), rdma_addresses.py (GIDs and partitions), roce.py (packet loss)
-and gpudirect.py.
+Other RDMA checks are in rdma_verbs.py (user space), rdma_addresses.py (GIDs and partitions), roce.py (packet loss) and
+gpudirect.py.
 """
 
 from __future__ import annotations
@@ -138,13 +138,14 @@ def facts_of(looks: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, 
 
 
 def _rate(text: str) -> float | None:
-    """Return 400.0 of "400 Gb/sec (4X NDR)"."""
+    """Return the number in a rate, such as 400.0 for "400 Gb/sec (4X NDR)"."""
     number = re.match(r"([\d.]+) Gb/sec", text)
     return float(number[1]) if number else None
 
 
 def chosen(hca: str, device: str, port: str) -> bool:
-    """Return whether NCCL_IB_HCA selects a port: "=" for exact names, "^" to exclude, else prefixes of names."""
+    """Return whether NCCL_IB_HCA selects a port. A leading "=" marks exact names and "^" excludes; otherwise the
+    entries are prefixes of names."""
     exclude = hca.startswith("^")
     exact = hca.lstrip("^").startswith("=")
     entries = [each for each in hca.lstrip("^").lstrip("=").split(",") if each]
@@ -159,7 +160,7 @@ def chosen(hca: str, device: str, port: str) -> bool:
 
 
 def unused(facts: Mapping[str, Any], request: Mapping[str, Any]) -> str:
-    """Return why launches on the node do not use RDMA, or ""."""
+    """Return why launches on the node do not use RDMA; "" if they use it."""
     if not facts["rdma"]["devices"]:
         return "the node has no RDMA adapter"
     if request["backend"] != "nccl":
@@ -170,7 +171,7 @@ def unused(facts: Mapping[str, Any], request: Mapping[str, Any]) -> str:
 
 
 def active_ports(facts: Mapping[str, Any], layer: str = "") -> list[dict[str, Any]]:
-    """Return the active ports that NCCL would use. layer: InfiniBand or Ethernet, or "" for both."""
+    """Return the active ports that NCCL would use. layer: "InfiniBand", "Ethernet", or "" for both."""
     return [
         port
         for port in facts["rdma"]["ports"]
@@ -179,7 +180,7 @@ def active_ports(facts: Mapping[str, Any], layer: str = "") -> list[dict[str, An
 
 
 def is_named(facts: Mapping[str, Any]) -> bool:
-    """Return whether NCCL_IB_HCA names adapters to use, and is not empty or an exclusion."""
+    """Return whether NCCL_IB_HCA lists adapters to use. An empty value or an exclusion does not count."""
     return bool(facts["rdma"]["hca"]) and not facts["rdma"]["hca"].startswith("^")
 
 
@@ -292,7 +293,7 @@ def _firmware(node: str, devices: Mapping[str, Mapping[str, str]]) -> Iterator[S
 
 
 def firmware(devices: Mapping[str, Mapping[str, str]]) -> Iterator[tuple[str, dict[str, list[str]]]]:
-    """Yield each board with its firmware versions and the adapters of each version."""
+    """Yield (board, {firmware version: adapters with this version})."""
     for board in sorted({device["board"] or device["kind"] for device in devices.values()}):
         versions: dict[str, list[str]] = {}
         for name, device in devices.items():

@@ -1,4 +1,4 @@
-"""The addresses of RDMA ports: the GIDs that NCCL requires, and InfiniBand partitions."""
+"""The addresses of RDMA ports: the GIDs that NCCL requires, and the InfiniBand partitions."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _index(node: str, port: Mapping[str, Any], index: str, routable: list[str], 
 
 
 def is_routable(gid: Mapping[str, str]) -> bool:
-    """Return whether a GID is RoCE v2 with an IPv4 address."""
+    """Return whether a GID belongs to RoCE v2 and contains an IPv4 address."""
     try:
         address = ipaddress.IPv6Address(gid["gid"])
     except ValueError:
@@ -158,7 +158,7 @@ def _partitions(node: str, ports: list[dict[str, Any]], settings: Mapping[str, s
 
 
 def used_partition(port: Mapping[str, Any], settings: Mapping[str, str]) -> tuple[str, int | None]:
-    """Return the index that NCCL uses, and its P_Key or None."""
+    """Return the partition index that NCCL uses, and the P_Key at this index, or None if it is unknown."""
     said = settings.get(PKEY_NAME, "0").strip()
     index = said if said.isdigit() else "0"
     try:

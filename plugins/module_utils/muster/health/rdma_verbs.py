@@ -1,4 +1,4 @@
-"""Whether a rank can open the RDMA adapters: otherwise NCCL silently falls back to sockets."""
+"""Checks whether a rank can open the RDMA adapters. If it cannot, NCCL silently falls back to sockets."""
 
 from __future__ import annotations
 

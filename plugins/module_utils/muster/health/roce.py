@@ -1,4 +1,4 @@
-"""RoCE (RDMA over Ethernet): flow control against packet loss (PFC, pause frames, ECN), traffic class, speed."""
+"""RoCE (RDMA over Ethernet): flow control to prevent packet loss (PFC, pause frames, ECN), traffic class, speed."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _numbers(text: str) -> list[str]:
 
 
 def _priorities(seen: Mapping[str, Any]) -> list[int] | None:
-    """Return the priorities with flow control, or None if no tool reports them."""
+    """Return the priorities that have flow control; None if no tool reports them."""
     enabled, listed = ENABLED.search(seen["mlnx_qos"]), PRIO_PFC.search(seen["dcb"])
     if enabled:
         return [number for number, on in enumerate(enabled[1].split()) if on == "1"]
@@ -100,13 +100,14 @@ def _priorities(seen: Mapping[str, Any]) -> list[int] | None:
 
 
 def _class(text: str) -> int | None:
-    """Return the traffic class of all packets of the adapter, or None: 106 of "Global tclass=106"."""
+    """Return the traffic class of all packets of the adapter, such as 106 for "Global tclass=106"; None if it is not
+    set."""
     found = re.search(r"Global tclass=(\d+)", text)
     return int(found[1]) if found else None
 
 
 def _supported(text: str) -> str:
-    """Return ethtool's section "Supported link modes"."""
+    """Return the section "Supported link modes" of ethtool's output."""
     found = re.search(r"^\s*Supported link modes:(.*?)^\s*\w[\w -]*:", text, re.MULTILINE | re.DOTALL)
     return found[1] if found else ""
 

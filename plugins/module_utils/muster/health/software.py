@@ -1,4 +1,5 @@
-"""The Python environment of launches: torch, the CUDA version it is built for, and the NCCL that it loads."""
+"""The Python environment of launches: torch, the CUDA version that torch is built for, and the NCCL library that torch
+loads."""
 
 from __future__ import annotations
 
@@ -208,7 +209,8 @@ def _code(node: str, version: str, loaded: Mapping[str, Any]) -> Iterator[Said]:
 
 
 def has_code(capability: str, built: Sequence[str]) -> bool:
-    """Return whether a build runs on a GPU: with machine code of the major version, or PTX of any older version."""
+    """Return whether a build of torch contains code for a GPU: machine code for the GPU's major version, or PTX of the
+    same or an older version."""
     major, minor = (int(part) for part in capability.split("."))
     for each in built:
         match = re.fullmatch(r"(sm|compute)_(\d+)(\d)([af]?)", each)

@@ -1,14 +1,15 @@
-"""The subjects of a node's health, one file in this folder each: `limits`, `jobs`, `rdma` and so on.
+"""The subjects of a node's health. Each subject has one file in this folder: `limits`, `jobs`, `rdma` and so on.
 
-A file is a subject if it has these names:
+A file is a subject if it defines these names:
 
     CHECKS = (STALE, OTHER)             its checks
     LOOKS = ("jobs", "listeners")       the looks (modules in muster_node/looks) whose data it uses
     judge(facts, request)               yields findings and skipped checks
 
-Optional: `facts_of(looks, request)` converts the data of the looks into compact facts without secrets. Without it,
-the data of the look with the subject's name is the fact. Facts have the subject's name. request: the options of
-nccl_health. After a change to LOOKS, run script/subjects.py, which lists the looks for the node.
+Optional: `facts_of(looks, request)` converts the data of the looks into compact facts without secrets. If `facts_of` is
+not defined, the facts are the data of the look that has the subject's name. Facts are stored under the subject's name.
+request: the options of nccl_health. After a change to LOOKS, run script/subjects.py, which lists the looks for the
+node.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ ORDER = (
 
 @cache
 def subjects() -> dict[str, ModuleType]:
-    """Return the module of each subject, by name."""
+    """Return the module of each subject by the name of the subject."""
     package = __name__.rpartition(".")[0]
     folder = importlib.import_module(package).__path__
     names = [each.name for each in pkgutil.iter_modules(folder) if not each.name.startswith("_")]
@@ -41,7 +42,7 @@ def subjects() -> dict[str, ModuleType]:
 
 
 def facts_of(name: str, looks: Any, request: Any) -> dict[str, Any]:
-    """Return the facts of a subject under its name, or {} if it has none or its looks were not run."""
+    """Return the facts of a subject under its name; {} if the subject has none or its looks did not run."""
     subject = subjects()[name]
     if not (has_facts(name) and looks.keys() >= set(subject.LOOKS)):
         return {}
@@ -49,5 +50,5 @@ def facts_of(name: str, looks: Any, request: Any) -> dict[str, Any]:
 
 
 def has_facts(name: str) -> bool:
-    """Return whether a subject has its own facts, instead of using only those of others."""
+    """Return whether a subject has facts of its own and does not only use those of other subjects."""
     return hasattr(subjects()[name], "facts_of") or name in subjects()[name].LOOKS

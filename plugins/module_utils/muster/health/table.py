@@ -1,4 +1,4 @@
-"""The health of the cluster, in a few lines."""
+"""Formats the health of the cluster as a few lines of text."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 
 def report(health: Health, network: Mapping[str, Any], nodes: int) -> str:
-    """Return the findings, worst first, then the number of checks, and of skipped checks."""
+    """Return the findings, worst first, then the numbers of checks and of skipped checks."""
     lines = []
     for status, mark in MARKS.items():
         lines += [f"{mark}  {line}" for line in as_lines([one for one in health.findings if one.status == status])]
@@ -26,7 +26,7 @@ def report(health: Health, network: Mapping[str, Any], nodes: int) -> str:
 
 
 def summary(health: Health, network: Mapping[str, Any], nodes: int) -> str:
-    """Return one sentence without the warnings, which are findings of the verdict."""
+    """Return one sentence. It does not repeat the warnings, which are findings of the verdict."""
     ready = f"{plural(health.spared, 'failed check')} counted as warnings" if health.spared else "ready to launch"
     return f"{ready}: {checked(health, network, nodes)}"
 
@@ -37,7 +37,7 @@ def checked(health: Health, network: Mapping[str, Any], nodes: int) -> str:
 
 
 def links(network: Mapping[str, Any]) -> str:
-    """Return the number of links with their median round trip and bandwidth."""
+    """Return the number of links, with their median round-trip time and median bandwidth."""
     probed = [link for link in network.get("links", []) if link["outcome"] != "not_tried"]
     if not probed:
         return ""
@@ -50,6 +50,7 @@ def links(network: Mapping[str, Any]) -> str:
 
 
 def not_checked(skipped: Sequence[Skipped]) -> list[str]:
-    """Return one line; a node without GPUs has many reasons, which are in the report."""
+    """Return one line with the number of skipped checks; the many reasons on a node without GPUs are only in the
+    report."""
     kinds = len({entry["id"] for entry in skipped})
     return [f"{plural(kinds, 'check')} skipped (reasons in the report)"] if kinds else []

@@ -1,4 +1,5 @@
-"""Values of a node that must be the same on every node, as comparable strings; None if unknown or not applicable."""
+"""Values that must be the same on every node, as comparable strings. A value is None if it is unknown or not
+applicable."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ def _software(facts: Mapping[str, Any], gpus: bool) -> dict[str, str | None]:
 
 
 def _gpus(facts: Mapping[str, Any], gpus: bool) -> dict[str, str | None]:
-    """Return the values that the driver reports for the GPUs, without duplicates."""
+    """Return the models and VBIOS versions that the driver reports for the GPUs, without duplicates."""
     devices = facts["gpu"]["gpus"] if gpus else []
     return {
         "gpu_model": ", ".join(sorted({each["name"] for each in devices if each.get("name")})) or None,
@@ -64,7 +65,8 @@ def _firmware(facts: Mapping[str, Any]) -> str | None:
 
 
 def _rdma(facts: Mapping[str, Any], request: Mapping[str, Any]) -> dict[str, str | None]:
-    """Return the values of the ports that NCCL would use; None if the node has no such port or the value is unknown."""
+    """Return the values of the ports that NCCL would use. A value is None if it is unknown or the node has no such
+    port."""
     found = [] if unused(facts, request) else active_ports(facts)
     infiniband = [port for port in found if port["layer"] == "InfiniBand"]
     settings = facts["rdma"]["settings"]

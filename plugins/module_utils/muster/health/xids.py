@@ -1,7 +1,7 @@
 """The meaning of Xid numbers and the action for each, with the source.
 
-Xids without a row are application errors (13, 31, 43, 45 and others: restart the application, or no action) or unused
-numbers: not a fault of the node. The catalogue covers Ampere and newer.
+Xids that are not in the table are unused numbers or application errors (13, 31, 43, 45 and others), which require a
+restart of the application or no action. They are not faults of the node. The catalogue covers Ampere and newer.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ SXID_LINE = re.compile(
 
 
 class Xid(NamedTuple):
-    """action: a key of ACTIONS. said: the message has the severity, and `action` is for a fatal one."""
+    """The meaning of an Xid number. action: a key of ACTIONS. said: the log message contains the severity, and `action`
+    applies only if it is fatal."""
 
     what: str
     action: str
@@ -99,7 +100,7 @@ SEVERITY = re.compile(r"\b((?:non-?)?fatal)\b", re.IGNORECASE)
 
 
 def action_for(code: int, rest: str) -> str:
-    """Return the action for an Xid, or "" for an application error. rest: the message after the number."""
+    """Return the action for an Xid, or "" for an application error. rest: the text of the message after the number."""
     if code == RECOVERY:
         asked = RECOVERY_TO.search(rest)
         return RECOVERY_ACTIONS.get(asked[1], "") if asked else ""
@@ -117,9 +118,10 @@ def rank(action: str) -> int:
 
 
 def worst(lines: Iterable[Mapping[str, Any]], day: float) -> dict[str, tuple[str, int, Mapping[str, Any]]]:
-    """Return the action, the Xid and its line by GPU slot: the worst of the last day, and the newest of equals.
+    """Return (action, Xid, log line) of the worst Xid by GPU slot.
 
-    lines: {age, text}, the oldest first. day: seconds that count as the last day.
+    Xids of the last day take precedence over older ones, and of equal Xids the newest is returned. lines: {age, text},
+    with the oldest first. day: seconds that count as the last day.
     """
     found: dict[str, tuple[str, int, Mapping[str, Any]]] = {}
     weights: dict[str, tuple[bool, int]] = {}
@@ -135,11 +137,11 @@ def worst(lines: Iterable[Mapping[str, Any]], day: float) -> dict[str, tuple[str
 
 
 def slot_of(said: str) -> str:
-    """Return the slot as the kernel writes it: the driver omits the function."""
+    """Return the slot in the kernel's notation. The driver omits the function number."""
     return said.lower() if "." in said else f"{said.lower()}.0"
 
 
 def words(text: str) -> str:
-    """Return the message of an Xid's line, without the process."""
+    """Return the message in the log line of an Xid, without the process."""
     said = text.split("): ", 1)[-1].partition(",")[2].strip()
     return " ".join(re.sub(r"^pid=[^,]*,( name=[^,]*,)? ?", "", said).split())[:120].rstrip(".!") or "no message"

@@ -1,4 +1,4 @@
-"""Evaluate the tests of all rails: find the adapter, pair or rail that is broken or slow."""
+"""Evaluate the tests of all rails, to find the adapter, pair or rail that is broken or slow."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def spoke(trial: RailTrial) -> bool:
 
 @dataclass(frozen=True)
 class Fault:
-    """The subject of a finding. where: the start of its sentence; note: the end. node, peer: as in a finding."""
+    """The adapter, pair or rail that a finding is about. where: the beginning of the finding's sentence. note: the end
+    of the sentence. node, peer: as in a finding."""
 
     node: str
     peer: str | None
@@ -80,7 +81,7 @@ class Fault:
 
 
 def judge(trials: Sequence[RailTrial]) -> Iterator[Finding]:
-    """Yield the findings of all tests, and a pass for each node without a finding."""
+    """Yield the findings of all tests, and a `pass` for each node without a finding."""
     odd: set[str] = set()
     for finding in _found(trials):
         odd |= {finding.node, finding.peer or finding.node}
@@ -133,7 +134,8 @@ def _found(trials: Sequence[RailTrial]) -> Iterator[Finding]:
 
 
 def _usual(trials: Sequence[RailTrial]) -> float:
-    """Return the best rate of the median adapter: one slow adapter of three affects two tests of three."""
+    """Return the median of the best rates of all adapters. A median of all tests would not work: one slow adapter of
+    three affects two tests of three."""
     best: dict[tuple[str, str], float] = {}
     for one in trials:
         for end in ((one.caller, one.hcas[0]), (one.called, one.hcas[1])):
@@ -171,7 +173,8 @@ def _untried(trials: Sequence[RailTrial]) -> Iterator[Finding]:
 
 
 def faults(trials: Sequence[RailTrial], is_bad: Callable[[RailTrial], bool]) -> Iterator[Fault]:
-    """Attribute the failed tests: to whole rails first, then to adapters, then to pairs of adapters."""
+    """Attribute the failed tests to whole rails first, then to adapters, and the remaining tests to pairs of
+    adapters."""
     left = [one for one in trials if is_bad(one)]
     for rail in dict.fromkeys(one.hcas for one in left):
         of_rail = [one for one in trials if one.hcas == rail]
@@ -231,7 +234,8 @@ def result(
 ) -> dict[str, Any]:
     """Return the result of rdma_rails.
 
-    untried: {node: why it was skipped}. why: the reason if nothing was tested. failed: {node: why it did not respond}.
+    untried: {node: why the node was skipped}. why: the reason if nothing was tested. failed: {node: why the node did
+    not respond}.
     """
     findings = [
         *judge(trials),

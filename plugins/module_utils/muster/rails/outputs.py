@@ -1,4 +1,5 @@
-"""Parse the output of ibv_rc_pingpong (rdma-core), ib_write_bw and ib_write_lat (perftest), including failures."""
+"""Parse the output of ibv_rc_pingpong (rdma-core), ib_write_bw and ib_write_lat (perftest), including their error
+messages."""
 
 from __future__ import annotations
 
@@ -47,10 +48,11 @@ MOST = 200  # characters of a tool's message
 
 @dataclass(frozen=True)
 class RailTrial:
-    """The test of one rail between two nodes. step: the failed step, or "". why: its message and the meaning.
+    """The test of one rail between two nodes. step: the step that failed, or "". why: the error message of this step
+    and its meaning.
 
-    untried: why RDMA was not tested. missing: the missing tool. gbps, usec: None if not measured. rate: of the slower
-    link. by_hand: the command of the test.
+    untried: why RDMA was not tested. missing: the missing tool. gbps, usec: None if not measured. rate: rate of the
+    slower link in Gbit/s. by_hand: the command with which users can repeat the test.
     """
 
     caller: str
@@ -66,7 +68,7 @@ class RailTrial:
     usec: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the shape for the report."""
+        """Return the test in the form that the report reads."""
         return {
             "from": f"{self.caller} {self.hcas[0]}",
             "to": f"{self.called} {self.hcas[1]}",
@@ -81,10 +83,11 @@ class RailTrial:
 def trial(
     ends: tuple[str, str], pair: tuple[Hca, Hca], answers: Sequence[Mapping[str, Any]], unserved: str = ""
 ) -> RailTrial:
-    """Parse the output of each step at the calling end. answers: {text, aside, why, missing} in the order of STEPS.
+    """Parse the output of each step on the node that connects. answers: {text, aside, why, missing} in the order of
+    STEPS.
 
-    unserved: the error of the called end's tool if it did not listen. perftest may be missing at either end: then
-    nothing is measured.
+    unserved: the error of the tool on the other node if this tool did not listen. If perftest is missing on either
+    node, nothing is measured.
     """
     own = RailTrial(
         *ends, (pair[0].name, pair[1].name), min(pair[0].rate, pair[1].rate), " ".join(commands(pair[1])[0])
@@ -110,7 +113,8 @@ def trial(
 
 
 def failure(answer: Mapping[str, Any]) -> str:
-    """Return the most useful line: the last on the error stream, else on standard output, else the failure's reason."""
+    """Return the most useful line: the last line on standard error, else the last line on standard output, else the
+    reason of the failure."""
     for stream in ("aside", "text"):
         lines = [line.strip() for line in str(answer[stream]).splitlines() if line.strip() and not NOISE.search(line)]
         if lines and (stream == "aside" or any(pattern.search(answer[stream]) for pattern, _ in MEANINGS)):
@@ -120,7 +124,7 @@ def failure(answer: Mapping[str, Any]) -> str:
 
 
 def explained(said: str) -> str:
-    """Add the meaning of a message, if known."""
+    """Return the message with its meaning, if the meaning is known."""
     said = printable(said)[:MOST]
     meaning = next((words for pattern, words in MEANINGS if pattern.search(said)), "")
     return f"{meaning} ({said})" if meaning else said

@@ -1,4 +1,5 @@
-"""Schedule pairs of adapters in rounds that use each adapter once, with the commands for both ends. Pure."""
+"""Schedule pairs of adapters in rounds that use each adapter at most once, and build the commands for both nodes. This
+module does no I/O."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ EXCHANGES = 1000
 
 @dataclass(frozen=True)
 class Hca:
-    """A port of an adapter. rate: Gbit/s of its link. gid: the GID index that NCCL uses; None on InfiniBand."""
+    """A port of an adapter. rate: rate of the port's link in Gbit/s. gid: the GID index that NCCL uses; None on
+    InfiniBand."""
 
     device: str
     port: str
@@ -40,7 +42,7 @@ class Hca:
 
 @dataclass(frozen=True)
 class RailMeeting:
-    """Two nodes and the pairs of adapters to test."""
+    """Two nodes and the pairs of adapters to test between them."""
 
     caller: str
     called: str
@@ -48,7 +50,7 @@ class RailMeeting:
 
 
 def why_not(facts: Mapping[str, Any], request: Mapping[str, Any]) -> str:
-    """Return why a node's adapters are not tested, or "". facts: those of nccl_health."""
+    """Return why a node's adapters are not tested; "" if they are tested. facts: the facts of nccl_health."""
     if why := unused(facts, request):
         return why
     if not active_ports(facts):
@@ -63,7 +65,7 @@ def why_not(facts: Mapping[str, Any], request: Mapping[str, Any]) -> str:
 
 
 def hcas(facts: Mapping[str, Any]) -> list[Hca]:
-    """Return the ports that NCCL would use, sorted by name, each with its GID."""
+    """Return the ports that NCCL would use, sorted by name. Each port has its GID index."""
     settings = facts["rdma"]["settings"]
     found = []
     for port in sorted(active_ports(facts), key=lambda each: _natural(each["name"])):
@@ -80,7 +82,7 @@ def hcas(facts: Mapping[str, Any]) -> list[Hca]:
 
 
 def _extra(settings: Mapping[str, str]) -> tuple[str, ...]:
-    """Return further perftest options: NCCL's partition and traffic class."""
+    """Return additional perftest options for NCCL's partition and traffic class."""
     options = {"NCCL_IB_PKEY": "--pkey_index", "NCCL_IB_TC": "--tclass"}
     given = {option: settings.get(name, "0").strip() for name, option in options.items()}
     return tuple(f"{option}={value}" for option, value in given.items() if value.isdigit() and value != "0")
@@ -91,7 +93,7 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 
 def pairs(one: Sequence[Hca], other: Sequence[Hca]) -> tuple[tuple[Hca, Hca], ...]:
-    """Pair the adapters by name if nodes have common names, else by position."""
+    """Pair the adapters of two nodes by name if the nodes have common names, otherwise by position."""
     named = {each.name: each for each in other}
     if {each.name for each in one} & named.keys():
         return tuple((each, named[each.name]) for each in one if each.name in named)
@@ -99,13 +101,13 @@ def pairs(one: Sequence[Hca], other: Sequence[Hca]) -> tuple[tuple[Hca, Hca], ..
 
 
 def meetings(nodes: Mapping[str, Sequence[Hca]]) -> list[list[RailMeeting]]:
-    """Return the rounds: in each, a node has at most one peer, so no adapter is used twice."""
+    """Return the rounds. In each round, a node has at most one peer, so that no adapter is used twice."""
     chosen = sample(rounds(list(nodes)), MOST_ROUNDS)
     return [[RailMeeting(one, other, pairs(nodes[one], nodes[other])) for one, other in each] for each in chosen]
 
 
 def commands(hca: Hca) -> list[list[str]]:
-    """Return the commands of STEPS for one end, without the TCP port and the peer's address."""
+    """Return the commands of STEPS for one node, without the TCP port and the peer's address."""
     pingpong, bandwidth, latency = STEPS
     place = ["-d", hca.device, "-i", hca.port]
     # -c makes the receiver verify the data; without a GID, InfiniBand uses the LID.

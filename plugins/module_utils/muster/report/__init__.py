@@ -1,7 +1,7 @@
 """The content of the report page, computed from a run's artifacts (parsed JSON).
 
-All decisions about the page are made here; the template (roles/report/templates/report.html.j2) only renders them.
-Nothing here is markup, except SVG paths, which contain only numbers.
+This package makes all decisions about the page; the template (roles/report/templates/report.html.j2) only renders them.
+The package produces no markup except SVG paths, which contain only numbers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Artifacts", "outcome", "page", "suite"]
 
 
 def outcome(kept: Artifacts) -> dict[str, Any]:
-    """Return the outcome of the run for run.json, which the reports of later runs and scripts read."""
+    """Return the outcome of the run for run.json, which scripts and the reports of later runs read."""
     head = words.headline(kept.run, kept.verdict)
     sentence = f"{few(head['nodes'])}: {head['sentence']}" if head["nodes"] else head["sentence"]
     launch = run_verdict.word(kept)
@@ -29,7 +29,7 @@ def outcome(kept: Artifacts) -> dict[str, Any]:
 
 
 def page(kept: Artifacts) -> dict[str, Any]:
-    """Return the parts of the page; a part is None where the run has no data for it."""
+    """Return the parts of the page. A part is None if the run has no data for it."""
     nodes = kept.nodes()
     return {
         "run": about(kept),
@@ -54,7 +54,7 @@ def page(kept: Artifacts) -> dict[str, Any]:
 
 
 def acceptance(kept: Artifacts) -> dict[str, Any] | None:
-    """Return the parts of the acceptance test; None if none was run."""
+    """Return the parts of the page about the acceptance test; None if no acceptance test ran."""
     smoke = kept.smoke
     parts = {
         "overview": accepted.overview(smoke),
@@ -71,7 +71,7 @@ def acceptance(kept: Artifacts) -> dict[str, Any] | None:
 
 
 def about(kept: Artifacts) -> Mapping[str, Any]:
-    """Return the facts of the run: command, start, duration, options and steps."""
+    """Return information about the run: command, start, duration, options and steps."""
     run = kept.run
     return {
         "id": run.get("id", ""),

@@ -26,7 +26,8 @@ EACH_UP_TO = 128  # ranks; with more, neighbouring cells of one colour are merge
 
 
 def overview(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the stages in order, each with its worst result, its seconds, and a strip of all ranks."""
+    """Return the stages in order. Each stage has its worst result, its duration in seconds, and a strip of all
+    ranks."""
     ranks = rows(smoke, "ranks")
     by_rank = [(rank, rank["stages"]) for rank in ranks if isinstance(rank.get("stages"), dict)]
     names = list(dict.fromkeys(str(name) for _, stages in by_rank for name in stages))
@@ -77,7 +78,7 @@ def _stage(name: str, by_rank: Sequence[tuple[Mapping[str, Any], Mapping[str, An
 
 
 def strip(cells: Sequence[tuple[str, str]]) -> dict[str, Any]:
-    """Return one cell per rank; with many ranks, neighbours of one colour are merged."""
+    """Return one cell per rank. If there are many ranks, adjacent cells of the same colour are merged."""
     drawn: list[dict[str, Any]] = []
     for place, (status, title) in enumerate(cells):
         mark = ENDS[status][0]

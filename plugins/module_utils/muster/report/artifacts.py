@@ -15,11 +15,11 @@ NO_NODES = ("controller", "localhost", "cluster")  # names in findings and failu
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Each part as in its file; empty if the file is missing, and None for the plan.
+    """Each part has the content of its file. If the file is missing, the part is empty, or None for the plan.
 
     run, inspect, verdict, plan, attempts, smoke, comparison, shared_data, network, diagnosis, evidence, drift: the
-    files of those names. health: by node. logs: the files of each node, as paths relative to the run's folder. history:
-    the run.json of every kept run of this cluster, including this one, newest first.
+    files with these names. health: by node. logs: the files of each node, as paths relative to the run's folder.
+    history: the run.json of every kept run of this cluster, including this one, newest first.
     """
 
     run: Mapping[str, Any] = field(default_factory=dict)
@@ -39,7 +39,7 @@ class Artifacts:
     history: Sequence[Mapping[str, Any]] = ()
 
     def nodes(self) -> list[str]:
-        """Return every node that an artifact names: in inventory order, as far as it is known."""
+        """Return every node that an artifact names, in inventory order if the order is known."""
         named = [
             *self.run.get("nodes", []),
             *self.network.get("nodes", []),

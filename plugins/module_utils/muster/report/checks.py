@@ -28,7 +28,8 @@ MEANINGS = {
 
 
 def grid(kept: Artifacts, nodes: Sequence[str]) -> dict[str, Any] | None:
-    """Return the grid: a column per check, a row per node; in large clusters, nodes without problems are folded."""
+    """Return the grid, with a column per check and a row per node. In large clusters, nodes without problems are
+    folded."""
     statuses: dict[tuple[str, str], str] = {}
     said: dict[tuple[str, str], str] = {}
     for finding in kept.verdict.get("findings", []):
@@ -65,7 +66,7 @@ def grid(kept: Artifacts, nodes: Sequence[str]) -> dict[str, Any] | None:
 
 
 def skipped(kept: Artifacts, nodes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return each skip reason once, with its checks and nodes."""
+    """Return each reason for a skip once, with its checks and nodes."""
     groups: dict[str, tuple[list[str], list[str]]] = {}
     for entry in _skips(kept):
         ids, names = groups.setdefault(entry["why"], ([], []))
@@ -83,7 +84,7 @@ def skipped(kept: Artifacts, nodes: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def _skips(kept: Artifacts) -> Iterator[dict[str, str]]:
-    """Yield the skips in the nodes' health files, and those of the verdict that no health file contains."""
+    """Yield the skips in the nodes' health files, and the skips in the verdict that no health file contains."""
     there = set()
     for node, look in kept.health.items():
         for entry in look.get("skipped", []):
@@ -98,7 +99,8 @@ def _skips(kept: Artifacts) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Column:
-    """A check, or all checks of a family that passed everywhere. names: without the family."""
+    """A column for one check, or for all checks of a family that passed everywhere. names: the names of the checks,
+    without the family."""
 
     family: str
     names: tuple[str, ...]
@@ -109,7 +111,7 @@ class Column:
 
 
 def _columns(statuses: Mapping[tuple[str, str], str], most: int = COLUMNS) -> list[Column]:
-    """Return one column per check; with more than `most`, passed checks share one column per family."""
+    """Return one column per check. If there are more than `most`, the passed checks of a family share one column."""
     looked = {identity for (_, identity), status in statuses.items() if status != "skipped"}
     bad = {identity for (_, identity), status in statuses.items() if status not in ("skipped", "pass")}
     columns: list[Column] = []
@@ -145,7 +147,8 @@ def _worst(cells: Sequence[Mapping[str, str]]) -> str:
 
 
 def _heads(columns: Sequence[Column]) -> list[dict[str, Any]]:
-    """Return the column names as family and check; `begins` marks a gap before another family."""
+    """Return the column names, split into family and check. `begins` marks a gap before the first column of another
+    family."""
     return [
         {
             "ids": ", ".join(column.ids),

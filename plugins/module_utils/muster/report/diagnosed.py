@@ -1,4 +1,4 @@
-"""The diagnosis of a failed launch, with a time line of the last events of its ranks and nodes."""
+"""The diagnosis of a failed launch, with a timeline of the last events of its ranks and nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STATES = {"T": "stopped (state T)", "t": "held by a debugger (state t)", "D": "w
 
 
 class Event(NamedTuple):
-    """when: seconds of controller time."""
+    """The end of a rank or node. when: controller time in seconds."""
 
     when: float
     line: str
@@ -39,7 +39,7 @@ class Event(NamedTuple):
 
 
 def section(kept: Artifacts) -> dict[str, Any] | None:
-    """Return the diagnosis section; None if nothing was diagnosed."""
+    """Return the section about the diagnosis; None if no launch was diagnosed."""
     said, evidence = kept.diagnosis, kept.evidence
     if not said.get("lines"):
         return None
@@ -69,7 +69,8 @@ def candidate(one: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def time_line(evidence: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a row per rank and per node whose launcher or connection ended, in the order of nodes and ranks."""
+    """Return a row for each rank, and for each node whose launcher or connection ended, in the order of nodes and
+    ranks."""
     events = first_events(said)
     rows = list(all_rows(evidence, events))
     ends = [row["at"] for row in rows if row["at"]]
@@ -101,12 +102,14 @@ def time_line(evidence: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str,
 
 
 def telling(row: Mapping[str, Any]) -> tuple[bool, float]:
-    """Sort key: ranks that failed or stopped first, then those that lost a peer; each by time."""
+    """Sort key: ranks that failed or stopped come first, then ranks that lost a peer. Both groups are sorted by
+    time."""
     return row["how"] not in ("own", "stopped"), row["at"] or math.inf
 
 
 def together(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Merge ranks of a node with the same outcome into the row of the rank that ended first."""
+    """Merge the rows of a node's ranks that have the same outcome. The merged row is that of the rank that ended
+    first."""
     groups: dict[tuple[str, str, bool, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         own_words = row["last"] if row["how"] in ("own", "stopped") else ""
@@ -132,7 +135,7 @@ def spans(ranks: Sequence[int]) -> str:
 
 
 def first_events(said: Mapping[str, Any]) -> dict[tuple[str, Any], Event]:
-    """Return the earliest end symptom of each rank and node."""
+    """Return the earliest symptom that reports the end of each rank and node."""
     found: dict[tuple[str, Any], Event] = {}
     for one in said.get("symptoms", []):
         if not one["when"] or not str(one["id"]).startswith(("rank.", "agent.", "unit.", "node.")):
@@ -165,13 +168,14 @@ def all_rows(evidence: Mapping[str, Any], events: Mapping[tuple[str, Any], Event
 
 
 def ended_well(end: Mapping[str, Any], stop: float) -> Event | None:
-    """Return the end of a rank that exited before the launch was ended; None if it ended with the launch."""
+    """Return the exit of a rank that exited before the launch was ended; None if the rank ended together with the
+    launch."""
     at = float(end.get("gone_at") or 0.0)
     return Event(at, "", False) if at and (not stop or at < stop) else None
 
 
 def row(node: str, rank: int | None, event: Event | None, said: float, last: str, state: str = "") -> dict[str, Any]:
-    """rank: None for the node as a whole."""
+    """Return a row of the timeline. rank: None for the node as a whole."""
     if event and event.line:
         how = "follows" if event.follows else "own"
     elif state in STATES:
@@ -192,7 +196,7 @@ def row(node: str, rank: int | None, event: Event | None, said: float, last: str
 
 
 def did_last(event: Event | None, shot: Mapping[str, Any]) -> str:
-    """Return the rank's last line, else its state, collective and stack when the launch was ended."""
+    """Return the rank's last line or, if there is none, its state, collective and stack when the launch was ended."""
     if event and event.line:
         return event.line
     parts = [STATES.get(str(shot.get("state", "")), "")]
@@ -212,7 +216,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def ticks(span: float) -> list[float]:
-    """Return tick positions: round numbers of seconds before the end."""
+    """Return the positions of ticks at round numbers of seconds before the end."""
     step: float = 10 ** math.floor(math.log10(span / 3))
     step = next(step * factor for factor in (1, 2, 5, 10) if span / (step * factor) <= 6)
     return [step * place for place in range(1, int(span / step) + 1)]

@@ -1,4 +1,4 @@
-"""The last line of a run: the result in one sentence, after a word in capitals."""
+"""The last line of a run: a word in capitals, followed by the result in one sentence."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")  # ssh puts the node's addr
 
 
 class Stop(NamedTuple):
-    """The task at which a node stopped, and why. for_all: the task runs once, on the controller, for all nodes."""
+    """The task at which a node stopped, and why. for_all: the task runs only once, on the controller and on behalf of
+    all nodes."""
 
     task: str
     why: str
@@ -27,11 +28,12 @@ class Stop(NamedTuple):
 class RunEnding:
     """The state at the end of a run.
 
-    book: file name of the playbook, empty for a playbook without a last line. contacts: whether it contacts nodes.
-    nodes: number of nodes. changed: nodes that were changed (in check mode: that a run would change). failures: node ->
-    where it stopped and why. where: path of the report or verdict. reminder: what a successful run adds to its line.
-    outcome: the result, if the playbook words it itself. unfinished: state of the nodes in failures until the run is
-    repeated, and how to repeat it: a sentence without its subject. closing: {status, text}, replaces the whole line.
+    book: file name of the playbook, empty for a playbook without a last line. contacts: whether the playbook contacts
+    nodes. nodes: number of nodes. changed: nodes that were changed (in check mode: nodes that a run would change).
+    failures: node -> the task where the node stopped, and why. where: path of the report or verdict. reminder: text
+    that is added to the line of a successful run. outcome: the result, if the playbook provides its own wording.
+    unfinished: state of the nodes in failures until the run is repeated, and how to repeat it: a sentence without its
+    subject. closing: {status, text} that replaces the whole line.
     """
 
     book: str = ""
@@ -49,7 +51,7 @@ class RunEnding:
 
 
 def last_line(end: RunEnding) -> tuple[str, str]:
-    """Return the status, for the colour, and the line; both empty for a run without a last line."""
+    """Return (status, line). The status selects the colour. Both are empty for a run without a last line."""
     if end.closing:
         return str(end.closing["status"]), str(end.closing["text"])
     where = f" ({end.where})" if end.where else ""
@@ -86,7 +88,8 @@ def _ending(end: RunEnding) -> tuple[str, str]:
 
 
 def _calm(end: RunEnding, status: str) -> str:
-    """Nothing failed. All warnings were shown before; this line names the first and counts the others."""
+    """Return the line of a run in which nothing failed. All warnings were shown before; this line names the first
+    warning and counts the others."""
     verdict = end.verdict or {}
     warned = [one for one in verdict.get("findings", []) if one["status"] == "warn"]
     if end.check:
@@ -100,7 +103,7 @@ def _calm(end: RunEnding, status: str) -> str:
 
 
 def _checked(end: RunEnding) -> str:
-    """Return what a run without --check would change."""
+    """Return what a run without --check would change on the nodes."""
     change = few(end.changed) if end.changed else f"nothing on {_all_of(end)}"
     return f"CHECKED: nothing was changed; without --check, the run would change {change}"
 
@@ -110,7 +113,8 @@ def _all_of(end: RunEnding) -> str:
 
 
 def _stops(failures: Mapping[str, Stop]) -> str:
-    """Return the first reason with all nodes that it stopped, and the names of the nodes that stopped for others."""
+    """Return the first reason with all nodes that stopped for it, and the names of the nodes that stopped for other
+    reasons."""
     # A sentence may begin with the name of its node, which is in the line already.
     reasons = {node: headline(stop.why).removeprefix(f"{node}: ") for node, stop in failures.items()}
     first, why = next(iter(reasons.items()))
@@ -122,7 +126,8 @@ def _stops(failures: Mapping[str, Stop]) -> str:
 
 
 def headline(text: str) -> str:
-    """Return one line of a message: of a title with a list below it the first entry, else the first line."""
+    """Return one line of a message. If a list follows the first line, its first entry is shown, with the number of
+    other entries."""
     first, *rest = [line.strip() for line in text.splitlines() if line.strip()] or [""]
     entries = [line[2:] for line in rest if line.startswith("- ")]
     if not entries:

@@ -44,7 +44,8 @@ FLOOR_MS = 0.25  # below it, differences between round trips come from the proce
 
 @dataclass(frozen=True)
 class Shade:
-    """A class of values: colour, label, and whether it is bad by the thresholds of the findings."""
+    """A class of values. It has a colour, a label, and a flag for values that are bad by the thresholds of the
+    findings."""
 
     css: str
     label: str
@@ -56,7 +57,7 @@ Read = tuple[Shade, str, str]  # shade, text in the cell, tooltip
 
 
 def maps(network: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the maps, and the pairs that cannot connect to each other."""
+    """Return the maps, and the pairs of nodes that cannot connect to each other."""
     nodes = [str(name) for name in network.get("nodes", [])]
     place = {name: index for index, name in enumerate(nodes)}
     cells = {
@@ -115,7 +116,8 @@ def slow(values: Sequence[float]) -> Callable[[Mapping[str, Any]], Read]:
 def narrow(
     values: Sequence[float], unit: str = "Gb/s", usual: float | None = None, slow: float | None = None
 ) -> Callable[[Mapping[str, Any]], Read]:
-    """usual: the reference value, default the median. slow: the fraction of it below which a value is a finding."""
+    """Return a function that classifies rates. usual: the reference value, by default the median. slow: a rate below
+    this fraction of the reference value is a finding."""
     usual, slow = median(values) if usual is None else usual, SLOW if slow is None else slow
     limits = (max(0.6, slow) * usual, max(0.45, slow) * usual, slow * usual)
     shades = (
@@ -174,7 +176,7 @@ def draw(
     cells: Mapping[tuple[int, int], Mapping[str, Any]],
     read: Callable[[Mapping[str, Any]], Read],
 ) -> dict[str, Any]:
-    """Return one map: its cells or paths, its names, and its legend."""
+    """Return one map with its cells or paths, its names and its legend."""
     count = len(nodes)
     seen = {pair: read(link) for pair, link in sorted(cells.items())}
     shades = {pair: shade for pair, (shade, _, _) in seen.items()}
@@ -217,7 +219,7 @@ def _each(nodes: Sequence[str], seen: Mapping[tuple[int, int], Read]) -> list[di
 
 
 def _paths(shades: Mapping[tuple[int, int], Shade], count: int) -> list[dict[str, str]]:
-    """Return one path per colour; neighbours in a row are one rectangle. Sparse cells are drawn larger."""
+    """Return one path per colour. Adjacent cells in a row form one rectangle. Sparse cells are drawn larger."""
     measured = {pair: shade for pair, shade in shades.items() if shade is not UNMEASURED}
     if len(measured) < SPARSE * count * count:
         return _dots(measured)
@@ -236,7 +238,7 @@ def _paths(shades: Mapping[tuple[int, int], Shade], count: int) -> list[dict[str
 
 
 def _dots(shades: Mapping[tuple[int, int], Shade]) -> list[dict[str, str]]:
-    """Return sparse cells, three times as wide and high, with the bad ones on top."""
+    """Return sparse cells at three times their width and height. Bad cells are drawn on top."""
     parts: dict[str, list[str]] = {}
     for (row, column), shade in shades.items():
         x, y, wide = (column - 1) * CELL, (row - 1) * CELL, 3 * CELL
@@ -246,7 +248,7 @@ def _dots(shades: Mapping[tuple[int, int], Shade]) -> list[dict[str, str]]:
 
 
 def _culprits(shades: Mapping[tuple[int, int], Shade], count: int, axis: int) -> list[int]:
-    """Return the nodes whose row (axis 0) or column (axis 1) is mostly bad, by the threshold of the findings."""
+    """Return the nodes whose row (axis 0) or column (axis 1) is mostly bad by the threshold of the findings."""
     all_, bad = [0] * count, [0] * count
     for pair, shade in shades.items():
         all_[pair[axis]] += shade is not UNMEASURED
@@ -255,7 +257,7 @@ def _culprits(shades: Mapping[tuple[int, int], Shade], count: int, axis: int) ->
 
 
 def _labels(nodes: Sequence[str], culprits: Sequence[int], size: float) -> list[dict[str, Any]]:
-    """Return as many names as fit, those of culprits first."""
+    """Return as many names as fit. The names of nodes with a bad row or column come first."""
     apart = max(math.ceil(size * 1.15 / CELL), math.ceil(len(nodes) / LABELS))
     placed: list[int] = []
     for index in (*culprits, *range(0, len(nodes), apart)):
@@ -282,7 +284,7 @@ def _legend(shades: Mapping[tuple[int, int], Shade]) -> list[dict[str, Any]]:
 
 
 def _hint(title: str, rows: Sequence[str], columns: Sequence[str]) -> str:
-    """Describe the bad rows and columns in words."""
+    """Return a sentence that describes the bad rows and columns."""
     both = [name for name in rows if name in columns]
     parts = [f"{name} in both directions" for name in both[:3]]
     parts += [f"traffic from {name}" for name in rows if name not in both][:3]

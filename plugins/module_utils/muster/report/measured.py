@@ -1,4 +1,4 @@
-"""The measurements of the acceptance test and of shared folders, as the report shows them."""
+"""The measurements of the acceptance test and of shared folders, formatted for the report."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SLOWEST = 2
 
 
 def collectives(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a row for each collective, and its curve if one was measured."""
+    """Return a row for each collective, with its bandwidth curve if one was measured."""
     bandwidth = smoke.get("bandwidth")
     curves = [curve for one in rows(bandwidth, "curves") if (curve := _curve(one))]
     cases = rows(smoke.get("collectives"), "cases")
@@ -109,7 +109,7 @@ def _span(sizes: Sequence[float]) -> str:
 
 
 def _plot(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
-    """Plot busbw and (dashed) algbw of every level; within nodes, of the slowest one."""
+    """Plot busbw and (dashed) algbw of every level. For the level within nodes, the slowest node is plotted."""
     lines: list[plots.PlotLine] = []
     for level, told, css in LEVELS:
         worst = _slowest(curves, level)
@@ -136,7 +136,7 @@ def _slowest(curves: Sequence[Curve], level: str) -> Curve | None:
 
 
 def devices(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return a bar plot per rate, with each rank's floor."""
+    """Return one bar plot per kind of rate, with the floor of each rank."""
     ranks = rows(smoke.get("device"), "ranks")
     drawn = []
     for key, floor, title, unit in MEASURES:
@@ -209,7 +209,7 @@ def _below(bars: Sequence[plots.Bar]) -> str:
 
 
 def soak(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return throughput and temperature over time, with throttling and memory errors."""
+    """Return the plots of throughput and temperature over time, with throttling and memory errors."""
     told = smoke.get("soak")
     series: dict[str, list[Mapping[str, Any]]] = {}
     for one in rows(told, "series"):
@@ -265,7 +265,7 @@ def _over_time(
 def _few_lines(
     lines: Mapping[str, list[tuple[float, float]]], worst: Any
 ) -> list[tuple[str, list[tuple[float, float]]]]:
-    """Return the line of each rank; with many ranks, only the worst and the median one."""
+    """Return the lines of all ranks. If there are many ranks, return only the worst line and the median line."""
     if len(lines) <= LINES:
         return list(lines.items())
     middles = {name: median(value for _, value in points) for name, points in lines.items()}
@@ -303,7 +303,7 @@ def _numbers(values: Any) -> list[float]:
 
 
 def shared_data_tables(kept: Mapping[str, Any]) -> list[dict[str, Any]] | None:
-    """Return a table per tested folder; None if no folder was tested."""
+    """Return one table per tested folder; None if no folder was tested."""
     found = [
         {
             "path": one["path"],
@@ -321,7 +321,7 @@ def shared_data_tables(kept: Mapping[str, Any]) -> list[dict[str, Any]] | None:
 
 
 def split(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Split the nodes into unfolded and folded rows."""
+    """Split the nodes into rows that are shown and rows that are folded."""
     worst = {"write": lambda row: row["write"] or 0.0, "read": lambda row: row["read"] or 0.0, "seen": late}
     odd = (
         [row for key in worst.values() for row in sorted(nodes, key=key)[:SLOWEST]]
@@ -333,7 +333,7 @@ def split(nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def late(row: Mapping[str, Any]) -> float:
-    """Sort key: nodes that saw nothing first, then by falling delay."""
+    """Sort key: nodes that did not see the other nodes' files come first, then the nodes with the longest delay."""
     return -math.inf if row["seen"] is None else -float(row["seen"])
 
 

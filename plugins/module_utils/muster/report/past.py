@@ -1,4 +1,4 @@
-"""Earlier runs of this cluster, and runs that were slower than those before them."""
+"""Earlier runs of this cluster, and runs that were slower than the runs before them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ TRENDS = (
 
 
 def figures(kept: Artifacts) -> dict[str, Any]:
-    """Return the figures of a run for its run.json and the table of runs; few, so that many runs can be read."""
+    """Return the key figures of a run for its run.json and the table of runs. There are only a few, so that many runs
+    can be read."""
     plan = kept.plan
     throughput = [link["gbps"] for link in kept.network.get("links", []) if link.get("gbps") is not None]
     head = {
@@ -44,7 +45,7 @@ def figures(kept: Artifacts) -> dict[str, Any]:
 
 
 def _of_acceptance(smoke: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the all-reduce bandwidth, the scaling efficiency, and the rate of the slowest GPU."""
+    """Return the all-reduce bandwidth, the scaling efficiency and the rate of the slowest GPU."""
     measured = metrics(smoke)
     levels = (measured.get(f"busbw all_reduce {level}") for level in ("across", "all"))
     busbw = next((one.value for one in levels if one), None)
@@ -58,7 +59,7 @@ def _of_acceptance(smoke: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def trends(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, Any]]:
-    """Plot the figures of the newest runs with this run's layout, oldest first, with drops marked."""
+    """Plot the figures of the newest runs that have the same layout as this run, oldest first. Drops are marked."""
     layout = next((_layout(run) for run in history if run.get("id", "") == this), None)
     alike = [run for run in history[:SHOWN] if _layout(run) == layout][::-1] if layout else []
     drawn = []
@@ -74,7 +75,7 @@ def trends(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, An
 
 
 def _trend(title: str, unit: str, points: Sequence[tuple[str, float]]) -> dict[str, Any]:
-    """points: (begin, value) of each run."""
+    """Plot one figure. points: (start time, value) of each run."""
     marks = []
     for place, (began, value) in enumerate(points):
         usual = median([before for _, before in points[max(0, place - COMPARED) : place]] or [value])
@@ -92,7 +93,7 @@ def _trend(title: str, unit: str, points: Sequence[tuple[str, float]]) -> dict[s
 
 
 def table(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, Any]] | None:
-    """Return the runs, newest first, each compared with earlier ones; None if this is the only run."""
+    """Return the runs, newest first. Each run is compared with earlier runs. None if there is only this run."""
     if len(history) < 2:
         return None
     most = max((_speed(run) or 0.0 for run in history[:SHOWN]), default=0.0)
@@ -123,7 +124,8 @@ def table(history: Sequence[Mapping[str, Any]], this: str) -> list[dict[str, Any
 
 
 def dropped(run: Mapping[str, Any], earlier: Sequence[Mapping[str, Any]]) -> str:
-    """Return how much slower the run is than earlier runs with the same layout; "" if it is not, or if unknown."""
+    """Return how much slower the run is than earlier runs with the same layout; "" if the run is not slower or has no
+    comparable run."""
     speed, layout = _speed(run), _layout(run)
     alike = [other for other in (_speed(one) for one in earlier if _layout(one) == layout) if other][:COMPARED]
     if not speed or not alike or speed >= DROP * median(alike):

@@ -1,7 +1,7 @@
-"""A run as a JUnit test suite for CI pipelines: one case per check and node.
+"""Converts a run to a JUnit test suite for CI pipelines, with one case per check and node.
 
-JUnit has no warnings: a warning passes and is mentioned in the output. A check that could not be completed is an error,
-a failed check is a failure.
+JUnit has no warnings, so a check with a warning passes and its output contains the warning. A check that could not be
+completed is an error. A failed check is a failure.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EVERYWHERE = "cluster"
 
 @dataclass
 class JUnitCase:
-    """of: a node, or a rank of a node. message: first line of the reason. text: full details."""
+    """A test case. of: a node, or a rank of a node. message: the first line of the reason. text: the full details."""
 
     of: str
     name: str
@@ -41,7 +41,7 @@ class JUnitCase:
 
 @dataclass(frozen=True)
 class Suite:
-    """Attributes of a <testsuite>, and its cases."""
+    """The attributes of a <testsuite>, and its cases."""
 
     name: str
     began: str

@@ -1,7 +1,8 @@
-"""Plots with axes: lines over steps, sizes, seconds or runs, and bars of ranks. The result is numbers and words.
+"""Plots with axes: lines over steps, sizes, seconds or runs, and bars of ranks. The functions return numbers and text,
+not markup.
 
-A plot is WIDTH by HEIGHT units, which the page scales; letters are large enough for a phone. Colours are CSS classes:
-c1, c2 and so on distinguish lines, bad marks findings.
+A plot is WIDTH by HEIGHT units, which the page scales. The letters are large enough for a phone. Colours are CSS
+classes: c1, c2 and so on distinguish lines, and "bad" marks findings.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True)
 class Axis:
-    """title: with the unit. ticks: (value, label)."""
+    """An axis of a plot. title: includes the unit. ticks: (value, label)."""
 
     title: str
     low: float
@@ -41,7 +42,7 @@ class Axis:
     log: bool = False
 
     def part(self, value: float) -> float:
-        """Return the position of a value between low (0) and high (1)."""
+        """Return the relative position of a value on the axis, from 0 (low) to 1 (high)."""
         if self.log:
             value, low, high = math.log(max(value, self.low)), math.log(self.low), math.log(self.high)
         else:
@@ -50,7 +51,7 @@ class Axis:
 
 
 class PlotLine(NamedTuple):
-    """dashed: for a second measure of the same subject."""
+    """A line in a plot. dashed: for a second quantity of the same subject."""
 
     name: str
     css: str
@@ -86,7 +87,7 @@ def upward(title: str, values: Sequence[float]) -> Axis:
 
 
 def along(title: str, low: float, high: float, told: Callable[[float], str] = number, whole: bool = True) -> Axis:
-    """Return a horizontal axis from the first to the last value. whole: ticks are whole numbers."""
+    """Return a horizontal axis from the first to the last value. whole: only whole numbers get ticks."""
     high = max(high, low + 1) if whole else high if high > low else low + 1
     step = max(_step(high - low, 6), 1 if whole else 0)
     first = math.ceil(low / step - 1e-9)
@@ -104,7 +105,7 @@ def sizes(title: str, low: float, high: float) -> Axis:
 
 
 def size(count: float) -> str:
-    """Format a size in binary units (1 KiB is 1024 bytes), as usual for message sizes."""
+    """Format a size in binary units (1 KiB is 1024 bytes), which are usual for message sizes."""
     for unit, least in (("GiB", KIB**3), ("MiB", KIB**2), ("KiB", KIB)):
         if count >= least:
             return f"{number(count / least)} {unit}"
@@ -124,7 +125,7 @@ def plot(
 
 
 def bars(title: str, told: str, unit: str, values: Sequence[Bar], middle: float | None = None) -> dict[str, Any]:
-    """Plot a bar for each rank in order, with its floor. middle: value of a line across all bars."""
+    """Plot a bar with its floor for each rank, in order. middle: draws a line across all bars at this value."""
     y = upward(unit, [top for bar in values for top in (bar.value, bar.floor or 0.0)])
     wide = (WIDTH - LEFT - RIGHT) / max(len(values), 1)
     x = Axis(*_names(values))
@@ -161,7 +162,7 @@ def _bars(values: Sequence[Bar], y: Axis, wide: float) -> tuple[list[dict[str, A
 
 
 def _names(values: Sequence[Bar]) -> tuple[str, float, float, list[tuple[float, str]]]:
-    """Return the axis below ranks: the names of their nodes, or rank numbers if there are many nodes."""
+    """Return the axis below the bars. The ticks are the nodes of the ranks, or rank numbers if there are many nodes."""
     nodes: dict[str, list[int]] = {}
     for place, bar in enumerate(values):
         nodes.setdefault(bar.node, []).append(place)
@@ -174,7 +175,7 @@ def _names(values: Sequence[Bar]) -> tuple[str, float, float, list[tuple[float, 
 
 
 def _frame(title: str, told: str, x: Axis, y: Axis) -> dict[str, Any]:
-    """Return the common parts of a plot, with its other parts empty."""
+    """Return the parts that all plots have. The other parts are empty."""
     return {
         "title": title,
         "told": told,
@@ -212,7 +213,7 @@ def _y(axis: Axis, value: float) -> float:
 
 
 def _step(span: float, count: int = 4) -> float:
-    """Return a round step that divides the span into about `count` parts."""
+    """Return a round step that divides the span into approximately `count` parts."""
     rough = span / count
     power = 10.0 ** math.floor(math.log10(rough))
     return next(nice * power for nice in (1, 2, 2.5, 5, 10) if nice * power >= rough * 0.999)

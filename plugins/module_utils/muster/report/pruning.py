@@ -1,4 +1,4 @@
-"""Decides which runs of a cluster to keep when the number of kept runs is limited."""
+"""Decides which runs of a cluster are kept if the number of kept runs is limited."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ FOREIGN = "with files not written by Muster"
 
 @dataclass(frozen=True)
 class KeptRun:
-    """over: the run and everything it launched have finished. names: the content of its folder. mentions: runs that
-    its files name. own: whether the folder belongs to the user and is not a link.
-    """
+    """A run whose folder is present. over: the run and everything it launched have finished. names: the files in the
+    run's folder. mentions: other runs that these files name. own: whether the folder belongs to the user and is not a
+    link."""
 
     id: str
     over: bool
@@ -41,7 +41,7 @@ class KeptRun:
 
 @dataclass(frozen=True)
 class PruningDecision:
-    """kept: older runs, each with the reason to keep it."""
+    """Which runs to keep and which to remove. kept: older runs that are kept, each with the reason."""
 
     newest: Sequence[str]
     kept: Mapping[str, str] = field(default_factory=dict)
@@ -49,9 +49,8 @@ class PruningDecision:
 
 
 def decide(runs: Sequence[KeptRun], most: int, named: Collection[str]) -> PruningDecision:
-    """runs: newest first. most: number of newest runs to keep, 0 for all. named: runs that `latest` or the accepted
-    state reference.
-    """
+    """Decide which runs to keep. runs: newest first. most: number of newest runs to keep, 0 for all. named: runs that
+    `latest` or the accepted state references."""
     if most <= 0:
         return PruningDecision([run.id for run in runs])
     newest, older = runs[:most], runs[most:]
@@ -76,7 +75,8 @@ def decide(runs: Sequence[KeptRun], most: int, named: Collection[str]) -> Prunin
 
 
 def sentence(decision: PruningDecision, failed: int, cluster: str) -> str:
-    """Return how many runs were removed and kept; "" if none was to be removed. failed: removals that failed."""
+    """Return how many runs were removed and kept; "" if none had to be removed. failed: runs that could not be
+    removed."""
     if not decision.removed:
         return ""
     reasons = list(decision.kept.values())

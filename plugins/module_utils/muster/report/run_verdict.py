@@ -1,4 +1,4 @@
-"""The verdict of a run, merged from its steps, and the outcome of its launch in one word for scripts."""
+"""The verdict of a run, merged from its steps, and a single word for the outcome of the run's launch, for scripts."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ PLAYBOOK = "launch.yml"
 
 
 def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Sequence[str] = ()) -> Verdict:
-    """Merge the findings of two verdicts; for the same check, node and peer, the later finding wins.
+    """Merge the findings of two verdicts. If both have a finding with the same check, node and peer, the later finding
+    wins.
 
     instead_of: id prefixes whose earlier findings are dropped, because the later verdict covers them completely.
     """
@@ -58,8 +59,8 @@ def joined(earlier: Mapping[str, Any], later: Mapping[str, Any], instead_of: Seq
 
 
 def ended_with(step: Verdict, whole: Verdict) -> Verdict:
-    """Return the verdict of the last line: if the last step is healthy and an earlier one has warned, the whole run's
-    verdict with the step's summary, so that the line matches the report."""
+    """Return the verdict for the last line. If the last step is healthy but an earlier step has warnings, return the
+    verdict of the whole run with the step's summary, so that the line matches the report."""
     if (step["status"], whole["status"]) == ("healthy", "degraded"):
         return {**whole, "summary": step["summary"]}
     return step
@@ -70,7 +71,7 @@ def _subject(finding: Finding) -> tuple[str, str, str | None]:
 
 
 def word_of(ending: Ending) -> str:
-    """Classify an ending for scripts: finished, failed, lost, refused, stopped or detached."""
+    """Return the word for the outcome of a launch: finished, failed, lost, refused, stopped or detached."""
     match ending:
         case Ending.FINISHED:
             found = FINISHED
@@ -92,7 +93,7 @@ def word_of(ending: Ending) -> str:
 
 
 def word(kept: Artifacts) -> str:
-    """Return one of ORDER; "" if the run was not meant to launch anything."""
+    """Return the word for the run, one of ORDER; "" if the run was not supposed to launch anything."""
     # GIVEN_UP (no further attempt) accompanies the failure itself.
     by_id = {ending.check.id: word_of(ending) for ending in Ending} | {attempts.GIVEN_UP.id: GIVEN_UP}
     found = {

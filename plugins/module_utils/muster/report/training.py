@@ -1,4 +1,5 @@
-"""The launch: the ranks of each node, training progress, restarts, and the speed compared with fewer processes."""
+"""The launch: the ranks of each node, training progress, restarts, and the speed compared to a launch with fewer
+processes."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ ENDED = {True: "pass", False: "fail"}
 
 
 def launch(kept: Artifacts) -> dict[str, Any] | None:
-    """Return the planned ranks with the values each node reported; None if nothing was launched."""
+    """Return the planned ranks, with the values that each node reported; None if nothing was launched."""
     plan, smoke = kept.plan, kept.smoke
     if plan is None:
         return None
@@ -61,7 +62,7 @@ def launch(kept: Artifacts) -> dict[str, Any] | None:
 
 
 def _reported(rank: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rank's training values and node. said: whether it reported anything."""
+    """Return the training values and the node of a rank. said: whether the rank reported anything."""
     stages = rank.get("stages")
     trained = stages.get("train") if isinstance(stages, dict) else None
     facts = trained.get("facts") if isinstance(trained, dict) else None
@@ -96,7 +97,7 @@ def span(ranks: Sequence[int]) -> str:
 
 
 def curve(title: str, unit: str, steps: Sequence[Mapping[str, Any]], key: str) -> dict[str, Any] | None:
-    """Plot a value over the steps, from zero up; None with fewer than two points."""
+    """Plot a value over the steps, on an axis that starts at zero; None if there are fewer than two points."""
     points = [(step["step"], step[key]) for step in steps if _is_number(step.get("step")) and _is_number(step.get(key))]
     if len(points) < 2:
         return None
@@ -112,7 +113,7 @@ def _is_number(value: Any) -> bool:
 
 
 def speed_table(kept: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the comparison as text rows with headings; None if nothing was compared."""
+    """Return the comparison as rows of text, with headings; None if nothing was compared."""
     rows = kept.get("rows", [])
     if not rows:
         return None
@@ -134,7 +135,8 @@ def speed_table(kept: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def restart_table(kept: Mapping[str, Any], verdict: Mapping[str, Any], this: str) -> list[dict[str, Any]] | None:
-    """Return a row per attempt, oldest first; None with fewer than two. kept: attempts.json. this: the run's id."""
+    """Return one row per attempt, oldest first; None if there are fewer than two. kept: content of attempts.json. this:
+    the run's launch ID."""
     found = [one for one in kept.get("attempts", []) if isinstance(one, dict)]
     if len(found) < 2:
         return None

@@ -64,7 +64,7 @@ def transport(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _offered(told: Any) -> str:
-    """Describe the available hardware links; equal nodes are grouped."""
+    """Describe which hardware links are available. Nodes with the same links are grouped."""
     groups: dict[str, list[str]] = {}
     for node, said in told.items() if isinstance(told, dict) else ():
         if not isinstance(said, dict):
@@ -78,7 +78,7 @@ def _offered(told: Any) -> str:
 
 
 def pairs(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Map the bandwidth of pairs measured alone, after the whole cluster was slow."""
+    """Map the bandwidth of pairs, which are measured separately only if the whole cluster was slow."""
     measured = [
         (word(one.get("a")), word(one.get("b")), value)
         for one in rows(smoke.get("bandwidth"), "pairs")

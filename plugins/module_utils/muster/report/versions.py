@@ -1,4 +1,5 @@
-"""Versions that must match on every node, and drift since the installation, with its time and author."""
+"""Versions that must match on every node, and drift since the installation, with the time and the author of each
+change."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ UNFOLDED = 30
 
 
 def table(health: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]] | None:
-    """Return a row per known trait: the majority value, and the nodes with other values."""
+    """Return one row per known trait, with the value of the majority and the nodes that have other values."""
     rows = []
     traits = {name: look.get("traits", {}) for name, look in health.items()}
     for trait in dict.fromkeys((*NAMES, *(trait for values in traits.values() for trait in values))):

@@ -1,4 +1,4 @@
-"""The sentences of the report: the outcome of the run, its causes, and the commands to run."""
+"""The sentences of the report: the outcome of the run, the causes of problems, and commands for the user."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ NODES_SHOWN = 12
 
 
 def mark(status: Any) -> str:
-    """Return the CSS class of a status; an unlisted status counts as unknown."""
+    """Return the CSS class of a status. A status that is not listed is treated as unknown."""
     return MARKS.get(str(status), "unknown")
 
 
 def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the verdict in one sentence, the affected nodes, and the next command."""
+    """Return the verdict in one sentence, the affected nodes, and the next command for the user."""
     status = str(verdict.get("status", ""))
     failures = run.get("failures", [])
     if failures and status in ("", "healthy", "degraded"):
@@ -73,7 +73,7 @@ def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, An
 
 
 def causes(verdict: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return the findings that did not pass, worst first; nodes with the same finding are grouped."""
+    """Return the findings that did not pass, worst first. Nodes with the same finding are grouped."""
     groups: dict[tuple[str, ...], dict[str, Any]] = {}
     for finding in _sorted(verdict.get("findings", [])):
         fix = finding.get("fix") or {}
@@ -118,7 +118,8 @@ def causes(verdict: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def unfolded(shown: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Split causes into unfolded and folded ones, so that one check failing on many nodes does not hide the others."""
+    """Split the causes into unfolded and folded ones, so that one check that fails on many nodes does not hide the
+    others."""
     first: list[dict[str, Any]] = []
     rest: list[dict[str, Any]] = []
     seen: Counter[tuple[str, str]] = Counter()
@@ -130,7 +131,8 @@ def unfolded(shown: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], lis
 
 
 def stops(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return where the run stopped: nodes with the same reason grouped, without failures that findings cover."""
+    """Return where the run stopped. Nodes with the same reason are grouped. Failures that a finding already describes
+    are left out."""
     known = {f"{line}." for line in as_lines([_finding(found) for found in _sorted(verdict.get("findings", []))])}
     groups: dict[tuple[str, str], dict[str, Any]] = {}
     for failure in run.get("failures", []):
@@ -197,6 +199,6 @@ def _finding(found: Mapping[str, Any]) -> Finding:
 
 
 def _first_line(text: str) -> str:
-    """Return the first line, with the first entry of a list that follows."""
+    """Return the first line. If a list follows, add the first entry of this list."""
     lines = [line.strip() for line in str(text).splitlines() if line.strip()] or ["failed"]
     return " ".join([lines[0], *(line.removeprefix("- ") for line in lines[1:2] if line.startswith("- "))])

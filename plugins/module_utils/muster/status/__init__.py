@@ -1,4 +1,4 @@
-"""The content of the status screen: nodes, GPUs and launches now, and the results of earlier runs.
+"""The content of the status screen: the present nodes, GPUs and launches, and the results of earlier runs.
 
-Test cases contain whole screens: tests/unit/status/cases/screen.
+The test cases contain whole screens: tests/unit/status/cases/screen.
 """

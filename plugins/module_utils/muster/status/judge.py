@@ -1,6 +1,7 @@
-"""Evaluates the state of each node and of the cluster: readiness, users of the GPUs, problems.
+"""Evaluates the state of each node and of the cluster: which nodes are ready, who uses the GPUs, and which problems
+exist.
 
-A quarantine is `true` in the inventory, or a mapping with reason, author and date.
+In the inventory, a quarantine is `true` or a mapping with reason, author and date.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ MOST = 300  # characters of a reason
 
 @dataclass(frozen=True)
 class StatusNode:
-    """A node of the inventory. ranks: its ranks in a launch on all nodes; empty if it takes part in none."""
+    """A node of the inventory. ranks: the node's ranks in a launch on all nodes; empty if the node does not participate
+    in launches."""
 
     name: str
     gpus: int = 0
@@ -44,9 +46,9 @@ class StatusNode:
 
 @dataclass(frozen=True)
 class StatusFacts:
-    """answers: by node, with clock_off, seconds that its clock is ahead of the controller's. silent: why a node did not
-    answer. not_root: why root-only facts are missing. now: on the controller's clock. time: for display.
-    """
+    """The facts from which the status is computed. answers: by node; clock_off in an answer is how many seconds the
+    node's clock is ahead of the controller's. silent: by node, why the node did not respond. not_root: by node, why
+    facts that require root are missing. now: time by the controller's clock. time: the same time for display."""
 
     cluster: str
     nodes: Sequence[StatusNode]
@@ -60,9 +62,10 @@ class StatusFacts:
 
 @dataclass(frozen=True)
 class NodeStatus:
-    """The state of one node. why: reasons why it is not ready. notes: other remarks.
+    """The state of one node. why: the reasons why the node is not ready. notes: other remarks.
 
-    gpus: how many it has or should have. free: unused ones. unknown: those whose use cannot be seen.
+    gpus: number of GPUs that the node has or should have. free: number of unused GPUs. unknown: number of GPUs whose
+    use cannot be determined.
     """
 
     node: StatusNode
@@ -80,7 +83,7 @@ class NodeStatus:
 
     @property
     def held(self) -> list[tuple[int | None, NodeHolder]]:
-        """Return (GPU number, or None for the CPUs; holder)."""
+        """Return (GPU number, user of the GPU). The number is None for a launch that uses the CPUs."""
         if self.seen is None:
             return []
         gpus = [(number, one) for number, who in sorted(self.seen.holders.items()) for one in who]
@@ -89,7 +92,7 @@ class NodeStatus:
 
 @dataclass(frozen=True)
 class ClusterStatus:
-    """The state of the cluster, the source of the screen, the JSON and the last line."""
+    """The state of the cluster, from which the screen, the JSON output and the last line are generated."""
 
     cluster: str
     time: str
@@ -107,12 +110,13 @@ class ClusterStatus:
 
     @property
     def all_ready(self) -> bool:
-        """Return whether every node is ready, except quarantined ones."""
+        """Return whether every node that is not quarantined is ready."""
         return all(row.state == READY for row in self.of_launches)
 
 
 def ranks_of(nproc: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
-    """Return the ranks of each node that takes part in launches. nproc: processes by node, in inventory order."""
+    """Return the ranks of each node that participates in launches. nproc: number of processes by node, in inventory
+    order."""
     found: dict[str, tuple[int, ...]] = {}
     first = 0
     for name, count in nproc.items():
@@ -214,7 +218,7 @@ def _gpus(which: frozenset[int]) -> str:
 
 
 def _versions(versions: Mapping[str, Mapping[str, str]]) -> tuple[dict[str, str], list[str]]:
-    """Return the versions of most nodes, and a sentence for each layer in which nodes differ."""
+    """Return the versions that most nodes have, and a sentence for each software layer in which nodes differ."""
     common, differ = {}, []
     for layer in LAYERS:
         votes = vote({name: said.get(layer) for name, said in versions.items()})
@@ -244,7 +248,7 @@ def _counted(state: str, status: ClusterStatus) -> str:
 
 
 def _free(status: ClusterStatus) -> str:
-    """Count the free GPUs of ready nodes; without GPUs, the free nodes."""
+    """Count the free GPUs of ready nodes. If the cluster has no GPUs, count the free nodes."""
     total = sum(row.gpus for row in status.rows)
     usable = [row for row in status.rows if row.state == READY]
     if total:
@@ -302,7 +306,7 @@ def _node(row: NodeStatus) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Quarantine:
-    """A part is empty if the inventory does not set it."""
+    """The quarantine of a node. A part is empty if the inventory does not set it."""
 
     reason: str = ""
     since: str = ""
@@ -315,7 +319,8 @@ class Quarantine:
 
 
 def quarantine(value: bool | Mapping[str, Any]) -> Quarantine | None:
-    """Return the quarantine of a node; None without one. value: as read by muster/members/quarantine.py."""
+    """Return the quarantine of a node; None if the node is not quarantined. value: as read by
+    muster/members/quarantine.py."""
     if isinstance(value, Mapping):
         return Quarantine(**{name: text(value.get(name), MOST) for name in PARTS})
     return Quarantine() if value else None

@@ -23,7 +23,7 @@ def numbers(given: Iterable[int], width: int = 0) -> str:
 
 
 def together(names: Sequence[str]) -> str:
-    """Group names that differ only in their last number, ordered by the first name of each group."""
+    """Group names that differ only in their last number. The groups are ordered by their first name."""
     groups: dict[tuple[str, str, int], list[int]] = {}
     for name in names:
         found = NUMBERED.fullmatch(name)

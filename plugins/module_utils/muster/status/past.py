@@ -1,4 +1,5 @@
-"""Results of earlier runs: the last smoke compared with the accepted state, the last health, the last drift."""
+"""Results of earlier runs: the last smoke test compared with the accepted state, the last health check and the last
+drift check."""
 
 from __future__ import annotations
 
@@ -22,10 +23,8 @@ LAYERS = ("driver", "cuda", "torch", "kernel")
 
 @dataclass(frozen=True)
 class PastRun:
-    """A past run. run: its run.json. verdict: its verdict.json. content: smoke.json or drift.json.
-
-    Empty if there is no such run.
-    """
+    """A past run; empty if there is none. run: its run.json. verdict: its verdict.json. content: its smoke.json or
+    drift.json."""
 
     run: Mapping[str, Any] = field(default_factory=dict)
     verdict: Mapping[str, Any] = field(default_factory=dict)
@@ -34,7 +33,8 @@ class PastRun:
 
 @dataclass(frozen=True)
 class PastRuns:
-    """smoke, health, drift: the newest run of each. book: acceptance.json."""
+    """The past runs that the status screen shows. smoke, health, drift: the newest run of each kind. book: the content
+    of acceptance.json."""
 
     smoke: PastRun = field(default_factory=PastRun)
     health: PastRun = field(default_factory=PastRun)
@@ -44,7 +44,8 @@ class PastRuns:
 
 @dataclass(frozen=True)
 class PastVerdict:
-    """The newest run of one kind: id, age, verdict and a sentence; without a run only the sentence."""
+    """The newest run of one kind, with its id, age, verdict and a sentence. If there is no such run, only the sentence
+    is set."""
 
     run: str = ""
     seconds: float | None = None
@@ -88,7 +89,7 @@ def smoke(kept: PastRun, book: Mapping[str, Any], now: float) -> PastVerdict:
 
 
 def health(kept: PastRun, now: float) -> PastVerdict:
-    """Return the verdict of the last health run; failing: the first failed finding of each node."""
+    """Return the verdict of the last health run. failing: the first failed finding of each node."""
     if not kept.run:
         return PastVerdict(sentence="never checked")
     findings = findings_of(kept, lambda one: not one.id.startswith(NOT_OF_HEALTH))
@@ -104,7 +105,7 @@ def health(kept: PastRun, now: float) -> PastVerdict:
 
 
 def drift(kept: PastRun, now: float) -> PastVerdict:
-    """Return the verdict of the last drift run. Its file may come from another version of Muster."""
+    """Return the verdict of the last drift run. Another version of Muster may have written its file."""
     if not kept.run:
         return PastVerdict(sentence="never checked")
     differing = [one for one in rows(kept.content, "differences") if one.get("status") in ("warn", "fail")]
@@ -141,7 +142,8 @@ def findings_of(kept: PastRun, wanted: Any) -> list[Finding]:
 
 
 def status_of(findings: list[Finding], kept: PastRun) -> str:
-    """Return the status of the step's findings; without findings, that of the run."""
+    """Return the status that the findings of the step add up to. If there are no findings, return the status of the
+    run."""
     return add_up(findings)["status"] if findings else str(kept.run.get("status") or "unknown")
 
 

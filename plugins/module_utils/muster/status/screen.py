@@ -1,4 +1,4 @@
-"""The status screen: lines of text within a width, each with the status that colours it."""
+"""The status screen: lines of text of a limited width. Each line has a status that determines its colour."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ OF_VERDICTS = {"healthy": "ok", "degraded": "warn", "failed": "fail", "stopped":
 
 
 class StatusLine(NamedTuple):
-    """mark: ok, warn, fail, or "" for none."""
+    """A line of the screen. mark: ok, warn or fail, or "" if the line has no status."""
 
     text: str
     mark: str = ""
 
 
 class Cells(NamedTuple):
-    """The cells of a node, without its name and ranks."""
+    """The table cells of a node, except its name and ranks."""
 
     state: str
     gpus: str
@@ -44,7 +44,7 @@ class Cells(NamedTuple):
 
 
 def screen(status: ClusterStatus, width: int, height: int = 0) -> list[StatusLine]:
-    """height: available lines; 0 for no limit."""
+    """Return the lines of the screen. height: number of available lines; 0 for no limit."""
     foot = [*_foot(status, width)]
     head = [StatusLine(_head(status)[:width]), StatusLine("")]
     room = max(3, height - len(head) - len(foot) - 1) if height else 0
@@ -58,7 +58,8 @@ def _head(status: ClusterStatus) -> str:
 
 
 def _table(status: ClusterStatus, width: int, room: int) -> Iterator[StatusLine]:
-    """room: available lines; if there are more, ready nodes are counted instead of shown."""
+    """Return the table of nodes. room: number of available lines. If the table needs more, the ready nodes are only
+    counted."""
     groups = _groups(status.rows)
     several = any(len(rows) > 1 for _, rows in groups)
     cells = [(together([row.node.name for row in rows]), _ranks(rows), one) for one, rows in groups]
@@ -86,7 +87,7 @@ def _table(status: ClusterStatus, width: int, room: int) -> Iterator[StatusLine]
 
 
 def _lines(name: str, ranks: str, cells: Cells, columns: Sequence[int], width: int) -> list[StatusLine]:
-    """Return the lines of a node; text that does not fit beside it is wrapped below."""
+    """Return the lines of a node. Text that does not fit into the columns is wrapped below."""
     names = textwrap.wrap(name, columns[0]) or [""]
     one = "  ".join(
         f"{text:{column}}" for text, column in zip((names[0], ranks, cells.state, cells.gpus), columns, strict=True)
@@ -100,7 +101,7 @@ def _lines(name: str, ranks: str, cells: Cells, columns: Sequence[int], width: i
 
 
 def _groups(rows: Sequence[NodeStatus]) -> list[tuple[Cells, list[NodeStatus]]]:
-    """Group nodes with equal cells, if there are more than EACH_UP_TO."""
+    """Group nodes that have equal cells, if there are more than EACH_UP_TO nodes."""
     if len(rows) <= EACH_UP_TO:
         return [(_cells(row), [row]) for row in rows]
     found: dict[Cells, list[NodeStatus]] = defaultdict(list)
@@ -128,7 +129,7 @@ def _gpus(row: NodeStatus) -> str:
 
 
 def _held(row: NodeStatus) -> Iterator[str]:
-    """Describe the users of a node; GPU numbers are named if a user does not hold all GPUs."""
+    """Describe the users of a node. GPU numbers are listed for a user who does not hold all GPUs."""
     for one in row.holders[:MOST_HOLDERS]:
         gpus = [number for number, who in row.held if who == one and number is not None]
         where = f" on GPU{'s' if len(gpus) > 1 else ''} {numbers(gpus)}" if gpus and len(gpus) < row.gpus else ""

@@ -21,7 +21,8 @@ UNSEEN = "a process that nvidia-smi does not list"
 
 @dataclass(frozen=True)
 class NodeHolder:
-    """A user of a node's resources. launch_id: "" for a process outside of launches; what: then notebook or process."""
+    """A launch or process that uses a node's resources. launch_id: "" for a process outside launches, in which case
+    `what` is "notebook" or "process"."""
 
     launch_id: str = ""
     user: str = ""
@@ -37,8 +38,8 @@ class NodeFacts:
     """The current state of a node.
 
     gpus: numbers of the listed GPUs. holders: the users of each GPU; several if it is shared. why: why no GPU is listed
-    although devices exist. unknown: GPUs whose use by a launch cannot be seen. processors: the running launches of a
-    node without GPUs. complete: whether processes of other users are visible.
+    although devices exist. unknown: GPUs for which it cannot be determined whether a launch uses them. processors: the
+    running launches on a node without GPUs. complete: whether processes of other users are visible.
     """
 
     gpus: tuple[int, ...] = ()
@@ -58,8 +59,8 @@ class NodeFacts:
 
 
 def needs_root(answer: Mapping[str, Any]) -> bool:
-    """Return whether only root can tell which launch has a GPU: a launch is running, its GPU slots are not readable by
-    the asking user, and a GPU without processes may belong to it. Launch users can read the GPU slots."""
+    """Return whether only root can determine which launch has a GPU. This is so if a launch is running, the asking user
+    cannot read its GPU slots, and a GPU without processes might belong to it. Launch users can read the GPU slots."""
     seen = read(answer)
     who = answer.get("who")
     own = isinstance(who, Mapping) and who.get("launch_user") is True
@@ -67,7 +68,7 @@ def needs_root(answer: Mapping[str, Any]) -> bool:
 
 
 def read(answer: Mapping[str, Any]) -> NodeFacts:
-    """Parse an answer; unusable parts are left out."""
+    """Parse an answer. Unusable parts are left out."""
     launches = {key: one for one in _rows(answer, "launches") if (key := _key(one))}
     known = {key: _launch(key, one) for key, one in launches.items()}
     gpus = {number: one for one in _rows(answer, "gpus") if (number := _number(one.get("index"))) is not None}
@@ -108,7 +109,8 @@ def _holders(
     seats: Mapping[str, Any],
     known: Mapping[tuple[int | None, str], NodeHolder],
 ) -> tuple[NodeHolder, ...]:
-    """Return the users of a GPU, each once: launches by GPU slots and processes, then other processes."""
+    """Return the users of a GPU without duplicates: first the launches, by GPU slots and processes, then other
+    processes."""
     found: dict[Any, NodeHolder] = {}
     for seat in map(_seat, _entries(seats, GPU.format(number))):
         found[seat] = known.get(seat) or NodeHolder(launch_id=seat[1])
@@ -131,7 +133,8 @@ def _holders(
 
 
 def _process(one: Mapping[str, Any]) -> NodeHolder:
-    """Describe a process. Its command line only tells whether it is a notebook: the owner controls that text."""
+    """Describe a process. The command line is used only to recognize a notebook, because the owner of the process
+    controls the text."""
     notebook = A_NOTEBOOK.search(str(one.get("command"))[: MOST_TEXT * 4])
     return NodeHolder(
         user=text(one.get("user")),
@@ -154,13 +157,13 @@ def _key(one: Mapping[str, Any]) -> tuple[int | None, str] | None:
 
 
 def _seat(entry: Any) -> tuple[int | None, str]:
-    """Parse [uid or None, id], the launch that holds a GPU slot."""
+    """Parse [uid or None, launch ID], which identifies the launch that holds a GPU slot."""
     uid, launch_id = entry if isinstance(entry, list) and len(entry) == 2 else (None, "")
     return (uid if isinstance(uid, int) else None, launch_id if LAUNCH_ID.match(str(launch_id)) else "?")
 
 
 def _versions(answer: Mapping[str, Any]) -> dict[str, str]:
-    """Return {driver, cuda, torch, kernel}, without missing ones."""
+    """Return {driver, cuda, torch, kernel}. Unknown versions are left out."""
     torch = _torch(answer)
     said = {
         "driver": answer.get("driver"),
@@ -186,7 +189,7 @@ def _entries(holder: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def text(value: Any, most: int = MOST_TEXT) -> str:
-    """Return a text as one short printable line; "" for any other type."""
+    """Return a text as one short line of printable characters; "" for a value of any other type."""
     return " ".join(printable(value[: 4 * most]).split())[:most] if isinstance(value, str) else ""
 
 

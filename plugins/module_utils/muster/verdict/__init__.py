@@ -1,1 +1,1 @@
-"""Building blocks shared by all packages: checks, findings, verdicts, majorities and words."""
+"""Building blocks that all packages share: checks, findings, verdicts, majorities and wording."""

@@ -17,7 +17,7 @@ _COPY = f"{playbook('playbooks/trust.yml', trust_copy_key='true')} --ask-pass"
 
 
 def explain(why: str) -> tuple[str, str]:
-    """Return what an error means and its fix; empty strings for other errors."""
+    """Return the meaning of an error and its fix; two empty strings if the error is unknown."""
     if any(words in why for words in _MISSING):
         return "sudo requires a password", f"Add --ask-become-pass to the command, {_KEEP}"
     if _WRONG in why:

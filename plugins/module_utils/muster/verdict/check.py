@@ -1,4 +1,4 @@
-"""A check: one problem that Muster can find, declared once next to the rule that finds it.
+"""A check describes one problem that Muster can find. It is declared once, next to the rule that finds the problem.
 
     LOST = Check(
         "gpu.lost",
@@ -43,11 +43,11 @@ SEEN: tuple[Seen, ...] = get_args(Seen)
 class Check:
     """One kind of finding, described for the user.
 
-    id: stable, dotted, lower-case, written out in full. reads: sources. fires: when it does not pass, with the
-    threshold and its basis. fix, command: the default fix, with {fields} that a finding fills by `named`. seen: the
-    input that made it fire: the fault itself, injected into a sandbox node by a test ("sandbox"); a test case with
-    recorded output of a real program or kernel ("recording"); a test case with invented output ("stand-in"), from
-    which real output may differ; or none yet ("never").
+    id: stable, dotted, lower-case, written out in full. reads: the sources of its data. fires: when the check does not
+    pass, with the threshold and its basis. fix, command: the default fix, with {fields} that a finding fills by
+    `named`. seen: which input has made the check fire: a test that injects the fault into a sandbox node ("sandbox"), a
+    test case with recorded output of a real program or kernel ("recording"), a test case with invented output, from
+    which real output may differ ("stand-in"), or none yet ("never").
     """
 
     id: str
@@ -58,7 +58,8 @@ class Check:
     seen: Seen = field(kw_only=True)
 
     def fail(self, node: str, summary: str, fix: str | None = None, command: str = "", **more: Any) -> Finding:
-        """more: `named`, for the fields of the declared fix; other fields of Finding (observed, expected, ...)."""
+        """Return a failed finding. more: `named` for the fields of the declared fix, or other fields of Finding
+        (observed, expected, ...)."""
         return self._finding("fail", node, summary, fix, command, more)
 
     def warn(self, node: str, summary: str, fix: str | None = None, command: str = "", **more: Any) -> Finding:
@@ -71,11 +72,11 @@ class Check:
         return Finding(self.id, "pass", node, summary, **more)
 
     def not_looked(self, node: str, why: str) -> Finding:
-        """Return a skip as a finding, for callers that accept only findings."""
+        """Return the skip as a finding, for callers that accept only findings."""
         return Finding(self.id, "skipped", node, why)
 
     def skip(self, why: str, node: str = "") -> Skipped:
-        """Return a skip for a verdict's coverage. node: if the verdict is about several nodes."""
+        """Return a skip for a verdict's coverage. node: set if the verdict is about several nodes."""
         return Skipped(id=self.id, why=why, node=node) if node else Skipped(id=self.id, why=why)
 
     def _finding(
@@ -89,7 +90,7 @@ class Check:
 
 
 class CheckResults(NamedTuple):
-    """Findings and skips of rules, in order."""
+    """The findings and skips that rules returned, in order."""
 
     findings: list[Finding]
     skipped: list[Skipped]

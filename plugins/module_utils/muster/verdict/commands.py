@@ -1,12 +1,12 @@
 """Commands for users to copy and paste.
 
-Rules know neither the user's working folder nor the inventory of this run. They write a command in a plain form with
-the functions here. Before text is shown or written to an artifact, `Terminal` completes its commands so that they can
-be run unchanged.
+Rules know neither the user's working folder nor the inventory of this run, so they write commands in a plain form with
+the functions of this module. Before text is shown or written to an artifact, `Terminal` completes its commands so that
+they can be run unchanged.
 
-The text of a command is written by the developer. A value in it (a name, a path, a PID) may come from a node, a user or
-a log: the text has a placeholder for it, which is filled once, with the value quoted as one word. If quoting cannot
-make a value safe (see `usable`), the command is "".
+A developer writes the text of a command. The values in a command (a name, a path, a PID) can come from a node, a user
+or a log. The text has a placeholder for each value, which is filled once, with the value quoted as one word. If quoting
+cannot make a value safe (see `usable`), the command is "".
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ LONGEST_VALUE = 1000
 
 
 def usable(value: str) -> bool:
-    """Return whether a value is safe in a command when quoted: not an option, not an Ansible template (Ansible
-    evaluates templates on the command line too), and without terminal control characters."""
+    """Return whether a value is safe in a command when it is quoted. It must not be an option or an Ansible template
+    (Ansible evaluates templates on the command line too), or contain terminal control characters."""
     return (
         0 < len(value) <= LONGEST_VALUE
         and value.isprintable()
@@ -55,8 +55,8 @@ def usable(value: str) -> bool:
 
 
 def shell(text: str, /, **values: object) -> str:
-    """Return a shell command. text: with placeholders such as {path}, outside of quotes. values: each becomes one word
-    or a part of one; a list becomes several words."""
+    """Return a shell command. text: contains placeholders such as {path}, which must not be inside quotes. values: each
+    value becomes one word or a part of one word; a list becomes several words."""
     words = {
         name: [*map(str, value)] if isinstance(value, (list, tuple)) else [str(value)] for name, value in values.items()
     }
@@ -67,12 +67,13 @@ def shell(text: str, /, **values: object) -> str:
 
 
 def playbook(path: str, tags: str = "", **variables: object) -> str:
-    """path: relative to the project's folder, such as playbooks/health.yml. variables: passed with -e."""
+    """Return a command that runs a playbook. path: relative to the project's folder, such as playbooks/health.yml.
+    variables: passed with -e."""
     return _with_extra(["ansible-playbook", path, *(["--tags", tags] if tags else [])], variables)
 
 
 def again(**variables: object) -> str:
-    """Return the command of this run, with more variables."""
+    """Return the command of this run with additional variables."""
     return _with_extra(["ansible-playbook", "..."], variables)
 
 
@@ -84,12 +85,12 @@ def _with_extra(words: list[str], variables: Mapping[str, object]) -> str:
 
 
 def _variable(name: str, value: str) -> str:
-    """Return an argument for -e; as JSON if Ansible would split name=value at a space and set another variable."""
+    """Return the argument for -e. It is JSON if Ansible would split name=value at a space and set another variable."""
     return json.dumps({name: value}, ensure_ascii=False) if re.search(r"[\s'\"\\]", value) else f"{name}={value}"
 
 
 def on_node(node: str, command: str, /, *, become: bool = False, **values: object) -> str:
-    """Return an ad-hoc command for a node or group. values: for the placeholders in the command."""
+    """Return an ad-hoc command for a node or group. values: the values of the placeholders in the command."""
     inner = shell(command, **values)
     return _ad_hoc(node, become, "ansible.builtin.command", "-a", inner) if inner else ""
 
@@ -100,7 +101,8 @@ def ping(node: str) -> str:
 
 
 def _ad_hoc(node: str, become: bool, *module: str) -> str:
-    """Return "" for an invalid node name, which could be an option, a file of names, or a template."""
+    """Return an ad-hoc command; "" for an invalid node name, which Ansible could interpret as an option, a file of
+    names or a template."""
     if not NODES.fullmatch(node):
         return ""
     return shlex.join(["ansible", node, *(["--become"] if become else []), "-m", *module])
@@ -108,8 +110,8 @@ def _ad_hoc(node: str, become: bool, *module: str) -> str:
 
 @dataclass(frozen=True)
 class OnNode:
-    """A command for a node that is set later. command: with placeholders; "" to log in. at: the placeholder that names
-    the node."""
+    """A command whose node is filled in later. command: with placeholders; "" for a command that logs in. at: the
+    placeholder that contains the node."""
 
     command: str = ""
     at: str = "node"
@@ -130,12 +132,12 @@ def vault() -> str:
 
 
 def tool(name: str) -> str:
-    """Return the command of a Python program in script/, which needs the packages of the project's environment."""
+    """Return the command of a Python program in script/, which needs the packages in the project's environment."""
     return f"python script/{name}"
 
 
 def whole(command: re.Match[str]) -> str:
-    """Return a matched command with its options."""
+    """Return a command found in a text, including its options."""
     options = OPTIONS.match(command.string, command.end())
     return f"{command[0]}{options[0] if options else ''}".rstrip(".,;:)")
 
@@ -160,11 +162,12 @@ NO_DOOR = Door("", "", {})
 class Terminal:
     """The environment in which commands are run.
 
-    prefix: path of Ansible's programs, such as .venv/bin/; empty if they are in the PATH. inventories: each -i of the
-    run. folder: the project's folder, such as /srv/muster/, if the working folder is another one. books, options:
-    playbooks of the run, and the arguments after its inventories. is_somebodys: the user runs user launches only;
-    other playbooks require an administrator, with another inventory. asks_for_sudo: this run asked for sudo's password
-    (-K), so the next one must too. foreign: commands written by nodes in this run, which stay unchanged.
+    prefix: path of Ansible's programs, such as .venv/bin/; empty if they are in the PATH. inventories: the value of
+    each -i option of the run. folder: the project's folder, such as /srv/muster/, if it is not the working folder.
+    books, options: playbooks of the run, and the arguments after its inventories. is_somebodys: the user runs user
+    launches only; other playbooks require an administrator, with another inventory. asks_for_sudo: this run asked for
+    the sudo password (-K), so the next run must ask for it too. foreign: commands written by nodes in this run, which
+    stay unchanged.
     """
 
     prefix: str = ""
@@ -196,7 +199,7 @@ class Terminal:
         return f"{self.program('ansible-playbook')} {shlex.join(self.books)}{self.inventory_arguments}{options}"
 
     def text(self, text: str, quoted: Iterable[str] = ()) -> str:
-        """Complete the commands in a text. quoted: parts of it that a node wrote, which stay unchanged."""
+        """Complete the commands in a text. quoted: parts of the text that a node wrote; they stay unchanged."""
         said = [re.escape(part) for part in sorted(quoted, key=len, reverse=True) if COMMAND.search(part)]
         if not said:
             return COMMAND.sub(self._typed, text)
@@ -217,7 +220,8 @@ class Terminal:
         return shape
 
     def _is_foreign(self, command: re.Match[str]) -> bool:
-        """Return whether a node wrote a command, or a longer command that was cut within its options."""
+        """Return whether a node wrote the command. Also true if the node wrote a longer command that was cut within its
+        options."""
         found = whole(command)
         return found in self.foreign or (found != command[0] and any(one.startswith(found) for one in self.foreign))
 
@@ -243,7 +247,7 @@ class Terminal:
 
 
 def quotes(value: Any) -> Iterator[str]:
-    """Yield the evidence texts of all findings in a value; they come from nodes."""
+    """Yield the evidence texts of all findings in a value, because they come from nodes."""
     if isinstance(value, dict):
         for proof in value.get("evidence") or ():
             if isinstance(proof, dict):

@@ -1,4 +1,4 @@
-"""Families of findings: the first word of an id, with its title, in display order."""
+"""Families of findings, in display order. A family is the first word of a finding's id and has a title."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def family(identity: str) -> str:
 
 
 def place(identity: str) -> tuple[int, str]:
-    """Return a sort key: families in the order above, then others by name."""
+    """Return a sort key: the families of this module in their order, then other families by name."""
     own = family(identity)
     return (list(FAMILIES).index(own) if own in FAMILIES else len(FAMILIES), own)
 

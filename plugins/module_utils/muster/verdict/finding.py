@@ -1,7 +1,7 @@
 """Findings and verdicts.
 
-A finding is one conclusion about one node (or its link to a peer); a verdict summarizes the findings of all nodes.
-Their shapes are the contract between modules, artifacts and reports: see `Finding` and `add_up`.
+A finding is one conclusion about one node or about its link to a peer. A verdict summarizes the findings of all nodes.
+Modules, artifacts and reports rely on the shapes of both: see `Finding` and `add_up`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STATUSES = ("pass", "warn", "fail", "unknown", "skipped")
 
 
 class FindingEvidence(TypedDict):
-    """A source, and the text read from it."""
+    """The evidence of a finding: a source, and the text read from this source."""
 
     source: str
     text: str
@@ -32,27 +32,27 @@ class FindingFix(TypedDict, total=False):
 
 
 class NotLooked(TypedDict):
-    """A check that was not made, as an id or the prefix of several ids, and why."""
+    """A check that did not run, and why. The id can also be a prefix of several ids."""
 
     id: str
     why: str
 
 
 class Skipped(NotLooked, total=False):
-    """node: if one verdict is about several nodes."""
+    """A skipped check. node: set if the verdict is about several nodes."""
 
     node: str
 
 
 class Coverage(TypedDict):
-    """ran: ids of the checks that were made."""
+    """Which checks of a verdict ran and which were skipped. ran: ids of the checks that ran."""
 
     ran: list[str]
     skipped: list[Skipped]
 
 
 class FindingShape(TypedDict, total=False):
-    """A finding as JSON; `peer` only if it is about a link."""
+    """A finding as JSON. `peer` is present only if the finding is about a link."""
 
     id: str
     status: str
@@ -66,7 +66,7 @@ class FindingShape(TypedDict, total=False):
 
 
 class Verdict(TypedDict):
-    """status: healthy, degraded, failed or unknown. summary: one line for the user."""
+    """The summary of all findings. status: healthy, degraded, failed or unknown. summary: one line for the user."""
 
     schema: int
     status: str
@@ -77,10 +77,10 @@ class Verdict(TypedDict):
 
 @dataclass(frozen=True)
 class Finding:
-    """One conclusion; text from nodes in it is made printable.
+    """One conclusion. Text from nodes is made printable.
 
-    id: stable, dotted, lower-case. status: one of STATUSES. node: inventory name, or "controller".
-    observed/expected: short values for the user. fix: without empty parts.
+    id: stable, dotted, lower-case. status: one of STATUSES. node: inventory name, or "controller". observed/expected:
+    short values for the user. fix: contains no empty parts.
     """
 
     id: str
@@ -126,7 +126,7 @@ def evidence(source: str, text: str) -> list[FindingEvidence]:
 
 
 def fix_with(text: str = "", command: str = "") -> FindingFix:
-    """Return a finding's fix without empty parts."""
+    """Return the fix of a finding, without empty parts."""
     fix = FindingFix()
     if text:
         fix["text"] = text
@@ -138,9 +138,10 @@ def fix_with(text: str = "", command: str = "") -> FindingFix:
 def add_up(
     findings: Sequence[Finding], summary: str = "", skipped: Sequence[Skipped] = (), ran: Collection[str] = ()
 ) -> Verdict:
-    """Return the verdict: failed if any finding failed, else unknown, degraded or healthy; unknown without findings.
+    """Return the verdict: failed if any finding failed, else unknown, degraded or healthy. If there are no findings,
+    the verdict is unknown.
 
-    ran: ids of checks that were made, in addition to those of the findings.
+    ran: ids of checks that ran, in addition to those that have findings.
     """
     statuses = {finding.status for finding in findings}
     if "fail" in statuses:
@@ -168,7 +169,7 @@ def findings_in(verdict: Mapping[str, Any]) -> list[Finding]:
 def extended(
     verdict: Verdict, before: Iterable[Finding] = (), after: Iterable[Finding] = (), summary: str = ""
 ) -> Verdict:
-    """Return the verdict with more findings. summary: replaces the verdict's own."""
+    """Return the verdict with additional findings. summary: replaces the summary of the verdict."""
     found = [*before, *findings_in(verdict), *after]
     coverage = verdict["coverage"]
     return add_up(found, summary or verdict["summary"], coverage["skipped"], coverage["ran"])
@@ -183,7 +184,7 @@ def worst_summary(findings: Sequence[Finding]) -> str:
 
 
 def as_lines(findings: Iterable[Finding]) -> list[str]:
-    """Return one line per conclusion, in order, preceded by its nodes."""
+    """Return one line for each conclusion, in order. The line begins with the nodes that share the conclusion."""
     nodes: dict[tuple[str, str, str], list[str]] = {}
     first: dict[tuple[str, str, str], Finding] = {}
     for finding in findings:

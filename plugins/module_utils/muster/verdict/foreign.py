@@ -1,4 +1,5 @@
-"""Handling of text written by nodes: it is quoted, and commands in it are not completed with program and inventory."""
+"""Handles text written by nodes. Such text is quoted, and commands in it are not completed with the program and the
+inventory."""
 
 from __future__ import annotations
 
@@ -35,15 +36,16 @@ MARKS = ("ansible", "script/")  # every command contains one of them
 
 
 def commands_in(value: Any) -> set[str]:
-    """Return the commands, with options, in all texts of a node's answer, except ADVICE. They are returned in each form
-    in which they may be shown later: without control characters, and on one line."""
+    """Return the commands, with their options, in all texts of a node's answer, except those in ADVICE. Each command is
+    returned in every form in which it can be shown later: without control characters, and on one line."""
     return {
         whole(found) for text in _texts(value) for form in _forms(text) for found in COMMAND.finditer(form)
     } - ADVICE
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield all texts of a nested value; texts of a list also joined, as they may be the words of a command line."""
+    """Yield all texts of a nested value. The texts of a list are also yielded joined, because they can be the words of
+    a command line."""
     left = [value]
     while left:
         part = left.pop()
@@ -65,10 +67,10 @@ def _forms(text: str) -> set[str]:
 
 
 def _marked(text: str) -> str:
-    """Return the lines that may contain a command; searching all lines of a long log would take too long."""
+    """Return the lines that may contain a command, because a search of all lines of a long log would take too long."""
     return "\n".join(line for line in text.splitlines() if any(mark in line for mark in MARKS))
 
 
 def quote(text: str) -> str:
-    """Return the text on one line in double quotes, with inner double quotes replaced."""
+    """Return the text on one line in double quotes. Double quotes within the text are replaced."""
     return '"{}"'.format(" ".join(text.split()).replace('"', "'"))

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Vote:
-    """holders: the nodes of each value, most common value first. usual: the value of more than half, or None."""
+    """The result of a vote. holders: the nodes of each value, with the most common value first. usual: the value of
+    more than half of the nodes, or None."""
 
     holders: dict[Any, list[str]]
     usual: Any
@@ -25,7 +26,8 @@ class Vote:
 
     @property
     def odd(self) -> list[tuple[str, Any]]:
-        """Return the nodes that differ from the majority, with their values; all nodes if there is no majority."""
+        """Return the nodes that differ from the majority, with their values. If there is no majority, return all
+        nodes."""
         return [(node, value) for value, nodes in self.holders.items() if value != self.usual for node in nodes]
 
     def spread(self) -> str:
@@ -34,7 +36,7 @@ class Vote:
 
 
 def vote(values: Mapping[str, Any]) -> Vote:
-    """Count the values of nodes; None means unknown or not applicable."""
+    """Count the values of the nodes. None means that a value is unknown or not applicable."""
     holders: dict[Any, list[str]] = defaultdict(list)
     for node, value in values.items():
         if value is not None:

@@ -1,6 +1,6 @@
-"""Masks secrets in environment variables and arguments of programs, recognized by name or format.
+"""Masks secrets in environment variables and program arguments. A secret is recognized by its name or format.
 
-Secrets that the user declared are masked by value instead, wherever they appear: see redaction.py.
+redaction.py masks secrets that the user declared, by their value, wherever they appear.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def secret_options(argv: list[str]) -> list[str]:
 
 
 def masked_command(text: str) -> str:
-    """Mask secrets in a command line as shown by ps, without its original word boundaries."""
+    """Mask secrets in a command line as ps shows it, in which the original word boundaries are lost."""
     return " ".join(masked_argv(text.split()))
 
 
@@ -72,7 +72,8 @@ def secrets_of_text(text: str) -> list[str]:
 
 
 def _words(argv: list[str]) -> Iterator[tuple[str, int]]:
-    """Yield each word with the index where its secret begins; the word's length if it has none."""
+    """Yield each word and the index where its secret begins. If the word contains no secret, the index is the length of
+    the word."""
     announced = False
     for word in argv:
         begin = 0 if announced and not word.startswith("-") else _behind_a_secret_name(word)
@@ -84,7 +85,8 @@ def _words(argv: list[str]) -> Iterator[tuple[str, int]]:
 
 
 def _behind_a_secret_name(word: str) -> int:
-    """Return the index of VALUE in --api-key=VALUE or --env=HF_TOKEN=VALUE; the word's length without a secret name."""
+    """Return the index of VALUE in --api-key=VALUE or --env=HF_TOKEN=VALUE. If the word has no secret name, return its
+    length."""
     begin = 0
     for sign in re.finditer("=", word):
         if SECRET_NAME.search(word[begin : sign.start()]):

@@ -1,4 +1,4 @@
-"""Makes text from nodes safe to display: it cannot move the cursor, set the clipboard or reverse a line."""
+"""Makes text from nodes safe to display, so that it cannot move the cursor, set the clipboard or reverse a line."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PICTURES = 0x2400  # Unicode block with visible symbols of the first 32 control 
 
 
 def printable(text: str) -> str:
-    """Remove escape sequences and make control characters visible, except tab and newline."""
+    """Remove escape sequences and make control characters visible. Tabs and newlines are kept."""
     return UNSEEN.sub(_visible, SEQUENCE.sub("", text)) if UNSEEN.search(text) else text
 
 
 @dataclass(frozen=True)
 class ForeignText:
-    """Text from a node, a log, an image or a user's file. It is not a str: mypy rejects it where a str is required, and
-    it cannot be formatted, so only `line` can put it into a sentence."""
+    """Text from a node, a log, an image or a user's file. The class is not a str: mypy rejects it where a str is
+    required, and it cannot be formatted. Only `line` can put it into a sentence."""
 
     raw: str
 
@@ -49,7 +49,7 @@ class ForeignText:
 
 
 def printable_parts(value: Any) -> Any:
-    """Return a value with every text in it made printable, including keys."""
+    """Return a value in which every text, including keys, is printable."""
     if isinstance(value, dict):
         return {printable_parts(key): printable_parts(one) for key, one in value.items()}
     if isinstance(value, (list, tuple)):

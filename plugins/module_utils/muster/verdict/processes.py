@@ -1,7 +1,8 @@
-"""Advice on how to end another user's process: stop its unit if it has one, else check its PID again before killing it.
+"""Advice on how to end another user's process. If the process has a unit, stop the unit; otherwise check the PID again
+before killing the process.
 
-The kernel reuses PIDs: running kill an hour after the check may end another user's process. Therefore the command
-printed for a PID shows the process that has it now.
+The kernel reuses PIDs, so a kill an hour after the check could end a different process. Therefore the command printed
+for a PID shows the process that has it now.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ LOOK = "ps -o pid,lstart,user,args -p {pids}"
 
 
 def may_be_stopped(unit: str) -> bool:
-    """Return whether a unit may be stopped. Without logind, processes of ssh sessions belong to the unit of sshd."""
+    """Return whether a unit can be stopped safely. Without logind, processes of ssh sessions belong to the unit of
+    sshd."""
     return unit.endswith(".service") and not unit.startswith(WAYS_IN)
 
 
@@ -31,6 +33,6 @@ def listed(pids: Sequence[int]) -> str:
 
 
 def advice(pids: Sequence[int], kill: str) -> str:
-    """Return the advice that precedes the command of `look`. kill: such as "sudo kill"."""
+    """Return the advice that is shown before the command of `look`. kill: the kill command, such as "sudo kill"."""
     same = "this is still the same process" if len(pids) == 1 else "these are still the same processes"
     return f"PIDs can be reused: check that {same}, then run {kill} {' '.join(map(str, pids))}. Check with"

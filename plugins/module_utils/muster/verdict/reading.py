@@ -1,9 +1,9 @@
-"""Parser for untrusted input such as answers of nodes: only parts with the declared shape are returned.
+"""Parser for untrusted input, such as answers of nodes. It returns only parts that have the declared shape.
 
-A shape is a TypedDict or a dataclass; its annotations declare the types, and `Limit` further conditions. Texts are made
-printable, put on one line and cut; lists and mappings are cut; numbers are finite. An invalid entry of a list or
-mapping is dropped completely. An invalid required part becomes empty, and `unseen` records it, so that it is not
-mistaken for "none".
+A shape is a TypedDict or a dataclass. Its annotations declare the types, and `Limit` declares further conditions. Texts
+are made printable, put on one line and cut; lists and mappings are cut; numbers are finite. An invalid entry of a list
+or mapping is dropped completely. An invalid required part becomes empty, and `unseen` records this, so that nobody
+mistakes the part for one that is really empty.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class UnusableError(ValueError):
 
 
 class Limit(NamedTuple):
-    """Conditions beside the type: Annotated[int, Limit(least=0)].
+    """Conditions in addition to the type: Annotated[int, Limit(least=0)].
 
-    least, below: range of a number. most: characters of a text, entries of a list or mapping; the rest is cut. pattern:
-    must match the whole text. raw: a text stays unchanged, with its lines. instead: default for an invalid value, which
-    is then not an error. whole: a list or mapping is invalid if any entry would be dropped. needed: without this part
-    the whole answer is invalid.
+    least, below: range of a number. most: maximum number of characters of a text, or entries of a list or mapping; the
+    rest is cut. pattern: must match the whole text. raw: the text stays unchanged, with its lines. instead: default for
+    an invalid value, which is then not an error. whole: a list or mapping is invalid if any entry would be dropped.
+    needed: the whole answer is invalid if this part is missing.
     """
 
     least: float = -MOST_NUMBER
@@ -76,7 +76,8 @@ Word = Annotated[str, Limit(most=200, instead="")]
 
 
 def read(shape: type[Shape], given: Any) -> tuple[Shape, tuple[str, ...]]:
-    """Parse an answer; return the valid parts, and the names of parts with dropped data. Raises UnusableError."""
+    """Parse an answer. Return its valid parts and the names of parts from which data was dropped. Raises
+    UnusableError."""
     if not isinstance(given, dict):
         raise UnusableError(f"expected an object, got {shown(given)}")
     reading, kinds = AnswerReading(), cast("Any", shape)
@@ -97,14 +98,14 @@ def read(shape: type[Shape], given: Any) -> tuple[Shape, tuple[str, ...]]:
 
 
 def read_all(shape: type[Shape], given: Any) -> tuple[list[Shape], bool]:
-    """Return the valid entries of a list, and whether all were valid."""
+    """Return the valid entries of a list, and whether all entries were valid."""
     reading = AnswerReading()
     found = reading.entries(shape, given, "entries", NO_LIMIT)
     return ([], False) if found is NOTHING else (found, not reading.lost)
 
 
 def read_one(kind: Any, given: Any) -> Any:
-    """Return a value as this type; None if it is invalid."""
+    """Return a value as the given type; None if the value is invalid."""
     found = AnswerReading().fit(kind, given, "")
     return None if found is NOTHING else found
 
@@ -116,7 +117,7 @@ def hints(shape: Any) -> dict[str, Any]:
 
 @cache
 def optional(shape: Any) -> frozenset[str]:
-    """Return the fields that may be missing; in a dataclass, those with a default."""
+    """Return the names of fields that can be missing. In a dataclass, these are the fields with a default."""
     if not dataclasses.is_dataclass(shape):
         return frozenset(vars(shape)["__optional_keys__"])
     defaults = {one.name: (one.default, one.default_factory) for one in dataclasses.fields(shape)}
@@ -124,7 +125,8 @@ def optional(shape: Any) -> frozenset[str]:
 
 
 def empty(kind: Any, problem: str) -> Any:
-    """Return the empty value of a missing part. Raises UnusableError for a type without one, such as a number."""
+    """Return the empty value that replaces a missing part. Raises UnusableError for a type that has none, such as a
+    number."""
     kinds, limit = options(kind), limit_of(kind)
     if type(None) in kinds:
         return None
@@ -164,7 +166,7 @@ def is_shape(kind: Any) -> bool:
 
 
 class AnswerReading:
-    """Parses one answer. lost: parts with dropped data. problem: the first invalid field of a part."""
+    """Parses one answer. lost: parts from which data was dropped. problem: the first invalid field of a part."""
 
     def __init__(self) -> None:
         self.left = MOST_PART
@@ -176,7 +178,8 @@ class AnswerReading:
             self.lost.append(part)
 
     def fit(self, kind: Any, given: Any, part: str, limit: Limit = NO_LIMIT) -> Any:
-        """Return a value as this type, or NOTHING. part: the part of the answer that contains it."""
+        """Return a value as this type, or NOTHING if the value is invalid. part: the part of the answer that contains
+        the value."""
         self.left -= 1
         if self.left < 0:
             return NOTHING

@@ -1,7 +1,7 @@
 """Masks declared secrets by their value wherever they appear: in logs, on the screen, in findings.
 
-A value is searched verbatim, line by line, and in the forms in which programs print it: escaped as in JSON or Python,
-URL-encoded, and in base64 (also within a longer text, such as user:password).
+A value is searched for verbatim, line by line, and in the forms in which programs print it: escaped as in JSON or
+Python, URL-encoded, and in base64 (also within a longer text, such as user:password).
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ PATH = re.compile(r"(~|\.{0,2}/)[\w./~-]*")
 
 
 def secrets_of(file_env: Mapping[str, str], env: Mapping[str, str], args: list[str]) -> list[str]:
-    """Return the secrets in a launch's environment and arguments. file_env: variables from a file of secrets."""
+    """Return the secrets in a launch's environment and arguments. file_env: variables that come from a file of
+    secrets."""
     named = [*secrets_of_env(dict(file_env)), *secrets_of_env(dict(env)), *secrets_of_argv(args)]
     given = dict.fromkeys([*file_env.values(), *named])
     return [value for value in given if is_covered(value, named=value in named)]
 
 
 def too_common(env: Mapping[str, str]) -> list[str]:
-    """Return variables with a secret's name whose values are too common to mask; switches such as "on" do not count."""
+    """Return the variables that are named like a secret but have a value that is too common to mask. Switches such as
+    "on" do not count."""
     return [
         name
         for name, value in env.items()
@@ -46,9 +48,10 @@ def too_common(env: Mapping[str, str]) -> list[str]:
 
 
 def is_covered(value: str, *, named: bool) -> bool:
-    """Return whether a value is masked. Masking short numbers, words and paths would make logs unreadable.
+    """Return whether a value is masked. Short numbers, words and paths are not masked, because logs would become
+    unreadable.
 
-    named: its variable or option has a secret's name.
+    named: the variable or option of the value is named like a secret.
     """
     if len(value) < (SHORTEST if named else SHORTEST_UNNAMED) or (PATH.fullmatch(value) and not named):
         return False
@@ -73,7 +76,7 @@ def forms_of(value: str) -> Iterator[str]:
 
 
 class Redaction:
-    """values: the secrets."""
+    """Masks these secrets. values: the values of the secrets."""
 
     def __init__(self, values: Iterable[str]) -> None:
         self.values = list(values)
@@ -83,7 +86,8 @@ class Redaction:
         self.heads = {form[:HEAD] for form in self.forms}
 
     def text(self, text: str) -> str:
-        """Mask the secrets in a text, including a third or more of a secret at a cut."""
+        """Mask the secrets in a text. At a cut, a part of a secret is masked if it is at least a third of the
+        secret."""
         out, place = [], 0
         for begin, end in joined([*self.spans(text), *(span for form in self.forms for span in remains(form, text))]):
             out += [text[place:begin], MASK]
@@ -102,12 +106,13 @@ class Redaction:
         return RedactedStream(self)
 
     def spans(self, text: str) -> list[tuple[int, int]]:
-        """Return the positions of forms in the text, in order, with overlapping ones merged."""
+        """Return the positions of all forms in the text, in order. Overlapping positions are merged."""
         # One form at a time: one regular expression for all forms is ten times slower.
         return joined(span for form in self.forms for span in places(form, text))
 
     def beginning(self, text: str) -> int:
-        """Return the index where the end of the text may begin a form; the length of the text if it cannot."""
+        """Return the index near the end of the text at which a form might begin. If no form can begin there, return the
+        length of the text."""
         before = max(0, len(text) - self.longest + 1)
         end = text[before:]
         likely = {place for head in self.heads for place, _ in places(head, end)}
@@ -118,7 +123,7 @@ class Redaction:
         return any(form.startswith(text) for form in self.forms)
 
     def rest(self, text: str) -> int:
-        """Return how many characters at the text's beginning are the end of a form whose beginning is missing."""
+        """Return how many characters at the beginning of the text are the end of a form whose beginning is missing."""
         ends = (
             length
             for form in self.forms
@@ -129,7 +134,8 @@ class Redaction:
 
 
 class RedactedStream:
-    """Masks a text that arrives in pieces. A possible beginning of a secret is held back until the next piece."""
+    """Masks a text that arrives in pieces. The end of a piece is held back while it might be the beginning of a
+    secret."""
 
     def __init__(self, redaction: Redaction) -> None:
         self.known = redaction
@@ -151,7 +157,7 @@ class RedactedStream:
         return self.release(text, 0, self.known.beginning(text))
 
     def gap(self) -> str:
-        """Return the rest of the text before a gap; the next piece does not continue it."""
+        """Return the text that was held back before a gap in the stream. The next piece does not continue this text."""
         text, self.held = self.held, ""
         hidden = min(self.shown, len(text))
         self.shown = 0
@@ -160,7 +166,8 @@ class RedactedStream:
         return "" if hidden == len(text) else (MASK if cut else text[hidden:])
 
     def release(self, text: str, rest: int, hold: int) -> str:
-        """Return the masked text up to `hold`. rest: characters at its beginning that are always masked."""
+        """Return the masked text up to `hold`. rest: number of characters at the beginning of the text that are always
+        masked."""
         out = []
         place = self.shown
         spans = self.known.spans(text)
@@ -186,7 +193,7 @@ def places(form: str, text: str) -> Iterator[tuple[int, int]]:
 
 
 def remains(form: str, text: str) -> Iterator[tuple[int, int]]:
-    """Yield the positions of the beginning or end of a form whose rest was cut off."""
+    """Yield the positions where only the beginning or the end of a form remains because the rest was cut off."""
     least = max(LONGEST_EDGE, len(form) // 3)
     for begin, end in places(form[:least], text):
         more = zip(form[least:], text[end:], strict=False)
@@ -201,7 +208,7 @@ def alike(letters: tuple[str, str]) -> bool:
 
 
 def joined(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return spans in order, with overlapping ones merged."""
+    """Return the positions in order. Overlapping positions are merged."""
     found: list[tuple[int, int]] = []
     for begin, end in sorted(spans):
         if found and begin < found[-1][1]:

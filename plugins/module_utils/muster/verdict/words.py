@@ -14,7 +14,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def few(names: Sequence[str], between: str = ", ") -> str:
-    """Join up to four names; with more, the first three and the number of the others."""
+    """Join up to four names. If there are more, join the first three and add the number of the others."""
     return between.join(names) if len(names) <= 4 else f"{between.join(names[:3])} and {len(names) - 3} more"
 
 

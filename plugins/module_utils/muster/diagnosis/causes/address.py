@@ -26,7 +26,8 @@ ADDRESSES = OnNode("ip -brief address")
 
 
 def named_interface(case: LaunchCase, node: str) -> tuple[str, str]:
-    """Return the variable and the interface of the node that it selects; empty strings if there is none."""
+    """Return the environment variable that selects an interface on the node, and the interface; two empty strings if
+    none does."""
     record = case.record(node)
     for variable in VARIABLES:
         name = value_among(case, node, variable, record["interfaces"] if record else ())
@@ -39,7 +40,8 @@ def named_interface(case: LaunchCase, node: str) -> tuple[str, str]:
 
 
 def with_its_interface(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the nodes with the error, and nodes with the same variable, which may have been stopped earlier."""
+    """Yield the nodes that reported the error, and the nodes where a variable selects the same interface: the launch
+    may have stopped these nodes before they reported the error."""
     for one in by:
         name = one.about.get("name", "")
         for node in case.nodes:
@@ -64,7 +66,7 @@ def advertised_addresses(case: LaunchCase, by: Sequence[Symptom]) -> list[str]:
 
 
 def by_owner(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the owner of each advertised address that is not an address of the launch."""
+    """Yield a place for each advertised address that the launch does not use, with the node that owns the address."""
     for address in advertised_addresses(case, by):
         holders = holding(case, address)
         yield CausePlace(holders[0] if len(holders) == 1 else "", what=address)
@@ -75,7 +77,7 @@ def by_many(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def holding(case: LaunchCase, address: str) -> list[str]:
-    """Return the nodes that have the address on an interface."""
+    """Return the nodes with an interface that has the address."""
     found = []
     for node in case.nodes:
         record = case.record(node)
@@ -100,7 +102,8 @@ def interface_is_missing(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def of_nccl_is_none(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that NCCL_SOCKET_IFNAME is not a full interface name. NCCL reads the value as a list of prefixes."""
+    """Check whether NCCL_SOCKET_IFNAME does not exactly name an existing interface. NCCL reads the value as a list of
+    prefixes."""
     record, known = case.record(place.node), environment(case, place.node)
     if record is None or known is None:
         return not_looked(case.why_not(place.node, "interfaces" if record is None else "program"))
@@ -123,7 +126,8 @@ def interface_is_another(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def advertises_loopback(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Without a selected interface, a rank advertises the address that the host name resolves to."""
+    """Check whether the rank advertises a loopback address. If no variable selects an interface, a rank advertises the
+    address that the host name resolves to."""
     variable, name = named_interface(case, place.node)
     if name and name != "lo":
         return no(f"{variable} is {name}", f"environment on {place.node}")

@@ -1,4 +1,4 @@
-"""Causes of inconsistent launch arguments, and of nodes and ranks that are absent or late."""
+"""Causes related to launch arguments that differ between nodes, and to nodes and ranks that are absent or late."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ ARGUMENTS = OnNode("ps -eo pid,user,args")
 
 
 def values(case: LaunchCase, option: str) -> dict[str, str]:
-    """Return the value of an option by node. An address is replaced by the name of the node that has it."""
+    """Return the value of an option by node. If the value is an address, the name of the node with that address
+    replaces it."""
     found = {}
     for node, options in told(case).items():
         value = options.get(option)
@@ -48,7 +49,8 @@ def shown_values(option: str, votes: Vote) -> str:
 
 
 def differing_node(option: str) -> Places:
-    """Yield the single differing node of three or more nodes if it shows a symptom; otherwise no node."""
+    """Yield the one node whose value differs, if there are three or more nodes and the node shows a symptom; otherwise
+    a place without a node."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         known = values(case, option)
@@ -77,7 +79,8 @@ def differs(option: str) -> Question:
 
 
 def ranks(case: LaunchCase) -> dict[str, list[str]]:
-    """Return the nodes by --node-rank. Only for the static rendezvous: c10d assigns node ranks itself."""
+    """Return the nodes by their --node-rank. This is only valid for the static rendezvous, because c10d assigns node
+    ranks itself."""
     found: dict[str, list[str]] = {}
     for node, options in told(case).items():
         if "node_rank" in options and options.get("rdzv_backend", "static") == "static":
@@ -195,13 +198,13 @@ RUNNING = OnNode("ps -eo pid,stat,user,lstart,args")
 
 
 def others(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield every node except the head node, which waits for the others."""
+    """Yield every node except the head node, which waits for all other nodes."""
     del by
     return (CausePlace(node) for node in case.nodes if node != case.head)
 
 
 def ranks_waited_for(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the ranks named in a store key or by a monitored barrier."""
+    """Yield the ranks that a store key or a monitored barrier names as missing."""
     for rank in dict.fromkeys(number for one in by for number in named_in(one)):
         yield CausePlace(case.node_of(rank), rank=rank)
 
@@ -213,7 +216,7 @@ def named_in(symptom: Symptom) -> list[int]:
 
 
 def ranks_with_the_id(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the rank that creates the NCCL ID, as named by the ranks that waited for the ID."""
+    """Yield the rank that creates the NCCL ID, as named by the ranks that waited for this ID."""
     for rank in dict.fromkeys(int(one.about["rank"]) for one in by if "rank" in one.about):
         yield CausePlace(case.node_of(rank), rank=rank)
 
@@ -222,7 +225,7 @@ def ranks_with_the_id(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[Cause
 
 
 def id_was_awaited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that the store responded but had no ID from the rank."""
+    """Check whether the store responded but the rank had not stored an NCCL ID in it."""
     for one in case.all_failures:
         said, why = OF_THE_ID.search(one.traceback or one.summary), one.traceback or one.summary
         if said and int(said["rank"]) == place.rank and (waited := STORE_HAD_NONE.search(why)):
@@ -285,7 +288,7 @@ def rank_is_gone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def is_elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that the rank was running and that its stack is outside torch.distributed."""
+    """Check whether the rank was running outside torch.distributed, according to its stack."""
     if place.rank not in case.shots:
         return not_looked(f"rank {place.rank} was not inspected before the launch was stopped")
     shot = case.shots[place.rank][1]

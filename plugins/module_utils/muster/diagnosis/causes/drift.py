@@ -1,7 +1,8 @@
-"""Causes of differences between nodes: torch, NCCL, Python, driver, packages, code, settings, data, clocks.
+"""Causes that are differences between nodes: torch, NCCL, Python, driver, packages, code, settings, data, clocks.
 
-Most differences are harmless. A difference is a cause only if the launch shows a matching symptom. With two nodes, no
-node is named. With more, the differing node is named if it shows the symptom itself.
+Most differences are harmless. A difference is a cause only if the launch shows a matching symptom. With two nodes, the
+cause names neither of them. With more nodes, the cause names the node that differs, if that node shows the symptom
+itself.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ def version(name: str) -> Callable[[LaunchCase], Mapping[str, str]]:
 
 
 def code_of(program: Program) -> str | None:
-    """Return the digests of the script and of the files beside it; None if both are unknown."""
+    """Return the digests of the script and of the Python files beside it; None if both are unknown."""
     found = [program["digests"][name] for name in ("script", "code") if name in program["digests"]]
     return " ".join(one[:12] for one in found) or None
 
 
 def odd_one(known: Callable[[LaunchCase], Mapping[str, str]]) -> Places:
-    """Yield the differing node if only this node showed the symptom itself; otherwise no node."""
+    """Yield the node that differs, if only this node showed the symptom itself; otherwise a place without a node."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if not any(one.final for one in by):
@@ -78,7 +79,7 @@ def differs(
 
 
 def settings_differ(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Compare settings that must be equal, if ranks timed out waiting for each other."""
+    """Check whether settings that must be equal differ between nodes, if ranks timed out waiting for each other."""
     del place
     if own_end(case) or not others_waited(case):
         return no("a rank failed first, or no rank timed out")
@@ -118,7 +119,7 @@ def cause(
     fix: str,
     command: str = "",
 ) -> Cause:
-    """Return a cause for a difference between the node records."""
+    """Return a cause that compares the records of all nodes."""
     question = Question(f"differs.{name}", f"does {what} differ between the nodes?", differs(known, what))
     return Cause(
         f"drift.{name}",

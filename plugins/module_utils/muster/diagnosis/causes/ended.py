@@ -1,4 +1,4 @@
-"""Causes outside the ranks: the launcher, its unit, the login session or a data loader worker ended."""
+"""Causes outside the ranks: the launcher, its systemd unit, the login session or a data loader worker ended."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def nodes_of_launchers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[Caus
 
 
 def by_end(reads: Callable[[NodeEnd, Failure], bool], source: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Return a check whether the launcher of a node ended in the given way before the launch was stopped."""
+    """Return a check of whether the launcher on a node ended in the given way before the launch was stopped."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         for one in of_launchers(case):
@@ -67,7 +67,7 @@ def out_of_memory(end: NodeEnd, failure: Failure) -> bool:
 
 
 def failed_by_itself(end: NodeEnd, failure: Failure) -> bool:
-    """Return whether the launcher raised an exception other than a timeout while waiting for other nodes."""
+    """Return whether the launcher failed with an exception. A timeout while waiting for other nodes does not count."""
     return (
         failure.ending is Ending.AGENT
         and (end["code"] or 0) > 0
@@ -78,7 +78,7 @@ def failed_by_itself(end: NodeEnd, failure: Failure) -> bool:
 
 
 def signalled_first(number: str) -> Callable[[LaunchCase, Sequence[Symptom]], Iterator[CausePlace]]:
-    """Yield the node whose launcher was signalled first; later signals may be a consequence."""
+    """Yield the node whose launcher received a signal first. Later signals to other launchers may be a consequence."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         told = [
@@ -94,7 +94,8 @@ def signalled_first(number: str) -> Callable[[LaunchCase, Sequence[Symptom]], It
 
 
 def signalled_at(case: LaunchCase, one: Symptom) -> float:
-    """Return when the launcher was signalled: the first exit of its ranks, which it stops and waits for."""
+    """Return when the launcher received its signal: when its first rank exited, because a launcher stops its ranks and
+    waits for them."""
     gone = [end["gone_at"] for end in case.seen["ranks"] if end["node"] == one.node and end["gone_at"]]
     return min([one.when, *gone])
 
@@ -111,12 +112,13 @@ def signal_of(one: Symptom) -> str:
 
 
 def stop_reached(case: LaunchCase, when: float) -> bool:
-    """Return whether the output may be a consequence of the supervisor's stop."""
+    """Return whether the output may have been printed because the supervisor stopped the launch."""
     return bool(case.launch["stop_began"]) and when >= case.launch["stop_began"]
 
 
 def nothing_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that nothing had failed before the launcher was signalled: then the signal came from outside."""
+    """Check that no rank or launcher had failed before the launcher received its signal. If so, the signal came from
+    outside the launch."""
     end = case.node_ends[place.node]
     earlier = [
         one
@@ -142,8 +144,8 @@ def ranks_signalled(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePl
 
 
 def signalled_externally(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that the rank's launcher did not send the signal. A launcher signals its ranks only after one of them
-    failed or after it was signalled itself."""
+    """Check that the rank's launcher did not send the signal. A launcher signals its ranks only after a rank failed or
+    after the launcher itself received a signal."""
     mine = next((one for one in case.all_failures if one.rank == place.rank and one.ending is Ending.SIGNAL), None)
     if mine is None:
         return no("the rank was not ended by a signal")
@@ -165,7 +167,7 @@ def signalled_externally(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def ended_itself(one: Failure) -> bool:
-    """Return whether a rank exited by itself or by a signal other than SIGTERM, which launchers send first."""
+    """Return whether a rank exited by itself or by a signal other than SIGTERM. Launchers send SIGTERM first."""
     return one.rank is not None and (one.ending is not Ending.SIGNAL or one.signal != SIGTERM)
 
 

@@ -1,4 +1,5 @@
-"""Causes between GPUs: NVLink, fabric manager, RDMA, PCIe. Not run here; checks and texts are from documentation."""
+"""Causes in the connections between GPUs: NVLink, fabric manager, RDMA, PCIe. These causes have not been tested on such
+hardware: the checks and texts come from documentation."""
 
 from __future__ import annotations
 
@@ -35,7 +36,7 @@ def port_went_down(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def within_one_call(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that all ranks wait in the same collective: then the transport is at fault, not the program."""
+    """Check whether all ranks wait in the same collective. If so, the transport is at fault, not the program."""
     del place
     if own_end(case) or not others_waited(case):
         return no("a rank failed first, or no rank timed out")

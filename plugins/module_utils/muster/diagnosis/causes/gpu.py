@@ -1,7 +1,7 @@
 """Causes of GPU errors: missing, hidden, in use, not supported by torch, out of memory, or faulty.
 
-CUDA errors are the symptoms. The kernel log during the launch, the node records or later checks of nccl_health confirm
-a hardware fault.
+The symptoms are CUDA errors. A hardware fault is confirmed by the kernel log of the launch, the node records or later
+checks of nccl_health.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ LOG = OnNode("journalctl --dmesg --grep=NVRM --lines=20", become=True)
 
 
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield each node where the error ended a rank or NCCL printed a warning."""
+    """Yield each node where a rank ended with the error or NCCL printed a warning."""
     del case
     return (CausePlace(one.node) for one in by if one.node and (one.final or one.id.startswith("nccl.")))
 
@@ -96,7 +96,8 @@ def hidden(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def xid_logged(hardware: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Return a check for an Xid during the launch: of a hardware fault, or of a program fault."""
+    """Return a check of whether the kernel logged an Xid during the launch that indicates a hardware fault or a program
+    fault."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         record = case.seen["end"].get(place.node)
@@ -112,7 +113,7 @@ def xid_logged(hardware: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer
 
 
 def is_fault(number: int) -> bool | None:
-    """Return True for a hardware fault, False for a program fault, None if the Xid only has to be watched."""
+    """Return True for a hardware fault, False for a program fault, None for an Xid that only has to be watched."""
     if number not in XIDS:
         return False
     return None if XIDS[number].action == "watch" else True
@@ -346,7 +347,8 @@ def amount(match: re.Match[str] | None) -> float:
 
 
 def of_its_own(much: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Return a check of whether the rank held most of the GPU memory, or (not much) only a small part."""
+    """Return a check of whether the rank itself held most of the GPU memory. If `much` is false, the check is
+    reversed."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         words = out_of_memory_words(case, place)
@@ -360,7 +362,8 @@ def of_its_own(much: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
 
 
 def beyond_the_whole(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that held plus requested memory exceeds the GPU: then other processes are not the reason."""
+    """Check whether the memory that the rank held plus the memory it requested exceeds the GPU. If so, other processes
+    are not the cause."""
     words = out_of_memory_words(case, place)
     total, mine, asked = (amount(one.search(words)) for one in (TOTAL, THIS, ASKED))
     if not total or not asked:

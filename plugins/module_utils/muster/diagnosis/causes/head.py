@@ -1,4 +1,4 @@
-"""Causes of failed connections to the head node. Torch prints the same line for all of them."""
+"""Causes of failed connections to the head node. Torch prints the same line for all these causes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def each_caller(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]
 
 
 def held_by(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the nodes that reported the port as in use; otherwise the head node."""
+    """Yield the nodes that reported the port as in use; if none did, the head node."""
     said = [CausePlace(one.node) for one in by if one.id == "store.in_use"]
     return iter(dict.fromkeys(said or at_head(case, by)))
 
@@ -64,7 +64,8 @@ def no_listener(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def head_waited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """A store that waited for clients had listened, so a closed port afterwards is not the cause."""
+    """Check whether the store on the head node was waiting for clients. If so, the port was open, and a port found
+    closed later is not the cause."""
     end = case.node_ends.get(place.node)
     if end and "waiting for clients" in end["log"]:
         return yes("the store waited for the other nodes", f"log of {place.node}")
@@ -72,7 +73,8 @@ def head_waited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def head_failed(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """A head node that failed by itself stops listening. The failed connections are a consequence."""
+    """Check whether the head node failed by itself. A failed head node stops listening, so the failed connections are a
+    consequence."""
     for one in case.all_failures:
         if one.node == place.node and not one.cascade:
             return yes(one.summary, f"last output of {one.where}", one.when)
@@ -80,7 +82,7 @@ def head_failed(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def earlier(case: LaunchCase, node: str) -> Listener | None:
-    """Return the process that listened on the launch port before the launch started."""
+    """Return the process that was listening on the launch port before the launch started; None if there was none."""
     shot = case.seen["snapshots"].get(node)
     began = case.launch["began"]
     for one in shot["listeners"] if shot else ():

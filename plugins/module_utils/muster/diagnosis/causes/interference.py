@@ -1,4 +1,4 @@
-"""Causes between the nodes: web proxies, container networks, service meshes."""
+"""Causes related to other software that handles connections: web proxies, container networks, service meshes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def speakers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def contained(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the advertised addresses that no node has."""
+    """Yield a place for each advertised address that no node has."""
     for address in advertised_addresses(case, by):
         if not holding(case, address):
             yield CausePlace(what=address)
@@ -52,7 +52,7 @@ def has_proxy(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def is_in_a_container(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether the address is in the network of a bridge on a node."""
+    """Check whether the address belongs to the network of a bridge on a node."""
     for node in case.nodes:
         record = case.record(node)
         for name, one in (record["interfaces"] if record else {}).items():

@@ -1,7 +1,7 @@
-"""Causes of missing requirements on one node: a file, permission, package, library or environment variable.
+"""Causes related to an item that is missing on one node: a file, permission, package, library or environment variable.
 
-The error of the rank shows what is missing. A node is named only if ranks on other nodes did not report the same error.
-If all ranks report it, no node is at fault (process.exception.everywhere).
+The error of the rank shows what is missing. A cause names a node only if ranks on other nodes did not report the same
+error. If all ranks report the error, no node is at fault (process.exception.everywhere).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ OWN = ("process.exception", "process.exit", "process.launcher.failed")
 
 
 def nodes_without(group: str) -> Places:
-    """Yield each node whose ranks named the missing item in their last output. group: regex group with its name."""
+    """Yield each node where a rank ended with an error that names the missing item. group: the regex group that matches
+    the name of the item."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         del case
@@ -33,7 +34,7 @@ def nodes_without(group: str) -> Places:
 
 
 def missed_there_only(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that ranks on this node failed because of the missing item, while ranks on another node did not."""
+    """Check that ranks on this node failed because the item is missing, while ranks on another node did not."""
     lacked = {
         (one.node, one.rank): one
         for one in case.all_failures

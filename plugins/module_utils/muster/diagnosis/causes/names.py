@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 def by_name(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield each node that connects to the head node by name, and the head node, which resolves its own name too."""
+    """Yield each node that connects to the head node by name, and the head node itself, which also resolves its own
+    name."""
     name = case.launch["master_addr"]
     if name and not is_address(name):
         yield from (CausePlace(node, what=name) for node in dict.fromkeys((*callers(case, by), case.head)))

@@ -1,4 +1,4 @@
-"""Causes in the network after the rendezvous: filtered ports, lost packets, link failures."""
+"""Causes in the network after the rendezvous: blocked ports, lost packets, link failures."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def unless_held_up(places: Places) -> Places:
-    """Yield no place if a rank failed first or hangs: this explains waiting ranks and lost connections, whatever the
-    state of the network."""
+    """Yield no places if a rank failed first or is stopped: then waiting ranks and lost connections do not show that
+    the network is at fault."""
 
     def filtered(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if not is_held_up(case):
@@ -85,7 +85,7 @@ def sends_again(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def waits_for_answers(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check for sent data that was not acknowledged before the launch was stopped."""
+    """Check whether a connection had sent data that was not acknowledged before the launch was stopped."""
     shot = case.seen["snapshots"].get(place.node)
     if shot is None:
         return not_looked(f"{place.node} was not inspected before the launch was stopped")

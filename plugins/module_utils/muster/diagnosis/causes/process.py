@@ -1,4 +1,4 @@
-"""Causes in a process: exception, exit code, crash, out of memory, killed, stopped, frozen, waiting for a disk."""
+"""Causes within a process: exception, exit code, crash, out of memory, killed, stopped, frozen, waiting for a disk."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def ranks_by_signal(*signals: str) -> Places:
 
 
 def alone_with_it(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield each rank with an exception that not all ranks have."""
+    """Yield each rank whose exception did not occur on every rank."""
     return (place for place in ranks_shown(case, by) if not on_every_rank(case, place.what))
 
 
@@ -105,17 +105,18 @@ def oom_kills(record: NodeRecord) -> int | None:
 
 
 def oom_kills_of_machine(record: NodeRecord) -> int | None:
-    """Return the OOM kills of a container that acts as a machine."""
+    """Return the number of OOM kills in the container, if a container acts as the machine."""
     return record["counters"].get("machine.oom_kill")
 
 
 def oom_kills_of_all(record: NodeRecord) -> int | None:
-    """Return the OOM kills of the whole machine: zero means zero for a launch without its own counter."""
+    """Return the number of OOM kills on the whole machine. If it is zero, a launch without a counter of its own had
+    none either."""
     return record["counters"].get("vm.oom_kill")
 
 
 def limit_was_reached(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that the memory limit of the launch was reached, not the memory of the machine."""
+    """Check whether the launch reached its own memory limit, and not the memory of the machine."""
     record = case.record(place.node)
     unit = record["unit"] if record else None
     if unit is None:
@@ -137,7 +138,7 @@ def kernel_says_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def killed_without_oom(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that SIGKILL did not come from the OOM killer, by the OOM counter or the kernel log."""
+    """Check that the OOM killer did not send SIGKILL, according to the OOM counter or the kernel log."""
     counted, logged = killed_for_memory(case, place), kernel_says_memory(case, place)
     words = {counted.word, logged.word}
     if "yes" in words:
@@ -172,7 +173,7 @@ def script_exited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def in_its_stack(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check for a rank in state D in an NFS or RPC function of the kernel."""
+    """Check for a rank in state D (uninterruptible sleep) in an NFS or RPC function of the kernel."""
     for shot in shots_at(case, place):
         if shot["state"] == "D" and ("nfs" in shot["wchan"] or "rpc" in shot["wchan"]):
             return yes(f"rank {shot['rank']} waits in {shot['wchan']}", "/proc before the stop")

@@ -1,7 +1,7 @@
-"""Causes in the program: different collectives, sizes, models or numbers of steps, and stragglers.
+"""Causes in the program: collectives, sizes, models or numbers of steps that differ between ranks, and stragglers.
 
-If the ranks do different things, the code is at fault and no node is named. A rank is named only if it alone blocks the
-others, or exited before them.
+If the ranks execute different operations, the code is at fault and the cause names no node. A cause names a rank only
+if this rank alone blocks the others, or exited before the others.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def in_the_code(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]
 
 @once
 def others_waited(case: LaunchCase) -> bool:
-    """Return whether ranks waited until a timeout or a stall, not because a peer had exited."""
+    """Return whether ranks waited until a timeout or a stall, and not merely until a peer exited."""
     launch = case.launch
     if launch["live"] or launch["ending"] == Ending.STALLED.name:
         return True
@@ -45,7 +45,7 @@ def others_waited(case: LaunchCase) -> bool:
 
 @once
 def own_end(case: LaunchCase) -> str:
-    """Return a rank that failed by itself, which explains waiting peers and lost connections; "" for none."""
+    """Return a rank that failed by itself, which explains waiting peers and lost connections; "" if no rank did."""
     return next((one.where for one in case.all_failures if one.rank is not None and not one.cascade), "")
 
 
@@ -83,7 +83,7 @@ def is_behind(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def ranks_behind(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the ranks that are behind according to flight recorders; without recorders, all running ranks."""
+    """Yield the ranks that are behind according to flight recorders; if there are no recordings, all running ranks."""
     del by
     known = progress.behind(case)
     ranks = known or dict.fromkeys(case.shots)
@@ -91,7 +91,7 @@ def ranks_behind(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace
 
 
 def elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check by stacks that this rank is the only one outside a collective."""
+    """Check whether, according to the stacks, this rank is the only one that is not in a collective."""
     if own_end(case) or not others_waited(case):
         return no("a rank failed first, or no rank timed out")
     known = {one.rank: one.enqueued for one in progress.progress(case)}
@@ -135,7 +135,7 @@ def was_missing(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def was_there(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that the rank was running, or exited after the others had timed out: it was late, not absent."""
+    """Check whether the rank was running, or was stopped by its launcher: then it was late, not absent."""
     if shots_at(case, place):
         return yes(f"rank {place.rank} was still running", "/proc before the stop")
     if any(one.rank == place.rank and one.by_launcher for one in case.all_failures):
@@ -321,7 +321,7 @@ OWN = ("process.exception", "process.exception.everywhere", "process.crash")
 
 
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the node if only ranks of this node failed; otherwise no node."""
+    """Yield the node if all ranks that failed were on this node; otherwise a place without a node."""
     nodes = {one.node for one in by if one.rank is not None and one.final}
     if nodes:
         yield CausePlace(nodes.pop() if len(nodes) == 1 < len(case.nodes) else "")
@@ -336,7 +336,7 @@ def anywhere(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 def by_words(
     name: str, text: str, asks: str, says: str, fix: str, *, node: bool = False, instead_of: tuple[str, ...] = ()
 ) -> Cause:
-    """Return a cause confirmed by the last output of a rank. node: whether the cause can affect a single node."""
+    """Return a cause that the last output of a rank confirms. node: whether the cause can affect a single node."""
     question: Question = said(f"said.{text}", asks, text)
     group: Group = "program"
     return Cause(

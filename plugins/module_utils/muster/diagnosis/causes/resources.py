@@ -1,6 +1,7 @@
-"""Causes of exhausted resources: disk, inodes, shared memory, files, tasks, locked memory, CPU time.
+"""Causes related to exhausted resources: disk, inodes, shared memory, files, tasks, locked memory, CPU time.
 
-The error number shows only that a process hit some limit. The limits and counters of the same node confirm which limit.
+The error number shows only that a process reached some limit. The limits and counters of the same node show which
+limit.
 """
 
 from __future__ import annotations
@@ -32,18 +33,20 @@ OWN = ("process.exception", "process.exception.everywhere", "process.exit", "pro
 
 
 def counts(one: Symptom) -> bool:
-    """Return whether the symptom is in the last output, or in an NCCL warning, which alone names the reason."""
+    """Return whether the symptom is in the last output or in an NCCL warning. With NCCL, only the warning names the
+    reason."""
     return bool(one.node) and (one.final or one.id.startswith("nccl."))
 
 
 def where_met(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield each node with the symptom. what: the path, if the text has one."""
+    """Yield each node with the symptom. what: the path, if the printed line contains one."""
     del case
     return (CausePlace(one.node, what=one.about.get("path", "")) for one in by if counts(one))
 
 
 def where_bus_errors(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Skip signals other than SIGBUS: only SIGBUS shows that mapped memory has no space behind it."""
+    """Yield the nodes with the symptom, ignoring signals other than SIGBUS. Only SIGBUS shows that there was no space
+    for mapped memory."""
     return where_met(case, [one for one in by if one.id != "rank.signal" or one.about.get("signal") == "SIGBUS"])
 
 
@@ -61,7 +64,8 @@ def every_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def disks_of(case: LaunchCase, place: CausePlace) -> list[Disk] | None:
-    """Return the disk of the path (longest known mount point); without a path, all disks except shared memory."""
+    """Return the disk that contains the path (by the longest known mount point). If there is no path, return all disks
+    except shared memory."""
     record = case.record(place.node)
     if record is None or not record["disks"]:
         return None
@@ -112,7 +116,8 @@ def shm_is_small(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def limit(name: str, what: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Return a check that the launch has this limit. The error number shows that the limit was reached."""
+    """Return a check of whether the launch has this limit. The error number already shows that the limit was
+    reached."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         if name not in limits_of(case, place.node):
@@ -132,7 +137,8 @@ def limit(name: str, what: str) -> Callable[[LaunchCase, CausePlace], CauseAnswe
 
 
 def limits_of(case: LaunchCase, node: str) -> dict[str, list[int | None]]:
-    """Return the limits at the end, or at the start if the main process of the unit had exited by then."""
+    """Return the limits recorded at the end of the launch, or at its start if the unit's main process had already
+    exited at the end."""
     records = (case.seen["end"].get(node), case.seen["start"].get(node))
     return next((record["limits"] for record in records if record and record["limits"]), {})
 
@@ -162,7 +168,7 @@ def pids_refused(record: NodeRecord) -> int | None:
 
 
 def is_throttled(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that the launch was throttled on this node, and more than twice as much as on any other node."""
+    """Check whether the launch was throttled on this node more than twice as much as on any other node."""
     if own_end(case) or not others_waited(case):
         return no("a rank failed first, or no rank timed out")
     share = throttled(case, place.node)
@@ -181,7 +187,8 @@ def is_throttled(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def throttled(case: LaunchCase, node: str) -> float | None:
-    """Return the larger share of throttled periods: of the unit, or of the container that acts as a machine."""
+    """Return the share of CPU periods that were throttled: the larger of the values for the unit and for the container
+    that the launch treats as a machine."""
     shares = []
     for count in (of_unit, of_machine):
         periods = case.grown(node, count("nr_periods"))

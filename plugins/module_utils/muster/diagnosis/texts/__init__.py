@@ -1,4 +1,4 @@
-"""Lines printed when a launch fails, by the program that prints them. Used by the diagnosis and docs/errors.md."""
+"""Known lines that programs print when a launch fails, by program. The diagnosis and docs/errors.md use them."""
 
 from __future__ import annotations
 

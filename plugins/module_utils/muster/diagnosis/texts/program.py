@@ -1,4 +1,5 @@
-"""Messages of torch and Gloo about ranks that do not match each other, or checkpoints that do not match the model."""
+"""Messages of torch and Gloo about ranks that do not match each other, and about checkpoints that do not match the
+model."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Messages of torch's store, the rendezvous and torchrun.
 
-Torch prints a wrong address if it could not determine the peer (`[c10d] ... to 82.86.0.0:35628`). Only an address in
-the form `(host, port)` is the configured one, and only this form is parsed.
+Torch prints a wrong address if it could not determine the peer (`[c10d] ... to 82.86.0.0:35628`). An address in the
+form `(host, port)` is always the configured one, so only this form is parsed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages of the kernel and the C library about a process, also as printed by other libraries."""
+"""Messages of the kernel and the C library about a process. Other libraries print them as well."""
 
 from __future__ import annotations
 
