@@ -95,7 +95,7 @@ def cuda_toolkits(versions: tuple[str, ...]) -> tuple[StackPackage, ...]:
 
 
 def nccl(table: VersionsTable, wanted: str, cuda: str) -> tuple[StackPackage, ...]:
-    """Return the system's NCCL for nccl-tests: the version closest to PyTorch's NCCL with the same CUDA major version."""
+    """Return the system's NCCL for nccl-tests: built for the same CUDA major version, and closest to PyTorch's NCCL."""
     major = cuda.partition(".")[0]
     there = [
         (version, max((build for build in builds if build.startswith(f"{major}.")), key=numbers, default=""))

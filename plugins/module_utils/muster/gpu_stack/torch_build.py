@@ -1,4 +1,4 @@
-"""Choose the first PyTorch build that has code for every GPU, supports every Python and works with an available driver."""
+"""Choose the first PyTorch build that has code for every GPU, supports every Python and has an available driver."""
 
 from __future__ import annotations
 
