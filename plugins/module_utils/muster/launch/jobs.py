@@ -166,7 +166,7 @@ def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]], most: i
 
 
 def outcome(jobs: Sequence[Job], answering: Collection[str], silent: Collection[str]) -> str:
-    """Return the number of running launches on the nodes that answered, and a command that follows the newest launch."""
+    """Return the number of running launches on the nodes that answered, and a command to follow the newest one."""
     running = [job for job in jobs if not job.over]
     one = len(running) == 1
     number = f"{len(running) or 'no'} {'launch runs' if one else 'launches run'} on {plural(len(answering), 'node')}"

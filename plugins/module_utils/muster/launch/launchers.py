@@ -194,7 +194,9 @@ def argv_of(command: Sequence[str], program: Sequence[str], args: Sequence[str],
 
 
 def script_at(command: Sequence[str]) -> int:
-    """Return the index of the script in a command; 0 if the command has no script, runs a module, or contains {script}."""
+    """Return the index of the script in a command; 0 if there is no script, or if the command runs a module or has
+    {script}.
+    """
     _, called = launcher_of(command)
     for at, word in enumerate(command):
         if at >= max(1, called) and PROGRAM.fullmatch(word) and (word in MODULE or not word.startswith("-")):
