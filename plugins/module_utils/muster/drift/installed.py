@@ -1,4 +1,4 @@
-"""Compare the present state of a node with the record of its last installation. Pure."""
+"""Compare the present state of a node with the record of its last installation. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The drift checks, and the findings: each difference with its time and author. Pure."""
+"""The drift checks, and the findings: each difference with its time and author. Pure functions."""
 
 from __future__ import annotations
 

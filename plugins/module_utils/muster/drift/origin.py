@@ -1,4 +1,4 @@
-"""Determine the time and the author of a change from the logs and file times of a node. Pure.
+"""Determine the time and the author of a change from the logs and file times of a node. Pure functions.
 
 The time comes from the record of the changed item: dpkg's log, the file or the unit. The author comes from activity on
 that item at that time: an entry in apt's history, a run of Muster, or a sudo command that names the item. If two

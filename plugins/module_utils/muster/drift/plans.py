@@ -1,4 +1,4 @@
-"""Derive the differences from the inventory from the check-mode results of the steps. Pure."""
+"""Derive the differences from the inventory from the check-mode results of the steps. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choose which steps to run on which nodes to repair drift. Pure."""
+"""Choose which steps to run on which nodes to repair drift. Pure functions."""
 
 from __future__ import annotations
 

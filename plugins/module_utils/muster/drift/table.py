@@ -1,4 +1,4 @@
-"""Format the result of a drift check for the terminal. Pure."""
+"""Format the result of a drift check for the terminal. Pure functions."""
 
 from __future__ import annotations
 

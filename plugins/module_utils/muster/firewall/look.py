@@ -93,7 +93,7 @@ def _assigned(text: str | None, name: str) -> str:
 
 
 def read_look(raw: Mapping[str, Any]) -> FirewallState:
-    """Parse the output of the node program."""
+    """Parse the output of muster_node/programs/firewall.py."""
     said = raw["said"]
     listeners = tuple(parse_ss(said["listeners"]["out"]))
     server = raw["ssh_server"]

@@ -112,7 +112,7 @@ def parse_save(text: str) -> Tables:
 
 
 def parse_rule(line: str) -> Rule:
-    """Parse one line that appends a rule."""
+    """Parse a line of iptables-save output that appends a rule."""
     words = shlex.split(line)[2:]
     known: dict[str, Any] = {}
     others: list[str] = []

@@ -1,4 +1,4 @@
-"""Plan the steps that make GPUs available to the containers of a container engine. Pure.
+"""Plan the steps that make GPUs available to the containers of a container engine. Pure functions.
 
 The plan compares the configuration that the engine has loaded, not only the configuration file. Therefore the next run
 completes a run that was interrupted between writing the file and reloading the engine. No step stops running

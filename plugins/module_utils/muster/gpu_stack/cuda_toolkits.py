@@ -1,4 +1,4 @@
-"""Plan the CUDA toolkits of a node from those that are installed and how they were installed. Pure.
+"""Plan the CUDA toolkits of a node from those that are installed and how they were installed. Pure functions.
 
 A toolkit is a folder /usr/local/cuda-X.Y, however it was installed. Its version is the one that its nvcc reports.
 """

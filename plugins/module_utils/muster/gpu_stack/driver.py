@@ -44,7 +44,7 @@ def choose_branch(case: StackCase, floor: str) -> tuple[Branch | None, list[Refu
 
 
 def _oldest(case: StackCase) -> Branch | None:
-    """Return the oldest installed branch. Only the number is known of a branch that is not in the table."""
+    """Return the oldest installed branch. For a branch that is not in the table, only the number is filled in."""
     node = min(case.nodes, key=lambda node: numbers(node.seen.driver or "0"), default=None)
     if node is None or not node.installed_branch:
         return None

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StackRequest:
-    """The request of the inventory (roles/gpu_stack/meta/argument_specs.yml). An empty string means automatic."""
+    """The request from the inventory (roles/gpu_stack/meta/argument_specs.yml).
+
+    An empty string means that Muster chooses.
+    """
 
     torch: str
     variant: str = "auto"
@@ -101,7 +104,8 @@ class Refusal:
 
 @dataclass(frozen=True)
 class NodeStack:
-    """The packages of one node. pins: packages that pin the versions of the others, installed before them.
+    """The packages of one node. pins: packages that pin the versions of the other packages and are installed before
+    them.
 
     keeps: whether the node keeps a working driver that Muster did not install. becomes: what happens to the driver.
     """

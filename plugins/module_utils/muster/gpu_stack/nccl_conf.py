@@ -1,4 +1,4 @@
-"""Determine the lines of /etc/nccl.conf that the network interfaces of a node require. Pure.
+"""Determine the lines of /etc/nccl.conf that the network interfaces of a node require. Pure functions.
 
 Every process that loads NCCL reads the file (nccl, src/misc/param.cc). Environment variables take precedence over the
 file. If a variable occurs twice in the file, the first line counts. A launch sets NCCL_SOCKET_IFNAME in its

@@ -1,4 +1,4 @@
-"""Choose the RDMA adapters and their NCCL settings from the options nccl_ib_* and the fabric. Pure.
+"""Choose the RDMA adapters and their NCCL settings from the options nccl_ib_* and the fabric. Pure functions.
 
 The rendezvous uses a separate interface, usually Ethernet (nccl_conf.py). NCCL transfers its data over the adapters
 chosen here.

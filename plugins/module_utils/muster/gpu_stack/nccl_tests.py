@@ -1,6 +1,6 @@
 """Choose the CUDA toolkit for a build of nccl-tests, and a folder name that is unique for the inputs of the build.
 
-Pure.
+Pure functions.
 """
 
 from __future__ import annotations

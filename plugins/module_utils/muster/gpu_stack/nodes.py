@@ -1,4 +1,4 @@
-"""Find the nodes with GPUs, and the rows of the table for each node."""
+"""Find the nodes with GPUs, and the rows of the compatibility table that apply to each node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StackNode:
-    """A node with GPUs: its facts and its rows of the table."""
+    """A node with GPUs: its facts, and the rows of the compatibility table that apply to it."""
 
     seen: StackNodeFacts
     system: System

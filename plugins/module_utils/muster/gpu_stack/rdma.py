@@ -1,4 +1,4 @@
-"""Choose the RDMA libraries and kernel modules for NCCL on a node with an RDMA adapter. Pure.
+"""Choose the RDMA libraries and kernel modules for NCCL on a node with an RDMA adapter. Pure functions.
 
 NCCL opens libibverbs at run time. If the library is missing, NCCL silently falls back to sockets. PyTorch wheels do not
 contain the library. Muster installs it either from the distribution or from NVIDIA's DOCA, never from both.
@@ -34,7 +34,7 @@ class RdmaTable:
 
 @dataclass(frozen=True)
 class RdmaRequest:
-    """The request of the inventory (roles/rdma/meta/argument_specs.yml)."""
+    """The request from the inventory (roles/rdma/meta/argument_specs.yml)."""
 
     mode: str = "manage"
     userspace: str = "auto"

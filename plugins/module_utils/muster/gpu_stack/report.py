@@ -24,7 +24,7 @@ PARTS = (
 
 
 def report(stack: ResolvedStack) -> str:
-    """Return the lines for a terminal; only the refusals if there are any."""
+    """Return the lines to print. If there are refusals, only these are returned."""
     if stack.refusals:
         reasons = list(_together(stack.refusals))
         count = f" ({len(reasons)} reasons)" if len(reasons) > 1 else ""

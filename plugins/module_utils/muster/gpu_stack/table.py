@@ -32,7 +32,7 @@ def _bare(row: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Release:
-    """A release of PyTorch. variants: NCCL and cuDNN of each build, empty if unknown."""
+    """A release of PyTorch. variants: NCCL and cuDNN versions of each build; empty if unknown."""
 
     version: str
     default: str

@@ -39,7 +39,7 @@ _NOTHING = ("", "none", "null", "true", "false", "yes", "no", "omit")
 
 
 def is_secret(name: str, text: str) -> bool:
-    """Return whether a variable is a clear-text secret, judging by its name and value.
+    """Return whether a variable is a clear-text secret, based on its name and value.
 
     Lookups and templates are not secrets.
     """

@@ -229,7 +229,7 @@ def pair(name: str, value: Any, step: int) -> list[str]:
 
 
 def entry(name: str, variables: Mapping[str, Any], step: int, *, on_one_line: bool) -> list[str]:
-    """Return the lines of a node in the hosts of a group."""
+    """Return the lines that add a node to the hosts of a group."""
     if not variables:
         return [f"{flow(name)}:"]
     if on_one_line:

@@ -66,7 +66,7 @@ def judge(paths: Sequence[str], seen: Mapping[str, Any], user: str) -> list[Find
 
 
 def shaped(path: str, given: Any, number: int) -> DataFacts:
-    """Return the valid part of one report."""
+    """Return the valid part of a node's report on one path."""
     one = given[number] if isinstance(given, list) and len(given) > number else None
     one = one if isinstance(one, dict) and one.get("path") == path else {"error": "has no valid report from the node"}
     count, size, names = (one.get(name) for name in ("count", "bytes", "names"))

@@ -43,7 +43,7 @@ def parse_lines(text: str) -> dict[str, str]:
 
 
 def parse_line(line: str) -> tuple[str, str]:
-    """Return the name and the value. Raises ValueError with the reason."""
+    """Return the name and the value in a line. Raises ValueError with the reason if the line is invalid."""
     match = LINE.fullmatch(line)
     if match is None:
         raise ValueError("not in the form NAME=value")

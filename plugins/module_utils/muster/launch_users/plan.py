@@ -1,5 +1,5 @@
 """Plan the setup of a node for launch users, and how to revert the setup for users that were removed from the
-inventory. Pure.
+inventory. Pure functions.
 """
 
 from __future__ import annotations

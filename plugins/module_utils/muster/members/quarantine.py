@@ -67,7 +67,7 @@ def reason_of(text: str) -> str:
 
 
 def entry(reason: str, by: str, since: str, *, automatic: bool = False) -> dict[str, Any]:
-    """Return the new value in the inventory."""
+    """Return the new value of cluster_quarantined for the inventory."""
     said: dict[str, Any] = {"reason": reason_of(reason), "since": since, "by": by}
     return {**said, AUTOMATIC: True} if automatic else said
 

@@ -210,7 +210,7 @@ def refusals(need: PackageNeed, answer: AptSimulation) -> list[str]:
 def _is_foreign_kernel(name: str, need: PackageNeed) -> bool:
     """Return whether a package is a kernel of a flavour that was not requested.
 
-    The module packages of every flavour provide dkms modules.
+    apt may choose one, because the module packages of every kernel flavour also provide nvidia-dkms-*.
     """
     image = re.fullmatch(r"linux-image-(?:unsigned-)?\d[\d.]*-\d+-(.+)", name)
     return (

@@ -1,4 +1,4 @@
-"""Choose which node downloads each .deb file when several nodes install the same packages. Pure.
+"""Choose which node downloads each .deb file when several nodes install the same packages. Pure functions.
 
 The first node of the play that needs a file downloads it. The other nodes fetch it from that node.
 """

@@ -1,4 +1,4 @@
-"""Choose the package sources of a node: for the distribution, NVIDIA, pip and PyTorch. Pure.
+"""Choose the package sources of a node: for the distribution, NVIDIA, pip and PyTorch. Pure functions.
 
 The mirror profiles are in roles/package_sources/files/mirrors.yml. If a profile has no entry for a source, the upstream
 source is used, and a note is added. For the distribution's archive and for pip, upstream means the node's own

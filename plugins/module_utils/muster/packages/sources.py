@@ -1,4 +1,4 @@
-"""Compute the changes on a node for the requested apt sources and certificates. Pure.
+"""Compute the changes on a node for the requested apt sources and certificates. Pure functions.
 
 library/package_sources.py inspects the node and applies the changes. Settings that are no longer requested are
 reverted. The original text of each source file is kept in a copy beside the file; Muster stores no other state.

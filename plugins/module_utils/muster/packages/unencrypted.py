@@ -1,4 +1,5 @@
-"""Packages that are downloaded over unencrypted HTTP: their sources, and the risk of tampering in transit. Pure.
+"""Packages that are downloaded over unencrypted HTTP: their sources, and the risk of tampering in transit. Pure
+functions.
 
 apt packages are signed. pip cannot detect a tampered package until the hash of the package is in the lock.
 """

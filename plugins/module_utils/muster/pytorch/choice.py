@@ -1,4 +1,4 @@
-"""Choose a node's section of the lock, and remove the sections that no node requests any more. Pure."""
+"""Choose a node's section of the lock, and remove the sections that no node requests any more. Pure functions."""
 
 from __future__ import annotations
 

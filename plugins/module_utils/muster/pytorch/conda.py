@@ -1,4 +1,7 @@
-"""Conda environments: the content of an environment.yml, and the lock with the hash of every package. Pure."""
+"""Conda environments: the content of an environment.yml, and the lock with the hash of every package.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Check the contents of conda packages: first each package against its own file list, then all packages together. Pure.
+"""Check the contents of conda packages: first each package against its own file list, then all packages together. Pure
+functions.
 
 Packages come from third parties, and the program that links them trusts their file lists. Before anything is linked,
 Muster therefore compares every path, link, size and hash with the list. No path may lead through a link of another

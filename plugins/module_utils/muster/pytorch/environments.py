@@ -1,4 +1,4 @@
-"""Names and paths of the environments on a node. Other modules get them only from here. Pure.
+"""Names and paths of the environments on a node. Other modules get them only from here. Pure functions.
 
 An environment is used only through its path, which is a link to the current build. `places` lists these paths for
 launches, Jupyter kernels and checks.

@@ -1,4 +1,5 @@
-"""Environments that the user built on a node: which program built them, and whether launches can run in them. Pure.
+"""Environments that the user built on a node: which program built them, and whether launches can run in them. Pure
+functions.
 
 Each program leaves its own marker. conda and mamba write their command into conda-meta/history. pixi also creates
 conda-meta/pixi. Tools for Python virtual environments write pyvenv.cfg.

@@ -32,8 +32,8 @@ def pip_sources(
     which is pinned with its local version: no public index except PyTorch's offers that version.
 
     mirror: sources that `auto` tries before PyTorch's own index (cluster_mirror). pip: an index for pip. torch: an
-    index of this build. torch_links: a page with links to the wheels of this build. only: why PyTorch's own index is
-    not used; "" to use it.
+    index of this build. torch_links: a page with links to the wheels of this build. only: not empty if PyTorch's own
+    index must not be used.
     """
     mirror = mirror or {}
     for url in (index_url, *extra_index_urls, *find_links):

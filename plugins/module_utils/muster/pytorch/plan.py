@@ -1,4 +1,4 @@
-"""Plan the steps from the PyTorch environments on a node to the requested environment. Pure."""
+"""Plan the steps from the PyTorch environments on a node to the requested environment. Pure functions."""
 
 from __future__ import annotations
 

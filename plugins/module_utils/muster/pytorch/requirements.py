@@ -1,4 +1,4 @@
-"""Read a requirements file or a pyproject.toml into lines for pip. Pure."""
+"""Read a requirements file or a pyproject.toml into lines for pip. Pure functions."""
 
 from __future__ import annotations
 

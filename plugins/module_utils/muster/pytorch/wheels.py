@@ -1,4 +1,7 @@
-"""Wheels: validate files by name and metadata, and choose the node that downloads wheels for several nodes. Pure."""
+"""Wheels: validate files by name and metadata, and choose the node that downloads wheels for several nodes.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 

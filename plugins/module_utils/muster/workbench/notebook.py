@@ -1,4 +1,4 @@
-"""Messages about the notebook of a user, and the ssh command that connects to it. Pure."""
+"""Messages about the notebook of a user, and the ssh command that connects to it. Pure functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plan the notebook setup of a node, or its removal. Pure.
+"""Plan the notebook setup of a node, or its removal. Pure functions.
 
 Other workbench modules use this module to find the environments that get a kernel.
 """
