@@ -282,6 +282,6 @@ def names_one(command: LoggedCommand, names: Sequence[str]) -> bool:
 
 
 def _shown(command: str) -> str:
-    """Return the command with anything that looks like a secret masked."""
+    """Return the command with apparent secrets masked."""
     command = " ".join(masked_argv(command.split()))
     return command if len(command) <= LONGEST else f"{command[: LONGEST - 1]}…"

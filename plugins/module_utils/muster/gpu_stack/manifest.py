@@ -40,8 +40,8 @@ def manifest(node: str, facts: Mapping[str, Any], origins: Mapping[str, str]) ->
 def origins(policy: str) -> dict[str, str]:
     """Return the source of each package's installed version. policy: output of apt-cache policy.
 
-    The lines below the installed version (marked with ***) are its sources with their priorities. The status file of
-    dpkg does not count as a source.
+    The lines below the installed version (marked with ***) list its sources and their priorities. dpkg's status file is
+    not counted as a source.
     """
     found: dict[str, str] = {}
     name, inside = "", False

@@ -77,7 +77,7 @@ class NcclConfRewrite:
 
 
 def request_problems(request: object) -> Iterator[tuple[str, str]]:
-    """Yield (problem, fix) for errors in nccl_conf that can be found without a node."""
+    """Yield (problem, fix) for errors in nccl_conf that can be detected without facts about the nodes."""
     instead = 'Write auto, "off", or a mapping of variables to values'
     if request is False:
         yield "nccl_conf is False, because YAML reads off without quotes as False", 'Write "off"'

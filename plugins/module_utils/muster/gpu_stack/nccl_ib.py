@@ -78,7 +78,7 @@ class FabricOptions:
 
 
 def request_problems(options: Options, conf: object) -> Iterator[tuple[str, str]]:
-    """Yield (problem, fix) for errors in the options that can be found without a node."""
+    """Yield (problem, fix) for errors in the options that can be detected without facts about the nodes."""
     for name in options.hca:
         if not _HCA.fullmatch(name):
             yield (

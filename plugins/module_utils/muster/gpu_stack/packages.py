@@ -1,6 +1,6 @@
 """Return package names by source, and the repositories of the packages.
 
-NVIDIA's package names have no branch after branch 580.
+After branch 580, NVIDIA's package names no longer contain the branch.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class RdmaPart:
 
 
 def request_problems(userspace: str, url: str, key: str) -> Iterator[tuple[str, str]]:
-    """Yield (problem, fix) for errors in the options that can be found without a node."""
+    """Yield (problem, fix) for errors in the options that can be detected without facts about the nodes."""
     if userspace == DOCA:
         for name, value, what in (
             (

@@ -96,7 +96,7 @@ def is_archive(image: str) -> bool:
 
 
 def problems_of(image: str, folders: Iterable[str], *, environment: str, script: str) -> list[str]:
-    """Return the problems of the options that can be found without a node.
+    """Return the problems of the options that can be detected without facts about the nodes.
 
     script: path of a script that is not copied.
     """

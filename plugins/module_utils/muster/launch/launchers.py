@@ -262,7 +262,7 @@ def names(words: Sequence[str]) -> set[str]:
 
 
 def problems_of(command: Sequence[str], *, script: bool, chdir: bool, project: bool) -> list[str]:
-    """Return the problems of a command that can be found without a node.
+    """Return the problems of a command that can be detected without facts about the nodes.
 
     script, chdir, project: whether the corresponding option is set.
     """

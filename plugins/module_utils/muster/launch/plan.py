@@ -224,7 +224,7 @@ def carried(options: LaunchOptions, what: str, by: str, at: float) -> dict[str, 
 
 
 def problems_of(request: LaunchRequest) -> list[str]:
-    """Return the problems of the request that can be found without contacting nodes."""
+    """Return the problems of the request that can be detected without contacting nodes."""
     options = request.options
     problems = [
         f"{source_of(request, name)} sets {name}, which only Muster and the launcher may set."

@@ -117,7 +117,7 @@ def end_of_traceback(lines: list[str], start: int) -> int:
 
 
 def chained(traceback: str) -> list[tuple[str, str]]:
-    """Return (the file that raised it, its message) for each exception of a chain, in the order in which they were
+    """Return (file that raised the exception, message) for each exception of a chain, in the order in which they were
     raised.
     """
     found = []

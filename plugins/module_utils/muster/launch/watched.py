@@ -76,7 +76,7 @@ class Word:
 
 
 def unwatchable(head: str, whose: Whose) -> list[Finding]:
-    """Return the reasons against a watcher that can be found before the SSH logins are checked."""
+    """Return the reasons why no watcher can be started, as far as they are known before the SSH logins are checked."""
     if whose.own:
         return []
     return [WATCHER.fail(head, NO_WATCHER, fix=f"Launch as yourself (launch_users), {WITHOUT_WATCHER}")]

@@ -313,7 +313,7 @@ def outcomes(link: Link) -> str:
 
 
 def stops_a_launch(check: Check, share: BlameShare, cluster: Cluster) -> bool:
-    """Return whether a bad link makes launches fail: it connects two nodes of launches or, for the master port, leads
+    """Return whether bad links make a launch fail: they connect two participating nodes or, for the master port, lead
     to the head node.
     """
     needed = [pair for pair in share.links if set(pair) <= set(cluster.participants)]

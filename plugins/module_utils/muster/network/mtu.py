@@ -271,7 +271,7 @@ def judge(paths: Sequence[Path], mtu: int) -> MtuResult:
 
 
 def ended(node: str, judged: MtuResult, *, interface: str, changed: bool) -> Iterator[str]:
-    """Yield the reason why the change on a node is reverted, if it is reverted."""
+    """Yield the reason for reverting the change on a node; nothing if the change is kept."""
     if not judged.lost:
         return
     fix = "Raise the MTU of the switch ports and interfaces in between, or lower mtu_training"

@@ -20,7 +20,7 @@ NO_LOGIN = ("nologin", "false", "true", "sync")
 
 @dataclass(frozen=True)
 class SshdAccount:
-    """An account of the system.
+    """An account on the node.
 
     locked: whether its password starts with !. expired: whether its expiry date has passed. loose: parts of the path to
     its authorized_keys that other users can write to, each with the command that fixes the permissions.

@@ -138,7 +138,7 @@ def against(target: str, lack: Lack, sizes: Sequence[int], union: Iterable[int])
 
 
 def lacks_text(lack: Lack, sizes: Sequence[int], paths: Sequence[str]) -> str:
-    """Describe which files a node needs, without a full stop."""
+    """Describe which files a node needs. The text has no full stop at the end."""
     said = []
     for what, places in (("missing", lack.missing), ("changed", lack.changed)):
         if places:
