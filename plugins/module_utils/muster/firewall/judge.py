@@ -186,7 +186,7 @@ def launch_ports(request: FirewallRequest, look: FirewallState) -> list[int]:
 
 
 def judge_launch(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
-    """Check that every peer can reach the launch ports."""
+    """Check that every other node can reach the launch ports."""
     interface = training_interface(request, look)
     stopped: dict[PacketOutcome, tuple[list[str], set[int]]] = {}
     for name, address in request.peers.items():

@@ -205,7 +205,7 @@ def _fabrics(ports: Sequence[RdmaPort]) -> dict[str, list[RdmaPort]]:
 
 
 def _missing_halves(used: Sequence[RdmaPort], ports: Sequence[RdmaPort]) -> Iterator[str]:
-    """Yield unused active adapters that share a cable with a used one.
+    """Yield a message about each unused active adapter that shares a cable with a used one.
 
     Their PCI addresses differ only in the domain.
     """

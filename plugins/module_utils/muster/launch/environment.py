@@ -60,7 +60,7 @@ def parse_line(line: str) -> tuple[str, str]:
 
 
 def add(variables: dict[str, str], name: str, value: str) -> None:
-    """Add a variable. Raises ValueError with the reason."""
+    """Add a variable. Raises ValueError with the reason if the variable is invalid or already set."""
     if not ENV_NAME.match(name):
         raise ValueError("the name is not a valid name of an environment variable")
     if name in variables:

@@ -175,7 +175,7 @@ def taken_away(dropin: str) -> dict[str, list[str]]:
 
 
 def weak(algorithms: Mapping[str, Sequence[str]], dropin: str) -> list[str]:
-    """Return the algorithms that the file would remove."""
+    """Return the algorithms that Muster's settings file would remove."""
     return [
         name
         for keyword, patterns in taken_away(dropin).items()

@@ -64,8 +64,8 @@ def apt_sources(listing: str, base: BaseRelease) -> str:
     distribution.
 
     The listing has one line C(origin|uri|suite|codename|component) for each source. Other releases of the distribution
-    are on the same mirror, in suites named after the releases. An empty release or distribution means that of this
-    machine. Third-party sources are ignored.
+    are on the same mirror, in suites named after the releases. If the release or distribution is "", that of this
+    machine is used. Third-party sources are ignored.
     """
     keyrings = {"Debian": "debian-archive-keyring.gpg", "Ubuntu": "ubuntu-archive-keyring.gpg"}
     stanzas: dict[tuple[str, str, str], set[str]] = {}
