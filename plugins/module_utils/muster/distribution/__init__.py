@@ -1,1 +1,1 @@
-"""Distribution of content to many nodes: the transfer order, and the answers of nodes."""
+"""Distribution of content to many nodes: the transfer order and the validation of the nodes' answers."""

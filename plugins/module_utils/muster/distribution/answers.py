@@ -39,7 +39,10 @@ class Stored(Room):
 
 
 def stored(data: Any, known: set[str]) -> Stored:
-    """known: the requested digests; an answer with others is invalid."""
+    """Validate the answer to a query for missing content.
+
+    known: the requested digests; an answer with any other digest is invalid.
+    """
     found: Stored | None = read_one(Stored, data)
     if found and len(found["missing"]) <= len(known) and known.issuperset(found["missing"]):
         return found
@@ -53,14 +56,14 @@ def failure(data: Any) -> str:
 
 
 class TransferResult(TypedDict):
-    """came: source nodes, sorted by received pieces. error: why content is missing."""
+    """came: names of the source nodes, the one that sent the most pieces first. error: why content is missing."""
 
     came: list[str]
     error: str
 
 
 def shared(data: Any, name_of: Mapping[str, str]) -> TransferResult:
-    """name_of: node names by address."""
+    """Validate the answer to a transfer request. name_of: node names by address."""
     error = failure(data)
     if error == SHAPELESS:
         return {"came": [], "error": error}
@@ -71,19 +74,19 @@ def shared(data: Any, name_of: Mapping[str, str]) -> TransferResult:
 
 
 def offered(data: Any) -> list[str] | str:
-    """Return the sha256 of each piece, or the error."""
+    """Return the SHA-256 digest of each piece, or the error message."""
     pieces: list[str] | None = read_one(Digests, data.get("pieces")) if isinstance(data, dict) else None
     return failure(data) or (SHAPELESS if pieces is None else pieces)
 
 
 class PresentFiles(Room):
-    """sizes: by name, of the files that are present with the right content."""
+    """sizes: size in bytes of each file whose content on the node is correct, by file name."""
 
     sizes: Sizes
 
 
 def kept(data: Any, names: set[str]) -> PresentFiles:
-    """names: of the requested files."""
+    """Validate the answer about files on a node. names: the requested file names."""
     found: PresentFiles | None = read_one(PresentFiles, data)
     if found and not found["error"] and names.issuperset(found["sizes"]):
         return found

@@ -1,8 +1,9 @@
-"""Order of a distribution to many nodes: in lines, where each node receives from the one before it.
+"""Determine the transfer order of a distribution to many nodes: chains in which each node receives from its
+predecessor.
 
-A node forwards each piece as it arrives. So a line of any length takes little longer than one copy, and no node
-sends more than one copy. If a source fails, a node asks one further up in the line; this rules out circular waits.
-A slow node is skipped (muster_node/distribution/fetching.py).
+A node forwards each piece as soon as it arrives. A chain of any length therefore takes little longer than one copy, and
+no node sends more than one copy. If a source fails, the node asks a node further up the chain, which rules out circular
+waits. A slow node is skipped (muster_node/distribution/fetching.py).
 """
 
 from __future__ import annotations
@@ -17,12 +18,18 @@ HOLDERS = 3  # likewise, of nodes that were complete at the start
 
 
 def seed(missing: Mapping[str, int]) -> str:
-    """Return the node for the controller's copy: the first with the fewest missing bytes. missing: bytes, by node."""
+    """Return the node that receives the controller's copy: the one with the fewest missing bytes.
+
+    missing: missing bytes by node.
+    """
     return min(missing, key=lambda name: missing[name])
 
 
 def lines(having: Sequence[str], lacking: Sequence[str]) -> dict[str, list[str]]:
-    """Return the sources of each incomplete node in order of preference: one line behind each complete node."""
+    """Return the sources of each incomplete node in order of preference.
+
+    Each chain starts at a node that has all content.
+    """
     if not having:
         return {}
     holders = list(having[: len(lacking)])

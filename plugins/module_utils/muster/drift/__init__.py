@@ -1,1 +1,1 @@
-"""Drift: the differences of a node from the inventory and from the last installation, with their time and author."""
+"""Drift: how a node differs from the inventory and from its last installation, and when and by whom it was changed."""

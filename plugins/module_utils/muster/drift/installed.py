@@ -1,4 +1,4 @@
-"""Compare the present state of a node with the record of the last installation. Pure."""
+"""Compare the present state of a node with the record of its last installation. Pure functions."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ MOST_PARTS = 40
 
 
 def differences(node: str, now: Json, record: Json, links: Mapping[str, str]) -> Iterator[DriftDifference]:
-    """record: written by muster_node/drift/record.py. A part that is missing on either side was not inspected and is
-    ignored. links: paths of environments by name; "" is the default one."""
+    """Return how a node differs from its record, which muster_node/drift/record.py wrote.
+
+    A part that is missing in the record or in the present state was not inspected and is ignored. links: paths of the
+    environments by name; the default environment has the name "".
+    """
     kernel, ran = str(now.get("kernel", "")), str(record.get("kernel", ""))
     if kernel and ran and kernel != ran:
         about = (Subject("package", f"linux-image-{kernel}"), Subject("boot", ""))
@@ -41,7 +44,10 @@ def differences(node: str, now: Json, record: Json, links: Mapping[str, str]) ->
 
 
 def joined(own: Collection[DriftDifference], planned: Collection[DriftDifference]) -> list[DriftDifference]:
-    """Merge both lists. A difference from the record that repeats one from the inventory only adds its subjects."""
+    """Merge both lists.
+
+    A difference in both lists is kept once: the entry for the inventory, with the subjects of the other entry added.
+    """
     said: dict[tuple[str, str], DriftDifference] = {}
     for one in planned:
         for each in one.subjects:
@@ -106,7 +112,7 @@ def _versions(node: str, check: Any, called: str, now: Any, record: Any, kind: s
 
 
 def _environment(node: str, now: Any, record: Any, link: str, called: str = "") -> Iterator[DriftDifference]:
-    """called: name of the environment, "" for the default one."""
+    """called: name of the environment; "" for the default environment."""
     if not now or not record or not record.get("parts"):
         return
     if now["name"] != record["name"]:
@@ -130,7 +136,7 @@ def _environment(node: str, now: Any, record: Any, link: str, called: str = "") 
 
 
 def distribution(part: str) -> str:
-    """Return the package of an entry in site-packages: six, six.py and six-1.16.0.dist-info all give six."""
+    """Return the package that an entry in site-packages belongs to: "six" for six, six.py and six-1.16.0.dist-info."""
     return INFO.sub("", part).removesuffix(".py").removesuffix(".pth")
 
 

@@ -1,4 +1,4 @@
-"""The checks of drift, and the findings for differences with their time and author. Pure."""
+"""The drift checks, and the findings: each difference with its time and author. Pure functions."""
 
 from __future__ import annotations
 
@@ -112,8 +112,11 @@ class Drifted(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The inspection of one node. unseen: parts that could not be checked, with reasons. no_record: why the record is
-    missing. stopped: tags of the steps that rejected the node, and so did not check all of it."""
+    """The result of inspecting one node.
+
+    unseen: the parts that could not be checked, with reasons. no_record: why the record is missing. stopped: tags of
+    the steps that rejected the node and therefore did not check it completely.
+    """
 
     down: str = ""
     unseen: Mapping[str, str] = {}
@@ -122,7 +125,7 @@ class Looked(NamedTuple):
 
 
 def findings(drifted: Sequence[Drifted], looked: Mapping[str, Looked]) -> Iterator[Finding | Skipped]:
-    """looked: of every node."""
+    """looked: the inspection results of all nodes."""
     for node, look in looked.items():
         own = [one for one in drifted if one.difference.node == node]
         yield from map(finding, own)
@@ -169,7 +172,7 @@ def finding(one: Drifted) -> Finding:
 
 
 def said(origin: Origin) -> str:
-    """Return since when, by whom and how, as far as known."""
+    """Describe when, by whom and how something was changed, as far as known."""
     since = f"since {moment(origin.at)}" if origin.at else "time unknown"
     if origin.by:
         return f"{since}, by {origin.by}: {origin.how}" if origin.how else f"{since}, by {origin.by}"
@@ -182,7 +185,7 @@ def moment(at: float) -> str:
 
 
 def as_dict(one: Drifted, status: str) -> dict[str, Any]:
-    """Return the entry for drift.json."""
+    """Return the difference as an entry of drift.json."""
     difference, origin = one
     return {
         "node": difference.node,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Subject(NamedTuple):
-    """What differs, by the name that logs and files use. kind: package, file, unit, sysctl, part, word or boot."""
+    """The item that differs, named as in log files. kind: package, file, unit, sysctl, part, word or boot."""
 
     kind: str
     name: str
@@ -20,9 +20,10 @@ class Subject(NamedTuple):
 
 @dataclass(frozen=True)
 class DriftDifference:
-    """One difference on one node. what: shown to users, without the node. tag: of the step that manages it.
+    """One difference on one node. what: its description for users, without the node name. tag: tag of the step that
+    manages the item.
 
-    value: the present value, if logs may name it.
+    value: the present value, if it may appear in logs.
     """
 
     node: str
@@ -36,8 +37,11 @@ class DriftDifference:
 
 
 class Taken(TypedDict):
-    """The result of a step's task for one node; see results.taken. sentences: the differences. sides: by subject of a
-    diff, the lines that only the present state has, and the lines that only the planned state has."""
+    """The result of a step's task for one node; see results.taken.
+
+    sentences: the differences. sides: for each compared file, the lines that only the present state has and the lines
+    that only the planned state has.
+    """
 
     node: str
     role: str
@@ -61,7 +65,7 @@ class PackageVersion(TypedDict):
 
 
 class Apt(TypedDict):
-    """packages: those of the differing packages that it changed."""
+    """One transaction in apt's history. packages: the differing packages that the transaction changed."""
 
     begin: float
     end: float
@@ -76,7 +80,7 @@ class LogLine(TypedDict):
 
 
 class Changed(TypedDict, total=False):
-    """The state of a file. gone: the file is missing, and `at` is the last change of its folder."""
+    """The last change of a file. gone: whether the file is missing; `at` is then the last change of its folder."""
 
     at: float
     owner: str
@@ -87,7 +91,7 @@ class Changed(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class History:
-    """Logs and file times of a node; see muster_node/drift/history.py. booted: time of the last boot."""
+    """Logs and file times of a node; see muster_node/drift/history.py. booted: when the node last booted."""
 
     dpkg: Sequence[PackageVersion] = ()
     apt: Sequence[Apt] = ()
@@ -103,9 +107,10 @@ class History:
 
 @dataclass(frozen=True)
 class Origin:
-    """The time of a change (0: unknown), its author ("": unknown), the command, and the log with the evidence.
+    """Where a change came from: its time (0 if unknown), its author ("" if unknown), the command, and the log that
+    proves it.
 
-    kind: person, muster, unattended, or unknown. others: possible authors.
+    kind: person, muster, unattended or unknown. others: other possible authors.
     """
 
     at: float = 0.0

@@ -1,8 +1,8 @@
-"""Determine the time and the author of a change from a node's logs and file times. Pure.
+"""Determine the time and the author of a change from the logs and file times of a node. Pure functions.
 
-The time comes from the record of the item: dpkg's log, the file, the unit. The author comes from activity on that item
-at that time: an entry in apt's history, a run of Muster, a sudo command that names the item. If two of these fit
-equally or none fits, no author is named, because the activity may have concerned something else.
+The time comes from the record of the changed item: dpkg's log, the file or the unit. The author comes from activity on
+that item at that time: an entry in apt's history, a run of Muster, or a sudo command that names the item. If two
+activities match equally well, or none matches, no author is named.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Claim(NamedTuple):
 
 
 class LoggedCommand(NamedTuple):
-    """folder: the working directory of the command."""
+    """A sudo command in the logs. folder: its working directory."""
 
     at: float
     who: str
@@ -79,7 +79,7 @@ class LoggedCommand(NamedTuple):
 
 
 class Clue(NamedTuple):
-    """The time of a change and its source. names: words that a command for this change would contain."""
+    """When a change happened, and which source shows it. names: words that a command for this change would contain."""
 
     at: float
     source: str
@@ -88,7 +88,7 @@ class Clue(NamedTuple):
 
 
 def origin(difference: DriftDifference, history: History) -> Origin:
-    """Return the origin of the newest clue: the last change made the present state."""
+    """Return the origin of the newest clue, because the most recent change produced the present state."""
     words = tuple(subject.name for subject in difference.subjects if subject.kind in ("word", "sysctl"))
     clues = [clue for subject in difference.subjects for clue in _clues(subject, difference, history, words)]
     if difference.check in OF_THE_RECORD:  # older changes were already in the state that this run recorded
@@ -138,7 +138,7 @@ def _clues(subject: Subject, difference: DriftDifference, history: History, word
 
 
 def _info_of(name: str, history: History) -> str:
-    """Return the entry of site-packages that names the version of a package."""
+    """Return the entry in site-packages that contains the version of a package."""
     wanted = re.sub(r"[-_.]+", "_", name).lower()
     return next((part for part in history.parts if re.sub(r"[-_.]+", "_", part).lower().startswith(f"{wanted}_")), name)
 
@@ -184,7 +184,7 @@ def _who(clue: Clue, names: Sequence[str], history: History, *, of_a_package: bo
 
 
 def _reach(command: LoggedCommand) -> float:
-    """Return for how many seconds a command may change things that it does not name."""
+    """Return for how many seconds after its start a command may change items that it does not name."""
     if SHELL.fullmatch(command.command):
         return SHELL_BEFORE
     return PACKAGER_BEFORE if program_of(command) in PACKAGERS else AT_THE_MOMENT
@@ -203,12 +203,14 @@ def _one_of(commands: Sequence[LoggedCommand], at: float, source: str) -> Origin
 
 
 def _several(commands: Sequence[LoggedCommand]) -> tuple[str, ...]:
-    """Return the newest three distinct commands."""
+    """Return the three most recent distinct commands."""
     return tuple(dict.fromkeys(f"{one.who} (sudo {_shown(one.command)})" for one in commands))[-3:]
 
 
 def _by_name_alone(difference: DriftDifference, words: Sequence[str], history: History) -> Origin:
-    """Find the origin of a change without a recorded time: a command of a single user that names it."""
+    """Find the origin of a change without a recorded time: a command that names the item, if only one user ran such
+    commands.
+    """
     if not words:
         return Origin()
     commands = [one for one in commands_of(history.sudo) if one.at >= history.since and names_one(one, words)]
@@ -223,7 +225,7 @@ def _by_name_alone(difference: DriftDifference, words: Sequence[str], history: H
 
 
 def _of_a_boot(clue: Clue, words: Sequence[str], history: History) -> Origin:
-    """Return the origin of a reboot and its effects: the user who requested it just before."""
+    """Return the origin of a reboot and its effects: the user who requested the reboot immediately before it."""
     at = clue.at
     asked = [one for one in commands_of(history.sudo) if at - BEFORE_BOOT <= one.at <= at and names_one(one, words)]
     if not words or not asked:
@@ -235,7 +237,10 @@ def _of_a_boot(clue: Clue, words: Sequence[str], history: History) -> Origin:
 
 
 def claims_of(lines: Sequence[LogLine]) -> list[Claim]:
-    """Return the times in which runs of Muster claimed the node. A claim that was never released ends with the next."""
+    """Return the periods in which runs of Muster had claimed the node.
+
+    An unreleased claim ends when the next one begins.
+    """
     found: list[Claim] = []
     for line in lines:
         takes, frees = TAKES.search(line["text"]), FREES.search(line["text"])
@@ -263,7 +268,10 @@ def program_of(command: LoggedCommand) -> str:
 
 
 def names_one(command: LoggedCommand, names: Sequence[str]) -> bool:
-    """Return whether the command contains one of the names as a word; relative paths start at its folder."""
+    """Return whether the command contains one of the names as a word.
+
+    Relative paths are resolved in its working directory.
+    """
     if ANSIBLE in command.command:
         return False
     before = command.folder.rstrip("/") + "/"
@@ -274,6 +282,6 @@ def names_one(command: LoggedCommand, names: Sequence[str]) -> bool:
 
 
 def _shown(command: str) -> str:
-    """Return the command without apparent secrets."""
+    """Return the command with apparent secrets masked."""
     command = " ".join(masked_argv(command.split()))
     return command if len(command) <= LONGEST else f"{command[: LONGEST - 1]}…"

@@ -1,4 +1,4 @@
-"""Derive the differences from the inventory from the results of the steps in check mode. Pure."""
+"""Derive the differences from the inventory from the check-mode results of the steps. Pure functions."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ LONGEST = 70  # characters of a line that a sentence quotes
 
 
 def differences(said: Iterable[Taken]) -> list[DriftDifference]:
-    """Return the distinct differences."""
+    """Return the differences without duplicates."""
     found: dict[tuple[str, str, str], DriftDifference] = {}
     for one in said:
         if one["unreachable"]:
@@ -71,7 +71,7 @@ def unreachable(said: Iterable[Taken]) -> dict[str, str]:
 
 
 def stopped_at(said: Iterable[Taken]) -> dict[str, str]:
-    """Return the tag of the step that rejected each node; later steps did not check it."""
+    """Return, for each rejected node, the tag of the step that rejected it. Later steps did not check the node."""
     return {one["node"]: TAGS.get(one["role"], "") for one in said if one["failed"]}
 
 

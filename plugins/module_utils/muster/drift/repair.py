@@ -1,4 +1,4 @@
-"""Choose the steps and nodes for the repair of drift. Pure."""
+"""Choose which steps to run on which nodes to repair drift. Pure functions."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+:~_-]*")
 
 
 class Repair(NamedTuple):
-    """Steps by tag, for a set of nodes."""
+    """Tags of the steps to run on a set of nodes."""
 
     tags: tuple[str, ...]
     nodes: tuple[str, ...]
 
 
 class RepairPlan(NamedTuple):
-    """left: what is not repaired, with reasons."""
+    """left: differences that are not repaired, with reasons."""
 
     repairs: list[Repair]
     left: list[str]
 
 
 def condemned(failed: Sequence[DriftDifference], nodes: Sequence[str]) -> dict[str, list[str]]:
-    """Return, by node, the changed parts of its environment whose change the step pytorch does not detect.
+    """Return, by node, the changed parts of its environment that the step pytorch does not detect on its own.
 
-    The step builds the environment again if pip's record of one of them is missing.
+    The step rebuilds the environment if pip's record of one of these parts is missing.
     """
     found: dict[str, list[str]] = {}
     for one in failed:
@@ -52,8 +52,10 @@ def condemned(failed: Sequence[DriftDifference], nodes: Sequence[str]) -> dict[s
 
 
 def by_hand(one: DriftDifference) -> str:
-    """Return the command that restores a package version if no step does; "" if there is none. Kernels are excluded,
-    because the newest one has the security fixes."""
+    """Return the command that restores the version of a package that no step manages; "" if there is none.
+
+    Kernels are excluded, because the newest kernel has the security fixes.
+    """
     name = next((each.name for each in one.subjects if each.kind == "package"), "")
     if one.check is not judge.VERSION or name.startswith("linux-image-") or not PACKAGE.fullmatch(name):
         return ""
@@ -73,9 +75,10 @@ def by_hand(one: DriftDifference) -> str:
 def plan(
     failed: Sequence[DriftDifference], busy: Mapping[str, Sequence[str]], order: Sequence[str], reached: Sequence[str]
 ) -> RepairPlan:
-    """failed: the drift. busy: running launches, by node. order: of the steps. reached: nodes that responded.
+    """Plan the repair. failed: the differences to repair. busy: running launches by node. order: the order of the
+    steps. reached: the nodes that responded.
 
-    Keys and logins between nodes are restored on all responding nodes, because the nodes exchange this data.
+    Keys and logins between nodes are restored on all nodes that responded, because the nodes exchange this data.
     """
     left: list[str] = []
     by_tag: dict[str, list[str]] = {}

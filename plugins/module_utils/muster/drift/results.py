@@ -1,4 +1,4 @@
-"""Extract the differences from a task's result, in the shape that drift stores."""
+"""Extract the differences from the result of an Ansible task, in the format of the drift record."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def taken(node: str, role: str, task: str, result: Mapping[str, Any]) -> Taken:
 
 
 def sentences(result: Mapping[str, Any]) -> list[Any]:
-    """Return the sentences on differences; the key depends on the module."""
+    """Return the sentences that describe differences. Modules report them under different keys."""
     plan = result.get("plan")
     for place in (result, plan if isinstance(plan, dict) else {}):
         for name in ("differences", "reasons"):
@@ -58,7 +58,7 @@ def _plan(result: Mapping[str, Any], name: str) -> list[Any]:
 
 
 def sides(result: Mapping[str, Any]) -> Iterator[tuple[str, list[list[str]]]]:
-    """Yield for each diff the lines only in the present state and the lines only in the planned state."""
+    """For each diff, yield the lines that only the present state has and the lines that only the planned state has."""
     found = result.get("diff")
     for one in found if isinstance(found, list) else [found]:
         if not isinstance(one, dict):
@@ -73,7 +73,7 @@ def sides(result: Mapping[str, Any]) -> Iterator[tuple[str, list[list[str]]]]:
 
 
 def _plainly(before: list[str], after: list[str]) -> Iterator[str]:
-    """Compare like ndiff, which is slow for long texts."""
+    """Compare long texts line by line. difflib.ndiff gives the same kind of output but is slow for long texts."""
     there, wanted = set(before), set(after)
     yield from (f"- {line}" for line in before if line not in wanted)
     yield from (f"+ {line}" for line in after if line not in there)

@@ -1,4 +1,4 @@
-"""The terminal output of drift. Pure."""
+"""Format the result of a drift check for the terminal. Pure functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ LONGEST = 100  # characters of the observed and expected values
 def table(
     drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding], skipped: Mapping[str, str]
 ) -> list[str]:
-    """statuses: of each difference. unknown: what was not checked. skipped: by node, why the record is missing."""
+    """statuses: the status of each difference. unknown: what was not checked. skipped: why the record is missing, by
+    node.
+    """
     nodes = [one.difference.node for one in drifted] + [one.node for one in unknown]
     wide = max(map(len, nodes), default=0)
     kinds = max((len(one.difference.check.id) for one in drifted), default=0)
@@ -56,7 +58,7 @@ def _by_why(skipped: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def advice(drifted: Sequence[Drifted], statuses: Sequence[str]) -> list[str]:
-    """Return the next commands: restore by a step, or accept the change."""
+    """Return the commands to run next: one to restore the state with a step, and one to accept the change."""
     failed = [one.difference for one, status in zip(drifted, statuses, strict=True) if status == "fail"]
     lines = []
     if any(one.tag for one in failed):
@@ -70,7 +72,6 @@ def advice(drifted: Sequence[Drifted], statuses: Sequence[str]) -> list[str]:
 def summary(
     nodes: Sequence[str], drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding]
 ) -> str:
-    """Return the one-line summary."""
     failed = [one.difference for one, status in zip(drifted, statuses, strict=True) if status == "fail"]
     warned = sum(status == "warn" for status in statuses)
     where = list(dict.fromkeys(one.node for one in failed))

@@ -1,1 +1,3 @@
-"""Firewall of a node: the requested and observed state, the plan of changes, and the checks of both."""
+"""The firewall of a node: its requested and observed state, the plan of changes, and checks of the observed and planned
+rules.
+"""

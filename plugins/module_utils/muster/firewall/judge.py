@@ -87,7 +87,7 @@ MOST_NAMED = 4
 
 @dataclass(frozen=True)
 class Scene:
-    """The rules of a node, in force or planned."""
+    """A set of firewall rules on a node: those in force or those planned."""
 
     look: FirewallState
     tables: dict[int, Tables]
@@ -96,7 +96,9 @@ class Scene:
     own_table_seen: bool = True
 
     def outcome(self, packet: Packet) -> PacketOutcome:
-        """Return the outcome of the packet: the first rule that stops it, else the first uncertain rule."""
+        """Return the outcome of the packet, decided by the first rule that stops it or else by the first rule with an
+        uncertain effect.
+        """
         version = packet.version
         tables = self.tables[version]
         origin = "ip6tables" if version == 6 else "iptables"
@@ -129,7 +131,7 @@ def scene_planned(request: FirewallRequest, look: FirewallState, plan: FirewallP
 
 
 def _with_ufw(look: FirewallState, ufw: Ufw, plan: FirewallPlan, version: int) -> Tables:
-    """Return the tables with ufw active and the planned rules."""
+    """Return the tables as they will be when ufw is active with the planned rules."""
     tables = {name: dict(chains) for name, chains in look.tables[version].items()}
     if version == 6 and not ufw.ipv6:
         return tables
@@ -167,7 +169,7 @@ def _lets_in(opening: Opening, packet: Packet) -> bool:
 
 
 def judge(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
-    """Return all findings about one scene."""
+    """Return all findings about one set of rules."""
     return [
         *judge_launch(request, look, scene),
         *judge_ssh(request, look, scene),
@@ -178,13 +180,13 @@ def judge(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[F
 
 
 def launch_ports(request: FirewallRequest, look: FirewallState) -> list[int]:
-    """Return the rendezvous port and three ephemeral ports, which Gloo and NCCL use."""
+    """Return the rendezvous port and three ephemeral ports as samples, because Gloo and NCCL use ephemeral ports."""
     low, high = request.ephemeral if request.tight else look.port_range
     return [request.master_port, low, (low + high) // 2, high]
 
 
 def judge_launch(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
-    """Check that every peer can reach the launch ports."""
+    """Check that every other node can reach the launch ports."""
     interface = training_interface(request, look)
     stopped: dict[PacketOutcome, tuple[list[str], set[int]]] = {}
     for name, address in request.peers.items():
@@ -216,7 +218,7 @@ def judge_launch(request: FirewallRequest, look: FirewallState, scene: Scene) ->
 
 
 def judge_ssh(request: FirewallRequest, look: FirewallState, scene: Scene) -> list[Finding]:
-    """Check that the SSH connection of this run stays allowed."""
+    """Check that the SSH connection used by this run stays allowed."""
     version = 6 if ":" in look.ssh_address else 4
     source = look.ssh_client or STRANGER[version]
     interface = look.interfaces.get(look.ssh_address) or training_interface(request, look)
@@ -291,7 +293,7 @@ def judge_boot(request: FirewallRequest, look: FirewallState) -> list[Finding]:
 
 
 def judge_cut_off(request: FirewallRequest, look: FirewallState, planned: Scene) -> list[Finding]:
-    """Report services that outside hosts can reach now, but not with the planned rules."""
+    """Report services that outside hosts can reach now but will not be able to reach with the planned rules."""
     now = scene_now(look)
     stays = {listener for listener, _ in reachable(look, planned)}
     return [
@@ -306,7 +308,7 @@ def judge_cut_off(request: FirewallRequest, look: FirewallState, planned: Scene)
 
 
 def judge_published(request: FirewallRequest, look: FirewallState) -> list[Finding]:
-    """Report ports that a container engine publishes, bypassing the firewall, and that are not allowed."""
+    """Report published container ports that bypass the firewall and are not allowed by the inventory."""
     findings = []
     for proto, (low, high), place in published(look.tables, look.listeners):
         packet = Packet(proto, STRANGER[4], low, training_interface(request, look))
@@ -328,7 +330,7 @@ def judge_published(request: FirewallRequest, look: FirewallState) -> list[Findi
 
 
 def reachable(look: FirewallState, scene: Scene) -> list[tuple[ListeningSocket, PacketOutcome]]:
-    """Return the listening services that outside hosts can certainly reach, each port once."""
+    """Return the listening services that outside hosts can certainly reach, one for each port."""
     found: dict[tuple[str, int], tuple[ListeningSocket, PacketOutcome]] = {}
     for listener in look.listeners:
         address = ipaddress.ip_address(listener.address) if listener.address != "*" else None
@@ -396,7 +398,7 @@ def _close(look: FirewallState, outcome: PacketOutcome) -> tuple[str, str]:
 
 
 def _fix(look: FirewallState, outcome: PacketOutcome, match: str) -> tuple[str, str]:
-    """Return the fix that allows the packet, and its command. Both depend on where the rule is."""
+    """Return the fix that allows the packet, and its command. The fix depends on where the blocking rule is defined."""
     number = ufw_number(look, outcome)
     if number:
         return "This rule precedes the rules that allow peers. Remove it on the node", f"ufw delete {number}"
@@ -417,7 +419,7 @@ def _fix(look: FirewallState, outcome: PacketOutcome, match: str) -> tuple[str, 
 
 
 def ufw_number(look: FirewallState, outcome: PacketOutcome) -> int:
-    """Return the number in `ufw status numbered` of the user rule that decided; 0 for other rules."""
+    """Return the number of the deciding user rule in `ufw status numbered`; 0 if another kind of rule decided."""
     match = re.search(r"chain (ufw6?)-user-input, rule (\d+)$", outcome.place)
     if match is None or look.ufw is None:
         return 0

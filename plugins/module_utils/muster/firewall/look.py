@@ -1,4 +1,6 @@
-"""The observed firewall state of a node (from muster_node/programs/firewall.py), and the required openings."""
+"""The observed firewall state of a node, as reported by muster_node/programs/firewall.py, and the openings that the
+node needs.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ class Ufw:
     files: Mapping[str, str]
 
     def entries(self, name: str) -> tuple[ufw.UfwEntry, ...]:
-        """Return the tuples in one of ufw's rules files."""
+        """Return the rule tuples in one of ufw's rules files."""
         try:
             return ufw.parse_rules(self.files[name]).entries
         except ValueError:
@@ -69,7 +71,7 @@ class FirewallState:
 
     @property
     def ufw_runs(self) -> bool:
-        """Return whether ufw's chains are hooked in as ufw does at its start."""
+        """Return whether the built-in chains jump to ufw's chains, as they do after ufw has started."""
         return self.ufw is not None and all(
             _jumps(self.tables[version], version) for version in ((4, 6) if self.ufw.ipv6 else (4,))
         )
@@ -85,13 +87,13 @@ def _jumps(tables: Tables, version: int) -> bool:
 
 
 def _assigned(text: str | None, name: str) -> str:
-    """Return the value of the last assignment of a shell variable."""
+    """Return the value of the last assignment to a shell variable."""
     found = re.findall(rf"^\s*{name}=\s*[\"']?([^\"'#\s]*)", text or "", re.MULTILINE)
     return found[-1] if found else ""
 
 
 def read_look(raw: Mapping[str, Any]) -> FirewallState:
-    """Parse the output of the node program."""
+    """Parse the output of muster_node/programs/firewall.py."""
     said = raw["said"]
     listeners = tuple(parse_ss(said["listeners"]["out"]))
     server = raw["ssh_server"]
@@ -138,7 +140,7 @@ def read_look(raw: Mapping[str, Any]) -> FirewallState:
 
 
 def _plain(address: str) -> str:
-    """Return an address without its zone; IPv4-mapped IPv6 addresses as IPv4."""
+    """Return the address without its zone. IPv4-mapped IPv6 addresses are returned as IPv4."""
     parsed = ipaddress.ip_address(address.partition("%")[0])
     mapped = parsed.ipv4_mapped if parsed.version == 6 else None
     return str(mapped or parsed)
@@ -159,7 +161,7 @@ def _read_ufw(raw: Mapping[str, Any] | None) -> Ufw | None:
 
 
 def foreign_chains(look: FirewallState) -> list[str]:
-    """Return chains at the input hook that do not belong to Muster or ufw: the site's own firewall."""
+    """Return the chains at the input hook that belong neither to Muster nor to ufw, such as the site's own firewall."""
     found = [
         f"{base.family} {base.table} {base.name}"
         for base in look.ruleset.bases
@@ -178,13 +180,13 @@ def foreign_chains(look: FirewallState) -> list[str]:
 
 
 def _is_iptables(look: FirewallState, base: BaseChain) -> bool:
-    """Return whether iptables also shows this chain."""
+    """Return whether iptables also lists this chain."""
     version = {"ip": 4, "ip6": 6}.get(base.family)
     return version is not None and base.name in look.tables[version].get(base.table, {})
 
 
 def training_interface(request: FirewallRequest, look: FirewallState) -> str:
-    """Return the interface that receives traffic from peers. Raises FirewallError."""
+    """Return the interface that receives traffic from the other nodes. Raises FirewallError."""
     found = request.interface or look.interfaces.get(request.address, "")
     if not found:
         raise FirewallError(
@@ -202,7 +204,7 @@ def ssh_openings(look: FirewallState) -> list[Opening]:
 
 
 def openings(request: FirewallRequest, look: FirewallState) -> list[Opening]:
-    """Return everything to allow, SSH first. Raises FirewallError."""
+    """Return all openings to allow, those for SSH first. Raises FirewallError."""
     found = ssh_openings(look)
     interface = training_interface(request, look)
     ports = request.launch_ports if request.tight else ()

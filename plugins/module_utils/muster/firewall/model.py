@@ -32,7 +32,10 @@ class Allowed:
 
 @dataclass(frozen=True)
 class FirewallRequest:
-    """The firewall requested for one node. leaves: the node leaves the cluster, so Muster's rules are removed."""
+    """The firewall requested for one node.
+
+    leaves: whether the node leaves the cluster, so that Muster's rules are removed.
+    """
 
     node: str
     address: str
@@ -48,14 +51,14 @@ class FirewallRequest:
 
     @property
     def launch_ports(self) -> tuple[tuple[int, int], ...]:
-        """Port ranges open to peers in tight mode, sorted and without overlaps."""
+        """Port ranges open to other nodes in tight mode, sorted and without overlaps."""
         inside = self.launch[0] <= self.master_port <= self.launch[1]
         return tuple(sorted([self.launch, self.ephemeral] + ([] if inside else [(self.master_port,) * 2])))
 
 
 @dataclass(frozen=True)
 class Opening:
-    """Allowed traffic. Empty ports: all; empty source or interface: any."""
+    """Traffic to allow. Empty ports mean all ports. An empty source or interface means any."""
 
     protos: tuple[str, ...]
     ports: tuple[tuple[int, int], ...]
@@ -67,7 +70,10 @@ class Opening:
 def make_request(
     node: str, own: Mapping[str, Any], addresses: Mapping[str, str], options: Mapping[str, Any]
 ) -> FirewallRequest:
-    """Return the request. own: the node's cluster_* variables; addresses: node -> address. Raises FirewallError."""
+    """Return the requested firewall.
+
+    own: the node's cluster_* variables. addresses: address of each node, by name. Raises FirewallError.
+    """
     if options["confirm_seconds"] < LEAST_CONFIRM_SECONDS:
         raise FirewallError(
             f"firewall_confirm_seconds is too short for a new connection; the minimum is {LEAST_CONFIRM_SECONDS}."
@@ -104,7 +110,7 @@ def make_request(
 
 
 def port_pair(name: str, text: object) -> tuple[int, int]:
-    """Read 9100 or "9100-9110". Raises FirewallError."""
+    """Return the first and last port of 9100 or "9100-9110". Raises FirewallError."""
     match = re.fullmatch(r"\s*(\d+)\s*(?:[-:]\s*(\d+)\s*)?", str(text))
     if match is not None:
         low, high = int(match[1]), int(match[2] or match[1])
@@ -139,7 +145,7 @@ def _allowed(number: int, entry: Mapping[str, Any]) -> Allowed:
 
 
 def _network(text: str) -> str:
-    """Return a source as written by ufw: a single address without mask, "" for any."""
+    """Return a source in ufw's notation: no mask for a single address, "" for any source."""
     if text == "any":
         return ""
     parsed = ipaddress.ip_network(text, strict=False)

@@ -34,7 +34,7 @@ PATH_IN = (
 
 @dataclass(frozen=True)
 class Rule:
-    """An iptables rule. others: conditions that were not understood."""
+    """An iptables rule. others: conditions that Muster cannot interpret."""
 
     text: str
     target: str = ""
@@ -56,7 +56,7 @@ class Rule:
         return not self.others and not self.negated
 
     def like(self, other: Rule) -> bool:
-        """Return whether both rules have the same effect, regardless of their text."""
+        """Return whether both rules have the same effect, even if they are written differently."""
         return all(getattr(self, name) == getattr(other, name) for name in self.__dataclass_fields__ if name != "text")
 
     def matches(self, packet: Packet) -> bool | None:
@@ -66,7 +66,7 @@ class Rule:
         return None if self.others or self.sports or self.destination else True
 
     def _conditions(self, packet: Packet) -> Iterator[tuple[str, bool]]:
-        """Yield each condition, and whether the packet meets it."""
+        """Yield each condition together with whether the packet meets it."""
         if self.source is not None:
             version, network, mask = self.source
             yield "source", version == packet.version and packet.source_number & mask == network
@@ -112,7 +112,7 @@ def parse_save(text: str) -> Tables:
 
 
 def parse_rule(line: str) -> Rule:
-    """Parse one line that appends a rule."""
+    """Parse a line of iptables-save output that appends a rule."""
     words = shlex.split(line)[2:]
     known: dict[str, Any] = {}
     others: list[str] = []
@@ -134,7 +134,9 @@ def parse_rule(line: str) -> Rule:
 
 
 def _read_option(word: str, value: str, known: dict[str, Any]) -> str:
-    """Return the name of the parsed field, "" for an option that does not decide a match, "?" if unknown."""
+    """Return the name of the field that the option sets, "" for an option that does not affect matching, "?" for an
+    unknown option.
+    """
     if word in ("-m", "--match"):
         return "" if value in PLAIN_EXTENSIONS else "?"
     if word in OF_TARGETS:
@@ -168,7 +170,7 @@ def _read_option(word: str, value: str, known: dict[str, Any]) -> str:
 
 
 def network(text: str) -> tuple[int, int, int] | None:
-    """Return a source as version, number and mask; None for any source."""
+    """Return a source as (IP version, network number, mask); None for any source."""
     parsed = ipaddress.ip_network(text, strict=False)
     if parsed.prefixlen == 0:
         return None
@@ -176,7 +178,7 @@ def network(text: str) -> tuple[int, int, int] | None:
 
 
 def ports(text: str) -> tuple[tuple[int, int], ...]:
-    """Parse 9100,9102:9110 into sorted pairs."""
+    """Parse a port list such as 9100,9102:9110 into sorted pairs of first and last port."""
     pairs = []
     for part in text.split(","):
         low, _, high = part.partition(":")
@@ -193,7 +195,10 @@ def _states(text: str) -> frozenset[str]:
 
 
 def walk_tables(tables: Tables, packet: Packet, origin: str) -> PacketOutcome:
-    """Return the outcome of the packet in the iptables tables. origin: command that lists them, such as iptables."""
+    """Return the outcome of the packet in the iptables tables.
+
+    origin: the command that lists the tables, such as iptables.
+    """
     return through(_bases(tables, packet, origin), origin)
 
 

@@ -1,6 +1,6 @@
 """Trace packets through the nftables tables in the output of `nft -j list ruleset`.
 
-Tables that iptables shows are left to netfilter.py, because nft does not show their matches.
+Tables that iptables can list are evaluated in netfilter.py, because nft does not show their iptables matches.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class BaseChain:
 
 
 class Ruleset:
-    """All tables of a node, parsed once for all packets."""
+    """All tables of a node, parsed once and used for all packets."""
 
     def __init__(self, entries: Sequence[Mapping[str, Any]]) -> None:
         self.rules: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
@@ -66,7 +66,7 @@ class Ruleset:
         self.bases = sorted(bases, key=lambda base: (HOOKS.index(base.hook), base.priority))
 
     def outcome(self, packet: Packet, without: Collection[tuple[str, str]] = ()) -> PacketOutcome:
-        """Return the outcome of the packet in all tables except `without` (family, name)."""
+        """Return the outcome of the packet in all tables. Tables in `without`, as (family, name), are skipped."""
         return through(self._bases(packet, without), "nft")
 
     def _bases(self, packet: Packet, without: Collection[tuple[str, str]]) -> Iterator[tuple[WalkStep, str, str]]:
@@ -78,7 +78,7 @@ class Ruleset:
 
 
 class _Rules:
-    """The rules, evaluated for one packet."""
+    """The rules of a ruleset, evaluated for one packet."""
 
     def __init__(self, ruleset: Ruleset, packet: Packet) -> None:
         self.packet = packet
@@ -86,7 +86,7 @@ class _Rules:
         self.sets = ruleset.sets
 
     def steps(self, table: tuple[str, str], chain: str) -> Iterator[tuple[bool, WalkStep]]:
-        """Yield the rules that may apply: whether they certainly apply, and their effect."""
+        """Yield the effects of the rules that may apply to the packet, each with whether the rule certainly applies."""
         for rule in self.rules.get((*table, chain), []):
             place = f"nft {rule['family']} {rule['table']}, chain {chain}, handle {rule['handle']}"
             unsure = WalkStep("unknown", in_words(rule["expr"]), place)
@@ -112,7 +112,7 @@ class _Rules:
                 certain = certain and applies is True
 
     def effect(self, table: tuple[str, str], statement: Json, unsure: WalkStep) -> WalkStep:
-        """Return the effect of a rule's final statement; `unsure` if unknown."""
+        """Return the effect of a rule's final statement; `unsure` if the effect is unknown."""
         kind = next(iter(statement), "")
         if kind in ENDS:
             return replace(unsure, verdict=ENDS[kind])
@@ -130,7 +130,7 @@ class _Rules:
         return found if found is None else found != about["op"].startswith("!")
 
     def mapped(self, table: tuple[str, str], about: Mapping[str, Any]) -> Json | None:
-        """Return the verdict of a map; {} if it has none for this packet, None if unknown."""
+        """Return the verdict that a map has for the packet; {} if the map has no entry for it, None if unknown."""
         mine = self.value(about["key"])
         if mine is None:
             return None
@@ -145,7 +145,9 @@ class _Rules:
         return {}
 
     def value(self, left: Any) -> Any:
-        """Return the packet's value; () for a field that it cannot have, None if unknown."""
+        """Return the packet's value of an expression; () if the packet cannot have this field, None if the value is
+        unknown.
+        """
         packet = self.packet
         ((kind, about),) = left.items() if isinstance(left, dict) else (("", {}),)
         if kind == "meta":
@@ -181,7 +183,7 @@ class _Rules:
         return () if protocol in ("tcp", "udp", "icmp", "icmpv6", "sctp") else None
 
     def among(self, table: tuple[str, str], mine: Any, right: Any) -> bool | None:
-        """Return whether the packet's value equals, or is in, the other value; None if unknown."""
+        """Return whether the packet's value equals the other value or is contained in it; None if unknown."""
         if isinstance(mine, frozenset):
             return mine == _flags(right)
         if isinstance(right, dict) and "concat" in right and isinstance(mine, list):
@@ -211,7 +213,7 @@ class _Rules:
 
 
 def _flags(side: Any) -> frozenset[str]:
-    """Return the named TCP flags: one, several, or several joined by |."""
+    """Return the TCP flags named in an expression: a single flag, a list, or flags joined with |."""
     if isinstance(side, dict):
         return _flags(side.get("|", []))
     if isinstance(side, list):
@@ -226,7 +228,7 @@ def _any(answers: list[bool | None]) -> bool | None:
 
 
 def _comparable(mine: Any, other: Any) -> Any:
-    """Return the other value converted to the type of the packet's value; None if impossible."""
+    """Return the other value converted to the type of the packet's value; None if it cannot be converted."""
     if isinstance(mine, (ipaddress.IPv4Address, ipaddress.IPv6Address)):
         try:
             return type(mine)(other)
@@ -236,7 +238,7 @@ def _comparable(mine: Any, other: Any) -> Any:
 
 
 def in_words(expression: Sequence[Mapping[str, Any]]) -> str:
-    """Return a readable rule, similar to nft's syntax."""
+    """Return the rule as readable text, similar to nft's syntax."""
     words = []
     for statement in expression:
         ((kind, about),) = statement.items()

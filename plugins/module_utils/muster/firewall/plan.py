@@ -1,6 +1,6 @@
-"""Plan the steps to the requested firewall of a node, and the commands to undo them.
+"""Plan the steps that bring the firewall of a node to the requested state, and the commands that undo these steps.
 
-Depends only on the request and the observed state; reads and changes nothing.
+The plan depends only on the request and the observed state. Planning reads and changes nothing on the node.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ HOOKS = ("before-logging", "before", "after", "after-logging", "reject", "track"
 
 
 class FirewallStep(TypedDict, total=False):
-    """A step of muster_node/programs/firewall.py: `write` or `remove` a path, or `run` a command.
+    """A step that muster_node/programs/firewall.py executes: `write` or `remove` a path, or `run` a command.
 
     text: content of the file, or standard input of the command.
     """
@@ -43,7 +43,10 @@ class FirewallStep(TypedDict, total=False):
 
 
 class Undo(TypedDict):
-    """An undo command of the guard. text: key of the plan's text for its standard input; "" for none."""
+    """A command with which the guard undoes a change.
+
+    text: key of the plan's text that is passed on standard input; "" for none.
+    """
 
     argv: list[str]
     text: str
@@ -51,7 +54,10 @@ class Undo(TypedDict):
 
 @dataclass
 class FirewallPlan:
-    """The steps for the node, and what the guard requires to undo them. before, after: both states, as shown lines."""
+    """The steps for the node, and the data that the guard needs to undo them.
+
+    before, after: the lines that describe the state before and after the change.
+    """
 
     backend: str
     packages: list[str] = field(default_factory=list)
@@ -95,7 +101,7 @@ def choose_backend(request: FirewallRequest, look: FirewallState) -> str:
 
 
 def make_plan(request: FirewallRequest, look: FirewallState) -> FirewallPlan:
-    """Raises FirewallError."""
+    """Return the plan. Raises FirewallError."""
     if request.leaves:
         return plan_leaving(request, look)
     plan = FirewallPlan(choose_backend(request, look))
@@ -109,7 +115,7 @@ def make_plan(request: FirewallRequest, look: FirewallState) -> FirewallPlan:
 
 
 def plan_table(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) -> None:
-    """Plan Muster's own nftables table, beside the site's tables."""
+    """Plan Muster's own nftables table, which is added beside the site's tables."""
     text = table.rules(openings(request, look))
     plan.after += ["nftables: table inet muster in force", *text.splitlines()]
     if not look.has_nft:
@@ -140,7 +146,7 @@ def plan_table(plan: FirewallPlan, request: FirewallRequest, look: FirewallState
 
 
 def plan_no_table(plan: FirewallPlan, look: FirewallState) -> None:
-    """Plan removing Muster's nftables table if ufw has the rules now."""
+    """Plan the removal of Muster's nftables table on a node whose rules are now in ufw."""
     if look.own_at_boot:
         plan.run("systemctl", "--quiet", "disable", table.UNIT_NAME)
         plan.undo_by("ln", "-sfn", UNIT, WANTED)
@@ -155,7 +161,7 @@ def plan_no_table(plan: FirewallPlan, look: FirewallState) -> None:
 
 
 def plan_leaving(request: FirewallRequest, look: FirewallState) -> FirewallPlan:
-    """Plan removing Muster's rules. ufw's state is unchanged; while ufw is active, the SSH rule stays."""
+    """Plan the removal of Muster's rules. ufw stays active or inactive; while ufw is active, the SSH rule is kept."""
     plan = FirewallPlan("nftables" if look.ufw is None else "ufw")
     plan_no_table(plan, look)
     if look.ufw is not None:
@@ -177,7 +183,7 @@ def _plan_reloads(plan: FirewallPlan, versions: Sequence[int]) -> None:
 
 
 def plan_port_range(plan: FirewallPlan, request: FirewallRequest, look: FirewallState) -> None:
-    """Plan setting the ephemeral port range in tight mode, or reverting an earlier tight mode."""
+    """Plan setting the ephemeral port range in tight mode, or restoring it after tight mode was turned off."""
     low, high = request.ephemeral
     text = f"# Written by Muster (firewall_tight): docs/ports.md\nnet.ipv4.ip_local_port_range = {low} {high}\n"
     wanted = request.ephemeral if request.tight else look.port_range_others
@@ -253,7 +259,7 @@ def _ufw_state(look: FirewallState) -> str:
 
 
 def _plan_rules(plan: FirewallPlan, found: Sequence[Opening], look: FirewallState, version: int) -> bool:
-    """Plan one of ufw's rules files; return whether it must be loaded."""
+    """Plan the change of one of ufw's rules files. Return whether the file must be loaded."""
     if look.ufw is None:
         return False
     name = "user6.rules" if version == 6 else "user.rules"
@@ -290,7 +296,7 @@ def _plan_ufw_state(plan: FirewallPlan, there: Ufw, look: FirewallState, reloads
 
 
 def _plan_ufw_start(plan: FirewallPlan, there: Ufw, look: FirewallState) -> None:
-    """Plan starting ufw, which loads its rules before it sets the policy, and keeps other chains."""
+    """Plan the start of ufw. ufw loads its rules before it sets the policy, and keeps the chains of other software."""
     if not look.ufw_runs:
         for version in _versions(there):
             _plan_hooks(plan, look.tables[version].get("filter", {}), version)
@@ -312,15 +318,15 @@ def _versions(there: Ufw) -> tuple[int, ...]:
 
 
 def _lets_all_in(look: FirewallState, version: int) -> bool:
-    """Return whether the INPUT policy is ACCEPT, which ufw's settings do not show."""
+    """Return whether the policy of INPUT in force is ACCEPT. ufw's settings do not show the policy in force."""
     chain = look.tables[version].get("filter", {}).get("INPUT")
     return chain is not None and chain.policy == "ACCEPT"
 
 
 def _plan_hooks(plan: FirewallPlan, chains: Mapping[str, Chain], version: int) -> None:
-    """Plan restoring the jumps to ufw's chains, in order, after a flush of INPUT.
+    """Plan restoring the jumps to ufw's chains, in their order, after INPUT was flushed.
 
-    ufw adds the jumps only when it creates its chains.
+    ufw adds these jumps only when it creates its chains.
     """
     prefix, command = PREFIXES[version], COMMANDS[version]
     if f"{prefix}-before-logging-input" not in chains:
@@ -340,7 +346,7 @@ def _plan_hooks(plan: FirewallPlan, chains: Mapping[str, Chain], version: int) -
 
 
 def _plan_live_undo(plan: FirewallPlan, look: FirewallState) -> None:
-    """Plan restoring ufw's chains and policies as currently in force, regardless of the files."""
+    """Plan the undo that restores ufw's chains and policies as they are in force now, whatever the files contain."""
     if not look.ufw_runs:
         plan.undo_by("/lib/ufw/ufw-init", "force-stop")
     for version, command in RESTORES.items():
@@ -351,7 +357,9 @@ def _plan_live_undo(plan: FirewallPlan, look: FirewallState) -> None:
 
 
 def _live_text(chains: Mapping[str, Chain], prefix: str) -> str:
-    """Return input for iptables-restore: policies of the built-in chains, whose rules stay, and ufw's chains."""
+    """Return input for iptables-restore that restores the policies of the built-in chains and the rules of ufw's
+    chains. Rules in built-in chains are not changed.
+    """
     lines = [f":{name} {chains[name].policy} [0:0]" for name in BUILTINS if name in chains]
     own = [name for name in chains if name.startswith(prefix)]
     lines += [f":{name} - [0:0]" for name in own]

@@ -24,7 +24,10 @@ PUBLISHED = Check(
 def published(
     tables: Mapping[int, Tables], listeners: Sequence[ListeningSocket]
 ) -> list[tuple[str, tuple[int, int], str]]:
-    """Return every redirected port: protocol, ports, and the program. tables: by IP version."""
+    """Return each redirected port as protocol, ports, and the program that redirects it.
+
+    tables: tables by IP version.
+    """
     found: dict[tuple[str, tuple[int, int]], str] = {}
     for version, named in tables.items():
         for name, chain in named.get("nat", {}).items():

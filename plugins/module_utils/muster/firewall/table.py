@@ -1,4 +1,4 @@
-"""Muster's own nftables table, for nodes whose site does not use ufw."""
+"""Muster's own nftables table, for nodes on which the site does not use ufw."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ TAIL = "\t}\n}\n"
 
 
 def rules(openings: Sequence[Opening]) -> str:
-    """Return the rules file."""
+    """Return the content of the rules file."""
     return HEAD + "".join(f"\t\t{_rule(opening)}\n" for opening in openings) + TAIL
 
 
@@ -79,6 +79,6 @@ def _rule(opening: Opening) -> str:
 
 
 def restoring(live: str | None) -> str:
-    """Return nft input that restores the table in force."""
+    """Return nft input that restores the table as it is in force."""
     absent = f"table inet {TABLE}\ndelete table inet {TABLE}\n"
     return absent if live is None else absent + live

@@ -1,8 +1,8 @@
-"""Parse and render ufw's rules files in exactly ufw's format.
+"""Parse and render ufw's rules files in exactly the format that ufw writes.
 
-`ufw allow` writes /etc/ufw/user.rules (and user6.rules), `ufw status` shows them, and ufw loads them with
-iptables-restore. A rule is a "tuple" followed by its iptables lines. Muster's rules are identified by their comment;
-all others are preserved byte for byte, in place.
+`ufw allow` writes /etc/ufw/user.rules (and user6.rules), `ufw status` shows these files, and ufw loads them with
+iptables-restore. A rule is a "tuple" line followed by iptables lines. Muster recognizes its own rules by their comment.
+All other rules are kept byte for byte and in place.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _END = "\n### END RULES ###\n"
 
 @dataclass(frozen=True)
 class UfwEntry:
-    """A tuple, its comment, and its iptables lines."""
+    """One rule: its tuple line, its comment and its iptables lines."""
 
     words: str
     comment: str
@@ -32,7 +32,7 @@ class UfwEntry:
 
     @property
     def in_words(self) -> str:
-        """The rule in readable form, similar to `ufw status`."""
+        """The rule as readable text, similar to `ufw status`."""
         action, proto, port, target, _, source, *_, interface = self.words.split()
         where = "" if target in ("0.0.0.0/0", "::/0") else f" to {target}"
         peer = {"0.0.0.0/0": "anywhere", "::/0": "anywhere (v6)"}.get(source, source)
@@ -42,7 +42,10 @@ class UfwEntry:
         return f"{rule}  # {self.comment}" if self.comment else rule
 
     def does_as(self, other: UfwEntry) -> bool:
-        """Return whether this foreign entry replaces the other: only the comment or a rate limit differs."""
+        """Return whether this entry, which Muster did not write, has the effect of the other one.
+
+        Only the comment or a rate limit may differ.
+        """
         return re.sub(r"^limit ", "allow ", self.words) == other.words
 
 
@@ -77,7 +80,10 @@ def render_rules(file: RulesFile) -> str:
 
 
 def allow(version: int, proto: str, port: str, source: str, interface: str, comment: str) -> UfwEntry:
-    """Return the entry of `ufw allow`. port: any, 22, 9100:9110 or a sorted list; source: any or CIDR."""
+    """Return the entry that `ufw allow` would write.
+
+    port: any, 22, 9100:9110 or a sorted list. source: any or a CIDR.
+    """
     anywhere = "::/0" if version == 6 else "0.0.0.0/0"
     chain = "ufw6-user-input" if version == 6 else "ufw-user-input"
     source = anywhere if source == "any" else source
@@ -96,7 +102,10 @@ def allow(version: int, proto: str, port: str, source: str, interface: str, comm
 
 
 def merge(there: tuple[UfwEntry, ...], wanted: list[UfwEntry]) -> tuple[UfwEntry, ...]:
-    """Keep foreign entries in order; keep Muster's entries in place, remove them, or append new ones."""
+    """Return the merged entries.
+
+    Entries of others keep their order. Muster's entries are kept in place, removed or appended.
+    """
     foreign = [entry for entry in there if not entry.own]
     missing = [entry for entry in dict.fromkeys(wanted) if not any(other.does_as(entry) for other in foreign)]
     merged = []
@@ -112,7 +121,7 @@ def merge(there: tuple[UfwEntry, ...], wanted: list[UfwEntry]) -> tuple[UfwEntry
 def is_loaded(file: RulesFile, live: list[Rule], version: int) -> bool:
     """Return whether the input chain in force matches the file.
 
-    Rules with conditions that iptables prints differently from ufw are compared only by position.
+    Rules that iptables prints differently from the way ufw writes them are compared only by position.
     """
     chain = f"-A {'ufw6' if version == 6 else 'ufw'}-user-input "
     wanted = [parse_rule(line) for entry in file.entries for line in entry.rules if line.startswith(chain)]

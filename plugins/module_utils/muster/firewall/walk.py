@@ -1,7 +1,8 @@
 """Trace packets through chains of rules, for both iptables and nftables.
 
-A packet is the first of a new connection to the node itself. If a rule depends on something unknown (a rate, a mark, a
-changing address set), both branches are traced; if their results differ, the outcome is "unknown" with that rule.
+A packet is the first packet of a new connection to the node itself. If a rule depends on something unknown (a rate, a
+mark, a changing address set), both branches are traced. If the branches end differently, the outcome is "unknown", and
+that rule is reported.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Packet:
 
 @dataclass(frozen=True)
 class PacketOutcome:
-    """The outcome of a packet: accept, drop, reject, redirect or unknown, and the rule that decides."""
+    """The outcome of a packet (accept, drop, reject, redirect or unknown), and the rule that decided it."""
 
     verdict: str
     place: str = ""
@@ -52,9 +53,9 @@ class PacketOutcome:
 
 @dataclass(frozen=True)
 class WalkStep:
-    """The result of a rule or chain: a verdict of PacketOutcome, `return`, or `continue` with the next rule.
+    """The result of a rule or chain: a verdict of PacketOutcome, `return`, or `continue` to go on with the next rule.
 
-    doubts: possible results of earlier rules with unknown effect.
+    doubts: possible results of earlier rules whose effect is unknown.
     """
 
     verdict: str
@@ -64,7 +65,7 @@ class WalkStep:
 
 
 def walk(steps: Iterable[tuple[bool, WalkStep]]) -> WalkStep:
-    """Return the result of a chain. steps: rules that may apply, as (certainly applies, effect)."""
+    """Return the result of a chain. steps: the rules that may apply, each as (certainly applies, effect)."""
     doubts: list[WalkStep] = []
     for certain, step in steps:
         if step.verdict == "continue":
@@ -78,16 +79,19 @@ def walk(steps: Iterable[tuple[bool, WalkStep]]) -> WalkStep:
 
 
 def led(rule: WalkStep, end: WalkStep, *, goto: bool) -> WalkStep:
-    """Return the result of a rule that jumps to a chain; after the chain, a jump continues and a goto does not."""
+    """Return the result of a rule that leads to another chain.
+
+    After that chain, a jump continues with the next rule; a goto does not.
+    """
     if end.verdict != "return":
         return end
     return replace(rule, verdict="return" if goto else "continue", doubts=end.doubts)
 
 
 def through(bases: Iterable[tuple[WalkStep, str, str]], origin: str) -> PacketOutcome:
-    """Return the outcome of the base chains, in order.
+    """Return the outcome of passing the base chains in order.
 
-    bases: result, policy and place of each chain. origin: place to report if no rule decides.
+    bases: result, policy and place of each chain. origin: the place to report if no rule decides.
     """
     last = PacketOutcome("accept", origin, "no rule")
     for end, policy, place in bases:

@@ -1,7 +1,8 @@
-"""Plan the steps that make GPUs available in the containers of a container engine. Pure.
+"""Plan the steps that make GPUs available to the containers of a container engine. Pure functions.
 
-The plan checks the engine's loaded configuration, not only its file. So the next run completes a run that was
-interrupted between writing the file and reloading the engine. No step ends running containers.
+The plan compares the configuration that the engine has loaded, not only the configuration file. Therefore the next run
+completes a run that was interrupted between writing the file and reloading the engine. No step stops running
+containers.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ PROGRAMS = {"docker": "dockerd", "containerd": "containerd", "podman": "podman"}
 
 @dataclass(frozen=True)
 class ContainerEngineState:
-    """The node.
+    """The state of the container engine on a node.
 
-    programs: installed programs of the engine. driver: version of the loaded driver; empty for none.
-    files: text of each configuration file of the engine and of each CDI specification, without missing files.
-    answers: whether the engine's daemon responds; why: the error if not. runtimes: known to the daemon. snap: whether
-    the engine is a snap. containers: names of running containers; survive: whether they survive a restart of the
-    daemon. behind: whether containerd was started before its files were changed. refresh: whether the toolkit's
-    service for CDI specifications is installed.
+    programs: installed programs of the engine. driver: version of the loaded driver; "" if none is loaded. files:
+    content of each existing configuration file of the engine and of each CDI specification. answers: whether the
+    engine's daemon responds. why: the error if it does not. runtimes: runtimes known to the daemon. snap: whether the
+    engine is installed as a snap. containers: names of running containers. survive: whether they survive a restart of
+    the daemon. behind: whether containerd was started before its configuration was changed. refresh: whether the
+    toolkit's service that updates CDI specifications is installed.
     """
 
     engine: str
@@ -64,7 +65,7 @@ class ContainerEngineStep:
 
 @dataclass
 class ContainerEnginePlan:
-    """The steps. problems: always fail the node. notes: information or manual steps for the user."""
+    """The steps. problems: errors that make the node fail. notes: information, or manual steps for the user."""
 
     steps: list[ContainerEngineStep] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
@@ -138,7 +139,7 @@ def _runtimes(text: str) -> Mapping[str, Any]:
 
 
 def after_reload(seen: ContainerEngineState) -> str:
-    """Return the manual step if docker does not know the runtime after a reload; "" if it does."""
+    """Return the manual step that is needed if Docker does not know the runtime after a reload; "" if it does."""
     if seen.engine != "docker" or not seen.answers or "nvidia" in seen.runtimes:
         return ""
     ends = "" if seen.survive or not seen.containers else f" (ends the containers {', '.join(seen.containers)})"

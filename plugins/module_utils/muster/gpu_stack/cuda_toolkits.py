@@ -1,6 +1,6 @@
-"""Plan the CUDA toolkits of a node from the installed toolkits and their origin. Pure.
+"""Plan the CUDA toolkits of a node from those that are installed and how they were installed. Pure functions.
 
-A toolkit is a folder /usr/local/cuda-X.Y of any origin. Its version is the one that its compiler reports.
+A toolkit is a folder /usr/local/cuda-X.Y, however it was installed. Its version is the one that its nvcc reports.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ REFUSED = {
 
 @dataclass(frozen=True)
 class ToolkitFolder:
-    """A toolkit. owned: whether it was installed from packages. nvcc: version output; why: the error if empty."""
+    """An installed toolkit.
+
+    owned: whether it was installed from packages. nvcc: version output of nvcc; why: the error if there is no output.
+    """
 
     owned: bool = True
     nvcc: str = ""
@@ -39,7 +42,11 @@ class ToolkitFolder:
 
 @dataclass(frozen=True)
 class ToolkitsState:
-    """The node. folders: by version. link: direct target of /usr/local/cuda; target: resolved path. "" for none."""
+    """The toolkits on the node.
+
+    folders: toolkits by version. link: direct target of /usr/local/cuda. target: its resolved path. Both are "" if the
+    link does not exist.
+    """
 
     folders: Mapping[str, ToolkitFolder] = field(default_factory=dict)
     link: str = ""
@@ -49,7 +56,7 @@ class ToolkitsState:
 
 @dataclass
 class ToolkitsPlan:
-    """packages: to be installed. default: new target of /usr/local/cuda; empty for no change."""
+    """packages: packages to install. default: new target of /usr/local/cuda; "" for no change."""
 
     packages: list[str] = field(default_factory=list)
     default: str = ""
@@ -81,7 +88,10 @@ def make_plan(versions: Sequence[str], default: str, seen: ToolkitsState, *, ver
 
 
 def package(version: str) -> str:
-    """Return the package of the toolkit. The packages cuda and cuda-13-0 would also install a driver."""
+    """Return the package of the toolkit.
+
+    The packages cuda and cuda-13-0 are not used, because they also install a driver.
+    """
     return f"cuda-toolkit-{version.replace('.', '-')}"
 
 

@@ -23,10 +23,11 @@ REBOOT = "which requires a reboot"
 
 
 def choose_branch(case: StackCase, floor: str) -> tuple[Branch | None, list[Refusal]]:
-    """Return the branch that supports every GPU and meets this minimum of CUDA, or the refusals of the first choice.
+    """Return the driver branch that supports every GPU and the required CUDA version. If there is none, return the
+    refusals for the preferred branch.
 
-    Drivers that Muster does not install, and working drivers that are kept, are evaluated unchanged. If all drivers
-    are of this kind, the oldest of them is returned.
+    Drivers that Muster does not install and working drivers that are kept are evaluated as they are. If all drivers are
+    of this kind, the oldest of them is returned.
     """
     given = case.given
     judged = [node for node in case.nodes if not node.seen.managed or node.name in case.kept]
@@ -43,7 +44,7 @@ def choose_branch(case: StackCase, floor: str) -> tuple[Branch | None, list[Refu
 
 
 def _oldest(case: StackCase) -> Branch | None:
-    """Return the oldest installed branch. A branch that is not in the table has only its number."""
+    """Return the oldest installed branch. For a branch that is not in the table, only the number is filled in."""
     node = min(case.nodes, key=lambda node: numbers(node.seen.driver or "0"), default=None)
     if node is None or not node.installed_branch:
         return None
@@ -52,7 +53,7 @@ def _oldest(case: StackCase) -> Branch | None:
 
 
 def ended(branch: Branch, month: str) -> bool:
-    """Return whether NVIDIA's support of the branch has ended."""
+    """Return whether NVIDIA has ended support of the branch."""
     return bool(branch.until) and branch.until < month
 
 
@@ -69,7 +70,10 @@ def _judge_theirs(node: StackNode, floor: str) -> Iterator[Refusal]:
 
 
 def _branches_to_try(case: StackCase) -> list[int]:
-    """Return the requested branch; else the branches of the first node's source, older than installed ones last."""
+    """Return the requested branch, or else the branches offered by the first node's source.
+
+    Branches older than an installed one come last.
+    """
     if case.request.driver:
         return [int(case.request.driver.partition(".")[0])]
     node = case.given[0]
@@ -111,12 +115,14 @@ def _unfit(case: StackCase, branch: Branch, node: StackNode, floor: str) -> Iter
 
 
 def with_kept(case: StackCase) -> StackCase:
-    """Return the case with the set of nodes that keep their driver."""
+    """Return the case with the set of nodes that keep their driver filled in."""
     return replace(case, kept=frozenset(node.name for node in case.managed if _keeps(case, node)))
 
 
 def is_ours(case: StackCase, node: StackNode) -> bool:
-    """Return whether the driver has the packages that Muster would install, so that managing it changes nothing."""
+    """Return whether the installed packages are those that Muster would install, so that Muster can manage the driver
+    without changing it.
+    """
     branch = case.table.branches.get(node.installed_branch)
     if branch is None:
         return False
@@ -132,7 +138,7 @@ def is_ours(case: StackCase, node: StackNode) -> bool:
 
 
 def is_maintained(case: StackCase, node: StackNode, branch: Branch) -> bool:
-    """Return whether Muster maintains the driver (files, units, modules for new kernels)."""
+    """Return whether Muster maintains the driver: its files, its units, and modules for new kernels."""
     if node.name not in case.kept:
         return node.seen.managed
     return node.installed_branch == branch.number and is_ours(case, node)
@@ -150,14 +156,17 @@ def _fits(requested: str, node: StackNode) -> bool:
 
 
 def _asks_whence(case: StackCase) -> str:
-    """Return the option that requests a source, modules or build of the driver; "" for none."""
+    """Return the option that requests a driver source, module flavour or module build; "" if none is set."""
     request = case.request
     options = (("source", request.source), ("modules", request.modules), ("build", request.build))
     return next((f"gpu_stack_{name} is {value}" for name, value in options if value != "auto"), "")
 
 
 def becomes(case: StackCase, node: StackNode, branch: Branch, instead: Branch | None) -> str:
-    """Return what happens to a node's driver. branch: of all nodes. instead: would replace a driver that is kept."""
+    """Describe what will happen to the driver of a node.
+
+    branch: the branch chosen for all nodes. instead: the driver that would replace a kept one.
+    """
     seen = node.seen
     new = f"{case.request.driver or branch.number} from {source_of(case, node)}"
     if not seen.managed:

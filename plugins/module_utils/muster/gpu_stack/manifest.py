@@ -1,4 +1,4 @@
-"""Build the as-installed manifest of a node: packages of the GPU stack with versions and sources."""
+"""Build the as-installed manifest of a node: the packages of the GPU stack with their versions and sources."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ UNKNOWN = "not in any configured repository of the node"
 
 
 def manifest(node: str, facts: Mapping[str, Any], origins: Mapping[str, str]) -> dict[str, Any]:
-    """Return the manifest. facts: of the node (inspect/facts.py), with the subject `stack`.
+    """Return the manifest. facts: facts of the node (inspect/facts.py), including the subject `stack`.
 
-    The manifest has no times, so it changes only if the node changes.
+    The manifest contains no timestamps, so it changes only when the node changes.
     """
     system, stack = facts["system"], facts["stack"]
     devices = [device["id"] for device in facts["gpus"]["devices"]]
@@ -40,8 +40,8 @@ def manifest(node: str, facts: Mapping[str, Any], origins: Mapping[str, str]) ->
 def origins(policy: str) -> dict[str, str]:
     """Return the source of each package's installed version. policy: output of apt-cache policy.
 
-    The lines below the installed version (marked with ***) are its sources with their priorities. The status file of
-    dpkg does not count as a source.
+    The lines below the installed version (marked with ***) list its sources and their priorities. dpkg's status file is
+    not counted as a source.
     """
     found: dict[str, str] = {}
     name, inside = "", False
@@ -62,7 +62,7 @@ def origins(policy: str) -> dict[str, str]:
 
 
 def same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Return whether two manifests are equal except for the sources, which change with a new mirror."""
+    """Return whether two manifests are equal, ignoring the package sources, which change when a mirror changes."""
     return _without_origins(one) == _without_origins(other)
 
 

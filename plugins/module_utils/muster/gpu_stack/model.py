@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StackRequest:
-    """The request of the inventory (roles/gpu_stack/meta/argument_specs.yml). An empty string means automatic."""
+    """The request from the inventory (roles/gpu_stack/meta/argument_specs.yml).
+
+    An empty string means that Muster chooses.
+    """
 
     torch: str
     variant: str = "auto"
@@ -27,16 +30,16 @@ class StackRequest:
 
 @dataclass(frozen=True)
 class StackNodeFacts:
-    """Facts about a node, from its inspection or, before that, from the inventory.
+    """Facts about a node, from its inspection or, before the inspection, from the inventory.
 
-    gpus: PCI device IDs as `10de:2330`. model, gpu_count: as declared in the inventory. system: `ubuntu-24.04`.
-    kernels: flavours of the installed kernels (`generic`, `aws`), that of the running kernel first. secure_boot: None
-    if unknown. key_enrolled: whether the firmware trusts the signing key of dkms. managed: whether Muster may install
-    the driver. container: whether the node is a container, which sees the bus of its host, uses the driver of its host,
-    and has the GPUs that the inventory assigns. virtual: whether the node is a virtual machine, whose host may keep
-    the NVSwitches. driver: version of the installed driver, from any packages. works: whether it works. packages:
-    names of its packages; none for a driver from a runfile. replaces: the option that requests to replace a working
-    driver. looked: whether the node was inspected.
+    gpus: PCI device IDs such as `10de:2330`. model, gpu_count: the GPUs declared in the inventory. system: such as
+    `ubuntu-24.04`. kernels: flavours of the installed kernels (`generic`, `aws`), the flavour of the running kernel
+    first. secure_boot: None if unknown. key_enrolled: whether the firmware trusts the signing key of dkms. managed:
+    whether Muster may install the driver. container: whether the node is a container, which shares the PCI bus and the
+    driver of its host and has the GPUs that the inventory assigns. virtual: whether the node is a virtual machine,
+    whose host may manage the NVSwitches. driver: version of the installed driver, whichever packages it came from.
+    works: whether the driver works. packages: names of the driver's packages; empty for a driver from a runfile.
+    replaces: the option that requests replacing a working driver. looked: whether the node was inspected.
     """
 
     node: str
@@ -66,7 +69,10 @@ class StackNodeFacts:
 
 @dataclass(frozen=True)
 class StackPackage:
-    """A package of a node. version: exact, an apt pattern (`580.159.04-*`), or empty to let apt choose."""
+    """A package to install on a node.
+
+    version: an exact version, an apt pattern (`580.159.04-*`), or "" to let apt choose.
+    """
 
     name: str
     version: str = ""
@@ -77,7 +83,7 @@ class StackPackage:
 
 @dataclass(frozen=True)
 class StackChoice:
-    """One decision and its reason in one line."""
+    """One decision, and the reason for it in one line."""
 
     what: str
     value: str
@@ -86,7 +92,7 @@ class StackChoice:
 
 @dataclass(frozen=True)
 class Refusal:
-    """An impossible request: node, reason and fix."""
+    """A request that cannot be met: the node, the reason and the fix."""
 
     node: str
     why: str
@@ -98,7 +104,8 @@ class Refusal:
 
 @dataclass(frozen=True)
 class NodeStack:
-    """The packages of one node. pins: packages that pin the versions of the others, installed before them.
+    """The packages of one node. pins: packages that pin the versions of the other packages and are installed before
+    them.
 
     keeps: whether the node keeps a working driver that Muster did not install. becomes: what happens to the driver.
     """
@@ -122,7 +129,7 @@ class NodeStack:
 
 @dataclass(frozen=True)
 class ResolvedStack:
-    """The result. If refusals is not empty, the other fields must not be used."""
+    """The resolved stack. If there are refusals, the other fields must not be used."""
 
     torch: str = ""
     variant: str = ""

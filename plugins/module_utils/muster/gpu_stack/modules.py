@@ -26,14 +26,14 @@ ENROL = {
 
 
 def modules_of(case: StackCase, node: StackNode) -> str:
-    """Return open or proprietary; open by default."""
+    """Return the kernel module flavour, open or proprietary. The default is open."""
     if case.request.modules != "auto":
         return case.request.modules
     return "proprietary" if node.only_proprietary else "open"
 
 
 def source_of(case: StackCase, node: StackNode) -> str:
-    """Return the source. All nodes of a distribution have the same source and so the same version."""
+    """Return the source of the driver. All nodes of a distribution use the same source, and so get the same version."""
     if case.request.source != "auto":
         return case.request.source
     return "ubuntu" if node.distribution == "ubuntu" and _who_needs_signed(case) else "nvidia"
@@ -47,14 +47,14 @@ def build_of(case: StackCase, node: StackNode) -> str:
 
 
 def _who_needs_signed(case: StackCase) -> StackNode | None:
-    """Return a node that requires signed modules, if they are available and dkms is not requested."""
+    """Return a node that requires signed modules, if signed modules are available and dkms is not requested."""
     if case.request.build == "dkms":
         return None
     return next((node for node in case.managed if node.distribution == "ubuntu" and node.locked), None)
 
 
 def module_refusals(case: StackCase, node: StackNode) -> Iterator[Refusal]:
-    """Yield the impossible parts of the request for kernel modules and their source."""
+    """Yield the reasons why the requested kernel modules or their source cannot be used."""
     new, old, requested = node.only_open, node.only_proprietary, case.request.modules
     if new and old:
         why = f"{node.gpu(old)} requires proprietary kernel modules, but {node.gpu(new)} requires open kernel modules"

@@ -1,8 +1,8 @@
-"""Determine the lines of /etc/nccl.conf that the interfaces of a node require. Pure.
+"""Determine the lines of /etc/nccl.conf that the network interfaces of a node require. Pure functions.
 
-Every process that loads NCCL reads the file (nccl, src/misc/param.cc). Variables of the environment take precedence,
-and of two lines for one variable, the first counts. A launch sets NCCL_SOCKET_IFNAME in its environment. So the file
-has the same value, for processes that are started manually, or no value.
+Every process that loads NCCL reads the file (nccl, src/misc/param.cc). Environment variables take precedence over the
+file. If a variable occurs twice in the file, the first line counts. A launch sets NCCL_SOCKET_IFNAME in its
+environment. The file either has the same value, for processes that are started manually, or does not set the variable.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _DEBUGGING_VALUES = {
 
 @dataclass(frozen=True)
 class NcclInterface:
-    """An interface. up: whether it is up with an address; for NCCL, a link-local address is sufficient."""
+    """A network interface. up: whether it is up and has an address; a link-local address is sufficient for NCCL."""
 
     name: str
     up: bool = True
@@ -47,9 +47,9 @@ class NcclInterface:
 
 @dataclass(frozen=True)
 class NcclNodeFacts:
-    """The node. training: the interface that a launch sets for NCCL; empty if unknown.
+    """The network interfaces of a node. training: the interface that a launch sets for NCCL; "" if unknown.
 
-    halves: whether each cable is connected to two adapters (nccl_ib.OF_HALVES).
+    halves: whether each cable is connected to two adapters (see nccl_ib.OF_HALVES).
     """
 
     interfaces: tuple[NcclInterface, ...] = ()
@@ -60,7 +60,7 @@ class NcclNodeFacts:
 
 @dataclass(frozen=True)
 class NcclConfLines:
-    """The lines of Muster's block, their reasons, and open decisions."""
+    """The lines of Muster's block and the reasons for them, and decisions that are left to the user."""
 
     lines: Mapping[str, str]
     reasons: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class NcclConfLines:
 
 @dataclass(frozen=True)
 class NcclConfRewrite:
-    """The new text ("" removes the file), the differences, and notes about foreign lines."""
+    """The new content ("" removes the file), the differences, and notes about lines that Muster did not write."""
 
     text: str
     differences: tuple[str, ...] = ()
@@ -77,7 +77,7 @@ class NcclConfRewrite:
 
 
 def request_problems(request: object) -> Iterator[tuple[str, str]]:
-    """Yield (problem, fix) for nccl_conf that do not depend on a node."""
+    """Yield (problem, fix) for errors in nccl_conf that can be detected without facts about the nodes."""
     instead = 'Write auto, "off", or a mapping of variables to values'
     if request is False:
         yield "nccl_conf is False, because YAML reads off without quotes as False", 'Write "off"'
@@ -104,7 +104,7 @@ def is_debugging(name: str, value: str) -> bool:
 def wanted(
     request: str | Mapping[str, object], seen: NcclNodeFacts, options: nccl_ib.Options = UNASKED
 ) -> NcclConfLines:
-    """Return the lines of Muster's block; empty for a node on which NCCL cannot choose wrong."""
+    """Return the lines of Muster's block. There are none if NCCL chooses the right interface by itself."""
     if request == "off":
         return NcclConfLines({})
     of_fabric = nccl_ib.choose(options, seen.ports, automatic=isinstance(request, str), halves=seen.halves)
@@ -126,17 +126,17 @@ def wanted(
 def taken_unasked(up: Sequence[str]) -> list[str]:
     """Return the interfaces that NCCL uses for sockets by default (nccl, src/misc/socket.cc).
 
-    Newer versions of NCCL also exclude virbr. The version in a program is unknown here.
+    Newer NCCL releases also exclude virbr interfaces. Which release a program uses is not known here.
     """
     infiniband = [name for name in up if name.startswith("ib")]
     return infiniband or [name for name in up if not name.startswith(("docker", "lo"))]
 
 
 def rewrite(text: str | None, want: NcclConfLines, training: str = "") -> NcclConfRewrite:
-    """Return the new file: foreign lines unchanged, then Muster's block if it has lines.
+    """Return the new file: the lines of others unchanged, followed by Muster's block if it has lines.
 
-    Variables of foreign lines are left out of the block, because NCCL uses the first of two lines. text: None for a
-    missing file. The result is "" if no line remains.
+    The block leaves out variables that lines of others already set, because NCCL uses the first line. text: None if the
+    file does not exist. The result is "" if no line remains.
     """
     foreign, block = _divide(text or "")
     theirs: dict[str, str] = {}
@@ -164,7 +164,10 @@ def rewrite(text: str | None, want: NcclConfLines, training: str = "") -> NcclCo
 
 
 def _divide(text: str) -> tuple[list[str], list[str]]:
-    """Separate foreign lines from those of Muster's block. Without the end marker, all lines count as foreign."""
+    """Separate the lines of others from Muster's block.
+
+    If the end marker is missing, all lines count as lines of others.
+    """
     foreign: list[str] = []
     block: list[str] = []
     lines = re.findall(r"[^\n]*\n|[^\n]+", text)
@@ -209,7 +212,7 @@ def _notes(foreign: list[str], theirs: Mapping[str, str], want: NcclConfLines, t
 
 
 def contradiction(request: object, training: str) -> str:
-    """Return a message if nccl_conf contradicts the environment of launches; else ""."""
+    """Return a message if nccl_conf contradicts the environment of launches; otherwise ""."""
     given = str(request.get(IFNAME, "")) if isinstance(request, dict) else ""
     if not given or not training or given == f"={training}":
         return ""

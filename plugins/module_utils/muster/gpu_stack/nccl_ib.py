@@ -1,6 +1,7 @@
-"""Choose RDMA adapters and their settings for NCCL from the options nccl_ib_* and the fabric. Pure.
+"""Choose the RDMA adapters and their NCCL settings from the options nccl_ib_* and the fabric. Pure functions.
 
-The interface of the rendezvous (nccl_conf.py) is separate and usually Ethernet. The data uses the adapters chosen here.
+The rendezvous uses a separate interface, usually Ethernet (nccl_conf.py). NCCL transfers its data over the adapters
+chosen here.
 """
 
 from __future__ import annotations
@@ -29,9 +30,9 @@ _PKEY = re.compile(r"0x[0-9a-fA-F]{1,4}")
 
 @dataclass(frozen=True)
 class RdmaPort:
-    """A port of an RDMA device. layer: InfiniBand or Ethernet. prefix: subnet of its first GID. rate: in Gbit/s.
+    """A port of an RDMA device. layer: InfiniBand or Ethernet. prefix: subnet prefix of its first GID. rate: Gbit/s.
 
-    pkeys: its table of partition keys, in order. slot: PCI address of the adapter.
+    pkeys: the port's partition key table, in order. slot: PCI address of the adapter.
     """
 
     device: str
@@ -46,7 +47,7 @@ class RdmaPort:
 
 @dataclass(frozen=True)
 class Options:
-    """The options nccl_ib_* as text; empty for automatic values and defaults of NCCL."""
+    """The options nccl_ib_* as text; "" means that Muster chooses the value or that NCCL's default is used."""
 
     hca: tuple[str, ...] = ()
     gid_index: str = ""
@@ -56,7 +57,7 @@ class Options:
 
     @property
     def named(self) -> dict[str, str]:
-        """The options that are set, by NCCL variable."""
+        """The options that are set, by the name of the NCCL variable."""
         every = {
             HCA: ",".join(self.hca),
             GID_INDEX: self.gid_index,
@@ -69,7 +70,7 @@ class Options:
 
 @dataclass(frozen=True)
 class FabricOptions:
-    """Lines for NCCL, their reasons, and open decisions."""
+    """Lines for nccl.conf and the reasons for them, and decisions that are left to the user."""
 
     lines: Mapping[str, str]
     reasons: tuple[str, ...] = ()
@@ -77,7 +78,7 @@ class FabricOptions:
 
 
 def request_problems(options: Options, conf: object) -> Iterator[tuple[str, str]]:
-    """Yield (problem, fix) for the options that do not depend on a node."""
+    """Yield (problem, fix) for errors in the options that can be detected without facts about the nodes."""
     for name in options.hca:
         if not _HCA.fullmatch(name):
             yield (
@@ -112,7 +113,7 @@ def _option(options: Options) -> str:
 
 
 def problems(options: Options, ports: Sequence[RdmaPort]) -> Iterator[str]:
-    """Yield problems of adapters and partitions that the options name but the node does not have."""
+    """Yield a problem for each adapter or partition that an option names but the node does not have."""
     there = list(dict.fromkeys(port.device for port in ports))
     for name in options.hca:
         if not any(_is(port, name) for port in ports):
@@ -138,7 +139,10 @@ def problems(options: Options, ports: Sequence[RdmaPort]) -> Iterator[str]:
 
 
 def choose(options: Options, ports: Sequence[RdmaPort], *, automatic: bool, halves: bool) -> FabricOptions:
-    """Return the lines. automatic: whether to choose adapters without an option. halves: see OF_HALVES."""
+    """Return the lines for nccl.conf.
+
+    automatic: whether to choose adapters if no option names them. halves: see OF_HALVES.
+    """
     lines: dict[str, str] = {}
     reasons: list[str] = []
     undecided: list[str] = []
@@ -164,12 +168,12 @@ def choose(options: Options, ports: Sequence[RdmaPort], *, automatic: bool, halv
 
 
 def _used(options: Options, ports: Sequence[RdmaPort]) -> list[RdmaPort]:
-    """Return the ports that NCCL uses: active ports; only those of nccl_ib_hca if it is set."""
+    """Return the ports that NCCL uses: the active ports, limited to those in nccl_ib_hca if that option is set."""
     return [port for port in ports if port.active and (not options.hca or any(_is(port, name) for name in options.hca))]
 
 
 def _best(ports: Sequence[RdmaPort], *, halves: bool) -> tuple[list[RdmaPort], str]:
-    """Return (ports of the fastest of several fabrics, reason). Without a fastest one, return only the fix."""
+    """Return (ports of the fastest fabric, reason). If no fabric is the fastest, return no ports and the fix."""
     fabrics = _fabrics(ports)
     if len(fabrics) < 2:
         both = fabrics.get("RoCE", [])
@@ -186,10 +190,10 @@ def _best(ports: Sequence[RdmaPort], *, halves: bool) -> tuple[list[RdmaPort], s
 
 
 def _fabrics(ports: Sequence[RdmaPort]) -> dict[str, list[RdmaPort]]:
-    """Return the active ports by fabric. NCCL also ignores ports that are not active.
+    """Return the active ports grouped by fabric. NCCL also ignores ports that are not active.
 
-    InfiniBand fabrics have different subnet prefixes. Ethernet fabrics cannot be distinguished: the rails of one fabric
-    have different subnets.
+    InfiniBand fabrics have different subnet prefixes. Ethernet fabrics cannot be told apart, because even the rails of
+    one fabric have different subnets.
     """
     fabrics: dict[str, list[RdmaPort]] = defaultdict(list)
     prefixes = {port.prefix for port in ports if port.active and port.layer == "InfiniBand"}
@@ -201,7 +205,10 @@ def _fabrics(ports: Sequence[RdmaPort]) -> dict[str, list[RdmaPort]]:
 
 
 def _missing_halves(used: Sequence[RdmaPort], ports: Sequence[RdmaPort]) -> Iterator[str]:
-    """Yield active adapters of the same cable that are not used. They have the same PCI address in another domain."""
+    """Yield a message about each unused active adapter that shares a cable with a used one.
+
+    Their PCI addresses differ only in the domain.
+    """
     for port in used:
         for other in ports:
             if other.active and other not in used and _place_in_domain(other) == _place_in_domain(port) != "":
@@ -216,7 +223,9 @@ def _place_in_domain(port: RdmaPort) -> str:
 
 
 def _partition(options: Options, used: Sequence[RdmaPort]) -> tuple[int | None, str]:
-    """Return (index of the partition in the tables, reason); None for the first index, NCCL's default."""
+    """Return (index of the partition in the partition key tables, reason); None if the index is 0, which is NCCL's
+    default.
+    """
     tables = [port for port in used if port.layer == "InfiniBand" and port.pkeys]
     if options.pkey:
         found = [place for port in tables if (place := _place(port, options.pkey)) is not None]

@@ -1,4 +1,7 @@
-"""Choose the toolkit for a build of nccl-tests and its name, which is unique for its inputs. Pure."""
+"""Choose the CUDA toolkit for a build of nccl-tests, and a folder name that is unique for the inputs of the build.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,12 @@ PROGRAM = "all_reduce_perf"
 
 
 class NcclTestsError(ValueError):
-    """An impossible request, with the fix."""
+    """The requested build is not possible. The message contains the fix."""
 
 
 @dataclass(frozen=True)
 class NcclTestsBuild:
-    """cuda: version of the toolkit. name: of the folder."""
+    """cuda: version of the toolkit. name: name of the folder."""
 
     cuda: str
     name: str
@@ -30,7 +33,7 @@ class NcclTestsBuild:
 def request_problems(
     version: str, source: str, sha256: str, toolkits: Sequence[str], *, nccl: bool
 ) -> Iterator[tuple[str, str]]:
-    """Yield (problem, fix) for the inventory; nothing if nccl-tests are not requested."""
+    """Yield (problem, fix) for errors in the inventory; nothing if nccl-tests are not requested."""
     if not version:
         return
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
@@ -54,7 +57,9 @@ def request_problems(
 def build_of(
     version: str, sha256: str, toolkits: Sequence[str], default: str, packages: Mapping[str, str]
 ) -> NcclTestsBuild:
-    """Choose the default toolkit, else the newest, among those with the CUDA major version that NCCL is built for."""
+    """Choose a toolkit whose CUDA major version is the one NCCL is built for: the default toolkit if possible,
+    otherwise the newest.
+    """
     nccl = packages.get("libnccl2", "")
     built_for = re.search(r"\+cuda(\d+)", nccl)
     if not nccl or not built_for:

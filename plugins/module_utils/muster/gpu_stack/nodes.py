@@ -1,4 +1,4 @@
-"""Find the nodes with GPUs, and the rows of the table for each node."""
+"""Find the nodes with GPUs, and the rows of the compatibility table that apply to each node."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StackNode:
-    """A node with GPUs: its facts and its rows of the table."""
+    """A node with GPUs: its facts, and the rows of the compatibility table that apply to it."""
 
     seen: StackNodeFacts
     system: System
@@ -41,22 +41,25 @@ class StackNode:
 
     @property
     def only_open(self) -> Chip | None:
-        """A GPU that requires open kernel modules."""
+        """Return a GPU that requires open kernel modules, if any."""
         return next((chip for chip in self.chips if chip.architecture.open == "must" or chip.grace), None)
 
     @property
     def only_proprietary(self) -> Chip | None:
-        """A GPU that requires proprietary kernel modules."""
+        """Return a GPU that requires proprietary kernel modules, if any."""
         return next((chip for chip in self.chips if chip.architecture.open == "no"), None)
 
     @property
     def locked(self) -> bool:
-        """Whether the kernel loads only modules with an enrolled key, and the key of dkms is not enrolled."""
+        """Whether the kernel loads only modules signed with an enrolled key, and the key of dkms is not enrolled."""
         return bool(self.seen.secure_boot) and not self.seen.key_enrolled
 
     @property
     def has_fabric(self) -> bool:
-        """Whether the node has NVSwitches: on the bus, or behind network adapters of an NVLink 5 board of 8 GPUs."""
+        """Whether the node has NVSwitches.
+
+        On NVLink 5 boards with 8 GPUs they are behind network adapters instead of on the bus.
+        """
         board = any(chip.nvlink5 and not chip.grace for chip in self.chips) and not self.seen.virtual
         return bool(self.seen.nvswitches) or (board and max(self.seen.gpu_count, len(self.seen.gpus)) >= 8)
 
@@ -67,7 +70,10 @@ class StackNode:
 
 @dataclass(frozen=True)
 class StackCase:
-    """The basis of every decision. month: the present one, as 2026-11. kept: nodes that keep a working driver."""
+    """The data on which all decisions are based.
+
+    month: the present month, such as 2026-11. kept: nodes that keep a working driver.
+    """
 
     table: VersionsTable
     request: StackRequest
@@ -81,14 +87,14 @@ class StackCase:
 
     @property
     def given(self) -> tuple[StackNode, ...]:
-        """The nodes on which a driver is to be installed."""
+        """The nodes on which a driver will be installed."""
         return tuple(node for node in self.managed if node.name not in self.kept)
 
 
 def nodes_with_gpus(
     table: VersionsTable, everybody: Sequence[StackNodeFacts]
 ) -> tuple[tuple[StackNode, ...], list[Refusal]]:
-    """Return the nodes with GPUs, and refusals for those without a row."""
+    """Return the nodes with GPUs, and a refusal for each node with no row in the table."""
     nodes, refusals = [], []
     for seen in everybody:
         if not seen.has_gpus:
@@ -108,7 +114,7 @@ def nodes_with_gpus(
 
 
 def _chips(table: VersionsTable, seen: StackNodeFacts) -> tuple[tuple[Chip, ...], list[Refusal]]:
-    """Return the chips of a node's GPUs: from the bus, or from the declared model if unknown."""
+    """Return the GPU chips of a node: those on the bus or, if the bus is unknown, those of the declared model."""
     declared = table.chip_of_model(seen.model) if seen.model else None
     if not seen.gpus:
         if declared is not None:

@@ -1,4 +1,7 @@
-"""Return package names by source, and their repositories. After 580, NVIDIA's package names have no branch."""
+"""Return package names by source, and the repositories of the packages.
+
+After branch 580, NVIDIA's package names no longer contain the branch.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,10 @@ PARTS = {
 
 
 def pins(source: str, branch: Branch, exact: str) -> tuple[StackPackage, ...]:
-    """Return the pinning package of NVIDIA's repository. Without it, apt installs some parts from the newest branch."""
+    """Return the package that pins the driver version in NVIDIA's repository.
+
+    Without it, apt installs some packages from the newest branch.
+    """
     return (StackPackage(f"nvidia-driver-pinning-{exact or branch.number}"),) if source == "nvidia" else ()
 
 
@@ -60,7 +66,7 @@ def driver(node: StackNode, source: str, branch: Branch, modules: str, build: st
 
 
 def fabric(node: StackNode, source: str, branch: Branch) -> tuple[StackPackage, ...]:
-    """Return the packages for NVSwitches, if the node has some. Their version must equal the driver's version."""
+    """Return the packages for NVSwitches if the node has any. Their version must equal the version of the driver."""
     if not node.has_fabric:
         return ()
     suffix = f"-{branch.number}" if source == "ubuntu" or branch.fabric_suffixed else ""
@@ -76,17 +82,20 @@ def kernel_flavours(node: StackNode) -> tuple[str, ...]:
 
 
 def headers(node: StackNode, build: str) -> tuple[StackPackage, ...]:
-    """Return the packages with headers for every installed kernel and for later ones."""
+    """Return the packages with headers for every installed kernel and for kernels installed later."""
     return tuple(StackPackage(f"linux-headers-{kernel}") for kernel in kernel_flavours(node)) if build == "dkms" else ()
 
 
 def cuda_toolkits(versions: tuple[str, ...]) -> tuple[StackPackage, ...]:
-    """Return the packages of the toolkits. The packages cuda and cuda-13-0 would also install a driver."""
+    """Return the packages of the toolkits.
+
+    The packages cuda and cuda-13-0 are not used, because they also install a driver.
+    """
     return tuple(StackPackage(f"cuda-toolkit-{version.replace('.', '-')}") for version in versions)
 
 
 def nccl(table: VersionsTable, wanted: str, cuda: str) -> tuple[StackPackage, ...]:
-    """Return the system's NCCL for nccl-tests: of the same CUDA major version, and closest to PyTorch's version."""
+    """Return the system's NCCL for nccl-tests: built for the same CUDA major version, and closest to PyTorch's NCCL."""
     major = cuda.partition(".")[0]
     there = [
         (version, max((build for build in builds if build.startswith(f"{major}.")), key=numbers, default=""))
@@ -109,7 +118,7 @@ def containers(table: VersionsTable) -> tuple[StackPackage, ...]:
 
 
 def dcgm(table: VersionsTable, node: StackNode, branch: int) -> tuple[StackPackage, ...]:
-    """Return DCGM for the newest CUDA that the driver supports; Volta and older also require DCGM for CUDA 12."""
+    """Return DCGM for the newest CUDA version that the driver supports. GPUs up to Volta also need DCGM for CUDA 12."""
     majors = [13] if branch >= numbers(table.floors["13"])[0] else [12]
     if node.only_proprietary and 12 not in majors:
         majors.append(12)
@@ -118,9 +127,9 @@ def dcgm(table: VersionsTable, node: StackNode, branch: int) -> tuple[StackPacka
 
 
 def parts_of(node: NodeStack, modes: Mapping[str, str], *, has_gpus: bool, rdma: bool) -> list[str]:
-    """Return the roles that must install or verify something on a node.
+    """Return the roles that install or verify something on a node.
 
-    modes: manage, verify or off of each role, by option name. rdma: whether the role rdma is due on the node.
+    modes: mode of each role (manage, verify or off) by option name. rdma: whether the node needs the role rdma.
     """
     requested = [part for part, packages in PARTS.items() if getattr(node, packages) or part == "nvidia_driver"]
     parts = [part for part in requested if has_gpus and modes[f"{part}_mode"] != "off"]
@@ -128,7 +137,7 @@ def parts_of(node: NodeStack, modes: Mapping[str, str], *, has_gpus: bool, rdma:
 
 
 def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
-    """Return the names of the repositories. managed: the parts that Muster installs on the node."""
+    """Return the names of the repositories that a node needs. managed: the parts that Muster installs on the node."""
     names = []
     if ("nvidia_driver" in managed and node.source == "nvidia") or {"cuda_toolkit", "nccl", "dcgm"} & set(managed):
         names.append("nvidia")
@@ -140,7 +149,7 @@ def needed(node: NodeStack, managed: Collection[str]) -> list[str]:
 
 
 def doca(uri: str, key: str) -> StackRepository:
-    """Return NVIDIA's repository for DOCA. key: the text of its verified signing key."""
+    """Return NVIDIA's repository for DOCA. key: the verified signing key as text."""
     return {"name": "doca", "uri": uri if uri.endswith("/") else f"{uri}/", "key": key}
 
 
@@ -158,8 +167,10 @@ class StackRepository(TypedDict, total=False):
 
 
 def repository(name: str, row: Mapping[str, Any], *, uri: str, upstream: str, key: str) -> StackRepository:
-    """row: its entry in roles/gpu_stack/files/repositories.yml. uri: of the repository. upstream: NVIDIA's URI, for the
-    key, which may be missing on a mirror. key: text of a key to trust instead of NVIDIA's, or "".
+    """Return the repository.
+
+    row: its entry in roles/gpu_stack/files/repositories.yml. uri: its URI. upstream: NVIDIA's URI, from which the key
+    is downloaded because a mirror may not have it. key: text of a key to trust instead of NVIDIA's, or "".
     """
     if "of_archive" in row:
         return {"name": name, "of_archive": row["of_archive"]}

@@ -1,7 +1,7 @@
-"""Choose user space and kernel modules of a node with an RDMA adapter for NCCL. Pure.
+"""Choose the RDMA libraries and kernel modules for NCCL on a node with an RDMA adapter. Pure functions.
 
-NCCL opens libibverbs at run time. If the library is missing, NCCL silently uses sockets. The wheels of PyTorch do not
-contain it. It is installed from the distribution or from NVIDIA's DOCA, never from both.
+NCCL opens libibverbs at run time. If the library is missing, NCCL silently falls back to sockets. PyTorch wheels do not
+contain the library. Muster installs it either from the distribution or from NVIDIA's DOCA, never from both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ DISTRIBUTION, DOCA = "distribution", "doca"
 
 @dataclass(frozen=True)
 class RdmaTable:
-    """Names (roles/rdma/vars/main.yml). of_driver: by driver, the module that creates the RDMA device of an adapter."""
+    """Package and module names (roles/rdma/vars/main.yml).
+
+    of_driver: for each driver, the module that creates the RDMA device of an adapter.
+    """
 
     packages: tuple[str, ...]
     doca: tuple[str, ...]
@@ -31,7 +34,7 @@ class RdmaTable:
 
 @dataclass(frozen=True)
 class RdmaRequest:
-    """The request of the inventory (roles/rdma/meta/argument_specs.yml)."""
+    """The request from the inventory (roles/rdma/meta/argument_specs.yml)."""
 
     mode: str = "manage"
     userspace: str = "auto"
@@ -39,7 +42,10 @@ class RdmaRequest:
 
 @dataclass(frozen=True)
 class RdmaNodeFacts:
-    """The node. rdma: its facts (muster/inspect/rdma.py); None if not inspected. has_gpus: for training."""
+    """Facts about a node.
+
+    rdma: its RDMA facts (muster/inspect/rdma.py); None if not inspected. has_gpus: whether it has GPUs for training.
+    """
 
     node: str
     rdma: Mapping[str, Any] | None
@@ -50,7 +56,10 @@ class RdmaNodeFacts:
 
 @dataclass(frozen=True)
 class RdmaPart:
-    """source: distribution, doca, kept (the installed stack is kept), or "". load: modules that are not loaded yet."""
+    """The RDMA packages and modules of a node.
+
+    source: distribution, doca, kept (the installed stack is kept), or "". load: modules that must be loaded.
+    """
 
     source: str = ""
     packages: tuple[str, ...] = ()
@@ -61,12 +70,12 @@ class RdmaPart:
 
     @property
     def is_due(self) -> bool:
-        """Whether the role has something to install or verify on the node."""
+        """Return whether the role has something to install or verify on the node."""
         return bool(self.source or self.refusals)
 
 
 def request_problems(userspace: str, url: str, key: str) -> Iterator[tuple[str, str]]:
-    """Yield (problem, fix) for the options that do not depend on a node."""
+    """Yield (problem, fix) for errors in the options that can be detected without facts about the nodes."""
     if userspace == DOCA:
         for name, value, what in (
             (
@@ -83,7 +92,7 @@ def request_problems(userspace: str, url: str, key: str) -> Iterator[tuple[str, 
 
 
 def decide(table: RdmaTable, request: RdmaRequest, seen: RdmaNodeFacts) -> RdmaPart:
-    """Return the packages and modules for the node; nothing for a node without adapters or without GPUs."""
+    """Return the packages and modules for the node; none for a node without RDMA adapters or without GPUs."""
     rdma = seen.rdma
     if not rdma or not (rdma["adapters"] or rdma["ports"]):
         return RdmaPart(why="the node has no RDMA adapter")
@@ -117,7 +126,10 @@ def decide(table: RdmaTable, request: RdmaRequest, seen: RdmaNodeFacts) -> RdmaP
 
 
 def _beside(request: RdmaRequest, seen: RdmaNodeFacts, stack: str) -> RdmaPart:
-    """Decide for a node with an installed NVIDIA stack. Its libraries and modules cannot be mixed with others."""
+    """Decide for a node on which an NVIDIA stack is installed.
+
+    Its libraries and modules cannot be mixed with those of other sources.
+    """
     is_doca = stack.startswith("DOCA")
     fix = ""
     if request.userspace == DISTRIBUTION:
@@ -132,7 +144,7 @@ def _beside(request: RdmaRequest, seen: RdmaNodeFacts, stack: str) -> RdmaPart:
 
 
 def wanted_modules(table: RdmaTable, rdma: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the required kernel modules, in the order of their dependencies."""
+    """Return the required kernel modules in dependency order."""
     drivers = dict.fromkeys(adapter["driver"] for adapter in rdma["adapters"])
     of_adapters = [table.of_driver[driver] for driver in drivers if driver in table.of_driver]
     infiniband = any(adapter["infiniband"] for adapter in rdma["adapters"]) or any(
@@ -142,7 +154,7 @@ def wanted_modules(table: RdmaTable, rdma: Mapping[str, Any]) -> tuple[str, ...]
 
 
 def describe(part: RdmaPart, rdma: Mapping[str, Any]) -> str:
-    """Return one line about the node's RDMA ports and the actions of the step gpu_stack."""
+    """Return one line about the node's RDMA ports and about what the step gpu_stack does on the node."""
     if not (rdma["adapters"] or rdma["ports"]):
         return ""
     if part.refusals:

@@ -1,4 +1,7 @@
-"""Format the stack as text: every choice with its reason, and the packages, equal nodes grouped."""
+"""Format the resolved stack as text: every choice with its reason, and the packages.
+
+Nodes with equal packages are grouped.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ PARTS = (
 
 
 def report(stack: ResolvedStack) -> str:
-    """Return the lines for a terminal; only the refusals if there are any."""
+    """Return the lines to print. If there are refusals, only these are returned."""
     if stack.refusals:
         reasons = list(_together(stack.refusals))
         count = f" ({len(reasons)} reasons)" if len(reasons) > 1 else ""
@@ -35,7 +38,7 @@ def report(stack: ResolvedStack) -> str:
 
 
 def _together(refusals: Sequence[Refusal]) -> Iterator[Refusal]:
-    """Yield the refusals, with equal ones of several nodes combined."""
+    """Yield the refusals; equal refusals of several nodes are combined."""
     nodes: dict[tuple[str, str], list[str]] = {}
     for refusal in refusals:
         nodes.setdefault((refusal.why, refusal.fix), []).append(refusal.node)
@@ -61,7 +64,7 @@ def _aligned(choices: Sequence[StackChoice]) -> Iterator[str]:
 
 
 def drivers(stack: ResolvedStack) -> str:
-    """Return one line for every driver that is kept or installed, to be shown before any change."""
+    """Return one line for each driver that is kept or installed. The lines are shown before anything is changed."""
     nodes: dict[str, list[str]] = {}
     for name, node in stack.nodes.items():
         nodes.setdefault(node.becomes, []).append(name)

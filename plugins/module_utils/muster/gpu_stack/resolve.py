@@ -1,4 +1,7 @@
-"""Resolve one stack for all nodes, with a reason for each choice; or the refusals and the closest alternative."""
+"""Resolve one stack for all nodes.
+
+The result has a reason for each choice, or the refusals and the closest alternative.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,10 @@ SCHEMA = 2
 
 
 def numbers(version: str) -> tuple[int, ...]:
-    """Return a version's numbers for comparison: `580.65.06` is (580, 65, 6), and `2.16.0rc1` counts as 2.16.0."""
+    """Return the numbers of a version for comparison: `580.65.06` gives (580, 65, 6).
+
+    `2.16.0rc1` is treated as 2.16.0.
+    """
     return tuple(int(number) for number in re.findall(r"\d+", re.split(r"[^\d.]", version)[0]))
 
 
@@ -23,13 +26,13 @@ def _range(text: str) -> tuple[int, int]:
 
 
 def _bare(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row without its sources."""
+    """Return a row without its source references."""
     return {name: value for name, value in row.items() if name != "source"}
 
 
 @dataclass(frozen=True)
 class Release:
-    """A release of PyTorch. variants: NCCL and cuDNN of each build, empty if unknown."""
+    """A release of PyTorch. variants: NCCL and cuDNN versions of each build; empty if unknown."""
 
     version: str
     default: str
@@ -43,7 +46,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Branch:
-    """A branch of the driver. until: month of the end of support, empty if unknown."""
+    """A driver branch. until: the month in which support ends; "" if unknown."""
 
     number: int
     kind: str
@@ -56,7 +59,9 @@ class Branch:
 
 @dataclass(frozen=True)
 class Architecture:
-    """open: support by open kernel modules: no, may or must. oldest, newest: supported branches; 0 is any."""
+    """open: whether open kernel modules support the architecture: no, may or must. oldest, newest: supported branches;
+    0 means no limit.
+    """
 
     name: str
     open: str
@@ -66,7 +71,11 @@ class Architecture:
 
 @dataclass(frozen=True)
 class Chip:
-    """A GPU chip. grace: with a Grace CPU. nvlink5: boards of eight GPUs have NVSwitches that are not on the bus."""
+    """A GPU chip.
+
+    grace: whether it is combined with a Grace CPU. nvlink5: whether it is used on boards of eight GPUs whose NVSwitches
+    are not on the bus.
+    """
 
     architecture: Architecture
     capability: str
@@ -76,7 +85,10 @@ class Chip:
 
 @dataclass(frozen=True)
 class TorchBuild:
-    """The compute capabilities in a build of PyTorch, from a release on. arm: of the build for aarch64."""
+    """The compute capabilities that a build of PyTorch supports, starting with a given release.
+
+    arm: those of the aarch64 build.
+    """
 
     since: str
     capabilities: tuple[str, ...]
@@ -85,7 +97,7 @@ class TorchBuild:
 
 @dataclass(frozen=True)
 class System:
-    """An operating system. branches: driver branches by source, the first choice first."""
+    """An operating system. branches: driver branches by source, in order of preference."""
 
     name: str
     python: str
@@ -93,7 +105,7 @@ class System:
 
 
 class VersionsTable:
-    """roles/gpu_stack/files/versions.yml."""
+    """The compatibility table in roles/gpu_stack/files/versions.yml."""
 
     def __init__(self, data: Mapping[str, Any]) -> None:
         if data["schema"] != SCHEMA:
@@ -145,7 +157,9 @@ class VersionsTable:
         }
 
     def release(self, version: str) -> Release | None:
-        """Return the row of a release, or of another patch release of the same minor release; None if unknown."""
+        """Return the row of a release or, if there is none, of another patch release of the same minor release; None if
+        unknown.
+        """
         exact = self.releases.get(version)
         minor = numbers(version)[:2]
         return exact or next((row for name, row in self.releases.items() if numbers(name)[:2] == minor), None)
@@ -164,7 +178,9 @@ class VersionsTable:
         return self._models[max(fitting, key=len)] if fitting else None
 
     def has_code_for(self, variant: str, torch: str, capability: str, machine: str) -> bool:
-        """Return whether a build of PyTorch has code for a GPU: same major version, and not a newer minor version."""
+        """Return whether a PyTorch build has code for a GPU: code for the same major compute capability and the same or
+        a lower minor one.
+        """
         builds = [build for build in self.builds.get(variant, ()) if numbers(build.since) <= numbers(torch)]
         if not builds:
             return False

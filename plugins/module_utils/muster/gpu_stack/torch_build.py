@@ -1,4 +1,4 @@
-"""Choose the first build of PyTorch that has code for every GPU, supports every Python, and has a driver."""
+"""Choose the first PyTorch build that has code for every GPU, supports every Python and has an available driver."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNASKED = ("auto", "cuda")
 
 @dataclass(frozen=True)
 class Candidate:
-    """A build of PyTorch, the driver branch for it, and the refusals."""
+    """A PyTorch build, the driver branch that it needs, and the refusals."""
 
     release: Release
     variant: str
@@ -34,19 +34,22 @@ class Candidate:
 
 
 def cuda_of(variant: str) -> str:
-    """Return the CUDA version of a build: cu130 is 13.0."""
+    """Return the CUDA version of a build, such as 13.0 for cu130."""
     return f"{variant[2:-1]}.{variant[-1]}"
 
 
 def choose_build(case: StackCase, release: Release) -> Candidate:
-    """Return the build with the fewest refusals; the preferred one of several."""
+    """Return the build with the fewest refusals; among equal builds, the preferred one."""
     return min(
         (consider(case, release, variant) for variant in _variants(case, release)), key=lambda c: len(c.refusals)
     )
 
 
 def _variants(case: StackCase, release: Release) -> list[str]:
-    """Return the requested build; else the default of the package index, then the others, newest CUDA first."""
+    """Return the requested build.
+
+    If none is requested, return the default build of the package index, then the others, newest CUDA first.
+    """
     if case.request.variant not in UNASKED:
         return [case.request.variant]
     others = [variant for variant in release.variants if variant != release.default]
@@ -79,9 +82,9 @@ def _unfit(case: StackCase, release: Release, variant: str) -> Iterator[Refusal]
 
 
 def nearest(case: StackCase, release: Release) -> str:
-    """Return the options for the stack that is closest to the request; "" if none exists.
+    """Return the options that give the stack closest to the request; "" if no stack is possible.
 
-    The requested release is tried first, then the earlier releases from newest to oldest, then the later ones.
+    The requested release is tried first, then earlier releases from newest to oldest, then later releases.
     """
     wanted = numbers(release.version)
     rows = sorted(case.table.releases.values(), key=lambda row: numbers(row.version))
@@ -96,7 +99,9 @@ def nearest(case: StackCase, release: Release) -> str:
 
 
 def _looser(case: StackCase) -> Iterator[StackCase]:
-    """Yield looser requests, with the fewest changes first: none, then build, driver or source, then several."""
+    """Yield less strict requests, starting with the fewest changes: no change, then a change of build, driver or
+    source, then several changes.
+    """
     request = case.request
     attempts = [
         replace(request, variant=variant, driver=driver, source=source)

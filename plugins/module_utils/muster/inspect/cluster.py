@@ -1,6 +1,7 @@
 """Compare the facts of all nodes.
 
-If most nodes agree, the others are reported. Without a majority, for example with two nodes, all nodes are reported.
+If most nodes have the same value, the nodes that differ are reported. Without a majority, for example with two nodes,
+all nodes are reported.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def judge(nodes: list[InspectedNode]) -> list[Finding]:
 
 
 def same_machines(nodes: list[InspectedNode]) -> Iterator[Finding]:
-    """Report one machine under two names (same boot id), and cloned machines (same machine id or host key)."""
+    """Report a machine that is listed under two names (same boot ID), and cloned machines (same machine ID or host
+    key).
+    """
     reported: set[tuple[str, ...]] = set()
     for names, group in _alike(nodes, lambda node: (node.seen["identity"]["boot"], node.seen["identity"]["machine"])):
         reported.add(names)

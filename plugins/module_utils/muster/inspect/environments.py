@@ -1,6 +1,7 @@
-"""Report existing conda, mamba and pixi environments on nodes, and the inventory line to use one for launches.
+"""Report existing conda, mamba and pixi environments on nodes, and the inventory line that makes one usable for
+launches.
 
-Values from nodes are untrusted: only plain paths are put into lines for copying.
+Values from nodes are untrusted. Only plain paths are put into lines that users copy.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ NOT_THERE = "missing"
 
 
 def judge(nodes: Sequence[InspectedNode]) -> Iterator[Finding]:
-    """Compare declared environments. nodes: the inspected ones."""
+    """Compare the declared environments across nodes. nodes: the inspected nodes."""
     names = dict.fromkeys(name for node in nodes for name in _declared(node))
     for name in names:
         states = {node.name: _of(node, _declared(node)[name]) for node in nodes if name in _declared(node)}
@@ -46,7 +47,7 @@ def judge(nodes: Sequence[InspectedNode]) -> Iterator[Finding]:
 
 
 def lines(nodes: Sequence[InspectedNode]) -> list[str]:
-    """Return report lines about declared environments and those that could be declared."""
+    """Return report lines about declared environments, and about environments that could be declared."""
     groups: dict[str, list[str]] = {}
     rest: dict[str, list[str]] = {}
     for node in nodes:
@@ -74,13 +75,13 @@ def lines(nodes: Sequence[InspectedNode]) -> list[str]:
 
 
 def _declared(node: InspectedNode) -> dict[str, str]:
-    """Return name -> prefix of the declared existing environments."""
+    """Return the prefix of each declared existing environment, by name."""
     found = {name: existing(entry) for name, entry in (node.request.get("cluster_environments") or {}).items()}
     return {name: path for name, path in found.items() if path}
 
 
 def _of(node: InspectedNode, path: str) -> str | None:
-    """Return a description of the environment; None if the node was not checked."""
+    """Return a description of the environment on the node; None if the node was not checked."""
     if "environments" not in node.seen or "environments" in node.seen["skipped"]:
         return None
     return next((_words(one) for one in node.seen["environments"] if one["path"] == path), NOT_THERE)
@@ -99,7 +100,7 @@ def _to_use(one: Mapping[str, Any], taken: set[str], node: InspectedNode) -> str
 
 
 def _name(path: str, taken: set[str]) -> str:
-    """Return a free name: the environment's folder, else its project folder, else "existing"."""
+    """Return an unused name: that of the environment's folder, or else of its project folder, or else "existing"."""
     *above, own = path.lower().strip("/").split("/")
     project = [part for part in above if part not in ("envs", ".pixi", "opt", "srv", "home")][-1:]
     return next((name for name in (own, *project, "existing") if is_name(name) and name not in taken), "NAME")

@@ -33,8 +33,9 @@ UNSYNCHRONISED = 16_000_000
 class InspectedNode:
     """A node: its inventory variables and its facts.
 
-    request: variables with defaults. facts: None if the node was not reached, with the reason in `why`. platforms:
-    supported versions of each distribution. peers: name -> training address of the other nodes.
+    request: the inventory variables, with defaults filled in. facts: None if the node could not be reached. why: why it
+    could not be reached. platforms: supported versions of each distribution. peers: training addresses of the other
+    nodes, by name.
     """
 
     name: str
@@ -56,13 +57,16 @@ class InspectedNode:
 
     @property
     def training_interface(self) -> str:
-        """The interface that has the training address, or ""."""
+        """The interface with the training address; "" if there is none."""
         interfaces = self.seen["network"]["interfaces"]
         return next((name for name, seen in interfaces.items() if self.address in seen["addresses"]), "")
 
 
 def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the facts of a node. looks: subject -> result of its look_*.py; only "system" is required."""
+    """Return the facts of a node.
+
+    looks: the result of each look_*.py, by subject. Only the subject "system" is required.
+    """
     skipped: dict[str, str] = {}
     system = _system(looks["system"])
     root = looks["system"]["root"]
@@ -93,7 +97,7 @@ def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _environments(look: Mapping[str, Any], skipped: dict[str, str]) -> list[dict[str, Any]]:
-    """Return [{path, made_by, python, torch, usable}]."""
+    """Return the environments found, each as {path, made_by, python, torch, usable}."""
     if look["why"]:
         skipped["environments"] = look["why"]
     kept = ("path", "python", "torch", "usable")
@@ -129,12 +133,12 @@ def _identity(look: Mapping[str, Any]) -> dict[str, str]:
 
 
 def machine_digest(machine_id: str) -> str:
-    """Return a digest that identifies the machine; the id itself is confidential (man machine-id)."""
+    """Return a digest that identifies the machine. The machine ID itself is confidential (man machine-id)."""
     return hashlib.sha256(f"muster:{machine_id}".encode()).hexdigest()[:16] if machine_id else ""
 
 
 def fingerprint(public_key: str) -> str:
-    """Return the fingerprint of an SSH public key, as printed by ssh-keygen -l; "" for invalid keys."""
+    """Return the fingerprint of an SSH public key as `ssh-keygen -l` prints it; "" for an invalid key."""
     words = public_key.split()
     try:
         blob = base64.b64decode(words[1], validate=True)
@@ -241,7 +245,10 @@ def _listeners(look: Mapping[str, Any], root: bool, skipped: dict[str, str]) -> 
 
 
 def _firewall(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
-    """Return the active firewalls. ufw's unit is active even if ufw is disabled, so ufw.conf is read instead."""
+    """Return the active firewalls.
+
+    ufw's state is read from ufw.conf, because its unit is active even if ufw is disabled.
+    """
     active = look["active"]
     in_force = []
     if re.search(r"^ENABLED=yes", look["ufw_conf"], re.MULTILINE):
@@ -316,13 +323,13 @@ def _packages(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any
 
 
 def _installed(shown: str) -> dict[str, str]:
-    """Return package -> version of the packages that dpkg-query shows as installed."""
+    """Return the versions of the packages that dpkg-query lists as installed, by package name."""
     lines = [line.split() for line in shown.splitlines()]
     return {words[0]: words[1] for words in lines if len(words) == 3 and words[2] == "installed"}
 
 
 def _driver(stack: Mapping[str, str]) -> str:
-    """Return the version of the packaged driver, such as 580.126.09; "" for none."""
+    """Return the version of the driver installed from packages, such as 580.126.09; "" if there is none."""
     for name, version in stack.items():
         # One of these packages contains libcuda, which every CUDA program loads.
         if re.fullmatch(r"libnvidia-compute(-\d+(-server)?)?|libcuda1", name):
@@ -331,7 +338,7 @@ def _driver(stack: Mapping[str, str]) -> str:
 
 
 def _flavours(kernels: Mapping[str, str]) -> list[str]:
-    """Return the kernel flavours with a meta package, such as generic-hwe-24.04."""
+    """Return the kernel flavours that have a meta package installed, such as generic-hwe-24.04."""
     names = (name.removeprefix("linux-image-") for name in kernels)
     return sorted(name for name in names if not re.match(r"\d|unsigned-|extra-|uc-", name))
 
@@ -344,7 +351,7 @@ def _owner(path: str, owners: Mapping[str, str], says_so: bool | None) -> str:
 
 
 def _cloud_init(look: Mapping[str, Any]) -> str:
-    """Return absent, running, error or done, from cloud-init's status and result files."""
+    """Return the state of cloud-init (absent, running, error or done) from its status and result files."""
     if not look["cloud_init_there"]:
         return "absent"
     result, status = (_json_object(look["cloud_init"][name]).get("v1", {}) for name in ("result", "status"))
@@ -358,7 +365,7 @@ def _number(text: str) -> int | None:
 
 
 def _json(text: str) -> list[dict[str, Any]]:
-    """Return the objects of a list without empty ones, which older versions of ip print."""
+    """Return the objects in a JSON list. Empty objects, which older versions of `ip` print, are dropped."""
     try:
         value = json.loads(text or "[]")
     except ValueError:

@@ -97,7 +97,10 @@ def gpus(node: InspectedNode) -> Iterator[Finding]:
 
 
 def unused_gpus(node: InspectedNode) -> int:
-    """Return the number of usable GPUs if cluster_gpus is not set. GPUs passed to virtual machines do not count."""
+    """Return the number of usable GPUs if cluster_gpus is not set.
+
+    GPUs that are passed through to virtual machines are not counted.
+    """
     if node.facts is None or not node.request.get(UNSET) or "gpus" in node.seen["skipped"]:
         return 0
     return sum(device["driver"] != "vfio-pci" for device in node.seen["gpus"]["devices"])
@@ -108,7 +111,7 @@ def line_to_add(count: int) -> str:
 
 
 def reminder(nodes: Iterable[InspectedNode]) -> str:
-    """Return a clause for the end of a run, with the lines to add; "" if no GPU is unused."""
+    """Return a clause for the end of a run, with the inventory lines to add; "" if all GPUs are declared."""
     counts: dict[int, list[str]] = {}
     for node in nodes:
         count = unused_gpus(node)

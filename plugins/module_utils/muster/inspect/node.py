@@ -106,7 +106,7 @@ GIGABYTE = 1_000_000_000
 
 
 def judge(node: InspectedNode) -> list[Finding]:
-    """Return the findings about one node, or a single `pass` if there are no problems."""
+    """Return the findings about one node, or a single `pass` if the node has no problems."""
     if node.facts is None:
         what, fix = access.explain(node.why)
         if what:
@@ -120,7 +120,7 @@ def judge(node: InspectedNode) -> list[Finding]:
 
 
 def skips(node: InspectedNode) -> list[Skipped]:
-    """Return the facts (not the checks) that could not be collected on the node, with reasons."""
+    """Return the facts that could not be collected on the node, with reasons. Skipped checks are not included."""
     if node.facts is None:
         return [Skipped(id="inspect", node=node.name, why=node.why)]
     return [Skipped(id=f"inspect.{fact}", node=node.name, why=why) for fact, why in node.facts["skipped"].items()]

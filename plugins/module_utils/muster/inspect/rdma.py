@@ -21,7 +21,7 @@ _OF_MELLANOX = re.compile(r"\d+mlnx\d+")
 
 
 def rdma_facts(look: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the adapters, devices and ports, and the installed user space and modules."""
+    """Return the RDMA adapters, devices and ports of the node, and its installed RDMA libraries and modules."""
     packages = _installed(look["packages"])
     slots = {device["slot"] for device in look["devices"].values()}
     return {
@@ -62,7 +62,7 @@ def _installed(shown: str) -> dict[str, str]:
 
 
 def _stack(packages: Mapping[str, str], ofed_info: str, loaded: Mapping[str, str]) -> str:
-    """Return the name of an RDMA stack that replaces the distribution's; "" for none."""
+    """Return the name of an installed RDMA stack that replaces the distribution's; "" if there is none."""
     for name, version in packages.items():
         if _DOCA.fullmatch(name):
             return f"DOCA ({name} {version})"
@@ -78,6 +78,6 @@ def _stack(packages: Mapping[str, str], ofed_info: str, loaded: Mapping[str, str
 
 
 def _rate(text: str) -> int:
-    """Return the Gbit/s of text such as "400 Gb/sec (4X NDR)"; 0 if unknown."""
+    """Return the rate in Gbit/s from text such as "400 Gb/sec (4X NDR)"; 0 if unknown."""
     found = re.match(r"\d+", text)
     return int(found[0]) if found else 0

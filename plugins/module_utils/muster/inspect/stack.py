@@ -19,7 +19,7 @@ WHOLE = ("installed", "triggers-awaited", "triggers-pending")
 
 
 def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
-    """Return the facts of the stack. Reasons for missing facts are added to skipped."""
+    """Return the facts about the GPU stack. The reasons for missing facts are added to `skipped`."""
     for subject in ("packages", "units"):
         if look[f"{subject}_why"]:
             skipped[f"stack.{subject}"] = look[f"{subject}_why"]
@@ -55,13 +55,13 @@ def stack_facts(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, A
 
 
 def natural(text: str) -> list[tuple[int, str]]:
-    """Return a sort key: 6.8.0-9 before 6.8.0-10, and a release candidate before its release."""
+    """Return a sort key that puts 6.8.0-9 before 6.8.0-10, and a release candidate before its release."""
     parts = re.findall(r"\d+|[a-z~]+", text)
     return [(int(part), "") if part.isdigit() else (-1 if part in ("rc", "~rc") else 0, part) for part in parts]
 
 
 def packages_of(shown: str) -> dict[str, dict[str, Any]]:
-    """Return packages by name; names of foreign architectures keep the architecture."""
+    """Return packages by name. The architecture is part of the name only for packages of foreign architectures."""
     lines = [line.split() for line in shown.splitlines()]
     rows = [words for words in lines if len(words) == 5 and words[3] not in GONE]
     own = next((words[4] for words in rows if words[0].partition(":")[0] == "dpkg"), "")
@@ -80,7 +80,10 @@ def packages_of(shown: str) -> dict[str, dict[str, Any]]:
 
 
 def _version_in(text: str) -> str:
-    """Return the version in /proc/driver/nvidia/version; open and proprietary modules use different wording."""
+    """Return the driver version in /proc/driver/nvidia/version.
+
+    Open and proprietary modules word this file differently.
+    """
     found = re.search(r"Kernel Module.*?\s(\d+\.\d+[\d.]*)\s", text)
     return found[1] if found else ""
 
@@ -107,7 +110,7 @@ def _kernel(look: Mapping[str, Any], modprobe: float | None, booted: float) -> d
 
 
 def _sources(path: str, text: str) -> list[dict[str, str]]:
-    """Return NVIDIA's repositories in an apt source list, with passwords removed from URLs."""
+    """Return NVIDIA's repositories in an apt source list. Passwords are removed from the URLs."""
     return [
         {"file": path, "uri": _plain(uri), "signed_by": source.signed_by}
         for source in sources(path, text)
@@ -125,7 +128,7 @@ def _plain(uri: str) -> str:
 
 
 def _runfile(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]:
-    """Return NVIDIA programs and libraries that belong to no package."""
+    """Return the NVIDIA programs and libraries that do not belong to any package."""
     if look["owners_why"]:
         skipped["stack.runfile"] = look["owners_why"]
         return {"programs": [], "libraries": [], "log": look["installer_log"]}
@@ -138,7 +141,7 @@ def _runfile(look: Mapping[str, Any], skipped: dict[str, str]) -> dict[str, Any]
 
 
 def _units(shown: str, booted: float) -> dict[str, dict[str, Any]]:
-    """Return the installed units; started: seconds of the wall clock."""
+    """Return the installed units. started: when the unit was started, in seconds since the epoch."""
     units = {}
     for block in shown.split("\n\n"):
         fields = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
@@ -161,7 +164,10 @@ def _units(shown: str, booted: float) -> dict[str, dict[str, Any]]:
 
 
 def _nvidia_smi(look: Mapping[str, str] | None) -> dict[str, Any]:
-    """Return what nvidia-smi reported about each GPU. asked: whether nvidia-smi was run (module loaded)."""
+    """Return what nvidia-smi reported about each GPU.
+
+    asked: whether nvidia-smi was run, which requires a loaded module.
+    """
     if look is None:
         return {"asked": False, "why": "", "gpus": [], "said": ""}
     rows = [[cell.strip() for cell in line.split(",")] for line in look["text"].splitlines()]

@@ -24,9 +24,9 @@ MARKS = {"fail": "FAIL", "unknown": "????", "warn": "warn"}
 
 
 def report(nodes: list[InspectedNode], findings: list[Finding], skipped: list[Skipped], rdma: Mapping[str, str]) -> str:
-    """Return the table, then the findings, then the skipped facts.
+    """Return the table, then the findings, then the facts that could not be collected.
 
-    rdma: node -> summary of its RDMA adapters; "" without adapters.
+    rdma: a summary of each node's RDMA adapters; "" for a node without adapters.
     """
     lines = _table([HEAD, *(_row(node, findings) for node in nodes)])
     lines += [f"rdma  {few(names)}: {line}." for line, names in _alike(rdma).items() if line]
@@ -49,7 +49,7 @@ def report(nodes: list[InspectedNode], findings: list[Finding], skipped: list[Sk
 
 
 def outcome(nodes: list[InspectedNode], findings: list[Finding]) -> str:
-    """Return the last line of an inspect run; a reminder may follow."""
+    """Return the last line of an inspection run. A reminder may follow this line."""
     stopped = {finding.node for finding in findings if finding.status == "fail"}
     good = [node for node in nodes if node.facts is not None and node.name not in stopped]
     warnings = sum(finding.status == "warn" for finding in findings)

@@ -1,4 +1,6 @@
-"""Check that a node has its training address on the expected interface and reaches its peers from there."""
+"""Check that a node has its training address on the expected interface and can reach the other nodes from that
+interface.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Validate an inventory without contacting nodes.
 
-`problems` applies every rule of RULES. A rule is a function from the inventory to its problems. Rules skip values
-that cannot be read; `unreadable_values` reports these.
+`problems` applies every rule in RULES. A rule is a function that takes the inventory and yields problems. Rules skip
+values that cannot be read; `unreadable_values` reports these values.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def problems(inventory: Inventory) -> list[Problem]:
 
 
 def place_of(inventory: Inventory, same: list[Problem]) -> str:
-    """Return the nodes of a problem, after the files and lines that set its option."""
+    """Return where a problem is: the files and lines that set its option, followed by the affected nodes."""
     places = {node.name: node.places for node in inventory.nodes}
     first = next(iter(places.values()), {})
     lines = [places.get(one.place, first).get(one.option, "") for one in same if one.place in (*places, CLUSTER)]
@@ -106,7 +106,7 @@ def place_of(inventory: Inventory, same: list[Problem]) -> str:
 
 
 def warnings(inventory: Inventory) -> list[str]:
-    """Return full sentences about settings that are allowed but risky."""
+    """Return sentences about settings that are allowed but risky."""
     places: dict[str, list[str]] = defaultdict(list)
     for node in inventory.nodes:
         places[unencrypted.warning(node.variables)].append(node.name)

@@ -1,4 +1,6 @@
-"""Check node names (valid in a hosts file, unique) and addresses (unique, reachable from the other nodes)."""
+"""Check that node names are unique and valid in a hosts file, and that addresses are unique and reachable from the
+other nodes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Check the controller: versions of ansible-core and Python, forks, and a non-empty inventory."""
+"""Check the controller: the versions of ansible-core and Python, the number of forks, and that the inventory is not
+empty.
+"""
 
 from __future__ import annotations
 

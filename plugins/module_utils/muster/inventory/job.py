@@ -1,7 +1,7 @@
-"""Validate what was given to one run (-e or a job file): option names, and launch options that exclude each other.
+"""Validate the variables given to one run (-e or a job file): their names, and launch options that exclude each other.
 
-An unknown name is harmless in an inventory, where a site may have its own variables. In a job file it is a mistake:
-the launch would run without the intended option.
+An unknown name is harmless in an inventory, where a site may have its own variables. In a job file an unknown name is a
+mistake, because the launch would run without the intended option.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ NEAR_OTHERS = 0.85
 
 @dataclass(frozen=True)
 class WholeRun:
-    """Reasons why a playbook must run on all nodes and with all tasks; "" if a subset is allowed."""
+    """Why a playbook must run on all nodes, and why it must run all tasks; "" if a subset is allowed."""
 
     nodes: str = ""
     tasks: str = ""
 
 
 def forgotten_at(inventory: Inventory) -> Iterator[Problem]:
-    """Report a file passed with -e but without @, which Ansible ignores."""
+    """Report a file that was passed to -e without the @. Ansible ignores such an argument."""
     for word in inventory.unassigned:
         fix = f"Write -e @{word} for a file, or NAME=value"
         yield Problem("the command line", f"-e {word} sets no variable", fix)
@@ -73,7 +73,7 @@ def given_names_are_options(inventory: Inventory) -> Iterator[Problem]:
 
 
 def nearest(inventory: Inventory, name: str) -> str:
-    """Return the most similar option, or "". The common prefix is not compared."""
+    """Return the option with the most similar name, or "". The common prefix is ignored in the comparison."""
     if not name.startswith(OURS):
         return next(iter(difflib.get_close_matches(name, inventory.options, 1, NEAR_OTHERS)), "")
     subject, _, rest = name.partition("_")
@@ -108,7 +108,7 @@ def one_thing_is_launched(inventory: Inventory) -> Iterator[Problem]:
 
 
 def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
-    """Report problems that launch planning finds. Each sentence names the option first."""
+    """Report the problems that planning the launch finds. Each of its messages starts with the option's name."""
     for node in inventory.nodes[:1]:
         options = options_of(node)
         sent = options.script_src
@@ -130,7 +130,7 @@ def the_plan_can_be_made(inventory: Inventory) -> Iterator[Problem]:
 
 
 def options_of(node: InventoryNode) -> LaunchOptions:
-    """Return the launch options from the inventory and the run; values of the wrong type are left out."""
+    """Return the launch options from the inventory and the run. Values of the wrong type are left out."""
     named: dict[str, Any] = {one.name: node.variables.get(f"launch_{one.name}") for one in fields(LaunchOptions)}
     given = {name: value for name, value in named.items() if value is not None}
     words = {name: value.strip() for name, value in given.items() if isinstance(value, str)}
@@ -138,7 +138,7 @@ def options_of(node: InventoryNode) -> LaunchOptions:
 
 
 def of_attempts(inventory: Inventory, node: InventoryNode, options: LaunchOptions) -> list[str]:
-    """Return the problems of launch_restarts and its related options."""
+    """Return the problems of launch_restarts and the options that depend on it."""
     spares, chosen_nodes = options.spares, inventory.launch_nodes()
     taking_part = [one.name for one in inventory.participants() if one.name in chosen_nodes or one.name not in spares]
     usable = [one.name for one in inventory.nodes if not one.quarantined]
@@ -167,7 +167,7 @@ def numbers_are_possible(inventory: Inventory) -> Iterator[Problem]:
 
 
 def arguments_are_words(inventory: Inventory) -> Iterator[Problem]:
-    """Report entries such as "--epochs 3", which the script would receive as one unknown argument."""
+    """Report arguments such as "--epochs 3", which the script would receive as a single unknown argument."""
     for node in inventory.nodes[:1]:
         for number, entry in enumerate(entries(node, "launch_args"), 1):
             word, space, _rest = entry.partition(" ")
@@ -191,16 +191,20 @@ RULES = (
 
 
 def is_job_file(books: Collection[str], names: Collection[str]) -> bool:
-    """Return whether a file given with -e is a job file. books: playbook file names. names: variables in the file."""
+    """Return whether a file given with -e is a job file.
+
+    books: file names of the playbooks. names: variables in the file.
+    """
     return bool({*LAUNCHING} & {*books}) or any(
         name.startswith(JOBS) and not name.startswith(NO_JOBS) for name in names
     )
 
 
 def code_in_a_job(names: Mapping[str, str], templates: Sequence[tuple[str, str]]) -> list[str]:
-    """Report variables of job files that could run code on the controller. Job files are shared, so they must be data.
+    """Report variables in job files that could run code on the controller. Job files are shared between users, so they
+    must contain only data.
 
-    names: variable -> place in a job file. templates: variables that contain a template, with their places.
+    names: where each variable is set in a job file. templates: where each variable that contains a template is set.
     """
     found = [
         f"{where}: {name} contains a template, which would run on the controller; a job file may contain only data."
@@ -216,9 +220,10 @@ def code_in_a_job(names: Mapping[str, str], templates: Sequence[tuple[str, str]]
 
 
 def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], whole: WholeRun, command: str) -> str:
-    """Return why a run with --limit or tags is rejected, in one sentence; "" if it is allowed.
+    """Return why a run with --limit or tags is rejected, as one sentence; "" if the run is allowed.
 
-    limit, tags: as given. left_out: nodes excluded by the limit. command: the same run without a selection.
+    limit, tags: the values given by the user. left_out: nodes excluded by the limit. command: the same run without
+    --limit and tags.
     """
     options = []
     if limit and whole.nodes:
@@ -234,7 +239,7 @@ def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], wh
 
 
 def is_of_the_run(inventory: Inventory, problem: Problem) -> bool:
-    """Return whether the problem is in what was given to the run, not in the inventory."""
+    """Return whether the problem is in a variable given to the run rather than in the inventory."""
     return problem.place in {LAUNCH, "the command line", *inventory.given.values()}
 
 
@@ -248,7 +253,7 @@ def entries(node: InventoryNode, name: str) -> list[str]:
 
 
 def place(inventory: Inventory, *names: str) -> str:
-    """Return the place of the first of these names that was given to the run, or LAUNCH."""
+    """Return where the first of these variables was given to the run; LAUNCH if none was given."""
     return next((inventory.given[name] for name in names if name in inventory.given), LAUNCH)
 
 

@@ -1,4 +1,4 @@
-"""Data classes: an inventory to validate, its nodes, and a problem found."""
+"""Data classes: an inventory to validate, its nodes, and the problems found."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ LOCAL_CONNECTIONS = ("local", "ansible.builtin.local")
 
 @dataclass(frozen=True)
 class Problem:
-    """A problem: where (place), what is wrong, and how to fix it. option: variable whose line is shown."""
+    """A problem: where it is (place), what is wrong, and how to fix it.
+
+    option: the variable whose line in the inventory is shown.
+    """
 
     place: str
     what: str
@@ -38,10 +41,11 @@ class Problem:
 
 @dataclass(frozen=True)
 class InventoryNode:
-    """A node as the inventory describes it.
+    """A node as described in the inventory.
 
-    variables: values that could be read, with the roles' defaults. errors: variable -> why it could not be read.
-    unknown: names that are not options of a role. places: variable -> file and line that set it, if known.
+    variables: the values that could be read, with the roles' defaults. errors: for each unreadable variable, why it
+    could not be read. unknown: names that are not options of any role. places: the file and line that set each
+    variable, if known.
     """
 
     name: str
@@ -60,7 +64,7 @@ class InventoryNode:
 
     @property
     def connects_to(self) -> str:
-        """The host that the controller connects to; "" for local connections."""
+        """The host name or address that the controller connects to; "" for local connections."""
         local = self.text("ansible_connection") in LOCAL_CONNECTIONS
         return "" if local else self.text("ansible_host") or self.name
 
@@ -71,7 +75,7 @@ class InventoryNode:
 
 @dataclass(frozen=True)
 class Secret:
-    """A variable with a secret in clear text, and its file."""
+    """A variable that contains a secret in clear text, and the file that sets it."""
 
     variable: str
     file: str
@@ -79,16 +83,16 @@ class Secret:
 
 @dataclass(frozen=True)
 class Inventory:
-    """Everything that the rules check.
+    """The data that the rules check.
 
-    options: options of all roles. connects: whether the play will connect to the nodes. files: contents of the
-    controller's files that options name; None if a file cannot be read.
+    options: options of all roles. connects: whether the play will connect to the nodes. files: contents of the files on
+    the controller that options name; None if a file cannot be read.
 
-    given: variables given with -e and their place, such as "job.yml line 3"; not_options: those that are valid but not
-    options. unassigned: words after -e that set no variable. launches: whether the play starts a launch. unusable:
-    launch options whose file on the controller cannot be used, with the reason.
+    given: where each variable given with -e is set, such as "job.yml line 3". not_options: given variables that are
+    valid but are not options. unassigned: words after -e that do not set a variable. launches: whether the play starts
+    a launch. unusable: launch options whose file on the controller cannot be used, with the reason.
 
-    rules: problems of the site's own diagnosis rules. environments: problems of cluster_environments and its files.
+    rules: problems in the site's own diagnosis rules. environments: problems in cluster_environments and its files.
     """
 
     nodes: tuple[InventoryNode, ...]
@@ -112,7 +116,9 @@ class Inventory:
         return [node for node in self.nodes if not node.quarantined and (not chosen or node.name in chosen)]
 
     def launch_nodes(self) -> list[str]:
-        """Return the first cluster_launch_nodes of a node; cluster_wide_values_agree checks that all are the same."""
+        """Return cluster_launch_nodes of the first node that sets it; cluster_wide_values_agree checks that all nodes
+        have the same value.
+        """
         lists = (node.variables.get("cluster_launch_nodes") for node in self.nodes)
         return next((names for names in lists if isinstance(names, list)), [])
 
@@ -125,7 +131,7 @@ def ip(text: str) -> Address | None:
 
 
 def like_an_address(text: str) -> bool:
-    """Return whether the text was meant as an IP address, possibly with a port, prefix or brackets."""
+    """Return whether the text was probably meant as an IP address, possibly with a port, prefix length or brackets."""
     return re.fullmatch(r"[0-9.]+([/:]\d*)?|\[?[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*\]?([/:]\d*)?", text) is not None
 
 

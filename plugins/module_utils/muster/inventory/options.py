@@ -1,4 +1,4 @@
-"""Read values as the types that roles declare for their options (argument_specs)."""
+"""Read values with the types that roles declare for their options (argument_specs)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ _FALSE = ("false", "no", "off", "0")
 
 @dataclass(frozen=True)
 class Option:
-    """An option in a role's argument_specs. choices: for a list, the choices of each entry."""
+    """An option in a role's argument_specs.
+
+    choices: the allowed values; for a list, the allowed values of each element.
+    """
 
     name: str
     type: str = "str"
@@ -38,9 +41,10 @@ def options_of(argument_specs: Mapping[str, Any]) -> dict[str, Option]:
 
 
 def read(option: Option, value: Any) -> Any:
-    """Return the value as the option's type, or raise ValueError with the problem.
+    """Return the value as the option's type. Raises ValueError with a description of the problem.
 
-    Stricter than Ansible, which accepts the number 2.10 as the version "2.1", and False as a mode other than "off".
+    This is stricter than Ansible, which accepts the number 2.10 as the version "2.1", and False as a mode other than
+    "off".
     """
     if option.name in OF_SEVERAL_TYPES:
         return OF_SEVERAL_TYPES[option.name](value)

@@ -1,4 +1,4 @@
-"""Check options of single roles: firewall, GPU stack, environments, users and shared data."""
+"""Check the options of single roles: firewall, GPU stack, environments, launch users and shared data."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def ranges_are_ranges(inventory: Inventory) -> Iterator[Problem]:
 
 
 def port_range(value: Any) -> tuple[int, int] | None:
-    """Return the first and last port of a number or of text such as "9100-9110"; None for other values."""
+    """Return the first and last port of a number or of text such as "9100-9110"; None for any other value."""
     match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", str(value)[:20].strip(), re.ASCII)
     if isinstance(value, (bool, float)) or match is None:
         return None

@@ -39,7 +39,10 @@ _NOTHING = ("", "none", "null", "true", "false", "yes", "no", "omit")
 
 
 def is_secret(name: str, text: str) -> bool:
-    """Return whether a variable with this name and value is a clear-text secret. Lookups and templates are not."""
+    """Return whether a variable is a clear-text secret, based on its name and value.
+
+    Lookups and templates are not secrets.
+    """
     if _TEMPLATE.search(text):
         return False
     if _PRIVATE_KEY.search(text) or _URL_WITH_PASSWORD.search(text):

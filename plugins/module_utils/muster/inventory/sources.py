@@ -1,4 +1,4 @@
-"""Check options for mirrors, proxies, extra certificates and the offline folder."""
+"""Check the options for mirrors, proxies, additional certificates and the offline folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check values of options, each alone and in combination."""
+"""Check the values of options, individually and in combination."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def soak_is_of_its_mode(inventory: Inventory) -> Iterator[Problem]:
 
 
 def nearest_release(version: str) -> str | None:
-    """Return the release closest to a version that was never released; None for known or newer versions."""
+    """Return the release closest to a version that was never released; None if the version is known or newer."""
     wanted = numbers(version)
     if version in TORCH_RELEASES or wanted > numbers(TORCH_RELEASES[-1]):
         return None

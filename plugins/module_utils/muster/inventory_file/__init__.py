@@ -1,1 +1,1 @@
-"""Edit the text of inventory files; everything that is not edited is kept unchanged."""
+"""Edit the text of inventory files. Everything outside the edited lines stays unchanged."""

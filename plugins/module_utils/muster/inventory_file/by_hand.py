@@ -1,4 +1,4 @@
-"""Instructions for changes that Muster cannot make: the lines to add to or remove from an inventory file."""
+"""Instructions for inventory changes that Muster cannot make itself: the lines to add to or remove from a file."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def to_add(file: str, group: str, name: str, variables: Mapping[str, Any]) -> st
 
 
 def to_assign(file: str, name: str, variables: Mapping[str, Any]) -> str:
-    """Return lines for host_vars. file: host_vars/NAME.yml, which Ansible reads for any kind of inventory."""
+    """Return the lines to add to a host_vars file.
+
+    file: host_vars/NAME.yml, which Ansible reads for every type of inventory.
+    """
     lines = [line for key, value in variables.items() for line in edits.pair(key, value, STEP)]
     return _write(f"Add to {file}, for {name}", lines)
 
@@ -36,12 +39,14 @@ def to_unassign(name: str, variables: Iterable[str], found: Iterable[str]) -> st
 
 
 def to_remove(name: str, found: Iterable[str]) -> str:
-    """Return instructions to remove a node. found: files that contain the name, with line numbers."""
+    """Return instructions for removing a node. found: the files that contain the node's name, with line numbers."""
     return f"Remove {name} from {'; '.join(found) or 'your inventory'}."
 
 
 def to_split(file: str, line: int, text: str, place: InventoryEntry, name: str) -> str:
-    """Return the range entry split into one entry for each of the other nodes, with the same variables."""
+    """Return the lines that replace a range entry: one entry with the same variables for each node of the range except
+    this one.
+    """
     own = text[place.key.end : place.value.end] or ":"
     entries = [f"{' ' * place.key.column}{one}{own}" for one in place.names if one != name]
     return _write(f"In {file} line {line}, replace {place.key.value} with", entries)

@@ -1,6 +1,6 @@
-"""Add or remove nodes in the text of an inventory file, or change variables of one or all nodes.
+"""Add nodes to or remove nodes from the text of an inventory file, or change variables of one node or of all nodes.
 
-Raises CannotEditError if anything else would change.
+Raises CannotEditError if the edit would change anything else.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Language:
-    """The parser for the text, and the expansion of ranges. parse raises CannotEditError."""
+    """The parser for the file's text, and the function that expands ranges of nodes. parse raises CannotEditError."""
 
     parse: Callable[[str], YamlPart]
     expand: Expand
@@ -35,7 +35,7 @@ class Language:
 
 
 class RangeError(CannotEditError):
-    """The node is part of an entry for several nodes (place)."""
+    """The node is part of an entry for several nodes. place: that entry."""
 
     def __init__(self, place: InventoryEntry) -> None:
         few = ", ".join(place.names[:4]) + (" and more" if len(place.names) > 4 else "")
@@ -53,7 +53,7 @@ def has_group(text: str, group: str, language: Language) -> bool:
 
 
 def add(text: str, group: str, name: str, variables: Mapping[str, Any], language: Language) -> str:
-    """Return the text with the node added to the group; an existing node only gets the variables."""
+    """Return the text with the node added to the group. If the node is already present, only its variables are set."""
     if has(text, name, language):
         return assign(text, name, variables, language)
     found = [value for one, _, value in groups(language.parse(text)) if one == group and "hosts" in _keys(value)]
@@ -75,7 +75,10 @@ def remove(text: str, name: str, language: Language) -> str:
 
 
 def assign(text: str, name: str, variables: Mapping[str, Any], language: Language) -> str:
-    """Return the text with the variables set where the node has them, else in the first entry of the node."""
+    """Return the text with the node's variables set.
+
+    A variable that the node already has is changed in place; others are added to the node's first entry.
+    """
     wanted = language.said(text)
     for variable, value in variables.items():
         found = places_of(language.parse(text), name, language.expand)
@@ -151,7 +154,10 @@ def _keys(value: YamlPart) -> set[str]:
 
 
 def _checked(language: Language, after: str, wanted: Mapping[str, Any]) -> str:
-    """Return the text if only the wanted values changed; anchors and merges may change others."""
+    """Return the text if only the intended values changed.
+
+    An edit can also change other values through anchors and merges.
+    """
     if language.said(after) != wanted:
         raise CannotEditError("cannot be changed for a single node")
     return after
@@ -163,7 +169,9 @@ def has_for_all(text: str, name: str, language: Language) -> bool:
 
 
 def assign_for_all(text: str, name: str, value: Any, language: Language) -> str:
-    """Return the text of a group_vars file with the variable in place, below its commented-out form, or at the end."""
+    """Return the text of a group_vars file with the variable set: in place, below its commented-out example, or at the
+    end.
+    """
     if plain(language.parse(text)):
         return assign_alone(text, {name: value}, language)
     line = pair(name, value, edits.STEP)[0] + "\n"
@@ -177,12 +185,12 @@ def assign_for_all(text: str, name: str, value: Any, language: Language) -> str:
 
 
 def is_of_a_group(text: str, name: str, language: Language) -> bool:
-    """Return whether an inventory has the variable in the vars of a group."""
+    """Return whether an inventory file sets the variable in the vars of a group."""
     return bool(_vars(text, name, language))
 
 
 def assign_to_group(text: str, name: str, value: Any, language: Language) -> str:
-    """Return the text of an inventory with the variable changed in the vars of the group that has it."""
+    """Return the text of an inventory file with the variable changed in the vars of the group that sets it."""
     found = _vars(text, name, language)
     if len(found) > 1:
         raise CannotEditError(f"has {name} for several groups")

@@ -1,4 +1,4 @@
-"""Edit a single item in the text of a YAML file, in the style of the file; everything else is unchanged."""
+"""Edit a single item in the text of a YAML file, in the style of the file. The rest of the file stays unchanged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ TEMPLATE = ("{{", "{%", "{#")
 
 
 def with_node(text: str, group: YamlPart, name: str, variables: Mapping[str, Any]) -> str:
-    """Append a node to the hosts of a group, in the style of the others. group: the value of the group's key."""
+    """Append a node to the hosts of a group, in the style of the existing hosts.
+
+    group: the value of the group's key.
+    """
     found = group.pair("hosts")
     if found is None:
         raise CannotEditError("has no hosts in the group")
@@ -39,7 +42,7 @@ def with_node(text: str, group: YamlPart, name: str, variables: Mapping[str, Any
 
 
 def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ()) -> str:
-    """Remove a pair from a mapping, with its comments. others: names; comments that contain them are kept."""
+    """Remove a pair and its comments from a mapping. others: names; comments that contain one of them are kept."""
     found = parent.pair(key)
     if found is None:
         return text
@@ -57,7 +60,7 @@ def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ())
 
 
 def with_value(text: str, parent: YamlPart, key: str, name: str, value: Any) -> str:
-    """Set a variable of the entry `key` (a node) in a mapping of hosts."""
+    """Set a variable of the entry `key`, which is a node, in a mapping of hosts."""
     found = parent.pair(key)
     if found is None:
         raise CannotEditError(f"has no {key} in the group")
@@ -77,7 +80,7 @@ def with_value(text: str, parent: YamlPart, key: str, name: str, value: Any) -> 
 
 
 def in_mapping(text: str, mapping: YamlPart, name: str, value: Any, step: int = STEP) -> str:
-    """Set a name in a mapping that is not empty."""
+    """Set a key in a mapping that is not empty."""
     found = mapping.pair(name)
     if mapping.flow:
         if found is None:
@@ -119,7 +122,7 @@ def _out_of_flow(text: str, parent: YamlPart, found: tuple[YamlPart, YamlPart]) 
 
 
 def _below(text: str, key: YamlPart, empty: YamlPart, lines: list[str], column: int) -> str:
-    """Insert a block under a key with an empty value or mapping."""
+    """Insert a block below a key whose value is null or an empty mapping."""
     if empty.end > empty.start:
         if "\n" in text[key.end : empty.end]:
             raise CannotEditError(f"has an empty {key.value} over several lines")
@@ -138,7 +141,7 @@ def _insert(text: str, at: int, lines: list[str], column: int) -> str:
 
 
 def _step_within(text: str, mapping: YamlPart) -> int:
-    """Return the indentation of values in this mapping."""
+    """Return how far the values in this mapping are indented."""
     for key, value in mapping.pairs:
         if value.kind == MAPPING and value.pairs and not value.flow:
             return value.pairs[0][0].column - key.column
@@ -146,7 +149,7 @@ def _step_within(text: str, mapping: YamlPart) -> int:
 
 
 def _indented(text: str, key: YamlPart) -> int:
-    """Return the indentation of the key relative to its parent line."""
+    """Return how far the key is indented relative to its parent."""
     at = _line_start(text, key.start)
     while at:
         at = _line_start(text, at - 1)
@@ -158,7 +161,7 @@ def _indented(text: str, key: YamlPart) -> int:
 
 
 def _after_comments(text: str, at: int, column: int) -> int:
-    """Return the position after the directly following comments with at least this indentation."""
+    """Return the position after the comments that follow directly and are indented at least this far."""
     while at < len(text):
         line = _line(text, at)
         if not line.lstrip(" ").startswith("#") or len(line) - len(line.lstrip(" ")) < column:
@@ -168,7 +171,7 @@ def _after_comments(text: str, at: int, column: int) -> int:
 
 
 def _before_own_comments(text: str, begin: int, key: YamlPart, others: Collection[str]) -> int:
-    """Return the position before the comments directly above a node that name only this node."""
+    """Return the position before the comments directly above a node, if they name this node and none of the others."""
     at = begin
     while at:
         above = _line_start(text, at - 1)
@@ -218,7 +221,7 @@ def flow(value: Any) -> str:
 
 
 def pair(name: str, value: Any, step: int) -> list[str]:
-    """Return the block lines for this name, not indented; mappings have one line per name."""
+    """Return the unindented block-style lines that set this name. A mapping gets one line for each key."""
     if isinstance(value, dict) and value:
         inner = [line for key, one in value.items() for line in pair(str(key), one, step)]
         return [f"{flow(name)}:", *(" " * step + line for line in inner)]
@@ -226,7 +229,7 @@ def pair(name: str, value: Any, step: int) -> list[str]:
 
 
 def entry(name: str, variables: Mapping[str, Any], step: int, *, on_one_line: bool) -> list[str]:
-    """Return the lines of a node in the hosts of a group."""
+    """Return the lines that add a node to the hosts of a group."""
     if not variables:
         return [f"{flow(name)}:"]
     if on_one_line:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InventoryEntry:
-    """An entry of a group. names: the nodes of the entry, several for a range such as node[1:4]."""
+    """An entry in the hosts of a group. names: the nodes of the entry; a range such as node[1:4] has several."""
 
     group: str
     hosts: YamlPart
@@ -29,7 +29,7 @@ class InventoryEntry:
 
 
 def groups(root: YamlPart) -> Iterator[tuple[str, YamlPart, YamlPart]]:
-    """Yield each group: name, key and value."""
+    """Yield the name, key and value of each group."""
     for key, value in root.pairs if root.kind == MAPPING else ():
         if key.kind == SCALAR:
             yield key.value, key, value
@@ -38,7 +38,7 @@ def groups(root: YamlPart) -> Iterator[tuple[str, YamlPart, YamlPart]]:
 
 
 def places(root: YamlPart, expand: Expand) -> Iterator[InventoryEntry]:
-    """Yield the entries of all groups, in file order."""
+    """Yield the host entries of all groups, in file order."""
     for group, _, value in groups(root):
         hosts = value.get("hosts") if value.kind == MAPPING else None
         if hosts is not None and hosts.kind == MAPPING:
@@ -51,7 +51,9 @@ def places_of(root: YamlPart, name: str, expand: Expand) -> list[InventoryEntry]
 
 
 def said(root: YamlPart, expand: Expand) -> dict[str, Any]:
-    """Return the contents of the file: "group/node" -> variables, "group" -> everything else of the group."""
+    """Return the contents of the file: node variables under "group/node", and all other values of a group under
+    "group".
+    """
     found: dict[str, Any] = {}
 
     def take(groups_of: Any, above: str) -> None:

@@ -1,4 +1,4 @@
-"""A YAML document as a tree of parts with positions in the text."""
+"""A YAML document as a tree of nodes with their positions in the text."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ SCALAR, MAPPING, SEQUENCE, ALIAS = "scalar", "mapping", "sequence", "alias"
 
 
 class CannotEditError(ValueError):
-    """The file must be edited manually; the message continues a sentence that starts with the file name."""
+    """The file must be edited manually. The message continues a sentence that starts with the file name."""
 
 
 @dataclass(frozen=True)
 class YamlPart:
-    """start, end: position in the text. column: of the start. value: of a scalar, or the anchor of an alias.
+    """A node of the YAML document. start, end: positions in the text. column: column of the start. value: value of a
+    scalar, or anchor name of an alias.
 
-    tag: as written; "!" for quoted scalars.
+    tag: the tag as written; "!" for quoted scalars.
     """
 
     kind: str
@@ -32,7 +33,7 @@ class YamlPart:
 
     @property
     def empty(self) -> bool:
-        """Whether the part is null or an empty mapping."""
+        """Whether the value is null or an empty mapping."""
         null = self.kind == SCALAR and not self.tag and self.value in ("", "~", "null", "Null", "NULL")
         return null or (self.kind == MAPPING and not self.pairs)
 
@@ -48,7 +49,7 @@ class YamlPart:
 
 
 def plain(root: YamlPart) -> Any:
-    """Return the contents for comparison, with aliases and merges (<<) resolved."""
+    """Return the value for comparison, with aliases and merges (<<) resolved."""
     anchors: dict[str, Any] = {}
 
     def read(part: YamlPart) -> Any:

@@ -1,1 +1,1 @@
-"""Data on GPUs and releases, generated from the table roles/gpu_stack/files/versions.yml."""
+"""Data about GPUs and releases, generated from the table roles/gpu_stack/files/versions.yml."""

@@ -1,1 +1,1 @@
-"""Launches: the plan, preflight checks, monitoring, the outcome and its cause."""
+"""Launches: planning, preflight checks, monitoring, the outcome and its cause."""

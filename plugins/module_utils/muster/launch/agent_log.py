@@ -15,12 +15,15 @@ SUMMARY_FAILURE = re.compile(
 
 
 def agent_closes(agent_log: str) -> bool:
-    """Return whether torchrun has begun to stop its ranks. It waits up to 30 s for each before it logs the reason."""
+    """Return whether torchrun has begun to stop its ranks.
+
+    torchrun waits up to 30 s for each rank before it logs the reason.
+    """
     return AGENT_CLOSES.search(agent_log) is not None
 
 
 def exit_codes(agent_log: str) -> dict[int, int]:
-    """Return the exit codes in torchrun's output by local rank. A negative code is a signal."""
+    """Return the exit code of each rank in torchrun's output, by local rank. A negative code is a signal number."""
     found = {int(match["local"]): int(match["code"]) for match in SUMMARY_FAILURE.finditer(agent_log)}
     for match in AGENT_FAILED.finditer(agent_log):
         found[int(match["local"])] = int(match["code"])
@@ -28,7 +31,9 @@ def exit_codes(agent_log: str) -> dict[int, int]:
 
 
 def closed(agent_log: str) -> set[int]:
-    """Return the local ranks that torchrun stopped, because another rank had failed or torchrun itself was stopped."""
+    """Return the local ranks that torchrun stopped because another rank had failed or because torchrun itself was
+    stopped.
+    """
     told = {match["pid"] for match in CLOSED.finditer(agent_log)}
     ended = (*SUMMARY_FAILURE.finditer(agent_log), *AGENT_FAILED.finditer(agent_log))
     return {int(match["local"]) for match in ended if match["pid"] in told}

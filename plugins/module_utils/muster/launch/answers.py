@@ -1,7 +1,9 @@
-"""Validate the answers of nodes about a launch as foreign input. Only data that fits the plan and its shape is used.
+"""Validate the answers of nodes about a launch, which are untrusted input. Only data that matches the plan and the
+expected types is used.
 
-A training user may have written the ranks, the result, the errors and the logs: unusable parts of these are dropped
-and reported. The other fields come from the program on the node: without them, the whole answer is rejected.
+The training user may have written the ranks, the result, the errors and the logs. Unusable parts of these are dropped
+and reported. The other fields come from the program on the node. If one of these is unusable, the whole answer is
+rejected.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ MOST_ENDING = 86400.0  # seconds for ranks to end
 
 
 def reader(ranks: Mapping[str, Sequence[int]]) -> Reader:
-    """Return read(node, verb, data), which returns the usable part of an answer and the names of the dropped parts.
+    """Return a function read(node, verb, data) that returns the usable part of an answer and the names of the dropped
+    parts.
 
-    The returned function raises UnusableError if no part is usable.
+    That function raises UnusableError if no part is usable.
     """
 
     def read_answer(node: str, verb: str, data: Any) -> tuple[Any, tuple[str, ...]]:
@@ -86,11 +89,11 @@ def is_log(key: str, ranks: Sequence[int]) -> bool:
 
 
 def is_local(key: str, ranks: Sequence[int]) -> bool:
-    """Return whether the key is a local rank as Python prints it. Only these keys become part of paths."""
+    """Return whether the key is a local rank as Python prints it. Only such keys are used in paths."""
     return key in map(str, range(len(ranks)))
 
 
 def is_whole(part: LogPart) -> bool:
-    """Return whether the text fits the number of bytes: a character has one to four bytes."""
+    """Return whether the text can have this number of bytes: each character has one to four bytes."""
     text = len(part["text"])
     return text <= part["offset"] - part["begin"] - part["gap"] <= 4 * text

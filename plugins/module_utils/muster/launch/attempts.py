@@ -1,8 +1,8 @@
-"""Decide whether a failed launch gets another attempt, on which nodes and from which checkpoint, or why not.
+"""Decide whether a failed launch gets another attempt, on which nodes and from which checkpoint, or why it does not.
 
-A node named by a failure is left out. A spare replaces it, with the same world size. Without a spare, the other nodes
-continue with renumbered ranks if at least launch_min_nodes are left. Otherwise the same node is used again if no fault
-is found on it. A failure that will repeat gets no other attempt.
+A node that a failure names is left out. A spare node replaces it, so that the world size stays the same. Without a
+spare, the other nodes continue with renumbered ranks if at least launch_min_nodes of them remain. Otherwise the same
+node is used again if no fault is found on it. If the failure would occur again, no further attempt is started.
 """
 
 from __future__ import annotations
@@ -61,10 +61,12 @@ A_LAUNCH = re.compile(LAUNCH_ID.pattern.removesuffix(r"\Z"))
 
 @dataclass
 class LaunchAttempt:
-    """An attempt that has ended. failed: nodes named by its failure. signature: of the exception, "" for none.
+    """A finished attempt. failed: nodes that its failure names. signature: signature of the exception; "" if there is
+    none.
 
-    before, after: when the newest complete checkpoint was written, 0 for none; after is None until it was checked.
-    checkpoint: the path of the checkpoint that the attempt started from, "" for none.
+    before, after: when the newest complete checkpoint was written, before and after the attempt. 0 means that there was
+    none; None in `after` means that it has not been checked. checkpoint: path of the checkpoint that the attempt
+    started from; "" for none.
     """
 
     number: int
@@ -88,7 +90,10 @@ class Seat(NamedTuple):
 def problems(
     options: LaunchOptions, participants: Sequence[str], inventory: Collection[str], *, unwatched: bool
 ) -> list[str]:
-    """Return the problems of the request as sentences. unwatched: it is detached and certainly no user launch."""
+    """Return the problems of the request as sentences.
+
+    unwatched: whether the launch is detached and certainly not a user launch.
+    """
     found = []
     if options.restarts < 0 or options.restarts >= PORTS:
         found.append(f"launch_restarts is {options.restarts}; it must be from 0 to {PORTS - 1}.")
@@ -115,7 +120,7 @@ def problems(
 def ended(
     record: LaunchRecord, verdict: Mapping[str, Any], number: int, before: float, blamed: Collection[str] = ()
 ) -> LaunchAttempt:
-    """Return the summary of an attempt. blamed: nodes that the diagnosis proves to be the cause."""
+    """Return the summary of an attempt. blamed: nodes that the diagnosis has proven to be the cause."""
     plan = record.plan
     nodes = plan.names
     ids = {check.id for check in ENDINGS}
@@ -140,7 +145,7 @@ def ended(
 
 
 def why_in_short(verdict: Mapping[str, Any]) -> str:
-    """Return the first failure without its fix, because another attempt follows."""
+    """Return the first failure without its fix. The fix is not needed, because another attempt follows."""
     for finding in verdict["findings"]:
         if finding["status"] == "fail":
             return f"{finding['node']}: {finding['summary']}"
@@ -148,7 +153,9 @@ def why_in_short(verdict: Mapping[str, Any]) -> str:
 
 
 def final(record: LaunchRecord, attempt: LaunchAttempt) -> bool:
-    """Return whether no attempt may follow: success, a requested stop, the time limit, or no start of the first one."""
+    """Return whether no further attempt is allowed: after success, a requested stop or the time limit, or if the first
+    attempt did not start.
+    """
     if record.decision is None:
         return attempt.number == 1
     if not has_failed(record.decision.ending):
@@ -158,7 +165,9 @@ def final(record: LaunchRecord, attempt: LaunchAttempt) -> bool:
 
 
 def signature(record: LaunchRecord) -> str:
-    """Return the type of the exception and where it was raised; "" for other failures and for a failure of a peer."""
+    """Return the type of the exception and where it was raised; "" for other failures, and for failures that a peer
+    caused.
+    """
     if record.decision is None:
         return ""
     cause, _ = first_failure(record.reports, record.stop_began)
@@ -170,7 +179,7 @@ def signature(record: LaunchRecord) -> str:
 
 
 def stays(record: LaunchRecord) -> str:
-    """Return a description of leftover processes that the lease does not end; "" for none."""
+    """Return a description of leftover processes that are not ended when the lease expires; "" if there are none."""
     units = {entry.node: entry.unit for entry in record.plan.nodes}
     for node, left in record.leftovers.items():
         beyond = [one for one in left.processes if one["unit"] != units[node]]
@@ -181,9 +190,10 @@ def stays(record: LaunchRecord) -> str:
 
 
 def certain_end(record: LaunchRecord, lease: float, failure_timeout: float) -> float:
-    """Return when unobserved processes have certainly ended, on the controller's monotonic clock; 0 for none.
+    """Return the time by which unobserved processes have certainly ended, on the controller's monotonic clock; 0 if
+    there are none.
 
-    A unit ends when its lease expires, plus the time between SIGTERM and SIGKILL.
+    A unit has ended once its lease has expired and the time between SIGTERM and SIGKILL has passed.
     """
     heard = {report.node: report.last_answer for report in record.reports}
     open_ends = [*record.unseen, *record.leftovers]
@@ -196,7 +206,7 @@ def certain_end(record: LaunchRecord, lease: float, failure_timeout: float) -> f
 
 
 def futile(history: Sequence[LaunchAttempt], options: LaunchOptions) -> str:
-    """Return why another attempt would fail in the same way; "" if it might not."""
+    """Return why another attempt would fail in the same way; "" if another attempt might succeed."""
     last = history[-1]
     if last.signature and last.signature in [one.signature for one in history[:-1]]:
         return f"the same exception at the same place twice: {last.signature}"
@@ -213,7 +223,10 @@ def newer(attempt: LaunchAttempt) -> bool:
 
 
 def unfit(seen: Fit | str, nproc: int, *, gpus: bool, shared: bool) -> str:
-    """Return why a node is unavailable, "" if it is available. seen: its answer, or why there is none."""
+    """Return why a node is unavailable; "" if it is available.
+
+    seen: the node's answer, or the reason why there is none.
+    """
     if isinstance(seen, str):
         return seen
     if seen["running"]:
@@ -233,7 +246,7 @@ def unfit(seen: Fit | str, nproc: int, *, gpus: bool, shared: bool) -> str:
 
 
 def may_pass(seen: Fit | str) -> bool:
-    """Return whether a node may become available soon: its memory is being freed, or a unit is ending."""
+    """Return whether a node might become available soon because its memory is being freed or a unit is ending."""
     if isinstance(seen, str):
         return False
     return bool(seen["running"]) or any(gpu["used_mib"] > IDLE_MIB for gpu in seen["gpus"])
@@ -246,10 +259,10 @@ def next_nodes(
     spares: Sequence[Seat],
     options: LaunchOptions,
 ) -> tuple[list[str], str]:
-    """Return the nodes of the next attempt in order and a description; no nodes if no attempt can start.
+    """Return the nodes of the next attempt in order, and a description. No nodes are returned if no attempt can start.
 
-    current: nodes of the attempt that ended. failed: nodes named by its failure, and nodes excluded before. unfit_why:
-    the reasons of unavailable nodes. spares: spares not in use.
+    current: nodes of the previous attempt. failed: nodes that its failure names, and nodes that were excluded earlier.
+    unfit_why: why each unavailable node is unavailable. spares: spare nodes that are not in use.
     """
     free = [seat for seat in spares if seat.node not in failed and not unfit_why.get(seat.node)]
     chosen: list[str] = []
@@ -297,7 +310,7 @@ def no_way(
 
 
 def newest(seen: Mapping[str, Fit | str], nodes: Sequence[str]) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest complete checkpoint on these nodes, and the nodes that have it."""
+    """Return the newest complete checkpoint on these nodes, and the nodes that have this checkpoint."""
     found = {
         node: look["checkpoint"]
         for node in nodes
@@ -310,7 +323,9 @@ def newest(seen: Mapping[str, Fit | str], nodes: Sequence[str]) -> tuple[Checkpo
 
 
 def led_by(nodes: Sequence[str], holders: Collection[str]) -> list[str]:
-    """Return the nodes in their order, led by one that has the checkpoint: rank 0 reads and distributes it."""
+    """Return the nodes in their order, except that a node with the checkpoint comes first: rank 0 reads and distributes
+    the checkpoint.
+    """
     if not holders or nodes[0] in holders:
         return list(nodes)
     head = next((node for node in nodes if node in holders), nodes[0])
@@ -318,7 +333,7 @@ def led_by(nodes: Sequence[str], holders: Collection[str]) -> list[str]:
 
 
 def alone(path: str, holders: Sequence[str], nodes: Sequence[str]) -> str:
-    """Return a warning about a checkpoint that only some of the nodes have; "" if all have it."""
+    """Return a warning if only some of the nodes have the checkpoint; "" if all have it."""
     if not path or set(nodes) <= set(holders):
         return ""
     return (
@@ -331,7 +346,10 @@ def alone(path: str, holders: Sequence[str], nodes: Sequence[str]) -> str:
 
 
 def whole_verdict(last: Verdict, history: Sequence[LaunchAttempt], went_on: Sequence[str], given_up: str) -> Verdict:
-    """Extend the last attempt's verdict to all attempts. went_on: how the launch continued after each other attempt."""
+    """Extend the verdict of the last attempt to all attempts.
+
+    went_on: how the launch continued after each earlier attempt.
+    """
     earlier = [
         RESTARTED.warn(
             named(attempt), f"attempt {attempt.number} ({attempt.launch_id}) failed: {attempt.summary}; continued {how}"

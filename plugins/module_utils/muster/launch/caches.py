@@ -1,7 +1,7 @@
-"""Folders for compiled kernels and extensions: by default one for each node, user and environment.
+"""Folders for compiled kernels and extensions: by default a separate folder for each node, user and environment.
 
-On a network file system several nodes write at once: one rank fails on a half-written file of another, and the other
-ranks wait for it (triton#11512, pytorch#173679).
+On a network file system, several nodes write to the same folder. One rank then fails on a half-written file of another
+rank, and the other ranks wait for the failed one (triton#11512, pytorch#173679).
 """
 
 from __future__ import annotations
@@ -38,15 +38,18 @@ LONGEST = 80  # characters of an environment's path in a name
 
 
 def folders(root: str, environment: str) -> dict[str, str]:
-    """Return the folders by variable. environment: its path with links resolved, so that releases of the same name have
-    separate folders: an extension fits only the torch that it was built with."""
+    """Return the cache folder for each environment variable.
+
+    environment: path of the Python environment with links resolved. Different builds behind one link thereby get
+    separate folders, because an extension works only with the torch build that it was compiled for.
+    """
     name = UNSAFE.sub("_", environment.strip("/").replace("/", "-"))[-LONGEST:].lstrip(".-")
     digest = hashlib.sha256(environment.encode("utf-8", "replace")).hexdigest()[:8]
     return {variable: f"{root}/{name}-{digest}/{folder}" for variable, folder in FOLDERS.items()}
 
 
 def to_look_at(entry: PlannedNode) -> dict[str, str]:
-    """Return the folders of a node's launch by their source: a variable, or DEFAULT."""
+    """Return the cache folders of a launch on a node. The key is the variable that sets the folder, or DEFAULT."""
     given = {name: entry.env[name] for name in FOLDERS if name in entry.env}
     return given if len(given) == len(FOLDERS) else {**given, DEFAULT: entry.cache_root}
 

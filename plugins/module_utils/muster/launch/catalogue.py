@@ -1,4 +1,4 @@
-"""The checks of a launch by id, with the controller's own text and fix for each finding."""
+"""The launch checks by ID, with the controller's own text and fix for each finding."""
 
 from __future__ import annotations
 

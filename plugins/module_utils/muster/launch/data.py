@@ -1,4 +1,4 @@
-"""Compare the data of a launch (launch_data) on all participants and report differences as findings."""
+"""Compare the data of a launch (launch_data) on all participating nodes, and report differences as findings."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ MOST_NAMES = 1000
 
 
 class DataFacts(TypedDict):
-    """A node's report on a path. kind: folder, file, or "" with error set. bytes, count: of all content.
+    """A node's report on a path. kind: folder, file, or "" if `error` is set. bytes, count: total size and number of
+    files.
 
-    digest: of names and sizes, or of a file's content; "" if unknown. names: [[name, size], ...] of a small
-    folder. cut: not all content was counted.
+    digest: digest of the names and sizes in a folder, or of the content of a file; "" if unknown. names: [[name, size],
+    ...] for a small folder. cut: whether counting stopped before the end.
     """
 
     path: str
@@ -56,7 +57,7 @@ def problems_of(paths: Sequence[Any]) -> list[str]:
 
 
 def judge(paths: Sequence[str], seen: Mapping[str, Any], user: str) -> list[Finding]:
-    """Return the findings. seen: each node's unvalidated report on all paths, in their order."""
+    """Return the findings. seen: for each node, its unvalidated reports on all paths, in the order of the paths."""
     found: list[Finding] = []
     for number, path in enumerate(paths):
         reports = {node: shaped(path, given, number) for node, given in seen.items()}
@@ -65,7 +66,7 @@ def judge(paths: Sequence[str], seen: Mapping[str, Any], user: str) -> list[Find
 
 
 def shaped(path: str, given: Any, number: int) -> DataFacts:
-    """Return the valid part of one report."""
+    """Return the valid part of a node's report on one path."""
     one = given[number] if isinstance(given, list) and len(given) > number else None
     one = one if isinstance(one, dict) and one.get("path") == path else {"error": "has no valid report from the node"}
     count, size, names = (one.get(name) for name in ("count", "bytes", "names"))
@@ -119,7 +120,7 @@ def _key(one: DataFacts) -> tuple[str, str, int, int]:
 
 
 def _difference(one: DataFacts, usual: DataFacts) -> str:
-    """Describe the difference, by name if both have few files."""
+    """Describe the difference. The differing files are named if both folders have only a few files."""
     if one["kind"] != usual["kind"]:
         return f"a {one['kind']} here, a {usual['kind']} there"
     if one["kind"] == "file":

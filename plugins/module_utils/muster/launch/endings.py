@@ -1,7 +1,7 @@
-"""The outcomes of a launch: one table for the watch, the search for the first failure, and the verdict.
+"""The possible outcomes of a launch, in one table for the watch, the search for the first failure, and the verdict.
 
-A new outcome needs a row here and code that detects it: in the watch, in the reports of the nodes, or in the program on
-a node (muster_node/launch/running.py), whose word for it is in NODE_WORDS.
+A new outcome needs a row in this table and code that detects the outcome: in the watch, in the evaluation of node
+reports, or in the program on the node (muster_node/launch/running.py), whose reason word is listed in NODE_WORDS.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .occupied import TAKEN
 
 
 class Ending(Enum):
-    """Each outcome with the check of its finding."""
+    """The outcomes of a launch, each with the check that reports it."""
 
     FINISHED = Check(
         "launch.ended",
@@ -129,7 +129,9 @@ Decided = Literal[
 
 
 class NodeOutcome(NamedTuple):
-    """The outcome for a node's word if it is a failure, and its sentence."""
+    """The outcome of the launch for a reason word from a node that means failure, and a sentence that describes the
+    outcome.
+    """
 
     ending: Ending
     summary: str
@@ -155,7 +157,10 @@ UNKNOWN_WORD = NodeOutcome(Ending.FAILED, "the node reports an unknown outcome: 
 
 
 def has_failed(ending: Decided) -> bool:
-    """Return whether the launch failed, so that Muster searches for the cause and another attempt may help."""
+    """Return whether the launch failed.
+
+    For a failed launch, Muster searches for the cause, and another attempt may help.
+    """
     match ending:
         case Ending.FAILED | Ending.NODE | Ending.STALLED:
             failed = True
@@ -167,5 +172,5 @@ def has_failed(ending: Decided) -> bool:
 
 
 def never(value: NoReturn) -> NoReturn:
-    """Exhaustiveness guard for `match`: mypy reports each place that has no case for an outcome."""
+    """Exhaustiveness guard for `match`: mypy reports every `match` that has no case for an outcome."""
     raise AssertionError(f"no case for {value}")

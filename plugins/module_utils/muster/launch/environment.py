@@ -1,6 +1,6 @@
-"""Parse NAME=value lines of a file of environment variables. Values are taken literally, without expansion.
+"""Parse a file with NAME=value lines for environment variables. Values are taken literally, without expansion.
 
-Messages contain line numbers, but never text of the file, except variable names.
+Messages contain line numbers and variable names, but no other text from the file.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ ESCAPED = {r"\n": "\n", r"\t": "\t", r"\"": '"', r"\\": "\\", r"\$": "$"}
 
 
 def holds_lines(text: str) -> bool:
-    """Return whether the first line with content is NAME=value. Otherwise the text is a mapping in YAML or JSON."""
+    """Return whether the first line with content has the form NAME=value.
+
+    Otherwise the text is a YAML or JSON mapping.
+    """
     for line in text.splitlines():
         if line.strip() and not line.lstrip().startswith("#"):
             found = LINE.fullmatch(line)
@@ -23,7 +26,7 @@ def holds_lines(text: str) -> bool:
 
 
 def parse_lines(text: str) -> dict[str, str]:
-    """Return the variables. Raises PlanError with a sentence for each invalid line."""
+    """Return the variables. Raises PlanError with one sentence for each invalid line."""
     found: dict[str, str] = {}
     problems = []
     for number, line in enumerate(text.splitlines(), 1):
@@ -40,7 +43,7 @@ def parse_lines(text: str) -> dict[str, str]:
 
 
 def parse_line(line: str) -> tuple[str, str]:
-    """Return the name and the value. Raises ValueError with the reason."""
+    """Return the name and the value in a line. Raises ValueError with the reason if the line is invalid."""
     match = LINE.fullmatch(line)
     if match is None:
         raise ValueError("not in the form NAME=value")
@@ -57,7 +60,7 @@ def parse_line(line: str) -> tuple[str, str]:
 
 
 def add(variables: dict[str, str], name: str, value: str) -> None:
-    """Add a variable. Raises ValueError with the reason."""
+    """Add a variable. Raises ValueError with the reason if the variable is invalid or already set."""
     if not ENV_NAME.match(name):
         raise ValueError("the name is not a valid name of an environment variable")
     if name in variables:

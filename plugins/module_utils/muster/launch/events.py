@@ -1,4 +1,4 @@
-"""Events: lines of a rank's standard output that contain one JSON object each for the controller."""
+"""Events for the controller: lines on a rank's standard output that each contain one JSON object."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ MOST_DEPTH = 20
 
 
 class Events:
-    """Events of a launch. kept: valid events, with from_rank and from_node. left_out: number of dropped events."""
+    """The events of a launch.
+
+    kept: the valid events, with from_rank and from_node. left_out: number of dropped events.
+    """
 
     def __init__(self) -> None:
         self.kept: list[dict[str, Any]] = []
@@ -23,7 +26,10 @@ class Events:
         self.of_rank: dict[int, int] = {}
 
     def take(self, line: str, rank: int, node: str) -> dict[str, Any] | None:
-        """Return the event of a line, and keep it if there is room; None if the line has no event."""
+        """Return the event in a line, and keep it if the limit is not reached.
+
+        Returns None if the line contains no event.
+        """
         try:
             event = plain(json.loads(line[len(MARK) :]))
         except (ValueError, RecursionError):
@@ -41,7 +47,10 @@ class Events:
 
 
 def plain(value: Any, depth: int = 0) -> Any:
-    """Return the value with printable text only. Raises ValueError if it is nested too deeply."""
+    """Return the value with only printable characters in its text.
+
+    Raises ValueError if the value is nested too deeply.
+    """
     if depth > MOST_DEPTH:
         raise ValueError("nested too deeply")
     if isinstance(value, dict):

@@ -1,8 +1,8 @@
-"""Find the rank that failed first over all nodes of a launch, and the cause.
+"""Find the rank of a launch that failed first, across all nodes, and the cause.
 
-The torchrun of every node names a "root cause", which on all nodes but one is a victim: a rank that lost the connection
-to its peer. Here the evidence of all nodes is put on one time line, consequences of other failures are set aside, and
-the earliest remaining failure is the cause.
+The torchrun of every node reports a "root cause". On all nodes but one, this is only a rank that lost the connection to
+its peer. This module orders the evidence of all nodes by time, ignores consequences of other failures, and reports the
+earliest remaining failure as the cause.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ NO_SPACE = re.compile(r"No space left on device|Errno 28")
 
 @dataclass
 class NodeReport:
-    """The state of one node when a launch has ended.
+    """The state of one node after the end of a launch.
 
-    clock_offset: the node's clock minus the controller's monotonic clock, which orders all failures of a launch.
-    last_answer: controller time. ended: the result that the unit's main process wrote, or None. errors: torch's
-    error.json by local rank. stderr: the end of each rank's stderr by local rank. disk: None until it was checked.
-    launcher: the program that ran the ranks, as named in messages. codes: exit codes by local rank from other sources
-    than the launcher's log.
+    clock_offset: the node's clock minus the controller's monotonic clock; used to order the failures of all nodes.
+    last_answer: controller time of the node's last answer. ended: the result that the unit's main process wrote, or
+    None. errors: torch's error.json by local rank. stderr: the end of each rank's stderr by local rank. disk: None
+    until the disk was checked. launcher: the program that ran the ranks, as named in messages. codes: exit codes by
+    local rank that do not come from the launcher's log.
     """
 
     node: str
@@ -72,7 +72,10 @@ class NodeReport:
         return self.launcher == TORCHRUN.name
 
     def said_by(self, local: int) -> str:
-        """Return a rank's stderr. If a command has no log for it, return the node's log lines marked with that rank."""
+        """Return the stderr of a rank.
+
+        If the rank has no log of its own, return the lines in the node's log that are marked with the rank.
+        """
         own = self.stderr.get(str(local), "")
         return own if own or self.is_torchrun else marked_lines(self.agent_log, self.first_rank + local)
 
@@ -81,16 +84,19 @@ class NodeReport:
         return self.disk is not None and self.disk["free"] < DISK_FULL
 
     def controller_time(self, at: float | None) -> float:
-        """Convert a time of the node's clock to controller time; without a time, use the node's last answer."""
+        """Convert a timestamp of the node to controller time.
+
+        If there is no timestamp, return the time of the node's last answer.
+        """
         return at - self.clock_offset if at else self.last_answer
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A failure on a node. `rank` is None for the agent, the unit or the node itself. `when`: controller time.
+    """A failure on a node. `rank` is None if the launcher, the unit or the node itself failed. `when`: controller time.
 
-    by_launcher: the log of its launcher shows that the launcher stopped it, so this failure is not the first. signal:
-    the name of the signal that ended it.
+    by_launcher: whether the launcher's log shows that the launcher stopped this rank, so that this failure is not the
+    first. signal: name of the signal that ended the rank.
     """
 
     node: str
@@ -117,9 +123,9 @@ def signal_name(number: int) -> str:
 
 
 def first_failure(reports: list[NodeReport], stop_began: float) -> tuple[Failure | None, list[Failure]]:
-    """Return the cause, and all other failures in order of time.
+    """Return the first failure, which is the cause, and all other failures in order of time.
 
-    stop_began: controller time at which the supervisor began to stop the launch. Lost connections after that are
+    stop_began: controller time at which the supervisor began to stop the launch. Connections lost after that time are
     consequences of the stop.
     """
     failures = [failure for report in reports for failure in node_failures(report, stop_began)]
@@ -168,7 +174,7 @@ def rank_failures(report: NodeReport) -> list[Failure]:
 
 
 def first_gone_on_full_disk(report: NodeReport) -> int | None:
-    """Return the local rank that ended first if the full disk kept it and torchrun from logging the reason."""
+    """Return the local rank that exited first, if a full disk kept the rank and torchrun from logging the reason."""
     gone = [(rank["gone_at"], rank["local_rank"]) for rank in report.ranks if rank["gone_at"]]
     if not report.disk_is_full or not gone or (report.ended or {}).get("code") in (None, 0):
         return None
@@ -217,7 +223,7 @@ def hint_of_signal(number: int) -> str:
 
 
 def end_of_unit(report: NodeReport, stop_began: float) -> Failure | None:
-    """Return the failure of the unit itself, if any."""
+    """Return the failure of the systemd unit itself, if it failed."""
     ended = report.ended
     if ended is None:
         return end_without_words(report)
@@ -236,7 +242,7 @@ NO_MANAGER = "no-manager"  # as in muster_node/launch/state.py
 
 
 def end_without_words(report: NodeReport) -> Failure | None:
-    """Return the failure that systemd reports for a unit whose main process wrote no result."""
+    """Return the failure that systemd reports for a unit whose main process did not write a result."""
     at, result = report.last_answer, report.unit.result
     if result == "timeout" and report.unit.at_limit:
         return Failure(report.node, at, NODE_WORDS["limit"].summary, Ending.LIMIT)
@@ -253,7 +259,7 @@ def end_without_words(report: NodeReport) -> Failure | None:
 
 
 def end_of_agent(report: NodeReport, at: float, code: int) -> Failure | None:
-    """Return the failure of the launcher itself, if any."""
+    """Return the failure of the launcher itself, if it failed."""
     if code == 0:
         return None
     if code < 0:

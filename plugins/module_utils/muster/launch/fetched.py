@@ -1,6 +1,7 @@
-"""Select the files of a launch's working folders to fetch within the size limit, and report the others.
+"""Select the files in a launch's working folders that are fetched within the size limit, and report the others.
 
-Names and sizes come from a training user and become paths on the controller: unsafe paths are excluded and reported.
+File names and sizes come from the training user, and the names become paths on the controller. Unsafe paths are
+excluded and reported.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ CHECKS = (FETCHED,)
 
 
 class FetchedFile(NamedTuple):
-    """A file on a node. size: bytes. changed: nanoseconds, on the node's clock."""
+    """A file on a node. size: bytes. changed: modification time in nanoseconds, on the node's clock."""
 
     path: str
     size: int
@@ -45,7 +46,10 @@ class FetchedFile(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A part of a file. why: the reason for missing data, else "". size, changed: of the file as it is now."""
+    """A part of a file.
+
+    why: why data is missing, or "". size, changed: the present size and modification time of the file.
+    """
 
     path: str
     offset: int = 0
@@ -57,7 +61,10 @@ class Part(NamedTuple):
 
 @dataclass
 class Listing:
-    """The files of one node. left: reasons for excluded files, by path. why: why the list is missing or incomplete."""
+    """The files of one node.
+
+    left: reasons for excluded files, by path. why: why the list is missing or incomplete; "" if it is complete.
+    """
 
     files: list[FetchedFile] = field(default_factory=list)
     left: dict[str, str] = field(default_factory=dict)
@@ -66,7 +73,10 @@ class Listing:
 
 @dataclass
 class Fetched:
-    """Fetched files by node: (path, bytes). left: the reasons for files not fetched. folder: the target folder."""
+    """The fetched files of each node as (path, bytes).
+
+    left: why other files were not fetched. folder: the target folder.
+    """
 
     folder: str
     came: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
@@ -94,7 +104,7 @@ def problems_of(patterns: Sequence[str]) -> list[str]:
 
 
 def listing_of(data: Mapping[str, Any]) -> Listing:
-    """Return the valid part of a node's list of files."""
+    """Return the valid entries in a node's list of files."""
     listing = Listing(why=str(data.get("why") or "")[:MOST_PATH])
     given = data.get("files")
     for one in given[:MOST_FILES] if isinstance(given, list) else []:
@@ -114,7 +124,7 @@ def listing_of(data: Mapping[str, Any]) -> Listing:
 
 
 def parts_of(data: Mapping[str, Any], wanted: Mapping[str, int]) -> list[Part]:
-    """Return the requested parts: of these paths, from these offsets. Other data is ignored."""
+    """Return the requested parts of these files, from these offsets. Any other data in the answer is ignored."""
     found = []
     given = data.get("parts")
     for one in given if isinstance(given, list) else []:
@@ -135,7 +145,7 @@ def parts_of(data: Mapping[str, Any], wanted: Mapping[str, int]) -> list[Part]:
 
 
 def unsafe(path: str) -> str:
-    """Return why the path is not allowed on the controller; "" if it is."""
+    """Return why a path is not allowed on the controller; "" if it is allowed."""
     parts = path.split("/")
     if not path or len(path) > MOST_PATH or any(part in ("", ".", "..") for part in parts):
         return "is not a path within the working folder"
@@ -156,8 +166,10 @@ def _is_size(value: Any) -> bool:
 
 
 def choose(listings: Mapping[str, Listing], most: int, into: Fetched) -> dict[str, list[FetchedFile]]:
-    """Return files that fit into `most` bytes in total, in the order of nodes and names. A file that does not fit is
-    left out; smaller files after it may still fit."""
+    """Return the files that fit into `most` bytes in total, taken in the order of nodes and names.
+
+    A file that does not fit is left out; smaller files after it may still fit.
+    """
     taken: dict[str, list[FetchedFile]] = {}
     room = most
     for node, listing in listings.items():
@@ -175,7 +187,7 @@ def choose(listings: Mapping[str, Listing], most: int, into: Fetched) -> dict[st
 
 
 def sentence(fetched: Fetched) -> str:
-    """Return one line with the fetched files and those not fetched."""
+    """Return one line about the files that were fetched and those that were not."""
     files = [size for came in fetched.came.values() for _, size in came]
     if not files and not fetched.left:
         return "fetched nothing: no file in the working folders matches launch_fetch"
@@ -189,7 +201,10 @@ def named(path: str, why: str) -> str:
 
 
 def findings(fetched: Fetched, work_dirs: Mapping[str, str]) -> list[Finding]:
-    """Return one finding for each node with files not fetched. work_dirs: folders on the nodes that keep them."""
+    """Return one finding for each node with files that were not fetched.
+
+    work_dirs: the folder on each node that still has these files.
+    """
     found = []
     for node, left in fetched.left.items():
         names = [named(path, why) for path, why in left.items()]

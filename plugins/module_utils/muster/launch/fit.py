@@ -1,6 +1,6 @@
-"""Messages for the availability of a node between two attempts of a launch (muster_node/launch/fit.py).
+"""Validate the answer about the availability of a node between two attempts of a launch (muster_node/launch/fit.py).
 
-The answer is foreign input. Without a valid answer, the node counts as one that cannot be checked.
+The answer is untrusted input. A node without a valid answer is treated as a node that cannot be checked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ A_PATH = reading.Limit(pattern=re.compile(r"/.{0,4095}"), most=4096, raw=True)
 class FitRequest(TypedDict):
     """user: owner of the checkpoints. earlier: attempts that must have ended. gpus: whether the launch uses GPUs.
 
-    checkpoints: a glob, "" for none; relative to work_dir unless it is absolute.
+    checkpoints: glob pattern of the checkpoints, relative to work_dir unless it is absolute; "" for no checkpoints.
     """
 
     user: str
@@ -30,7 +30,7 @@ class FitRequest(TypedDict):
 
 
 class GpuUse(TypedDict):
-    """The use of a GPU. uncorrected: memory errors since the driver was loaded."""
+    """The use of a GPU. uncorrected: number of uncorrected memory errors since the driver was loaded."""
 
     index: reading.Count
     used_mib: reading.Count
@@ -38,14 +38,17 @@ class GpuUse(TypedDict):
 
 
 class Checkpoint(TypedDict):
-    """A complete checkpoint. time: when it was written, by the clock of the file system."""
+    """A complete checkpoint. time: when it was written, according to the file system."""
 
     path: Annotated[str, A_PATH]
     time: float
 
 
 class Fit(TypedDict):
-    """A node's answer. running: earlier attempts that have not ended on it. gpu_error: why GPU data is missing."""
+    """The answer of a node.
+
+    running: earlier attempts that are still running on the node. gpu_error: why GPU data is missing.
+    """
 
     running: Annotated[list[Annotated[str, reading.Limit(pattern=LAUNCH_ID)]], reading.Limit(needed=True)]
     gpus: Annotated[list[GpuUse], reading.Limit(most=64, whole=True, needed=True)]
@@ -54,7 +57,7 @@ class Fit(TypedDict):
 
 
 def read(data: Any) -> Fit:
-    """Raises UnusableError."""
+    """Return the validated answer. Raises UnusableError."""
     fit, _ = reading.read(Fit, data)
     if fit["checkpoint"] and not fit["checkpoint"]["path"].isprintable():
         fit["checkpoint"] = None

@@ -22,8 +22,8 @@ OTHERS = 128  # other files and processes
 
 
 class Grants(NamedTuple):
-    """files: limit of one process. processes: limit of one user. room: further processes and threads that the control
-    group allows. None: no limit.
+    """files: open files allowed for one process. processes: processes allowed for the user. room: how many more
+    processes and threads the control group allows. None means no limit.
     """
 
     files: int | None
@@ -37,7 +37,7 @@ def needed(nodes: int) -> Grants:
 
 
 def judge(granted: Grants, nodes: int) -> list[Finding]:
-    """Return a finding for each insufficient limit, with a fix; none if all are sufficient."""
+    """Return a finding with a fix for each limit that is too low."""
     needs = needed(nodes)
     fixes = (
         ("open files", "Raise the limit with", f"ulimit -n {needs.files}"),

@@ -1,4 +1,4 @@
-"""Validate the options for the container image of a launch, and the nodes' reports on the image."""
+"""Validate the options for the container image of a launch, and the reports of nodes about the image."""
 
 from __future__ import annotations
 
@@ -52,9 +52,10 @@ FOLDERS = Check(
 
 
 class ImageFacts(TypedDict):
-    """podman: its version, "" for none; why: the reason. id: of the image, "" if it is missing. gpus: whether a CDI
-    specification describes them. folders: by path, {path, exists, usable, foreign: who else can change it}.
-    removed: containers of earlier launches."""
+    """podman: version of Podman, "" if it is not usable; why: the reason. id: image ID, "" if the image is missing.
+    gpus: whether a CDI specification describes the GPUs. folders: by path, {path, exists, usable, foreign: other users
+    who can change the folder}. removed: containers of earlier launches that were removed.
+    """
 
     podman: str
     why: str
@@ -66,8 +67,10 @@ class ImageFacts(TypedDict):
 
 
 class Tried(TypedDict):
-    """A run of the image's Python. text: the last line of its output, which the image controls. error: why it failed.
-    unsafe: why it was not run."""
+    """The result of running the image's Python.
+
+    text: the last line of its output, which the image controls. error: why it failed. unsafe: why it was not run.
+    """
 
     text: str
     error: str
@@ -75,8 +78,11 @@ class Tried(TypedDict):
 
 
 class Versions(TypedDict):
-    """Versions in an image. python: three numbers. torch: "" for none. nccl: "" if it has no separate package. error,
-    unsafe: see Tried."""
+    """The versions in an image.
+
+    python: three numbers. torch: "" if the image has no PyTorch. nccl: "" if NCCL is not a separate package. error,
+    unsafe: see Tried.
+    """
 
     python: list[int]
     torch: str
@@ -90,7 +96,10 @@ def is_archive(image: str) -> bool:
 
 
 def problems_of(image: str, folders: Iterable[str], *, environment: str, script: str) -> list[str]:
-    """Return the problems of the options, independent of the nodes. script: the path of one that is not copied."""
+    """Return the problems of the options that can be detected without facts about the nodes.
+
+    script: path of a script that is not copied.
+    """
     if not image:
         return [] if not list(folders) else ["launch_image_folders is set without an image: set launch_image."]
     found = []
@@ -118,7 +127,7 @@ def no_digest(image: str) -> str:
 
 
 def unusable(folder: str) -> str:
-    """Return why the path of a folder cannot be mounted into a container; "" if it can."""
+    """Return why a folder cannot be mounted into a container; "" if it can."""
     parts = folder.split("/")[1:]
     if not FOLDER.match(folder) or any(part in {"", ".", ".."} for part in parts):
         return "is not a plain absolute path (no commas, quotes, '.' or '..')"
@@ -126,8 +135,10 @@ def unusable(folder: str) -> str:
 
 
 def shown(chdir: str, data: Iterable[str], folders: Iterable[str]) -> list[str]:
-    """Return the folders of the node to mount at their own paths, besides the launch's own folders. Nested folders are
-    covered by the outermost one."""
+    """Return the folders of the node that are mounted at their own paths, in addition to the launch's own folders.
+
+    Folders inside a mounted folder are left out.
+    """
     wanted = sorted({each.rstrip("/") for each in (chdir, *data, *folders)} - {""})
     found: list[str] = []
     for each in wanted:
@@ -137,7 +148,7 @@ def shown(chdir: str, data: Iterable[str], folders: Iterable[str]) -> list[str]:
 
 
 def own(nodes: Iterable[str], user: str) -> list[Finding]:
-    """Reject images for user launches: the containers are started by root's podman."""
+    """Reject images for user launches, because Muster starts containers with root's Podman."""
     text = (
         f"launch_image requires an administrator launch, and this is a user launch of {user}, without root: podman"
         " without root does not keep a launch in the control group of its unit"
@@ -147,7 +158,7 @@ def own(nodes: Iterable[str], user: str) -> list[Finding]:
 
 
 def judge(node: str, seen: ImageFacts, *, gpus: bool) -> list[Finding]:
-    """Return the problems that block a container on this node. gpus: whether the launch uses GPUs."""
+    """Return the problems that prevent a container on this node. gpus: whether the launch uses GPUs."""
     found = []
     # Without a runtime, podman itself fails.
     if not seen["crun"]:
@@ -179,12 +190,15 @@ def numbers(version: str) -> tuple[int, ...]:
 
 
 def missing(failures: Mapping[str, str]) -> list[Finding]:
-    """Return the findings. failures: the reason by node."""
+    """Return the findings for nodes without the image. failures: the reason for each node."""
     return [IMAGE.fail(node, f"the image is missing: {why}") for node, why in failures.items()]
 
 
 def differing(ids: Mapping[str, str]) -> list[Finding]:
-    """Return the findings for different image ids by node. One name may have an image for each architecture."""
+    """Return the findings for image IDs that differ between nodes.
+
+    One name may have a different image for each architecture.
+    """
     common, count = Counter(ids.values()).most_common(1)[0]
     where = next(name for name, each in ids.items() if each == common)
     most = f"{where} has {common[:12]}" if count > 1 or len(ids) == 2 else f"there are {len(set(ids.values()))} images"
@@ -197,7 +211,10 @@ def differing(ids: Mapping[str, str]) -> list[Finding]:
 
 
 def read_versions(said: Tried) -> Versions:
-    """Return the versions in the output of the image's Python. Unexpected output becomes an error that quotes it."""
+    """Return the versions in the output of the image's Python.
+
+    Unexpected output is returned as an error that quotes the output.
+    """
     found: Versions = {"python": [], "torch": "", "nccl": "", "error": said["error"], "unsafe": said["unsafe"]}
     if said["error"] or said["unsafe"]:
         return found
@@ -214,7 +231,10 @@ def read_versions(said: Tried) -> Versions:
 
 
 def judge_versions(node: str, seen: Versions, *, torch: bool) -> list[Finding]:
-    """Return the findings on versions. torch: whether the launch needs the image's PyTorch; launch_command may not."""
+    """Return the findings about versions.
+
+    torch: whether the launch needs PyTorch in the image; launch_command may not need it.
+    """
     if seen["unsafe"]:
         fix = "Use an image without device files; podman provides /dev"
         return [IMAGE.fail(node, f"the image is not safe to run: {seen['unsafe']}", fix=fix)]

@@ -1,6 +1,6 @@
-"""Merge the launches that the nodes of a cluster report into a list, and validate plans that nodes have kept.
+"""Merge the launches reported by the nodes of a cluster into one list, and validate plans that nodes have kept.
 
-The launch's user may have written a node's report: only valid fields are used, and they are shortened.
+The launch's user may have written a node's report. Only valid fields are used, and long values are shortened.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LogEnd = Annotated[str, Limit(most=MOST_PART, raw=True)]
 
 
 class LastWords(TypedDict):
-    """The data that a node keeps of a finished launch. stderr: of each rank, by local rank."""
+    """The data that a node keeps about a finished launch. stderr: end of each rank's stderr, by local rank."""
 
     result: Result | None
     ranks: Annotated[list[RankState], Limit(most=MOST_RANKS)]
@@ -48,7 +48,10 @@ class LastWords(TypedDict):
 def first(
     here: Mapping[str, Mapping[str, Any]], answers: Mapping[str, Mapping[str, Any]]
 ) -> tuple[Failure | None, str]:
-    """Return the first failure and the end of its rank's stderr. here: each node's report of the launch."""
+    """Return the first failure, and the end of the stderr of the rank that failed first.
+
+    here: each node's report on the launch.
+    """
     found = {name: report for name, one in here.items() if (report := report_of(name, one, answers[name]))}
     # A node that ended the launch reports why; stopped parts on the other nodes are no failures then.
     stopped = any(one.get("why") for one in here.values())
@@ -59,7 +62,7 @@ def first(
 
 
 def report_of(node: str, one: Mapping[str, Any], answer: Mapping[str, Any]) -> NodeReport | None:
-    """Return the usable part of a node's report; None if the report has no data on the failure."""
+    """Return the usable part of a node's report; None if the report has no data about the failure."""
     failed, ranks = one.get("failed"), read_one(Ranks, one.get("ranks"))
     if not isinstance(failed, dict) or not ranks:
         return None
@@ -89,7 +92,7 @@ GIB = 1024
 
 @dataclass
 class Job:
-    """One launch. here: each node's report of it."""
+    """A launch. here: each node's report on it."""
 
     launch_id: str
     user: str
@@ -97,7 +100,7 @@ class Job:
     here: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def first(self, name: str, kind: type) -> Any:
-        """Return the value from the first node that has it."""
+        """Return the value from the first node that reports one."""
         return next((one[name] for one in self.here.values() if isinstance(one.get(name), kind) and one[name]), None)
 
     @property
@@ -134,7 +137,7 @@ class Job:
 
 
 def merge(answers: Mapping[str, Mapping[str, Any]]) -> list[Job]:
-    """Return the launches, newest last. answers: each node's answer as received."""
+    """Return the launches, newest last. answers: the unvalidated answer of each node."""
     found: dict[tuple[str, bool, str], Job] = {}
     for node, answer in answers.items():
         given = answer.get("launches")
@@ -147,8 +150,10 @@ def merge(answers: Mapping[str, Mapping[str, Any]]) -> list[Job]:
 
 
 def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]], most: int) -> list[str]:
-    """Return one line for each launch, followed by its last `most` lines of output. For a failed launch these are the
-    lines of the rank that failed first."""
+    """Return one line for each launch, followed by the last `most` lines of its output.
+
+    For a failed launch, these are lines of the rank that failed first.
+    """
     lines = []
     for job in jobs:
         parts = [job.launch_id, job.state, who(job), where(job), gpus(job, answers), since(job, answers)]
@@ -161,7 +166,7 @@ def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]], most: i
 
 
 def outcome(jobs: Sequence[Job], answering: Collection[str], silent: Collection[str]) -> str:
-    """Return the number of running launches on the nodes that answered, with a command that follows the newest."""
+    """Return the number of running launches on the nodes that answered, and a command to follow the newest one."""
     running = [job for job in jobs if not job.over]
     one = len(running) == 1
     number = f"{len(running) or 'no'} {'launch runs' if one else 'launches run'} on {plural(len(answering), 'node')}"
@@ -188,7 +193,7 @@ def where(job: Job) -> str:
 
 
 def attempt_of(job: Job) -> str:
-    """Return the number of the attempt and the node of the watcher; "" for a launch without a watcher."""
+    """Return the number of the attempt and the node that runs the watcher; "" for a launch without a watcher."""
     number, watched = job.first("attempt", int), job.first("watched", dict) or {}
     first, node = watched.get("launch_id"), str(watched.get("node"))[:MOST_TEXT]
     if not number or not is_launch_id(first):
@@ -197,7 +202,7 @@ def attempt_of(job: Job) -> str:
 
 
 def gpus(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the mean utilization of the launch's GPUs, and the memory use of the fullest GPU."""
+    """Return the mean utilization of the launch's GPUs, and the memory use of the GPU with the least free memory."""
     if job.over:
         return ""
     seen, count, why = [], 0, ""
@@ -231,7 +236,9 @@ def gpus(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def since(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return how long the launch has been running, or how long ago it ended by the clock of one of its nodes."""
+    """Return how long the launch has been running, or how long ago it ended, according to the clock of one of its
+    nodes.
+    """
     running = [one["seconds"] for one in job.here.values() if isinstance(one.get("seconds"), (int, float))]
     if running:
         return f"for {age(max(running))}"
@@ -244,8 +251,10 @@ def since(job: Job, answers: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def first_lines(job: Job, answers: Mapping[str, Mapping[str, Any]], most: int) -> list[str]:
-    """Return the failure and the last lines of the rank that failed first. The newest log is often the launcher's,
-    whose table only has ranks of its own node."""
+    """Return the failure and the last lines of the rank that failed first.
+
+    These are preferred, because the newest log is often the launcher's, which lists only ranks of its own node.
+    """
     failure, said = first(job.here, answers) if job.end.startswith("failed") else (None, "")
     if failure is None or failure.rank is None:
         return []
@@ -258,7 +267,10 @@ def first_lines(job: Job, answers: Mapping[str, Mapping[str, Any]], most: int) -
 
 
 def last_lines(job: Job) -> list[str]:
-    """Return the last lines of the first node in the plan that has any, usually the head node with rank 0."""
+    """Return the last lines of output from the first node in the plan that has any.
+
+    This is usually the head node with rank 0.
+    """
     order = [str(node) for node in job.first("nodes", list) or []]
     for node in sorted(job.here, key=lambda name: order.index(name) if name in order else len(order)):
         lines, log = job.here[node].get("lines"), job.here[node].get("log")
@@ -271,9 +283,11 @@ def last_lines(job: Job) -> list[str]:
 
 
 def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str], owner: str = "") -> str:
-    """Return why a plan kept by a node is not usable; "" if it is. run_dir: where it was found. nodes: those of the
-    inventory. owner: the owner of that folder, "" for administrators. The owner can write any user name into the plan,
-    and root acts as that user."""
+    """Return why a plan that a node has kept is not usable; "" if it is usable.
+
+    run_dir: the folder in which the plan was found. nodes: nodes of the inventory. owner: owner of that folder, "" for
+    administrators. The owner can write any user name into the plan, and root would act as that user.
+    """
     entries = plan.get("nodes") if isinstance(plan, dict) else None
     if not isinstance(entries, list) or not entries or len(entries) > MOST_NODES:
         return "not a plan of a launch"

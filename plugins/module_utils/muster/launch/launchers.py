@@ -1,8 +1,9 @@
-"""Pass the plan to a custom command: in the launcher's own options if the launcher is known, otherwise by placeholders
-such as {node_rank} and environment variables.
+"""Pass the plan to a custom launch command: through the launcher's own options if Muster knows the launcher, otherwise
+through placeholders such as {node_rank} and environment variables.
 
-Options as in torch 2.13 (torch/distributed/run.py) and accelerate 1.15 (accelerate/commands/launch.py). Both read
-PET_NAME from the environment as the default of their agent's option --name; accelerate has no option for some of them.
+The options are those of torch 2.13 (torch/distributed/run.py) and accelerate 1.15 (accelerate/commands/launch.py). Both
+read environment variables PET_NAME as the defaults of their agent's options --name. accelerate has no command line
+option for some of them.
 """
 
 from __future__ import annotations
@@ -25,8 +26,10 @@ PROGRAM = re.compile(r".*\.(?:py|pyz|sh)|-m|--module|\{script\}")
 
 
 class LaunchPlace(NamedTuple):
-    """Values of the placeholders on one node. timeout: seconds for the rendezvous. project: the folder of the launch's
-    copy, "" for none."""
+    """The placeholder values for one node.
+
+    timeout: seconds for the rendezvous. project: folder with the launch's copy of the project, "" for none.
+    """
 
     nnodes: int
     node_rank: int
@@ -43,12 +46,12 @@ class LaunchPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Launcher:
-    """A launcher that takes the plan in its own options, directly after its command.
+    """A launcher that takes the plan through its own options, which directly follow its command.
 
-    commands: the words of its command. options: with placeholders. own: options that users may not set. useless:
-    options with which it does not start the planned ranks, and why. even: whether it needs the same number of ranks on
-    all nodes. modes: it needs one of these options; `mode` is the default. with_it: a further option that an option
-    needs.
+    commands: the words of its command. options: its options, with placeholders. own: options that users must not set.
+    useless: options with which it would not start the planned ranks, and why. even: whether it needs the same number of
+    ranks on all nodes. modes: options of which it needs one; `mode` is the default. with_it: an additional option that
+    an option requires.
     """
 
     name: str
@@ -151,7 +154,7 @@ PLAN_IN_ENVIRONMENT = {
 
 
 def launcher_of(command: Sequence[str]) -> tuple[Launcher | None, int]:
-    """Return the known launcher of a command, and the number of words that call it."""
+    """Return the known launcher that a command calls, and the number of words in this call."""
     for launcher in KNOWN:
         for words in launcher.commands:
             if len(command) >= len(words) and all(map(_is_called, command, words)):
@@ -160,13 +163,13 @@ def launcher_of(command: Sequence[str]) -> tuple[Launcher | None, int]:
 
 
 def name_of(command: Sequence[str]) -> str:
-    """Return the launcher's name in the plan; without a command it is torchrun."""
+    """Return the launcher's name in the plan. Without a command, the launcher is torchrun."""
     launcher, _ = launcher_of(command)
     return launcher.name if launcher else OTHERS if command else TORCHRUN.name
 
 
 def spoken(name: str) -> str:
-    """Return the launcher's name for messages. The name may come from an untrusted plan."""
+    """Return the launcher's name for use in messages. The name may come from an untrusted plan."""
     return name if name in {launcher.name for launcher in KNOWN} else "the command"
 
 
@@ -176,8 +179,10 @@ def log_name(name: str) -> str:
 
 
 def argv_of(command: Sequence[str], program: Sequence[str], args: Sequence[str], place: LaunchPlace) -> list[str]:
-    """Return the arguments of the command on one node. program: the script, or -m and a module. It replaces {script},
-    or follows the command."""
+    """Return the command line for one node.
+
+    program: the script, or -m and a module. It replaces {script}, or is appended to the command.
+    """
     launcher, called = launcher_of(command)
     words = [filled(word, place) for word in command]
     options = [filled(word, place) for word in options_of(launcher, command[called:], place)] if launcher else []
@@ -189,7 +194,9 @@ def argv_of(command: Sequence[str], program: Sequence[str], args: Sequence[str],
 
 
 def script_at(command: Sequence[str]) -> int:
-    """Return the index of the script in a command; 0 for none, for a module, or for the placeholder {script}."""
+    """Return the index of the script in a command; 0 if there is no script, or if the command runs a module or has
+    {script}.
+    """
     _, called = launcher_of(command)
     for at, word in enumerate(command):
         if at >= max(1, called) and PROGRAM.fullmatch(word) and (word in MODULE or not word.startswith("-")):
@@ -198,8 +205,11 @@ def script_at(command: Sequence[str]) -> int:
 
 
 def of_project(command: Sequence[str], problem: Callable[[str], str], *, chdir: bool) -> tuple[list[str], str]:
-    """Return the command with its script's path in the project, and why the script is missing. problem: returns why a
-    path is not in the project; "" if it is. chdir: whether a relative path may be outside the project."""
+    """Return the command with the path of its script inside the project, and the problem if the script is missing.
+
+    problem: function that returns why a path is not in the project; "" if it is. chdir: whether a relative path may be
+    outside the project.
+    """
     at = script_at(command)
     script = command[at] if at else ""
     if not script or script.startswith(("/", PROJECT)):
@@ -224,7 +234,7 @@ def options_of(launcher: Launcher, rest: Sequence[str], place: LaunchPlace) -> l
 
 
 def environment_of(command: Sequence[str], backend: str, place: LaunchPlace) -> dict[str, str]:
-    """Return the environment variables that pass the plan to a command."""
+    """Return the environment variables through which a command receives the plan."""
     if not command:
         return {}
     launcher, _ = launcher_of(command)
@@ -235,13 +245,13 @@ def environment_of(command: Sequence[str], backend: str, place: LaunchPlace) -> 
 
 
 def filled(text: str, place: LaunchPlace) -> str:
-    """Return the text with its placeholders filled in. Other braces stay unchanged."""
+    """Return the text with its placeholders replaced. Other braces stay unchanged."""
     known = place._asdict()
     return PLACEHOLDER.sub(lambda found: str(known.get(found[1], found[0])), text)
 
 
 def names(words: Sequence[str]) -> set[str]:
-    """Return the options of a launcher in the arguments. Both launchers accept hyphens and underscores."""
+    """Return the launcher's options that occur in the arguments. Both launchers accept hyphens and underscores."""
     found = set()
     for word in words:
         if PROGRAM.fullmatch(word):
@@ -252,8 +262,10 @@ def names(words: Sequence[str]) -> set[str]:
 
 
 def problems_of(command: Sequence[str], *, script: bool, chdir: bool, project: bool) -> list[str]:
-    """Return the problems of a command, independent of the nodes. script, chdir, project: whether that option is
-    set."""
+    """Return the problems of a command that can be detected without facts about the nodes.
+
+    script, chdir, project: whether the corresponding option is set.
+    """
     if not command:
         return []
     found = []
@@ -287,7 +299,7 @@ def problems_of(command: Sequence[str], *, script: bool, chdir: bool, project: b
 
 
 def uneven(command: Sequence[str], ranks: Mapping[str, int]) -> list[str]:
-    """Return the problem of different numbers of ranks on the nodes."""
+    """Return a problem if the nodes have different numbers of ranks."""
     launcher, _ = launcher_of(command)
     if launcher is None or not launcher.even or len(set(ranks.values())) < 2:
         return []
@@ -300,7 +312,7 @@ def uneven(command: Sequence[str], ranks: Mapping[str, int]) -> list[str]:
 
 
 def warnings_of(command: Sequence[str], nodes: int) -> list[str]:
-    """Return warnings about an unknown command."""
+    """Return warnings for a command that does not call a known launcher."""
     if not command or launcher_of(command)[0] or nodes < 2:
         return []
     if any(

@@ -1,4 +1,4 @@
-"""Split a log that arrives in pieces into lines of limited length."""
+"""Split a log that arrives in chunks into lines of limited length."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Lines:
         self.left_out = 0
 
     def take(self, text: str) -> list[str]:
-        """Return the non-empty lines that end in this piece, without line ends."""
+        """Return the non-empty lines that end in this chunk, without line endings."""
         *ended, rest = END.split(text)
         found = []
         if ended:

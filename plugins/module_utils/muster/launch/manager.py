@@ -1,6 +1,6 @@
-"""The type of a launch: an administrator launch, started by root as the training user, or a user launch, without root.
+"""The type of a launch: an administrator launch, which root starts as the training user, or a user launch without root.
 
-The type follows from the account that logs in to the nodes (launch_as) and is the same on all nodes.
+The type depends on the account that logs in to the nodes (launch_as). It is the same on all nodes.
 """
 
 from __future__ import annotations
@@ -45,7 +45,10 @@ OWN = Check(
 
 
 class Whose(NamedTuple):
-    """The type of a launch. manager: system or user. user: the account of a user launch; "" for cluster_user."""
+    """The type of a launch.
+
+    manager: system or user. user: the account of a user launch; "" for a launch as cluster_user.
+    """
 
     manager: str = SYSTEM
     user: str = ""
@@ -56,7 +59,10 @@ class Whose(NamedTuple):
 
 
 def whose(requested: str, seen: Mapping[str, Identity]) -> tuple[Whose, list[Finding]]:
-    """Return the type of the launch, and what blocks it. requested: launch_as. seen: the account by node."""
+    """Return the type of the launch, and what blocks the launch.
+
+    requested: value of launch_as. seen: login account of each node.
+    """
     able = [name for name, one in seen.items() if one["launch_user"]]
     if requested == CLUSTER_USER or not seen or (requested == AUTO and not able):
         return Whose(), []
@@ -82,16 +88,17 @@ def against(node: str, one: Identity, first: str, able: list[str]) -> Finding | 
 
 
 def others(plan: LaunchPlan, seen: Mapping[str, Identity]) -> set[str]:
-    """Return the nodes of a user launch to which another account logs in."""
+    """Return the nodes of a user launch on which the login account is a different one."""
     return {name for name, one in seen.items() if one["name"] != plan.user} if plan.is_own else set()
 
 
 def not_theirs(
     plan: LaunchPlan, seen: Mapping[str, Identity], in_their_name: Mapping[str, str] | None = None
 ) -> list[Finding]:
-    """Return what blocks following or stopping a user launch. Only its user can, or root acting as that user.
+    """Return what prevents following or stopping a user launch. Only its user can do this, or root acting as that user.
 
-    in_their_name: why root cannot act as the user, by node; "" if root can. None: not tried yet.
+    in_their_name: for each node, why root cannot act as the user; "" if root can. None means that this was not tried
+    yet.
     """
     tried = {} if in_their_name is None else in_their_name
     user = plan.user
@@ -108,7 +115,7 @@ def not_theirs(
 
 
 def as_own(request: LaunchRequest, user: str) -> LaunchRequest:
-    """Return the request as a user launch: run as that user, in that user's folders."""
+    """Return the request as a user launch, which runs as that user and in that user's folders."""
     home = f"{request.cluster.users_root}/{user}"
     cluster = replace(request.cluster, user=user, run_root=f"{home}/launches", work_root=f"{home}/work")
     return replace(request, cluster=cluster, manager=USER)
@@ -137,7 +144,7 @@ def own(entry: PlannedNode, facts: Facts, seats: Iterable[str], users_root: str)
 
 
 def notes(seen: Mapping[str, Facts]) -> list[str]:
-    """Return sentences on limits that the nodes cannot enforce for a user launch."""
+    """Return sentences about limits that the nodes cannot enforce for a user launch."""
     found = []
     for what, sentence in (
         ("memory", "memory limits are not enforced for user launches (requires cgroup v2)"),

@@ -1,6 +1,6 @@
-"""Messages between the controller and the program on a node (muster_node/programs/launch.py), by verb.
+"""Messages between the controller and the program on a node (muster_node/programs/launch.py), grouped by verb.
 
-Times are in seconds. Times of a node are on the node's clock.
+Times are in seconds. Timestamps of a node come from the node's clock.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ Written = Annotated[str, Limit(most=256 * 1024, raw=True)]  # by a rank, into it
 
 
 class Identity(TypedDict):
-    """identity: the account that the controller logs in as. name: becomes part of paths. launch_user: whether the
-    account is a launch user."""
+    """identity: the account with which the controller logs in. name: account name; used in paths. launch_user: whether
+    the account is a launch user.
+    """
 
     uid: Count
     gid: Count
@@ -40,10 +41,13 @@ class Identity(TypedDict):
 
 
 class PrepareRequest(TypedDict):
-    """script, chdir, work_root: None for none to check. port: only for the head node. gpus: whether the launch uses
-    GPUs. path: folders to search for an executable without a path, as in PATH. environment: a folder whose path is to
-    be resolved. caches: folders by their source. beat_port: only for the head node of a detached launch. data: paths to
-    compare."""
+    """Request of `prepare`: what the node checks before a start.
+
+    script, chdir, work_root: paths to check; None to skip the check. port: set only for the head node. gpus: whether
+    the launch uses GPUs. path: folders in which an executable without a path is searched, in the format of PATH.
+    environment: a folder whose links the node resolves. caches: cache folders by source. beat_port: heartbeat port; set
+    only for the head node of a detached launch. data: paths whose content is compared between nodes.
+    """
 
     user: str
     executable: str
@@ -83,7 +87,10 @@ class CacheFacts(TypedDict):
 
 
 class DiskFacts(TypedDict):
-    """A file system. path: the nearest existing folder. free, total: bytes. inodes_free: None without inodes."""
+    """A file system.
+
+    path: the nearest existing folder. free, total: bytes. inodes_free: None if the file system has no inode limit.
+    """
 
     path: Annotated[str, Limit(most=4096, instead="")]
     free: Amount
@@ -93,7 +100,7 @@ class DiskFacts(TypedDict):
 
 
 class ProcessFacts(TypedDict):
-    """A process. pid: None if it is not visible. Unknown texts are empty."""
+    """A process. pid: None if the process is not visible. Texts are empty if unknown."""
 
     pid: Annotated[int | None, Limit(least=0, instead=None)]
     command: Word
@@ -105,7 +112,7 @@ NOBODY: ProcessFacts = {"pid": None, "command": "", "user": "", "unit": ""}
 
 
 class PortFacts(TypedDict):
-    """A port. holders: the processes that listen on it, or otherwise use it as their local port."""
+    """A port. holders: the processes that listen on the port or use it as the local port of a connection."""
 
     port: int
     free: bool
@@ -113,10 +120,12 @@ class PortFacts(TypedDict):
 
 
 class OwnFacts(TypedDict):
-    """The systemd instance of a launch user. manager_why: why it does not respond. lingers: whether it stays without a
-    login. group_is_new: it was started before the user joined the group, so its units have no access to GPU slots.
+    """The systemd instance of a launch user.
 
-    seats: slots that the user can lock. limits: the maximum memlock (bytes) and nofile of its units; None for no limit.
+    manager_why: why the instance does not respond; "" if it does. lingers: whether it keeps running without a login.
+    group_is_new: whether it was started before the user joined the group, so that its units cannot access GPU slots.
+
+    seats: slots that the user can lock. limits: maximum memlock (bytes) and nofile of its units; None for no limit.
     not_held: limits that the kernel does not enforce for its units: "memory" or "pids".
     """
 
@@ -129,9 +138,12 @@ class OwnFacts(TypedDict):
 
 
 class Facts(TypedDict):
-    """Answer to prepare: the conditions of a start. user, interface_of_address: None for none. foreign: sentences on
-    launch folders that other users than root can change. own: None in an administrator launch. quarantine: the node's
-    copy of its quarantine in the inventory; see muster/members/quarantine.py."""
+    """Answer to `prepare`: the state of the node before a start.
+
+    user, interface_of_address: None if they do not exist. foreign: sentences about launch folders that users other than
+    root can change. own: None in an administrator launch. quarantine: the node's copy of its quarantine in the
+    inventory; see muster/members/quarantine.py.
+    """
 
     hostname: str
     uid: int
@@ -161,9 +173,11 @@ class Facts(TypedDict):
 
 
 class RecordRequest(TypedDict):
-    """The data that a node collects for a diagnosis. key: of the digests of the environment (hexadecimal); a node does
-    not store it. peers: addresses by node. names: host names to resolve. script, environment: paths, "" for none.
-    gpus: whether the launch uses GPUs."""
+    """Which data a node collects for a diagnosis.
+
+    key: hexadecimal key for the digests of the environment; the node does not store the key. peers: addresses by node.
+    names: host names to resolve. script, environment: paths; "" for none. gpus: whether the launch uses GPUs.
+    """
 
     launch_id: str
     run_dir: str
@@ -176,15 +190,18 @@ class RecordRequest(TypedDict):
 
 
 class ProjectRequest(TypedDict):
-    """A distributed project. store: the folder of distributed files. digest: of the project."""
+    """A distributed project. store: the folder of distributed files. digest: digest of the project."""
 
     store: str
     digest: str
 
 
 class ImageRequest(TypedDict):
-    """A container image. id: of the image. chdir: the working directory if the launch sets none. folders: folders of
-    the node, mounted at the same paths. gpus: whether the container has the GPUs."""
+    """A container image.
+
+    id: image ID. chdir: the working directory if the launch does not set one. folders: folders of the node that are
+    mounted at the same paths. gpus: whether the container gets access to the GPUs.
+    """
 
     id: str
     chdir: str
@@ -193,19 +210,21 @@ class ImageRequest(TypedDict):
 
 
 class StartRequest(TypedDict):
-    """reader: the account that reads the launch's state. lease: seconds until the first request. time_limit: seconds, 0
-    for none.
+    """Request of `start`. reader: the account that reads the launch's state. lease: seconds until the controller's
+    first request must arrive. time_limit: seconds; 0 for no limit.
 
-    seats: exclusive slots of the launch, unless it is shared. waits: whether it waits for the slots without a limit.
+    seats: slots that the launch locks, unless it is a shared launch. waits: whether it waits for the slots without a
+    time limit.
 
-    run_dir: owned by root, with the folder `logs` of the training user. work_dir: the working directory to create, ""
-    if it exists. script_name, script_body (base64): a copied script, else empty. keep, keep_bytes (0: any size): limits
-    of all kept logs, with those of earlier launches. log_max: bytes of each log, 0 for any size. earlier: launches that
-    must have ended here. stop_timeout: seconds from SIGTERM to SIGKILL at the time limit. plan: the packed plan that
-    the node keeps for others (kept.py). cache_root: the training user's folder for compiled files. peers: the other
-    nodes of a detached launch; it ends on all nodes when it ends on one. project: the launch gets its own copy; None
-    for none. observe: seconds between two samples of its ranks (sampling.py on the node), 0 for no samples. record:
-    request for the state of the node at the start. image: None for the node's own files.
+    run_dir: folder owned by root that contains the training user's folder `logs`. work_dir: the working directory to
+    create; "" if it exists. script_name, script_body (base64): a script to copy; "" for none. keep, keep_bytes (0 for
+    any size): limits for all kept logs, including those of earlier launches. log_max: bytes of each log; 0 for any
+    size. earlier: launches that must have ended on the node. stop_timeout: seconds from SIGTERM to SIGKILL at the time
+    limit. plan: the packed plan, which the node keeps for other controllers (kept.py). cache_root: the training user's
+    folder for compiled files. peers: the nodes of a detached launch, which ends on all nodes when it ends on one; None
+    for others. project: the project of which the launch gets a copy; None for none. observe: seconds between two
+    samples of the ranks (sampling.py on the node); 0 for no samples. record: which data the node collects at the start.
+    image: None to use the node's own files.
     """
 
     launch_id: str
@@ -238,10 +257,10 @@ class StartRequest(TypedDict):
 
 
 class PeersRequest(TypedDict):
-    """The nodes of a detached launch. token: their shared secret. address, port: where the head node receives
-    heartbeats.
+    """The nodes of a detached launch. token: the secret that the nodes share. address, port: where the head node
+    receives heartbeats.
 
-    own: this node's address. nodes: names, by node rank. rank: this node's.
+    own: address of this node. nodes: node names in the order of their ranks. rank: node rank of this node.
     """
 
     token: str
@@ -253,9 +272,12 @@ class PeersRequest(TypedDict):
 
 
 class Started(TypedDict):
-    """Answer to start. reserved: the state of the slots; None if the launch was not started. pruned, bytes: earlier
-    launches whose logs were removed, and their size. project: the digest of the launch's copy, "" for none. record: the
-    state of the node, not validated (see verdict/reading.py); None if the launch was not started."""
+    """Answer to `start`.
+
+    reserved: the state of the slots; None if the launch was not started. pruned, bytes: earlier launches whose logs
+    were removed, and the size of these logs. project: digest of the launch's copy; "" for none. record: the state of
+    the node, not validated (see verdict/reading.py); None if the launch was not started.
+    """
 
     started: bool
     error: str
@@ -271,7 +293,7 @@ class Started(TypedDict):
 
 
 class LogsRequest(TypedDict):
-    """offsets: bytes of each log that the controller has. limit: maximum number of bytes to send."""
+    """offsets: number of bytes of each log that the controller already has. limit: maximum number of bytes to send."""
 
     launch_id: str
     run_dir: str
@@ -280,7 +302,9 @@ class LogsRequest(TypedDict):
 
 
 class LookRequest(LogsRequest):
-    """wait: seconds to wait for changes. sampled: the number of the last received samples."""
+    """wait: seconds to wait for changes before answering. sampled: number of the last samples that the controller
+    received.
+    """
 
     lease: float
     wait: float
@@ -300,9 +324,10 @@ class SnapshotRequest(TypedDict):
 
 
 class StopRequest(LogsRequest):
-    """dump: whether the ranks print their stacks first. seconds: from SIGTERM to SIGKILL.
+    """dump: whether the ranks print their stacks before they are stopped. seconds: from SIGTERM to SIGKILL.
 
-    why: the reason, kept on the node. record: request for the state of the node after the end; None for none.
+    why: the reason of the stop, which the node keeps. record: which data the node collects after the end; None for
+    none.
     """
 
     launch_id: str
@@ -313,8 +338,11 @@ class StopRequest(LogsRequest):
 
 
 class LogPart(TypedDict):
-    """Bytes of a log from `begin` to `offset`: first `gap` bytes that were dropped because the log reached its limit,
-    then those of `text`. more: whether the log continues."""
+    """The bytes of a log from `begin` to `offset`.
+
+    The first `gap` bytes were dropped because the log reached its limit; `text` contains the remaining bytes. more:
+    whether the log continues.
+    """
 
     begin: Count
     gap: Count
@@ -324,13 +352,13 @@ class LogPart(TypedDict):
 
 
 class Logs(TypedDict):
-    """Parts of logs by name: "agent", "LOCAL_RANK/stdout" or "LOCAL_RANK/stderr"."""
+    """Log parts by name of the log: "agent", "LOCAL_RANK/stdout" or "LOCAL_RANK/stderr"."""
 
     logs: Annotated[dict[str, LogPart], Limit(most=MOST_RANKS)]
 
 
 class Result(TypedDict, total=False):
-    """The outcome of the unit's main process. reason: a word of endings.NODE_WORDS, or an unknown one."""
+    """The outcome of the unit's main process. reason: a word in endings.NODE_WORDS, or an unknown word."""
 
     reason: Annotated[str, Limit(most=200, pattern=re.compile(".+"))]
     code: Annotated[int, Limit(least=-1024, below=2**53)]
@@ -339,8 +367,11 @@ class Result(TypedDict, total=False):
 
 
 class RankState(TypedDict, total=False):
-    """A rank. gone_at: None while it runs. state: the kernel's letter, "" for gone. wchan: kernel function it waits
-    in."""
+    """The state of a rank.
+
+    gone_at: None while the rank runs. state: the kernel's one-letter process state; "" after the rank ended. wchan: the
+    kernel function in which the rank waits.
+    """
 
     rank: int
     local_rank: Count
@@ -361,16 +392,19 @@ class ErrorMessage(TypedDict, total=False):
 
 
 class ErrorFile(TypedDict):
-    """The content of torch's error file, in both of its formats."""
+    """The content of torch's error file. The file has two formats."""
 
     message: Written | ErrorMessage
 
 
 class Sample(TypedDict):
-    """A sample of a rank. cpu: seconds of CPU time, with its child processes. switches: context switches of its main
-    thread. stack: of that thread, innermost first; [] if unknown. sequence: number of collectives started in the group
-    of all ranks; None if unknown. operation: the newest collective. begun: the newest collective has started on a GPU
-    and not ended."""
+    """A sample of a rank.
+
+    cpu: CPU time in seconds, including child processes. switches: context switches of the main thread. stack: stack of
+    the main thread, innermost frame first; [] if unknown. sequence: number of collectives that the rank has started in
+    the group of all ranks; None if unknown. operation: the newest collective. begun: whether the newest collective has
+    started on a GPU and not ended.
+    """
 
     local_rank: Count
     state: Annotated[str, Limit(pattern=re.compile("."))]
@@ -383,7 +417,7 @@ class Sample(TypedDict):
 
 
 class Samples(TypedDict):
-    """Samples of the ranks of a node. age: seconds since they were taken."""
+    """Samples of the ranks on a node. age: seconds since the samples were taken."""
 
     number: Count
     age: Number
@@ -391,7 +425,10 @@ class Samples(TypedDict):
 
 
 class RanksEnd(TypedDict):
-    """A stop of the ranks, by request or at the time limit. seconds: total time to end. left: remaining time."""
+    """The stop of the ranks, on request or at the time limit.
+
+    seconds: total time that the ranks have to end. left: the time that remains.
+    """
 
     reason: Annotated[str, Limit(most=200, pattern=re.compile(".+"))]
     seconds: Number
@@ -402,11 +439,13 @@ Unit = Annotated[dict[str, Annotated[str, Limit(most=200)]], Limit(needed=True)]
 
 
 class LaunchLook(Logs):
-    """The state of the launch on a node. unit: as systemd shows it; its Result is failure.NO_MANAGER if the user's
-    systemd instance does not run. errors: torch's error.json by local rank. clock: read last.
+    """The state of the launch on a node.
 
-    notes: sentences on failed actions and checks, without the node's name and a full stop. samples: None if there are
-    no new samples.
+    unit: properties of the unit from systemd. Its Result is failure.NO_MANAGER if the user's systemd instance is not
+    running. errors: torch's error.json by local rank. clock: the node's clock, read after everything else.
+
+    notes: sentences about failed actions and checks, without node name and full stop. samples: None if there are no new
+    samples.
     """
 
     unit: Unit
@@ -421,8 +460,11 @@ class LaunchLook(Logs):
 
 
 class LastLook(LaunchLook):
-    """Answer to stop. unit_before: the unit before the stop. error: "" if the launch has ended. clean: nothing is left.
-    record: the state of the node after the end, not validated (see verdict/reading.py)."""
+    """Answer to `stop`.
+
+    unit_before: the unit before the stop. error: "" if the launch has ended. clean: whether nothing of the launch
+    remains. record: the state of the node after the end, not validated (see verdict/reading.py).
+    """
 
     unit_before: Unit
     error: Annotated[ForeignText, Limit(most=800, instead=ForeignText(""))]

@@ -1,4 +1,4 @@
-"""Findings on resources that another launch or process holds, with commands to inspect, wait or share."""
+"""Findings about resources that another launch or process holds, with commands to inspect the holder, wait or share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ SERVES = "nvidia-cuda-mps"
 
 
 def on_seats(seats: Iterable[str], occupied: Occupied) -> dict[str, list[Holder]]:
-    """Return the lock holders and compute processes of each slot, without services that keep GPUs ready."""
+    """Return the lock holders and compute processes of each slot.
+
+    Services that only keep GPUs initialised are left out.
+    """
     return {
         seat: [
             *occupied["held"].get(seat, []),
@@ -47,7 +50,10 @@ def on_seats(seats: Iterable[str], occupied: Occupied) -> dict[str, list[Holder]
 
 
 def launches_on(port: PortFacts | None) -> dict[str, list[Holder]]:
-    """Return the launches that hold the port. Another port does not help, because these launches also hold the GPUs."""
+    """Return the launches that use the port.
+
+    Changing the port does not help, because these launches also hold the GPUs.
+    """
     launches = [holder for holder in port["holders"] if holder["launch_id"]] if port and not port["free"] else []
     return {f"port {port['port']}": launches} if port and launches else {}
 
@@ -55,7 +61,10 @@ def launches_on(port: PortFacts | None) -> dict[str, list[Holder]]:
 def taken(
     node: str, held: Mapping[str, Sequence[Holder]], *, shared: bool = False, begun_here: Collection[str] = ()
 ) -> Iterator[Finding]:
-    """Yield a finding for each launch and each other process. begun_here: launches started by this controller."""
+    """Yield a finding for each launch, and for each process outside of launches.
+
+    begun_here: launches started by this controller.
+    """
     found: dict[str, tuple[Holder, list[str]]] = {}
     for thing, holders in held.items():
         for holder in holders:
@@ -81,7 +90,7 @@ def unknown(node: str, occupied: Occupied) -> Iterator[Finding]:
 
 
 def named(things: Sequence[str]) -> str:
-    """Return names such as "GPUs 0, 1 and port 29500"."""
+    """Return the names of resources as text, such as "GPUs 0, 1 and port 29500"."""
     prefix = GPU.format("")
     numbers = [thing.removeprefix(prefix) for thing in things if thing.startswith(prefix)]
     gpus = [f"GPU{'s' if len(numbers) > 1 else ''} {few(numbers)}"] if numbers else []
@@ -108,7 +117,7 @@ def describe_process(one: ProcessFacts | Holder, began: str = "") -> str:
 
 
 def look_at(node: str, holder: Holder, begun_here: Collection[str]) -> str:
-    """Return the command that inspects a holder. A launch with a supervisor is not attached to a second time."""
+    """Return the command that inspects a holder. Only a detached launch can be attached to."""
     if holder["launch_id"] in begun_here and holder["detached"]:
         return playbook("playbooks/launch.yml", launch_attach=holder["launch_id"])
     if holder["launch_id"] and holder["manager_of"] is None:

@@ -1,4 +1,7 @@
-"""The typed options of a launch, built once when it is started or followed, and passed as a whole."""
+"""The typed options of a launch.
+
+They are created once, when the launch is started or followed, and passed on as one object.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +14,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LaunchOptions:
-    """The options of torchrun_launch. Most are declared in roles/launch/meta/argument_specs.yml, the source of the
-    module's documentation; a test compares names, types and defaults."""
+    """The options of torchrun_launch.
+
+    Most of them are declared in roles/launch/meta/argument_specs.yml, from which the module documentation is generated.
+    A test compares names, types and defaults.
+    """
 
     script: str = ""
     script_src: str = ""
@@ -60,7 +66,7 @@ class LaunchOptions:
 
     @property
     def known(self) -> str:
-        """Return the id of the launch to attach to or stop, "" for a new launch."""
+        """Return the ID of the launch to attach to or to stop; "" for a new launch."""
         return self.attach or self.stop
 
     def with_local_script(self) -> LaunchOptions:
@@ -72,13 +78,13 @@ class LaunchOptions:
 
     @property
     def log_max(self) -> int:
-        """Return the maximum bytes of each rank's output on a node; 0 for no limit."""
+        """Return the maximum number of bytes of each rank's output on a node; 0 for no limit."""
         return self.log_max_mb * 1_000_000
 
 
 @dataclass(frozen=True)
 class LaunchCluster:
-    """The options of the role cluster that a launch needs, without the prefix `cluster_`."""
+    """The options of the role cluster that a launch needs. The names lack the prefix `cluster_`."""
 
     name: str
     user: str

@@ -1,4 +1,4 @@
-"""Build the verdict of a launch from its plan, the reason it ended and the report of every node."""
+"""Build the verdict of a launch from its plan, the reason why it ended, and the report of every node."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CLUSTER = "cluster"  # the node of findings that concern the whole cluster
 
 
 class Left(NamedTuple):
-    """Remains of a launch on a node. error: why they are unknown, or why the unit has not ended."""
+    """What remains of a launch on a node. error: why this is unknown, or why the unit has not ended."""
 
     error: str
     processes: list[ProcessFacts]
@@ -56,10 +56,12 @@ class Left(NamedTuple):
 class LaunchRecord:
     """The supervisor's record of a launch.
 
-    decision: why it ended; None if it was rejected before the start. preflight: findings before the start.
-    began, noticed (its end), notices (of silent nodes), stop_began, cleaned: on the controller's monotonic clock.
-    leftovers: remains of the launch, by node. unseen: nodes that could not be checked at the end. stuck: ranks that
-    stalled. fetched: files fetched from its working folders; None if none were requested.
+    decision: why the launch ended; None if it was rejected before the start. preflight: findings before the start.
+
+    began, noticed (its end), notices (of silent nodes), stop_began, cleaned: times on the controller's monotonic clock.
+
+    leftovers: what remains of the launch, by node. unseen: nodes that could not be checked at the end. stuck: ranks
+    that cannot continue. fetched: files fetched from the working folders; None if none were requested.
     """
 
     plan: LaunchPlan
@@ -77,8 +79,10 @@ class LaunchRecord:
     fetched: Fetched | None = None
 
     def timing(self, epoch: float) -> dict[str, Any]:
-        """Return the times by the wall clock, 0 for events that did not happen. epoch: wall clock minus monotonic
-        clock."""
+        """Return the wall-clock times of the events, 0 for events that did not happen.
+
+        epoch: wall clock minus monotonic clock.
+        """
 
         def wall(at: float) -> float:
             return epoch + at if at else 0.0
@@ -96,7 +100,10 @@ class LaunchRecord:
 
 
 def judge(record: LaunchRecord, log_dir: str) -> Verdict:
-    """Return the verdict of the launch, with a summary of one line. log_dir: the controller's folder of the logs."""
+    """Return the verdict of the launch, with a one-line summary.
+
+    log_dir: the folder on the controller that contains the logs.
+    """
     if record.decision is None:
         return refused(record.preflight)
     findings = [finding for finding in record.preflight if finding.status == "warn"]
@@ -108,7 +115,7 @@ def judge(record: LaunchRecord, log_dir: str) -> Verdict:
 
 
 def with_fetched(verdict: Verdict, record: LaunchRecord) -> Verdict:
-    """Return the verdict over all attempts, with the fetched files of the last one."""
+    """Return the verdict on all attempts, with the files that were fetched after the last attempt."""
     if not record.fetched:
         return verdict
     found = fetched.findings(record.fetched, {one.node: one.work_dir for one in record.plan.nodes})
@@ -116,7 +123,7 @@ def with_fetched(verdict: Verdict, record: LaunchRecord) -> Verdict:
 
 
 def knows_less(verdict: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
-    """Return whether the outcome is unknown in this verdict, but known in the kept one."""
+    """Return whether the outcome is unknown in this verdict but known in the verdict that was kept earlier."""
     ends = {ending.check.id for ending in Ending}
     known = [one for one in kept.get("findings", []) if one.get("id") in ends and one.get("status") != "unknown"]
     return bool(known) and all(found["status"] == "unknown" for found in verdict["findings"])
@@ -165,7 +172,7 @@ def finished(record: LaunchRecord) -> list[Finding]:
 
 
 def without_ranks(record: LaunchRecord) -> list[Finding]:
-    """Return a warning for each node on which a command, other than torchrun, started fewer ranks than planned."""
+    """Return a warning for each node on which a launch command other than torchrun started fewer ranks than planned."""
     if record.launcher == launchers.TORCHRUN.name:
         return []
     seen = {report.node: len({rank["local_rank"] for rank in report.ranks}) for report in record.reports}
@@ -189,7 +196,7 @@ def interrupted(record: LaunchRecord, decision: Decision) -> Finding:
 
 
 def detached(record: LaunchRecord) -> Finding:
-    """Return an unknown result: the launch is still running."""
+    """Return a finding with an unknown result, because the launch is still running."""
     plan = record.plan
     launch_id = plan.launch_id
     return Ending.DETACHED.check.unknown(
@@ -202,7 +209,7 @@ def detached(record: LaunchRecord) -> Finding:
 
 
 def failed(record: LaunchRecord, decision: Decision, log_dir: str) -> Finding:
-    """Return the first failure over all nodes, or the failure of the launch itself if no node has one."""
+    """Return the first failure on any node, or the failure of the launch itself if no node reports one."""
     for report in record.reports:
         if decision.ending is Ending.NODE and report.node == decision.node:
             report.lost, report.lost_why = True, report.lost_why or decision.text
@@ -219,8 +226,10 @@ def failed(record: LaunchRecord, decision: Decision, log_dir: str) -> Finding:
 
 
 def cause_finding(plan: LaunchPlan, cause: Failure, alike: int, log_dir: str, *, kept: bool) -> Finding:
-    """Return the finding of the cause. alike: number of other ranks with the same failure. kept: whether the rank has
-    separate logs."""
+    """Return the finding about the cause.
+
+    alike: number of other ranks with the same failure. kept: whether the rank has its own log files.
+    """
     who = "" if cause.rank is None else f"rank {cause.rank} (local rank {cause.local_rank}) "
     verb = "failed: " if cause.ending is Ending.EXCEPTION else ""
     summary = f"{who}{verb}{cause.summary}"
@@ -239,7 +248,10 @@ def cause_finding(plan: LaunchPlan, cause: Failure, alike: int, log_dir: str, *,
 
 
 def cascade_finding(first: Failure, log_dir: str) -> Finding:
-    """Return the finding if there are only consequences: the ranks that show them are not the cause."""
+    """Return the finding for a launch with only consequential failures.
+
+    The ranks that report them are not the cause.
+    """
     return first.ending.check.fail(
         CLUSTER,
         f"ranks lost their connections, but no rank reported an error of its own: {first.summary}",
@@ -265,8 +277,11 @@ def left_behind(record: LaunchRecord) -> list[Finding]:
 
 
 def still_there(node: str, unit: str, left: Left, *, own: bool = False) -> Finding:
-    """Return the finding on remains. Stopping the unit ends its processes; others, as from ssh, are ended
-    separately."""
+    """Return the finding about remaining processes.
+
+    Stopping the unit ends the processes in the unit. Other processes, such as those started through ssh, must be ended
+    separately.
+    """
     beyond = [one["pid"] for one in left.processes if one["unit"] != unit and one["pid"] is not None]
     if beyond and len(beyond) == len(left.processes) and not left.error:
         fix = f"End it on the node. {processes.advice(beyond, 'kill' if own else 'sudo kill')}"

@@ -1,7 +1,7 @@
-"""Build the plan of a launch: every node's exact command and environment, from the inventory alone.
+"""Build the plan of a launch from the inventory alone: the exact command and environment of every node.
 
-Values that only the node has (the interface with its address, its number of CPUs, the training user's home) are marked
-in `from_node`; `complete` fills them in after the node was inspected.
+Values that only the node knows (the interface with its address, its number of CPUs, the training user's home) are
+listed in `from_node`. `complete` fills them in after the node was inspected.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ FIRST_PORT = 1024  # the first unprivileged port
 
 
 class PlanError(ValueError):
-    """The inventory or the request is not valid for a launch; `problems` has all problems as sentences."""
+    """The inventory or the request is not valid for a launch. `problems` contains all problems as sentences."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__(" ".join(problems))
@@ -58,7 +58,10 @@ class NodeSpec:
 
     @classmethod
     def read(cls, name: str, own: Mapping[str, Any], environment: str = "") -> NodeSpec:
-        """own: the node's variables of the role cluster. environment: its name. Raises PlanError."""
+        """Return the node.
+
+        own: the node's variables of the role cluster. environment: name of its environment. Raises PlanError.
+        """
         try:
             torchrun = environments.torchrun(own, environment)
         except KeyError:
@@ -77,11 +80,11 @@ class NodeSpec:
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """A request for a launch. In options, env includes the variables of env_file, and nodes are resolved.
+    """A request for a launch. In `options`, env includes the variables of env_file, and the nodes are resolved.
 
-    sent: the name of the script that is copied at the start, "" if the nodes have it. attempt: its number, starting at
-    1. work_id: the launch whose work folder this one continues in, "" for its own. checkpoint: the newest complete one,
-    "" if none is known.
+    sent: name of the script that is copied at the start; "" if the script is already on the nodes. attempt: number of
+    the attempt, starting at 1. work_id: the launch whose working folder this launch continues to use; "" to create one.
+    checkpoint: the newest complete checkpoint; "" if none is known.
     """
 
     options: LaunchOptions
@@ -99,7 +102,7 @@ class LaunchRequest:
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> LaunchRequest:
-        """Restore a request from the result of asdict."""
+        """Restore a request from a mapping created by asdict."""
         options, cluster = LaunchOptions(**given["options"]), LaunchCluster(**given["cluster"])
         return cls(**{**given, "options": options, "cluster": cluster})
 
@@ -109,7 +112,9 @@ class LaunchRequest:
 
 
 def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]:
-    """Return the nodes of a launch in inventory order: all that are not quarantined, or those in `chosen`."""
+    """Return the nodes of a launch in inventory order: the nodes in `chosen` or, if it is empty, all nodes that are not
+    quarantined.
+    """
     names = [node.name for node in inventory]
     problems = [
         f"cluster_launch_nodes names {name!r}, which is not in gpu_nodes." for name in chosen if name not in names
@@ -129,13 +134,15 @@ def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]
 
 
 def part_of(nodes: list[NodeSpec], first_nodes: int, nproc: int) -> list[NodeSpec]:
-    """Return the first participants with that number of ranks each. 0: all participants; the rank number of each
-    node."""
+    """Return the first participants, with the given number of ranks each.
+
+    first_nodes: 0 for all participants. nproc: 0 to keep each node's number of ranks.
+    """
     return [replace(node, nproc=nproc or node.nproc) for node in nodes[: first_nodes or None]]
 
 
 def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
-    """Return gloo or nccl; 'auto' means nccl if all participants have GPUs."""
+    """Return gloo or nccl. 'auto' selects nccl if all participants have GPUs."""
     without = [node.name for node in nodes if node.gpus < 1]
     if request == "nccl" and without:
         raise PlanError([f"cluster_backend is nccl, but there are no GPUs on {', '.join(without)} (cluster_gpus)."])
@@ -205,8 +212,10 @@ def build_plan(request: LaunchRequest, inventory: list[NodeSpec]) -> LaunchPlan:
 
 
 def carried(options: LaunchOptions, what: str, by: str, at: float) -> dict[str, Any]:
-    """Return the values of a plan that listing, following and stopping the launch need: the files to fetch at the end
-    (patterns, bytes, folder), what was launched, by whom and when."""
+    """Return the plan values that are needed to list, follow and stop the launch.
+
+    These are the files to fetch at the end (patterns, bytes, folder), and what was launched, by whom and when.
+    """
     found: dict[str, Any] = {"what": what, "begun": {"by": by, "at": at}}
     if options.fetch:
         most = options.fetch_max_mb * 1_000_000
@@ -215,7 +224,7 @@ def carried(options: LaunchOptions, what: str, by: str, at: float) -> dict[str, 
 
 
 def problems_of(request: LaunchRequest) -> list[str]:
-    """Return the problems of the request, independent of the nodes."""
+    """Return the problems of the request that can be detected without contacting nodes."""
     options = request.options
     problems = [
         f"{source_of(request, name)} sets {name}, which only Muster and the launcher may set."
@@ -270,12 +279,12 @@ def script_path(request: LaunchRequest, run_dir: str) -> str:
 
 
 def in_project(entry: PlannedNode) -> bool:
-    """Return whether the script is part of the project, so that it does not exist on the node before the start."""
+    """Return whether the script is part of the project and therefore does not exist on the node before the start."""
     return (entry.script or "").startswith(f"{entry.run_dir}/{PROJECT}/")
 
 
 def argv(request: LaunchRequest, node: NodeSpec, script: str, place: launchers.LaunchPlace) -> list[str]:
-    """Return the command of a node: torchrun or launch_command."""
+    """Return the command line of a node: torchrun or launch_command."""
     options = request.options
     program = [script] if script else ["-m", options.module] if options.module else []
     if options.command:
@@ -294,14 +303,19 @@ def folder_above(path: str) -> str:
 
 
 def cache_root(request: LaunchRequest) -> str:
-    """Return the user's folder for compiled files: next to the logs, on a local disk and not in the home folder."""
+    """Return the user's folder for compiled files.
+
+    It is next to the logs, on a local disk and outside the home folder.
+    """
     return f"{folder_above(request.cluster.run_root)}/cache/{request.cluster.user}"
 
 
 def environment(
     request: LaunchRequest, node: NodeSpec, backend: str, place: launchers.LaunchPlace
 ) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the known environment variables, and those to determine on the node (name -> how)."""
+    """Return the environment variables whose values are known, and a description of those that the
+    node must determine.
+    """
     options, cluster = request.options, request.cluster
     bin_dir = node.torchrun.rsplit("/", 1)[0]
     env = {
@@ -343,13 +357,15 @@ def environment(
 
 
 def seats(entry: PlannedNode, facts: Facts, backend: str) -> list[str]:
-    """Return the exclusive slots of the launch on the node."""
+    """Return the slots that the launch locks on the node."""
     return seats_of(backend, entry.nproc, entry.env, facts["gpus"], facts["occupied"]["uuids"])
 
 
 def complete(entry: PlannedNode, facts: Facts, backend: str, image: str = "") -> PlannedNode:
-    """Return a node's entry with the slots and the variables of `from_node`, from the node's answer to `prepare`.
-    image: the name of the container image, which has separate folders for compiled files."""
+    """Return a node's entry with its slots and with the `from_node` variables filled in from the answer to `prepare`.
+
+    image: name of the container image, if any. Each image has its own folders for compiled files.
+    """
     interface = entry.interface or facts["interface_of_address"] or ""
     known = {
         "HOME": facts["user"]["home"] if facts["user"] else "",
@@ -363,14 +379,17 @@ def complete(entry: PlannedNode, facts: Facts, backend: str, image: str = "") ->
 
 
 def beat_port(master_port: int) -> int:
-    """Return the port for heartbeats on the head node of a detached launch: below the ports of the attempts."""
+    """Return the heartbeat port on the head node of a detached launch.
+
+    It is below the ports of the attempts if possible.
+    """
     return master_port - PORTS if master_port - PORTS >= FIRST_PORT else master_port + PORTS
 
 
 def masked(plan: LaunchPlan, redaction: Redaction) -> LaunchPlan:
-    """Return the plan for display and storage: without the values of variables that users set (`given`).
+    """Return the plan for display and storage, without the values of variables that users set (`given`).
 
-    A plan of an earlier release has no `given`: all its variables are left out.
+    The plan of an earlier release has no `given`. In this case, all variables are left out.
     """
 
     def shown(entry: PlannedNode) -> PlannedNode:

@@ -1,4 +1,4 @@
-"""The plan of a launch as an object and as JSON: in plan.json, on the nodes, and in the result of an action."""
+"""The plan of a launch as an object and as JSON. The JSON is used in plan.json, on the nodes and in module results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SYSTEM, USER = "system", "user"  # the manager of its units
 
 
 class PlannedImage(TypedDict):
-    """An image in a plan. id: "" until the nodes have reported it."""
+    """A container image in a plan. id: image ID; "" until the nodes have reported it."""
 
     source: str
     id: str
@@ -22,7 +22,10 @@ class PlannedImage(TypedDict):
 
 
 class PlannedFetch(TypedDict):
-    """Files to fetch from the nodes at the end. most: bytes. folder: "" for the working folder."""
+    """The files to fetch from the nodes at the end.
+
+    most: maximum number of bytes. folder: "" for the working folder.
+    """
 
     patterns: list[str]
     most: int
@@ -30,7 +33,7 @@ class PlannedFetch(TypedDict):
 
 
 class PlannedWatcher(TypedDict):
-    """The node of a watcher, and the id of the first attempt that it watches."""
+    """The node that runs the watcher, and the ID of the first attempt that the watcher supervises."""
 
     node: str
     launch_id: str
@@ -40,9 +43,9 @@ class PlannedWatcher(TypedDict):
 class PlannedNode:
     """A node of a plan, with its exact command and environment.
 
-    interface: None until the node has reported it. from_node: variables to determine on the node, with a description of
-    their values. script: its path, or None. environment: the folder of torchrun. seats: None until the node has
-    reported its GPUs.
+    interface: None until the node has reported it. from_node: the variables that the node must determine, with a
+    description of their values. script: path of the script, or None. environment: the folder that contains torchrun.
+    seats: None until the node has reported its GPUs.
     """
 
     node: str
@@ -67,9 +70,9 @@ class PlannedNode:
 class LaunchPlan:
     """The plan of one attempt of a launch.
 
-    given: by environment variable, the option that set it; Muster sets the others. None in a plan of an earlier
-    release. attempt: its number, starting at 1. project: {source, digest, files, bytes} of the copied project. data:
-    paths that are compared before the start. what, begun: what was launched, by whom and when.
+    given: the option that set each environment variable; variables set by Muster are not included. None in a plan of an
+    earlier release. attempt: number of the attempt, starting at 1. project: {source, digest, files, bytes} of the
+    copied project. data: paths that are compared before the start. what, begun: what was launched, by whom and when.
     """
 
     launch_id: str
@@ -95,7 +98,7 @@ class LaunchPlan:
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> LaunchPlan:
-        """Return the plan in a JSON object. Raises ValueError if a part is missing."""
+        """Return the plan stored in a JSON object. Raises ValueError if a part is missing."""
         try:
             nodes = [PlannedNode(**known(PlannedNode, entry)) for entry in given["nodes"]]
             return cls(**{**known(cls, given), "nodes": nodes})
@@ -120,7 +123,7 @@ class LaunchPlan:
 
     @property
     def is_own(self) -> bool:
-        """Return whether it is a user launch, without root."""
+        """Return whether this is a user launch, which does not use root."""
         return self.manager == USER
 
     def by_node(self) -> dict[str, PlannedNode]:
@@ -132,7 +135,7 @@ LEFT_OUT = ("given", "what", "begun", "fetch", "watched", "seats")
 
 
 def known(shape: type[LaunchPlan | PlannedNode], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the known fields of the JSON object: a newer release may have written more."""
+    """Return only the known fields of the JSON object, because a newer release may have written additional ones."""
     names = {one.name for one in fields(shape)}
     return {name: value for name, value in given.items() if name in names}
 

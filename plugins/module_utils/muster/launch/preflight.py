@@ -157,10 +157,10 @@ LAST_PORT = 65535
 
 @dataclass
 class Prepared:
-    """The result of the preflight checks. plan: with the values of the nodes, if no check failed. readers: the account
-    on each node.
+    """The result of the preflight checks. plan: the plan with the values from the nodes, if no check failed. readers:
+    the account that reads the launch's state on each node.
 
-    whose: the type of the launch, None until known. notes: sentences on limits that a node cannot enforce.
+    whose: type of the launch; None until known. notes: sentences about limits that a node cannot enforce.
     """
 
     plan: LaunchPlan
@@ -177,9 +177,10 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Requested:
-    """The properties of a launch that the checks need. backend: gloo or nccl. begun_here: launches of this controller.
+    """The properties of a launch that the checks need. backend: gloo or nccl. begun_here: launches started by this
+    controller.
 
-    launcher: as in the plan. in_image: whether its programs are in a container image.
+    launcher: name of the launcher, as in the plan. in_image: whether the launched programs are in a container image.
     """
 
     user: str
@@ -220,7 +221,10 @@ def judge(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]
 
 
 def not_looked_at(node: str, why: str, *, reachable: bool, user: str = "") -> Finding:
-    """Return the finding for a node without an answer. user: the account that logs in and is not a launch user."""
+    """Return the finding for a node that was not checked.
+
+    user: login account, if the cause is that it is not a launch user.
+    """
     if reachable:
         fix = f"Fix the error, or have an administrator add {user} to launch_users" if user else "Fix the error"
         return LOOK.fail(node, f"could not be checked: {why}", fix=f"{fix}, then run again")
@@ -233,7 +237,7 @@ def not_looked_at(node: str, why: str, *, reachable: bool, user: str = "") -> Fi
 
 
 def without_project(failures: Mapping[str, str]) -> list[Finding]:
-    """Return the findings. failures: the reason by node."""
+    """Return the findings for nodes that did not receive the project. failures: the reason for each node."""
     return [PROJECT.fail(node, f"the project was not copied: {why}") for node, why in failures.items()]
 
 
@@ -295,7 +299,7 @@ def programs(entry: PlannedNode, facts: Facts, request: Requested) -> list[Findi
 
 
 def not_there(entry: PlannedNode, program: str) -> Finding:
-    """Return the finding for a missing program of launch_command."""
+    """Return the finding for a launch_command whose program is missing on the node."""
     if "/" in program:
         return COMMAND.fail(entry.node, f"{program} does not exist", fix="Copy it to the same path on every node")
     text = f"{program} was not found, neither in {entry.environment}/bin nor in PATH"
@@ -365,8 +369,10 @@ def gpus(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
 
 
 def beats(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
-    """Check the port for heartbeats on the head node of a detached launch. A port of another launch is handled together
-    with that launch's other resources."""
+    """Check the heartbeat port on the head node of a detached launch.
+
+    A port that another launch uses is reported together with that launch's other resources.
+    """
     seen = facts.get("beat_port")
     if seen is None or seen["free"] or (launches_on(seen) and not request.shared):
         return []
@@ -395,7 +401,10 @@ def port(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
 
 
 def others(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
-    """Return the findings on resources that others hold. A shared launch may not share the port of another launch."""
+    """Return the findings about resources that are in use.
+
+    Even a shared launch must not use the port of another launch.
+    """
     node, seats = entry.node, on_seats(planning.seats(entry, facts, request.backend), facts["occupied"])
     ports = {**launches_on(facts["port"]), **launches_on(facts.get("beat_port"))}
     held = seats if request.shared else {**seats, **ports}

@@ -1,8 +1,9 @@
-"""Select the files of a project to copy with a launch, without secrets and within size limits.
+"""Select the project files that are copied with a launch, excluding secrets and within size limits.
 
-Patterns work as in .gitignore. A name matches at any depth; a pattern with a slash inside matches from the project's
-folder. A trailing slash matches only folders. * and ? match within a name, ** matches across folders. The last matching
-pattern decides; a pattern that begins with ! includes files. The content of a matching folder also matches.
+The patterns work as in .gitignore. A plain name matches at any depth. A pattern with a slash inside is relative to the
+project's folder. A trailing slash matches only folders. * and ? match within a name; ** matches across folders. The
+last matching pattern decides. A pattern that begins with ! includes files again. A match of a folder also applies to
+its content.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ MEGABYTE = 1_000_000
 
 
 class Pattern(NamedTuple):
-    """A pattern. folders: matches only folders. includes: includes files that earlier patterns leave out."""
+    """A pattern.
+
+    folders: whether it matches only folders. includes: whether it includes files that earlier patterns exclude.
+    """
 
     matches: re.Pattern[str]
     folders: bool
@@ -42,14 +46,14 @@ class Pattern(NamedTuple):
 
 
 class Chosen(NamedTuple):
-    """kept: files to copy. secrets: files that look like secrets and are not copied."""
+    """kept: files to copy. secrets: files that look like secrets and therefore are not copied."""
 
     kept: list[str]
     secrets: list[str]
 
 
 def choose(paths: Iterable[str], ignore: str = "") -> Chosen:
-    """Select the files to copy from the paths of a project. ignore: the text of its .musterignore."""
+    """Select the files to copy from the paths of a project. ignore: content of the project's .musterignore."""
     own = patterns(_lines(ignore))
     kept: list[str] = []
     secrets: list[str] = []
@@ -62,7 +66,7 @@ def choose(paths: Iterable[str], ignore: str = "") -> Chosen:
 
 
 def is_included(path: str, ignore: str) -> bool:
-    """Return whether a line with ! in .musterignore includes the path, and no later line excludes it."""
+    """Return whether a line with ! in .musterignore includes the path and no later line excludes it."""
     return _verdict(path, patterns(_lines(ignore))) is False
 
 
@@ -86,7 +90,7 @@ def _pattern(line: str) -> Pattern:
 
 
 def _part(text: str) -> str:
-    """Convert a piece of a pattern to a regular expression."""
+    """Convert one path component of a pattern to a regular expression."""
     known = {"**/": "(?:.*/)?", "/**": "/.*", "*": "[^/]*", "?": "[^/]"}
     if text in known:
         return known[text]
@@ -107,7 +111,7 @@ def _verdict(path: str, given: Sequence[Pattern]) -> bool | None:
 
 
 def left_out(source: str, secrets: Sequence[str], links: Sequence[str]) -> list[str]:
-    """Return sentences on files that are not copied."""
+    """Return sentences about the files that are not copied."""
     said = []
     if secrets:
         said.append(
@@ -123,7 +127,7 @@ def left_out(source: str, secrets: Sequence[str], links: Sequence[str]) -> list[
 
 
 def too_much(source: str, sizes: Mapping[str, int], most_mb: int, most_files: int) -> list[str]:
-    """Return a problem with the largest files if the project exceeds a limit. sizes: by path."""
+    """Return a problem that names the largest files if the project exceeds a limit. sizes: file sizes by path."""
     total = sum(sizes.values())
     how = f"Exclude files that no rank needs (.gitignore, {IGNORE_FILE})"
     if len(sizes) > most_files:
@@ -144,7 +148,7 @@ def too_much(source: str, sizes: Mapping[str, int], most_mb: int, most_files: in
 
 
 def script_problem(script: str, source: str, paths: Collection[str], option: str = "launch_script") -> str:
-    """Return the problem of a script that is not in the project; "" if it is. option: the option with the script."""
+    """Return a problem if the script is not in the project; "" if it is. option: the option that names the script."""
     if script in paths:
         return ""
     near = difflib.get_close_matches(script, [path for path in paths if path.endswith(".py")], n=1)

@@ -1,8 +1,8 @@
-"""Exclusive slots of a launch on a node: GPU slots, one for each rank, or the CPU slot. Decides which launch gets them.
+"""Exclusive slots of a launch on a node: a GPU slot for each rank, or the CPU slot. Decide which launch gets the slots.
 
 A slot is held by a kernel lock (muster_node/launch/seats.py). A launch starts when it holds all of its slots on all
-nodes. If several launches take slots at the same time, the one with the lowest id keeps trying, and the others release
-theirs.
+nodes. If several launches try to lock slots at the same time, the launch with the lowest ID keeps trying, and the
+others release their slots.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ GPU = "gpu-{}"
 
 
 class Holder(TypedDict):
-    """A process that holds a resource of a launch. pid: None if it is not visible, with empty texts.
+    """A process that holds a resource of a launch. pid: None if the process is not visible; its texts are then empty.
 
-    launch_id: the launch it belongs to, "" for none. seconds: since its start, None if unknown. begun: whether it has
-    child processes, such as the ranks of a launch. detached: whether that launch is known to run without a supervisor.
-    manager_of: the uid of a user launch; None for an administrator launch. ours: whether it belongs to the requesting
-    launch, which its id does not prove because ids can be forged.
+    launch_id: the launch that the process belongs to; "" for none. seconds: time since its start; None if unknown.
+    begun: whether the process has child processes, such as the ranks of a launch. detached: whether that launch is
+    known to run without a supervisor. manager_of: UID of the user of a user launch; None for an administrator launch.
+    ours: whether the process belongs to the requesting launch. launch_id does not prove this, because it can be forged.
     """
 
     pid: int | None
@@ -40,10 +40,10 @@ class Holder(TypedDict):
 
 
 class Occupied(TypedDict):
-    """Holders by slot. held: of its lock. computing: compute processes that nvidia-smi lists. why: why nvidia-smi
-    failed.
+    """The holders of each slot. held: holders of the slot's lock. computing: compute processes that nvidia-smi lists.
+    why: why nvidia-smi failed.
 
-    uuids: of the GPUs, in the order of nvidia-smi.
+    uuids: UUIDs of the GPUs, in the order of nvidia-smi.
     """
 
     held: dict[str, list[Holder]]
@@ -53,7 +53,7 @@ class Occupied(TypedDict):
 
 
 class ReserveRequest(TypedDict):
-    """take: whether the launch tries to take its slots or releases them. wait, lease: seconds."""
+    """take: whether the launch tries to lock its slots or releases them. wait, lease: seconds."""
 
     launch_id: str
     take: bool
@@ -75,9 +75,10 @@ class Move(Enum):
 
 
 def seats_of(backend: str, nproc: int, env: Mapping[str, str], gpus: int, uuids: Sequence[str]) -> list[str]:
-    """Return the slots on a node: a GPU for each rank, in CUDA's order.
+    """Return the slots on a node: a GPU slot for each rank, in CUDA's order.
 
-    Other names in CUDA_VISIBLE_DEVICES than numbers and UUIDs (a MIG instance) may be on any GPU: they need all slots.
+    If CUDA_VISIBLE_DEVICES contains anything but numbers and UUIDs, such as a MIG instance, the launch could use any
+    GPU. It then needs all slots.
     """
     if backend != "nccl":
         return [PROCESSORS]
@@ -99,7 +100,7 @@ def seats_of(backend: str, nproc: int, env: Mapping[str, str], gpus: int, uuids:
 
 
 def decide(launch_id: str, seen: Iterable[Mapping[str, Sequence[Holder]]]) -> Move:
-    """Return the next step of a launch. seen: for each of its nodes, the holders of each slot."""
+    """Return the next action of a launch. seen: the holders of each slot, for each of the launch's nodes."""
     seats = [holders for held in seen for holders in held.values()]
     others = [holder for holders in seats for holder in holders if not holder["ours"]]
     # A process outside of launches has an empty id, which precedes all others.

@@ -1,13 +1,15 @@
-"""Detect a launch that seems to be stalled, and the ranks that block it. Only reports; never stops a launch.
+"""Detect a launch that seems to be stalled, and the ranks that block it. This module only reports; it never stops a
+launch.
 
 A rank makes progress when it starts another collective, or when it works outside of collectives: it uses CPU time, or
-switches contexts as in I/O. A rank waiting in a collective makes no progress, whatever CPU time it uses. Observed:
-waiting in Gloo used neither CPU time nor switches (torch 2.13). Only read: ranks of NCCL spin while they wait. So
-validation on one rank for an hour, while the others wait, is not a stall, and neither is an hour without output. A hung
-rank with another thread that prints is a stall. Output counts as progress only if torch does not count collectives. A
-rank in an endless computation, or waiting for a GPU without a started collective, counts as working.
+its context switches show I/O. A rank that waits in a collective makes no progress, even if it uses CPU time. Waiting in
+Gloo was measured to use neither CPU time nor context switches (torch 2.13). Ranks that wait in NCCL reportedly spin;
+this was not measured. Therefore one hour of validation on one rank, while the others wait, is not a stall. One hour
+without output is not a stall either. A hung rank in which another thread prints is a stall. Output counts as progress
+only if torch does not count collectives. A rank in an endless computation, or one that waits for a GPU without a
+started collective, counts as working.
 
-The threshold adapts: three times the longest quiet period so far. All times are on one clock.
+The threshold adapts: it is three times the longest quiet period so far. All times are on one clock.
 """
 
 from __future__ import annotations
@@ -34,14 +36,17 @@ SLACK = 10.0
 
 
 def interval(notice: float) -> float:
-    """Return the seconds between samples. notice: seconds of a stall before a notice; 0 for never."""
+    """Return the seconds between samples. notice: seconds after which a stall is reported; 0 to disable reports."""
     return min(SECONDS, notice / SHARE) if notice else SECONDS
 
 
 @dataclass
 class Rank:
-    """A rank. since: its last progress, or its first sample. longest: the longest quiet period that ended, in
-    seconds."""
+    """A rank.
+
+    since: when it last made progress, or the time of its first sample. longest: the longest quiet period that has
+    ended, in seconds.
+    """
 
     node: str
     rank: int
@@ -74,15 +79,19 @@ class Rank:
 
 
 def is_waiting(sample: Sample) -> bool:
-    """Return whether the rank waits for its peers, by its stack or by torch's state of its newest collective."""
+    """Return whether the rank waits for its peers, according to its stack or to torch's state of
+    its newest collective.
+    """
     return sample["begun"] or waits(sample["stack"])
 
 
 class Standing:
-    """The progress of a launch. It reports a stall once, and the end of the stall."""
+    """The progress of a launch. It reports each stall once, and also the end of the stall."""
 
     def __init__(self, ranks: Mapping[str, Sequence[int]], notice: float, now: float, launch_id: str) -> None:
-        """ranks: ranks of each node, in order of local ranks. notice: seconds; 0 for never."""
+        """ranks: the ranks of each node, in the order of local ranks. notice: seconds after which a stall is reported;
+        0 for never.
+        """
         self.notice = notice
         self.launch_id = launch_id
         self.ranks = {
@@ -92,7 +101,7 @@ class Standing:
         self.said_at = 0.0
 
     def saw(self, node: str, samples: Samples | None, logs: Iterable[str], now: float) -> None:
-        """logs: names of logs with new lines."""
+        """Record the samples of a node. logs: names of the logs that have new lines."""
         for name in logs:
             local = name.partition("/")[0]
             rank = self.ranks.get((node, int(local))) if local.isdecimal() else None
@@ -127,7 +136,7 @@ class Standing:
 
 
 def at_whom(ranks: Sequence[Rank]) -> str:
-    """Describe the stalled ranks that the others wait for, if they can be determined."""
+    """Describe the stalled ranks that the others wait for, if these can be determined."""
     samples = {one.name: one.last for one in ranks if one.last}
     waiting = {name: sample for name, sample in samples.items() if is_waiting(sample)}
     others = [name for name in samples if name not in waiting]
@@ -144,7 +153,7 @@ def at_whom(ranks: Sequence[Rank]) -> str:
 
 
 def met(waiting: Mapping[str, Sample]) -> str:
-    """Describe the waiting ranks, with the newest collective of them."""
+    """Describe the waiting ranks and the newest collective in which any of them waits."""
     furthest = max(waiting.values(), key=lambda one: one["sequence"] or 0)
     return f"{few(list(waiting))} {'waits' if len(waiting) == 1 else 'wait'} in {what(furthest)}"
 
@@ -155,7 +164,7 @@ def what(sample: Sample) -> str:
 
 
 def place(sample: Sample) -> str:
-    """Describe a rank that does not wait for a peer."""
+    """Describe what a rank is doing that does not wait for a peer."""
     begun = "" if sample["sequence"] is None else f" has started {sample['sequence']} collectives and"
     if sample["state"] in STUCK_STATES or not sample["stack"]:
         return f"{begun} is {PROCESS_STATES.get(sample['state'], sample['state'])}".strip()

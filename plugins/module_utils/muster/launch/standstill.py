@@ -1,4 +1,4 @@
-"""Find the rank that blocks a launch without output, from the states of the ranks or their stacks."""
+"""Find the rank that blocks a launch without output, from the process states or the stacks of the ranks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ STACK_LINES = 8  # of each stack, shown
 
 @dataclass(frozen=True)
 class Stuck:
-    """A rank that cannot continue. state: the kernel's letter. wchan: the kernel function it waits in."""
+    """A rank that cannot continue.
+
+    state: the kernel's one-letter process state. wchan: the kernel function in which the rank waits.
+    """
 
     node: str
     rank: int
@@ -64,8 +67,10 @@ class Stack:
 
 
 def standing_still(ranks_by_node: Mapping[str, Sequence[RankState]]) -> list[Stuck]:
-    """Return the ranks that are stopped, in uninterruptible wait or dead. If there are none, only stacks can show
-    it."""
+    """Return the ranks that are stopped, dead or in an uninterruptible wait.
+
+    If there are none, only stacks can show the cause.
+    """
     found = [
         Stuck(name, rank["rank"], rank["local_rank"], rank["state"], rank.get("wchan", ""))
         for name, ranks in ranks_by_node.items()
@@ -76,8 +81,10 @@ def standing_still(ranks_by_node: Mapping[str, Sequence[RankState]]) -> list[Stu
 
 
 def findings(head: str, why: str, stuck: Sequence[Stuck], reports: Sequence[NodeReport], log_dir: str) -> list[Finding]:
-    """Return findings on ranks that cannot continue or are not in the collective of the others, else on the head
-    node."""
+    """Return findings about ranks that cannot continue or that are not in the same collective as the others.
+
+    If there are no such ranks, the finding is reported for the head node.
+    """
     check = Ending.STALLED.check
     stacks = stacks_of(reports)
     proof = shown(stacks)
@@ -110,7 +117,7 @@ def findings(head: str, why: str, stuck: Sequence[Stuck], reports: Sequence[Node
 
 
 def stacks_of(reports: Sequence[NodeReport]) -> list[Stack]:
-    """Return the stacks that ranks printed to standard error, in the order of the logs."""
+    """Return the stacks that ranks printed to stderr, in log order."""
     return [
         Stack(report.node, report.first_rank + int(local), int(local), last_stack(text))
         for report in reports
@@ -128,14 +135,16 @@ def shown(stacks: Sequence[Stack]) -> list[FindingEvidence]:
 
 
 def waits(stack: Sequence[str]) -> bool:
-    """Return whether the top frames, which are in torch, are in a collective. Deeper frames may be the script's
-    model."""
+    """Return whether the rank waits in a collective, according to the top stack frames that are in torch.
+
+    Frames below them are not checked, because they may be in the script's model.
+    """
     at_the_top = itertools.takewhile(TORCH.search, stack)
     return any(COLLECTIVE.search(line) for line in at_the_top)
 
 
 def last_stack(stderr: str) -> list[str]:
-    """Return the innermost lines of the main thread's stack from faulthandler's output (most recent call first)."""
+    """Return the innermost lines of the main thread's last stack in faulthandler output (most recent call first)."""
     stack: list[str] = []
     for line in stderr.splitlines():
         if line.endswith("(most recent call first):") and "C stack" not in line:  # C stacks since Python 3.14

@@ -1,4 +1,4 @@
-"""Messages on a launch: its plan before the start, and the causes of its failure."""
+"""Messages about a launch: its plan before the start, and the causes of a failure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def headline(plan: LaunchPlan) -> str:
 
 
 def whose(plan: LaunchPlan) -> str:
-    """Return the launch's type and user, and the folder of its logs."""
+    """Return one line with the type and user of the launch and the folder of its logs."""
     folder = plan.head.run_dir.rpartition("/")[0]
     if plan.is_own:
         return f"User launch by {plan.user}, without root. Logs on the nodes: {folder}"
@@ -42,7 +42,7 @@ def rank_range(ranks: list[int]) -> str:
 
 
 def pruned(starts: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a sentence on logs that the nodes removed for this start; "" for none."""
+    """Return a sentence about logs that the nodes removed before this start; "" if none were removed."""
     gone = {name: answer for name, answer in starts.items() if answer.get("pruned")}
     if not gone:
         return ""
@@ -53,9 +53,9 @@ def pruned(starts: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def describe(plan: LaunchPlan) -> str:
-    """Return the plan as text: each node's environment and command, ready to paste into a shell.
+    """Return the plan as text: the environment and command of each node, which can be pasted into a shell.
 
-    plan: without values of users' variables; see masked in plan.py.
+    plan: the plan without the values of the users' variables; see masked in plan.py.
     """
     lines = [headline(plan)]
     if plan.image:
@@ -73,7 +73,7 @@ def describe(plan: LaunchPlan) -> str:
 
 
 def planned_outcome(plan: LaunchPlan, *, only: bool) -> str:
-    """Return the last line of a run that shows a plan. only: the playbook only plans and contacts no node."""
+    """Return the last line of a run that shows a plan. only: whether the playbook only plans and contacts no nodes."""
     ranks = f"{plural(plan.world_size, 'rank')} on {plural(len(plan.nodes), 'node')}"
     place = f"{plan.master_addr} port {plan.master_port}"
     if only:
@@ -82,7 +82,10 @@ def planned_outcome(plan: LaunchPlan, *, only: bool) -> str:
 
 
 def not_asked_yet(requested: str, users_root: str) -> str:
-    """Return a note on the launch type before the nodes are contacted. requested: launch_as."""
+    """Return a note about the launch type, which is unknown until the nodes are contacted.
+
+    requested: value of launch_as.
+    """
     if requested == AUTO:
         return (
             f"\nIf the account that logs in is a launch user, this is a user launch of that account ({NAME}),"
@@ -94,7 +97,7 @@ def not_asked_yet(requested: str, users_root: str) -> str:
 def failure_text(verdict: Verdict, diagnosis: Sequence[str] = (), said: Collection[str] = ()) -> str:
     """Return the summary, or all reasons if there are several, followed by the diagnosis and the evidence.
 
-    said: ids of findings that the diagnosis covers.
+    said: IDs of findings that the diagnosis already covers.
     """
     findings = [one for one in findings_in(verdict) if one.status != "pass" and not (diagnosis and one.id in said)]
     reasons = as_lines(findings)

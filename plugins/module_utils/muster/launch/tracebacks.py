@@ -1,4 +1,6 @@
-"""Find the exception that ended a rank in its output, and whether the end of a peer caused it."""
+"""Find the exception that ended a rank in the rank's output, and determine whether the exit of a peer caused the
+exception.
+"""
 
 from __future__ import annotations
 
@@ -48,15 +50,18 @@ LINE_LENGTH = 400  # of one exception in a summary
 
 
 def last_traceback(text: str) -> str:
-    """Return the last Python traceback in a log, with chained exceptions; '' for none.
+    """Return the last Python traceback in a log, including chained exceptions; '' if there is none.
 
-    An uncaught exception is preferred: logged exceptions and those of destructors and threads do not end a rank.
+    An uncaught exception is preferred, because logged exceptions and exceptions in destructors and threads do not end a
+    rank.
     """
     return uncaught_traceback(text) or traceback_in(RANK_PREFIX.sub("", text).splitlines())
 
 
 def uncaught_traceback(text: str) -> str:
-    """Return the exception that ended a rank, marked by torch's hook (after init_process_group); '' for none."""
+    """Return the exception that ended a rank, as marked by torch's hook (after init_process_group); '' if there is
+    none.
+    """
     lines = text.splitlines()
     marked = [index for index, line in enumerate(lines) if UNCAUGHT_LINE.match(line)]
     if not marked:
@@ -93,10 +98,11 @@ def ends_with_traceback(stderr: str) -> bool:
 
 
 def end_of_traceback(lines: list[str], start: int) -> int:
-    """Return the index of the line after a traceback: indented frames, then the exception with a message of several
-    lines.
+    """Return the index of the line after a traceback, which consists of indented frames and the exception with its
+    message.
 
-    An empty line ends the message, because nothing else separates it from the rank's next output.
+    A message can have several lines. An empty line ends the message, because nothing else separates it from the rank's
+    next output.
     """
     end = start + 1
     while end < len(lines) and (lines[end].startswith(" ") or not lines[end]):
@@ -111,7 +117,9 @@ def end_of_traceback(lines: list[str], start: int) -> int:
 
 
 def chained(traceback: str) -> list[tuple[str, str]]:
-    """Return (the file that raised it, its message) for each exception of a chain, in the order of raising."""
+    """Return (file that raised the exception, message) for each exception of a chain, in the order in which they were
+    raised.
+    """
     found = []
     for part in CHAIN.split(traceback)[::2]:
         text = part.strip("\n")
@@ -125,7 +133,7 @@ def chained(traceback: str) -> list[tuple[str, str]]:
 
 
 def is_cascade(traceback: str) -> bool:
-    """Return whether the end of a peer caused the exception. The first exception of a chain decides."""
+    """Return whether the exit of a peer caused the exception. Only the first exception of a chain is considered."""
     file, said = chained(traceback)[0]
     if OWN_FAULT.search(said):
         return False
@@ -133,10 +141,10 @@ def is_cascade(traceback: str) -> bool:
 
 
 def exception_line(traceback: str) -> str:
-    """Summarize a traceback in one line; '' for none.
+    """Summarize a traceback in one line; '' if there is no traceback.
 
-    For a chain this is the last exception, which has the most context, unless it only comes from the cleanup after the
-    rank's own exception.
+    For a chain, this is the last exception, which has the most context. If the last exception only comes from the
+    cleanup after an exception of the rank itself, that exception is used.
     """
     if not traceback.strip():
         return ""
@@ -154,14 +162,16 @@ def exception_line(traceback: str) -> str:
 
 
 def fatal_error(stderr: str) -> str:
-    """Return the output of Python's faulthandler and C++ for a process ended by a signal; '' for none."""
+    """Return the output of Python's faulthandler or of C++ for a process that was ended by a signal; '' if there is
+    none.
+    """
     begun = [stderr.rfind(words) for words in ("terminate called ", "Fatal Python error: ")]
     start = min((place for place in begun if place >= 0), default=-1)
     return "" if start < 0 else "\n".join(stderr[start:].partition("\nExtension modules:")[0].strip().splitlines()[:40])
 
 
 def recorded_traceback(error: Any) -> str:
-    """Return the traceback in torch's error.json (exists only with @record); '' if it is not usable."""
+    """Return the traceback in torch's error.json, which exists only with @record; '' if it is not usable."""
     message = error.get("message") if isinstance(error, dict) else None
     if isinstance(message, str):
         return message

@@ -1,7 +1,7 @@
 """The systemd unit of a launch and its properties, which apply to all processes of the launch.
 
-Checks of the conditions of a launch (limits, environment, shared memory) run inside a unit with the same properties,
-because a login shell has other limits.
+The preflight checks of limits, environment and shared memory run inside a unit with the same properties, because its
+settings differ from those of a login session.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SECONDS = {
 
 
 def is_launch_id(value: object) -> bool:
-    """Return whether the value is a valid launch id. Ids from nodes become part of paths, names and commands."""
+    """Return whether the value is a valid launch ID. IDs from nodes are used in paths, names and commands."""
     return isinstance(value, str) and LAUNCH_ID.match(value) is not None
 
 
 def launch_of(unit: str) -> str:
-    """Return the id of the launch that a unit belongs to; "" for other units."""
+    """Return the ID of the launch that a unit belongs to; "" for any other unit."""
     found = _A_LAUNCH_UNIT.fullmatch(unit)
     return found[1] if found else ""
 
@@ -47,9 +47,12 @@ def launch_of(unit: str) -> str:
 def unit_properties(
     user: str, working_directory: str, stop_timeout: int, *, own: bool = False, in_image: bool = False
 ) -> dict[str, str]:
-    """Return the properties for systemd-run. stop_timeout: seconds from SIGTERM to SIGKILL. own: for the user's systemd
-    instance, which cannot change users and lowers limits above its own. in_image: root's podman runs in the unit and
-    starts the container as that user, without a way to gain privileges (container.CLOSED on the node)."""
+    """Return the properties for systemd-run. stop_timeout: seconds from SIGTERM to SIGKILL.
+
+    own: whether the unit runs in the user's systemd instance, which cannot change users and lowers limits that exceed
+    its own. in_image: whether root's Podman runs in the unit and starts the container as the training user, who cannot
+    gain privileges (container.CLOSED on the node).
+    """
     return {
         **({} if own or in_image else {"User": user}),
         "WorkingDirectory": "/" if in_image else working_directory,
@@ -68,8 +71,11 @@ def unit_properties(
 
 
 class UnitEnd(NamedTuple):
-    """The end of a unit. result: its Result. failed: whether its state is failed. status: the signal or exit code of
-    its main process. at_limit: whether it ran until RuntimeMaxSec."""
+    """How a unit ended.
+
+    result: its property Result. failed: whether its state is failed. status: signal or exit code of its main process.
+    at_limit: whether it ran until RuntimeMaxSec.
+    """
 
     result: str = ""
     failed: bool = False
@@ -78,7 +84,7 @@ class UnitEnd(NamedTuple):
 
     @classmethod
     def read(cls, unit: Mapping[str, str]) -> UnitEnd:
-        """unit: the properties from the node."""
+        """Return how the unit ended. unit: the unit's properties as reported by the node."""
         return cls(
             unit.get("Result", ""),
             unit.get("ActiveState") == "failed",
@@ -92,8 +98,10 @@ class UnitEnd(NamedTuple):
 
 
 def reached_its_limit(unit: Mapping[str, str]) -> bool:
-    """Return whether systemd ended the unit at RuntimeMaxSec. Result is "timeout" also after a stop that took too
-    long."""
+    """Return whether systemd ended the unit at RuntimeMaxSec.
+
+    The property Result alone does not prove this: it is "timeout" also after a stop that took too long.
+    """
     limit = sum(float(count) * SECONDS[word] for count, word in SPAN.findall(unit.get("RuntimeMaxUSec", "")))
     begun, left = (unit.get(f"Active{moment}TimestampMonotonic", "") for moment in ("Enter", "Exit"))
     if not limit or not begun.isdecimal() or not left.isdecimal():

@@ -1,6 +1,6 @@
-"""Decide when a launch ends, and why: the logic of the supervisor, without a clock and connections.
+"""Decide when and why a launch ends. This is the logic of the supervisor, without clock and connections.
 
-The supervisor passes its observations with their times to `saw` and `no_answer`, and calls `decide`.
+The supervisor passes timestamped observations to `saw` and `no_answer`, and calls `decide`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ LOOK_BYTES = 16 * 1024 * 1024  # of logs, in one request to all nodes
 
 @dataclass(frozen=True)
 class Pace:
-    """Intervals in seconds, and look_bytes.
+    """Intervals of the supervisor in seconds, and look_bytes.
 
-    wait: maximum time of a request; it returns at once on changes. pause: between two requests to a node. look_bytes:
-    of logs, in one request. notice: a node silent for this long is reported. patience: after this silence the launch is
-    stopped. lease: how long a node continues without a request; longer than patience, so that the peers are stopped
-    before the lease of the silent node expires.
+    wait: maximum duration of a request, which returns earlier if something changes. pause: time between two requests to
+    a node. look_bytes: maximum bytes of logs in one request. notice: a node is reported after it was silent for this
+    time. patience: the launch is stopped after a node was silent for this time. lease: how long a node continues
+    without a request. It is longer than patience, so that the other nodes are stopped before the lease of the silent
+    node expires.
     """
 
     wait: float
@@ -43,8 +44,10 @@ class Pace:
 
 
 def pace(nodes: int, silence_timeout: float = 0.0) -> Pace:
-    """Return the pace for a number of nodes: at most about 80 requests per second. silence_timeout: the requested
-    patience, 0 for the minimum."""
+    """Return the pace for a number of nodes, which gives at most about 80 requests per second.
+
+    silence_timeout: the requested patience; 0 for the minimum.
+    """
     wait = min(max(2.0, nodes / 80), 4.0)
     pause = min(max(0.25, nodes / 80), 4.0)
     patience = max(9.0, wait + pause + 6.75, silence_timeout)
@@ -65,12 +68,14 @@ SETTLED = 30.0  # seconds
 
 @dataclass(frozen=True)
 class Limits:
-    """stall: seconds without output from any rank until the launch is stopped, if all nodes respond; 0: never.
+    """stall: the launch is stopped after no rank has printed anything for this many seconds although all nodes respond;
+    0 for never.
 
-    start: additional seconds until the first line, for Python's imports and the rendezvous. notice: seconds of silence
-    after which a node is reported. patience: seconds of silence after which the launch is stopped; infinite for a
-    supervisor that attached to it. until_running: decide `detached` as soon as all ranks run. any_ranks: the launch has
-    an unknown command, so the logs of its ranks and the time when all ranks run are unknown.
+    start: additional seconds until the first line of output, for Python imports and the rendezvous. notice: seconds of
+    silence after which a node is reported. patience: seconds of silence after which the launch is stopped; infinite for
+    a supervisor that attached to the launch. until_running: whether to decide `detached` as soon as all ranks run.
+    any_ranks: whether the launch has an unknown command, so that it is unknown which logs its ranks write and when all
+    ranks run.
     """
 
     stall: float = 0.0
@@ -82,16 +87,20 @@ class Limits:
 
     @property
     def attached(self) -> bool:
-        """Return whether the supervisor attached to a detached launch, which is not stopped because a node is
-        silent."""
+        """Return whether the supervisor attached to a detached launch.
+
+        Such a launch is not stopped because a node is silent.
+        """
         return self.patience == FOREVER
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Why a launch ends, or continues without the supervisor. node: where the reason was observed, '' for none.
-    by_hand: a user requested the stop, so ranks get launch_stop_timeout. starting: the launch could not be started on
-    that node."""
+    """Why a launch ends, or why it continues without the supervisor.
+
+    node: where the reason was observed; '' for none. by_hand: whether a user requested the stop, so that ranks get
+    launch_stop_timeout. starting: whether the launch could not be started on that node.
+    """
 
     ending: Decided
     text: str
@@ -122,7 +131,7 @@ class NodeWatch:
 
     @property
     def cleared(self) -> bool:
-        """Return whether nothing of the launch is left on the node, not even its result."""
+        """Return whether nothing of the launch remains on the node, not even its result."""
         return self.ended is None and self.over and self.unit.get("LoadState") == "not-found"
 
     @property
@@ -131,10 +140,10 @@ class NodeWatch:
 
 
 class Watch:
-    """The state of one launch over all of its nodes."""
+    """The state of one launch on all of its nodes."""
 
     def __init__(self, nodes: dict[str, int], now: float, limits: Limits) -> None:
-        """nodes: the number of ranks by node."""
+        """nodes: the number of ranks of each node, by node name."""
         self.limits = limits
         self.began = self.last_line = now
         self.silent_for = limits.stall + limits.start
@@ -162,15 +171,15 @@ class Watch:
         return all(node.over for node in self.nodes.values())
 
     def no_answer(self, name: str, why: str) -> None:
-        """Record a failed request. The node counts as silent since its last answer."""
+        """Record a failed request. The node counts as silent from the time of its last answer."""
         self.nodes[name].why_silent = why
 
     def heard_until(self, now: float) -> float:
-        """Return the time until which the output of all nodes is known."""
+        """Return the time up to which the output of all nodes has been received."""
         return min((node.last_answer for node in self.nodes.values() if not node.over), default=now)
 
     def notices(self, now: float) -> list[str]:
-        """Return a sentence on newly silent nodes; each silence is reported once."""
+        """Return a sentence about each node that has become silent. Each silence is reported once."""
         silent = {
             name: now - node.last_answer
             for name, node in self.nodes.items()
@@ -193,7 +202,7 @@ class Watch:
         return self.limits.any_ranks and up and now - self.began > SETTLED
 
     def decide(self, now: float) -> Decision | None:
-        """Return the decision to end the launch, or None to continue."""
+        """Return the decision to end the launch, or None if the launch continues."""
         cleared = [name for name, node in self.nodes.items() if node.cleared]
         if self.limits.attached and cleared and all(node.well or node.cleared for node in self.nodes.values()):
             text = "its result is gone: another supervisor has collected it, or its nodes were restarted"

@@ -1,6 +1,7 @@
-"""A detached launch with restarts: a watcher on its head node starts the attempts with the supervisor's program.
+"""A detached launch with restarts: a watcher on its head node runs the supervisor's program and starts the attempts.
 
-This module has the checks before its start and the validation of its state, which is foreign input as from any node.
+This module contains the checks before the start of such a launch and the validation of the watcher's state. The state
+is untrusted input, as is any data from a node.
 """
 
 from __future__ import annotations
@@ -52,9 +53,12 @@ MOST_NODES = 1024
 
 @dataclass(frozen=True)
 class Word:
-    """The state of a watcher. said: messages; the first one has the number `first`. attempts: started attempts,
-    {number, launch_id, plan (packed)}. running: whether all ranks of the newest attempt run or have run. verdict: over
-    all attempts, None until known. left: whether processes of the launch may be left on a node."""
+    """The state of a watcher.
+
+    said: its messages; `first` is the number of the first one. attempts: the started attempts, as {number, launch_id,
+    plan (packed)}. running: whether all ranks of the newest attempt run or have run. verdict: the verdict on all
+    attempts; None until known. left: whether processes of the launch may be left on a node.
+    """
 
     alive: bool
     known: bool
@@ -72,14 +76,14 @@ class Word:
 
 
 def unwatchable(head: str, whose: Whose) -> list[Finding]:
-    """Return what blocks a watcher before the logins are checked."""
+    """Return the reasons why no watcher can be started, as far as they are known before the SSH logins are checked."""
     if whose.own:
         return []
     return [WATCHER.fail(head, NO_WATCHER, fix=f"Launch as yourself (launch_users), {WITHOUT_WATCHER}")]
 
 
 def unreached(head: str, user: str, tried: Mapping[str, Mapping[str, Any]], nodes: Mapping[str, str]) -> list[Finding]:
-    """Return a finding for each node that the watcher cannot log in to from the head node. nodes: {name: address}."""
+    """Return a finding for each node to which the watcher cannot log in from the head node. nodes: {name: address}."""
     found = []
     for name, address in nodes.items():
         one = tried.get(name, {})
@@ -99,7 +103,7 @@ def unreached(head: str, user: str, tried: Mapping[str, Mapping[str, Any]], node
 
 
 def gone(verdict: Verdict, head: str, why: str) -> Verdict:
-    """Return the verdict on the newest attempt if the watcher is gone without a verdict on all of them."""
+    """Return a verdict based on the newest attempt, if the watcher has ended without a verdict on all attempts."""
     finding = WATCHER.fail(
         head,
         f"the watcher of the launch is gone, so no further attempt starts: {why}",
@@ -114,10 +118,12 @@ def gone(verdict: Verdict, head: str, why: str) -> Verdict:
 
 @dataclass(frozen=True)
 class WatcherPlace:
-    """The watcher of a user launch. Its state is a file that the user can change. Only known ids, states and numbers
-    are used. Texts are shown as quotes of the watcher, and fixes and commands are never shown.
+    """The state of the watcher of a user launch. The state is in a file that the user can change.
 
-    artifacts: the folder of the cluster's launches on this controller. nodes: of the inventory.
+    Only known IDs, states and numbers are used. Texts are shown as quotes of the watcher. Fixes and commands are never
+    shown.
+
+    artifacts: the folder of the cluster's launches on this controller. nodes: the nodes of the inventory.
     """
 
     user: str
@@ -130,7 +136,7 @@ class WatcherPlace:
         return f"{self.user}'s watcher on {self.head}"
 
     def read(self, data: Any) -> Word:
-        """Raises UnusableError."""
+        """Return the validated state. Raises UnusableError."""
         if not isinstance(data, dict):
             raise UnusableError("not the state of a watcher")
         state = data.get("state")
@@ -151,11 +157,11 @@ class WatcherPlace:
         )
 
     def quoted(self, words: Any) -> str:
-        """Return the words in one line, with their source."""
+        """Return the text on one line, marked as a quote of the watcher."""
         return f"{self.who} reports: {_words(words)}"
 
     def ended(self, one: Any) -> dict[str, Any]:
-        """Return an attempt in the shape of attempts.LaunchAttempt."""
+        """Return a finished attempt as a mapping with the fields of attempts.LaunchAttempt."""
         return {
             **{name: value for name, value in _attempt(one).items() if name != "plan"},
             "nodes": self.known(one.get("nodes")),
@@ -177,7 +183,10 @@ class WatcherPlace:
         return verdict
 
     def finding(self, one: Any) -> Finding:
-        """The user's text is also the evidence, so that commands in the text are not completed."""
+        """Return the validated finding.
+
+        The user's text is passed as evidence, so that commands in it are not completed.
+        """
         if not isinstance(one, dict) or one.get("status") not in STATUSES or not ID.match(str(one.get("id"))):
             raise UnusableError("the watcher's state has an invalid finding")
         summary = _words(one.get("summary"))

@@ -1,1 +1,1 @@
-"""User launches on a node: what the accounts need, the changes, and their reversal."""
+"""User launches on a node: what the accounts need, the changes that provide it, and how to revert the changes."""

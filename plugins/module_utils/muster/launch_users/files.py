@@ -1,4 +1,4 @@
-"""The files on a node for launch users."""
+"""The files for launch users on a node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def seats_of(gpus: int) -> list[str]:
 
 
 def tmpfiles_text(seats: Iterable[str]) -> str:
-    """Return a tmpfiles.d file. It creates the slots at boot, because launch users cannot create them."""
+    """Return a tmpfiles.d file that creates the slots at boot, because launch users cannot create slots themselves."""
     lines = [
         "d /run/muster 0755 root root -",
         f"d {SEATS} 0750 root {GROUP} -",
@@ -38,12 +38,18 @@ def tmpfiles_text(seats: Iterable[str]) -> str:
 
 
 def profile_text() -> str:
-    """Only torchrun: the environment's other programs, above all python, must not shadow the system's."""
+    """Return a shell profile that adds only torchrun to PATH.
+
+    Other programs of the environment, above all python, must not shadow those of the system.
+    """
     return HEAD + (f'case " $(id -nG 2>/dev/null) " in\n  *" {GROUP} "*) PATH="$PATH:{FOLDER}" ;;\nesac\n')
 
 
 def limits_text(users: Iterable[LaunchUser]) -> str:
-    """For logins and user managers: PAM applies these after systemd's limits (systemd-user, pam_limits)."""
+    """Return the limits for logins and user managers.
+
+    PAM applies them after systemd's limits (systemd-user, pam_limits).
+    """
     lines = []
     for user in users:
         memlock = size(user.memlock)
@@ -55,8 +61,11 @@ def limits_text(users: Iterable[LaunchUser]) -> str:
 
 
 def user_conf_text(users: Iterable[LaunchUser]) -> str:
-    """Limits that user managers give their units. The default is 1024 open files regardless of the manager's limit,
-    and the file applies to all user managers (systemd-user.conf)."""
+    """Return the limits that user managers set for their units.
+
+    The default limit is 1024 open files, whatever the limit of the manager itself. The file applies to all user
+    managers (systemd-user.conf).
+    """
     limits = [numbers(user.nofile) for user in users]
     soft, hard = (max(one[place] for one in limits) for place in (0, 1))
     return HEAD + f"[Manager]\nDefaultLimitNOFILE={soft:.0f}:{hard:.0f}\n"
@@ -71,7 +80,7 @@ def slice_text(user: LaunchUser) -> str:
 
 
 def of_users(users: Mapping[int, LaunchUser]) -> dict[str, str]:
-    """Return the files of each account, by uid."""
+    """Return the files of each account, by UID."""
     texts = {}
     for uid, user in users.items():
         texts[MANAGER.format(uid)] = manager_text(user)
@@ -98,7 +107,7 @@ def record_text(record: LaunchUsersRecord) -> str:
 
 
 def record_of(text: str) -> LaunchUsersRecord:
-    """Parse the output of record_text. Raises ValueError for anything else."""
+    """Return the record in a text written by record_text. Raises ValueError for any other text."""
     try:
         given: dict[str, Any] = json.loads(text) if text else {}
         users = {

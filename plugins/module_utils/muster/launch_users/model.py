@@ -1,4 +1,4 @@
-"""Data types: launch users of a node, its state, and the changes."""
+"""Data types: the launch users of a node, the node's state, and the planned changes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ Limit = tuple[float, float]  # soft and hard
 
 @dataclass(frozen=True)
 class LaunchUser:
-    """memlock: bytes with K, M, G or T, or infinity. nofile: one number, or soft:hard. tasks: limit of the account."""
+    """A launch user.
+
+    memlock: bytes with the suffix K, M, G or T, or "infinity". nofile: one number, or soft:hard. tasks: task limit of
+    the account.
+    """
 
     name: str
     memlock: str = "infinity"
@@ -30,7 +34,7 @@ class LaunchUser:
 
 @dataclass(frozen=True)
 class LaunchUsersRequest:
-    """The requested state. root: parent of the users' folders. gpus: as in the inventory."""
+    """The requested state. root: parent folder of the users' folders. gpus: number of GPUs in the inventory."""
 
     users: tuple[LaunchUser, ...] = ()
     root: str = "/var/lib/muster/users"
@@ -40,7 +44,10 @@ class LaunchUsersRequest:
 
 @dataclass(frozen=True)
 class UserManager:
-    """A running user manager. started: seconds of the wall clock. unit_nofile: limit of open files for its units."""
+    """A running user manager.
+
+    started: when it was started, in seconds since the epoch. unit_nofile: limit of open files for its units.
+    """
 
     started: float
     in_group: bool
@@ -53,8 +60,9 @@ class UserManager:
 class SeenUser:
     """The state of an account. uid: None if the account does not exist.
 
-    folder_owner: owner of its folder; empty if the folder is missing. launches: ids of its running launches. busy: its
-    other processes, except the user manager. torchrun: whether it may run torchrun; None if torchrun does not exist.
+    folder_owner: owner of the account's folder; "" if the folder does not exist. launches: IDs of the account's running
+    launches. busy: its other processes, except the user manager. torchrun: whether it may run torchrun; None if
+    torchrun does not exist.
     """
 
     uid: int | None = None
@@ -70,7 +78,7 @@ class SeenUser:
 
 @dataclass(frozen=True)
 class Recorded:
-    """Muster's changes for an account. member, linger: whether Muster set them."""
+    """What Muster changed for an account. member, linger: whether Muster added the membership, or enabled lingering."""
 
     user: LaunchUser
     uid: int
@@ -80,7 +88,7 @@ class Recorded:
 
 @dataclass(frozen=True)
 class LaunchUsersRecord:
-    """Muster's changes on the node, to be reverted later. group: whether Muster created the group."""
+    """What Muster changed on the node, so that the changes can be reverted. group: whether Muster created the group."""
 
     users: Mapping[str, Recorded] = field(default_factory=dict)
     group: bool = False
@@ -90,9 +98,9 @@ class LaunchUsersRecord:
 class LaunchUsersState:
     """The state of the node.
 
-    files: contents by path, without missing ones. changed: modification times in seconds of the wall clock. link:
-    target of the link to torchrun. seats: "owner:group mode" of each GPU and CPU slot; "" is their folder.
-    unsafe: why the root of the folders must not be used.
+    files: contents of the existing files, by path. changed: modification times in seconds since the epoch. link: target
+    of the link to torchrun. seats: "owner:group mode" of each GPU and CPU slot; the entry "" is the folder of the
+    slots. unsafe: why the parent folder of the users' folders must not be used.
     """
 
     users: Mapping[str, SeenUser] = field(default_factory=dict)
@@ -109,8 +117,10 @@ class LaunchUsersState:
 
 @dataclass
 class LaunchUsersPlan:
-    """The changes, in this order. files: contents, or None to remove a file. before, after: the record to write before
-    and after the changes. problems: not fixable by Muster; they fail the node. notes: what stays unchanged, and why.
+    """The changes, in this order.
+
+    files: new contents, or None to remove a file. before, after: the record to write before and after the changes.
+    problems: errors that Muster cannot fix and that make the node fail. notes: what stays unchanged, and why.
     """
 
     before: LaunchUsersRecord = field(default_factory=LaunchUsersRecord)

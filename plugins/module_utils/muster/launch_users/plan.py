@@ -1,4 +1,6 @@
-"""Plan the setup for launch users on a node, and its reversal for former ones. Pure."""
+"""Plan the setup of a node for launch users, and how to revert the setup for users that were removed from the
+inventory. Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -84,7 +86,7 @@ def _problems(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUs
 
 
 def _kept(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState) -> Iterable[LaunchUser]:
-    """Yield the users who are no longer listed but still have a running launch."""
+    """Yield the users that are no longer listed but still have a running launch."""
     requested = {user.name for user in request.users}
     for name, entry in seen.record.users.items():
         launches = seen.users.get(name, SeenUser()).launches
@@ -198,7 +200,7 @@ def _leave(plan: LaunchUsersPlan, request: LaunchUsersRequest, entry: Recorded, 
 
 
 def judge_manager(plan: LaunchUsersPlan, seen: LaunchUsersState, user: LaunchUser) -> None:
-    """Restart the user manager if that helps and disturbs no process; otherwise add a note."""
+    """Plan a restart of the user manager if the restart helps and disturbs no process; otherwise add a note."""
     there = seen.users[user.name]
     unit = f"user@{there.uid}.service"
     if there.manager is None:
@@ -232,7 +234,7 @@ def _why(seen: LaunchUsersState) -> str:
 
 
 def lacking(user: LaunchUser, manager: UserManager) -> Iterator[str]:
-    """Yield the limits below the requested ones, as continuations of a sentence."""
+    """Yield the limits that are lower than requested, as continuations of a sentence."""
     memlock = size(user.memlock)
     if _less(manager.memlock, (memlock, memlock)):
         yield f"may lock only {_shown(manager.memlock)} of {_shown((memlock, memlock))} bytes of memory"

@@ -1,4 +1,4 @@
-"""Read launch_users of the inventory, and validate it."""
+"""Read and validate the inventory option launch_users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PATTERNS = {
 
 
 def users_of(entries: Any, limits: Mapping[str, str]) -> tuple[LaunchUser, ...]:
-    """Return the users in launch_users without invalid entries. limits: defaults for entries without limits."""
+    """Return the valid entries of launch_users. limits: defaults for entries without limits of their own."""
     found = {}
     for entry in entries if isinstance(entries, (list, tuple)) else ():
         given = {"name": entry} if isinstance(entry, str) else entry
@@ -35,7 +35,7 @@ def users_of(entries: Any, limits: Mapping[str, str]) -> tuple[LaunchUser, ...]:
 
 
 def faults(entries: Any, cluster_user: str) -> Iterator[tuple[str, str]]:
-    """Yield the errors in launch_users, each with its fix."""
+    """Yield each error in launch_users and its fix."""
     names: list[str] = []
     for number, entry in enumerate(entries if isinstance(entries, (list, tuple)) else (), 1):
         given = {"name": entry} if isinstance(entry, str) else entry
@@ -55,7 +55,7 @@ def faults(entries: Any, cluster_user: str) -> Iterator[tuple[str, str]]:
 
 
 def limit_faults(limits: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the errors in limits, by the names in KEYS."""
+    """Yield each error in the limits and its fix. limits: values by the names in KEYS."""
     for key, (pattern, fix) in _PATTERNS.items():
         value = limits.get(key)
         if value is None:
@@ -85,12 +85,12 @@ def _entry_faults(given: Any) -> Iterator[tuple[str, str]]:
 
 
 def size(text: str) -> float:
-    """Return a memlock in bytes."""
+    """Return a memlock value in bytes."""
     found = _SIZE.fullmatch(text)
     return float(int(found[1]) * _UNITS[found[2]]) if found else NO_LIMIT
 
 
 def numbers(text: str) -> Limit:
-    """Return the soft and the hard limit of a nofile."""
+    """Return the soft and hard limit of a nofile value."""
     soft, _, hard = text.partition(":")
     return float(soft), float(hard or soft)

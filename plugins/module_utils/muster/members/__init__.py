@@ -1,1 +1,1 @@
-"""Membership of nodes: quarantine, release, and nodes that leave the cluster."""
+"""Cluster membership: quarantine, release from quarantine, and removal of nodes from the cluster."""

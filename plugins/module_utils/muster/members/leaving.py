@@ -1,4 +1,4 @@
-"""Nodes that leave the cluster: what prevents it, and the messages."""
+"""Removal of nodes from the cluster: what prevents the removal, and the messages about it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,10 @@ def problems(
     wipe: bool = False,
     wipe_driver: bool = False,
 ) -> list[str]:
-    """Return all reasons why these nodes cannot leave. nodes: those of the inventory. chosen: cluster_launch_nodes.
+    """Return all reasons why these nodes cannot be removed. nodes: nodes of the inventory. chosen:
+    cluster_launch_nodes.
 
-    A node that is not in the inventory may have been removed from it by an interrupted run.
+    A node that is not in the inventory may have been deleted from it by an interrupted run.
     """
     found = [] if names else ["No node was given: add -e node=NAME, or -e node=NAME1,NAME2."]
     found += [f"{name!r} is not a valid node name." for name in names if not NAME.fullmatch(name)]
@@ -46,7 +47,10 @@ def problems(
 
 
 def in_the_way(running: Mapping[str, str], peers: Sequence[str], silent: Mapping[str, str]) -> list[str]:
-    """Return why no node can leave now. running: sentences on launches with them, by id. silent: why, by node."""
+    """Return why no node can be removed now.
+
+    running: sentences about launches that use the nodes, by launch ID. silent: why a node does not respond, by node.
+    """
     found = [f"{said}. End it with {playbook('playbooks/jobs.yml', jobs_stop=one)}" for one, said in running.items()]
     if peers and all(name in silent for name in peers):
         whys = "; ".join(f"{name}: {silent[name]}" for name in peers[:3])
@@ -57,7 +61,7 @@ def in_the_way(running: Mapping[str, str], peers: Sequence[str], silent: Mapping
 def warnings(
     names: Sequence[str], nodes: Sequence[str], silent: Mapping[str, str], left: Sequence[str], *, wipe: bool = False
 ) -> list[str]:
-    """Return warnings on accepted risks. left: local files for these nodes that are no longer used."""
+    """Return warnings about accepted risks. left: local files for these nodes that are no longer used."""
     unheard = [name for name in silent if name not in names]
     found = [f"{few(unheard)} did not report launches: one with {few(names)} would fail."] if unheard else []
     gone = [name for name in names if name not in nodes]
@@ -71,7 +75,10 @@ def warnings(
 
 
 def unfinished(names: Sequence[str], command: str) -> str:
-    """Return the note for a remaining node on which this run stopped. command: repeats this run."""
+    """Return the note for a remaining node that this run could not update.
+
+    command: the command that repeats this run.
+    """
     return f"may still trust {few(names)}, which left the inventory. When all nodes respond, run: {command}"
 
 

@@ -1,7 +1,8 @@
 """Validate cluster_quarantined, and describe a quarantine.
 
-In the inventory, the value is true, false, or a mapping {reason, since, by}, with `automatic: true` until a person
-has reviewed it. The node keeps a copy of the mapping, for launches with an inventory that does not mention it.
+In the inventory, the value is true, false, or a mapping {reason, since, by}. The mapping contains `automatic: true`
+until a person has reviewed the quarantine. The node keeps a copy of the mapping for launches whose inventory does not
+contain the quarantine.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ QUARANTINED = Check(
 
 
 def read(value: Any) -> bool | dict[str, Any]:
-    """Return the value of the option. Raises ValueError with the error."""
+    """Return the value of the option. Raises ValueError with a description of the error."""
     if isinstance(value, dict):
         return _mapping(value)
     word = str(value).strip().lower()
@@ -56,7 +57,9 @@ def _mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def reason_of(text: str) -> str:
-    """Return the reason as it is stored: one line of bounded length, without control or template characters."""
+    """Return the reason in the form in which it is stored: one line of limited length, without control or template
+    characters.
+    """
     line = " ".join(printable(text).split())
     for mark in TEMPLATE:
         line = line.replace(mark, "( ")
@@ -64,18 +67,18 @@ def reason_of(text: str) -> str:
 
 
 def entry(reason: str, by: str, since: str, *, automatic: bool = False) -> dict[str, Any]:
-    """Return the new value in the inventory."""
+    """Return the new value of cluster_quarantined for the inventory."""
     said: dict[str, Any] = {"reason": reason_of(reason), "since": since, "by": by}
     return {**said, AUTOMATIC: True} if automatic else said
 
 
 def keeps(now: bool | Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Return whether the node is already quarantined for this reason; then since and by stay unchanged."""
+    """Return whether the node is already quarantined for this reason. In that case, `since` and `by` stay unchanged."""
     return isinstance(now, dict) and now["reason"] == wanted["reason"] and bool(now.get(AUTOMATIC)) is False
 
 
 def words(value: bool | Mapping[str, Any]) -> str:
-    """Return since when, by whom and why, to follow "is quarantined"; "" if unknown."""
+    """Return since when, by whom and why a node is quarantined, to follow "is quarantined"; "" if unknown."""
     if not isinstance(value, dict):
         return ""
     since = f" since {value['since']}" if value.get("since") else ""
@@ -84,14 +87,14 @@ def words(value: bool | Mapping[str, Any]) -> str:
 
 
 def of_node(copy: Any) -> dict[str, Any] | None:
-    """Return the node's copy, sanitized as untrusted input; None if there is no valid copy."""
+    """Return the node's copy, sanitized because it is untrusted input; None if there is no valid copy."""
     if not isinstance(copy, dict) or not isinstance(copy.get("reason"), str):
         return None
     return {name: reason_of(copy[name]) for name in PARTS if isinstance(copy.get(name), str)}
 
 
 def refused(node: str, copy: Any) -> list[Any]:
-    """Return the finding that blocks a launch with an inventory that does not mention the quarantine."""
+    """Return the finding that blocks a launch whose inventory does not contain the node's quarantine."""
     kept = of_node(copy)
     if kept is None:
         return []
@@ -107,9 +110,10 @@ def refused(node: str, copy: Any) -> list[Any]:
 
 
 def problems(names: Sequence[str], nodes: Sequence[str], chosen: Sequence[str], reason: str | None) -> list[str]:
-    """Return all reasons why these nodes cannot be quarantined (reason: its text) or released (reason: None).
+    """Return all reasons why these nodes cannot be quarantined or released. reason: text of the quarantine; None to
+    release the nodes.
 
-    nodes: those of the inventory. chosen: cluster_launch_nodes.
+    nodes: nodes of the inventory. chosen: cluster_launch_nodes.
     """
     found = [] if names else ["No node was given: add -e node=NAME, or -e node=NAME1,NAME2."]
     found += [f"{name} is not in gpu_nodes, which has {few(nodes)}." for name in names if name not in nodes]
@@ -126,7 +130,7 @@ def problems(names: Sequence[str], nodes: Sequence[str], chosen: Sequence[str], 
 
 
 def ranks_said(nodes: Sequence[str]) -> str:
-    """nodes: the participants, by node rank."""
+    """Describe which nodes take part in launches. nodes: the participants, by node rank."""
     if not nodes:
         return "no node takes part in launches any longer"
     ranks = [f"{rank} {name}" for rank, name in enumerate(nodes)]

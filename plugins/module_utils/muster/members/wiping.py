@@ -1,4 +1,4 @@
-"""Plan the removal of Muster from a node; files of users and of other software stay."""
+"""Plan the removal of Muster from a node. Files of users and of other software are kept."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ LOCAL = "/usr/local/"  # folders of the system that belong to no package
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder of Muster. only: patterns of names to remove in it; the folder itself is removed when empty.
+    """A folder that Muster created. only: patterns of the names to remove in the folder, which is itself removed if it
+    is then empty.
 
-    keeps: describes the owner of what stays, if other files may be in it.
+    keeps: describes whose files are kept, if other files may be in the folder.
     """
 
     path: str
@@ -28,7 +29,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class WipedAccount:
-    """comment: identifies an account that Muster created."""
+    """An account that may be removed. comment: the comment that identifies an account that Muster created."""
 
     name: str
     comment: str
@@ -42,7 +43,7 @@ class WipeRequest:
 
 @dataclass(frozen=True)
 class WipeFileState:
-    """kind: file, link or other. owner: uid."""
+    """A file to remove. kind: file, link or other. owner: UID of the owner."""
 
     kind: str = "file"
     owner: int = 0
@@ -50,7 +51,7 @@ class WipeFileState:
 
 @dataclass(frozen=True)
 class SeenTree:
-    """empty: empty folders. foreign: a sentence on other users who can change what the path leads to."""
+    """empty: empty folders. foreign: a sentence about other users who can change what the path leads to."""
 
     names: tuple[str, ...] = ()
     empty: tuple[str, ...] = ()
@@ -66,7 +67,7 @@ class WipeAccountState:
 
 @dataclass(frozen=True)
 class WipeState:
-    """files, trees: present ones. units: states by name, without units of the system's packages."""
+    """files, trees: those that exist on the node. units: states by name, without units from the system's packages."""
 
     files: Mapping[str, WipeFileState] = field(default_factory=dict)
     trees: Mapping[str, SeenTree] = field(default_factory=dict)
@@ -77,9 +78,10 @@ class WipeState:
 
 @dataclass
 class WipePlan:
-    """What to remove: files, trees (names by folder), empty (likewise, of empty folders), units and account.
+    """What will be removed: files, trees (names by folder), empty (names of empty folders by folder), units and
+    account.
 
-    whole: folders that are removed completely. left: what stays, one sentence each.
+    whole: folders that are removed completely. left: what is kept, one sentence for each item.
     """
 
     files: list[str] = field(default_factory=list)
@@ -93,7 +95,7 @@ class WipePlan:
 
     @property
     def shown(self) -> list[str]:
-        """Return what is removed, one line each."""
+        """Return one line for each item that will be removed."""
         folders = [f"folder {path}" for path, names in self.trees.items() if not names and not self.empty.get(path)]
         both = [*self.trees.items(), *self.empty.items()]
         inside = [f"{path}/{name}" for path, names in both for name in names]
@@ -161,13 +163,13 @@ def _account(plan: WipePlan, account: WipedAccount, there: WipeAccountState) -> 
 
 
 def still_there(plan: WipePlan) -> Iterator[str]:
-    """Yield a sentence on what is still present after the removal."""
+    """Yield a sentence about each item that still exists after the removal."""
     if plan.needed:
         yield f"{few(plan.shown)} could not be removed. Run this again"
 
 
 def paths_above(paths: Sequence[str]) -> list[str]:
-    """Return the parent folders of these paths, deepest first, without folders of the file system hierarchy."""
+    """Return the parent folders of these paths, deepest first. Standard folders of the system are left out."""
     found: set[str] = set()
     for path in paths:
         parts = path.strip("/").split("/")[:-1]

@@ -1,7 +1,7 @@
-"""Test the links between the participants of a launch, on its addresses and ports, right before the start.
+"""Test the links between the nodes of a launch immediately before the start, on the addresses and ports of the launch.
 
 torchrun reports a closed port only after its full timeout, and only on the connecting node. These short connection
-tests name both ends and the cause. The health probe measures more, between all nodes, and takes longer.
+tests name both ends and the cause. The health probe takes longer, because it measures more and covers all nodes.
 """
 
 from __future__ import annotations
@@ -43,8 +43,10 @@ NO_PACKETS = 0  # measuring loss takes a third of a second, and loss does not bl
 
 
 def serve_request(plan: LaunchPlan, entry: PlannedNode, token: str, beats: int | None = None) -> dict[str, Any]:
-    """Return the request to a node's listener. The head node also listens on the master port and, for a detached
-    launch, on the heartbeat port (beats)."""
+    """Return the request to start a node's listener.
+
+    The head node also listens on the master port and, for a detached launch, on the heartbeat port (beats).
+    """
     return {
         "token": token,
         "node": entry.node,
@@ -59,7 +61,7 @@ def serve_request(plan: LaunchPlan, entry: PlannedNode, token: str, beats: int |
 def call_request(
     plan: LaunchPlan, entry: PlannedNode, token: str, served: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """Return the request to a node to connect to all peers that listen."""
+    """Return the request that makes a node connect to all nodes that listen."""
     peers = [
         {
             "node": peer.node,
@@ -84,7 +86,10 @@ def judge(
     why: Mapping[str, str],
     beats: int | None = None,
 ) -> list[Finding]:
-    """Return findings that block the launch (fail) or may disturb it. why: node -> reason why it was not tested."""
+    """Return findings that block the launch (fail) or may disturb it.
+
+    why: the reason for each node that was not tested.
+    """
     found = concluded(cluster_of(plan, served, called, beats))
     # Another probe on the port does not block a launch: it ends before the ranks start.
     unseen = [
@@ -111,7 +116,7 @@ def cluster_of(
 
 
 def concluded(cluster: Cluster) -> list[Finding]:
-    """Return findings about reachability, black holes and slow streams."""
+    """Return the findings about reachability, packet size problems and slow streams."""
     return [*reach.judge(cluster), *quality.black_holes(cluster), *quality.slow(cluster)]
 
 
@@ -121,9 +126,9 @@ def looked_for(
     called: Mapping[str, Mapping[str, Any]],
     cluster: Cluster,
 ) -> dict[str, list[str]]:
-    """Return node -> prefixes of the checked ids, for nodes that listened and connected.
+    """Return the prefixes of the checked IDs for each node that listened and connected.
 
-    If the head node could not listen on the master port, no node has checked it.
+    If the head node could not listen on the master port, that port was not checked on any node.
     """
     head = served.get(plan.head.node)
     master = ["net.master_port"] if head and head["port"] and not untried(head, plan.master_port) else []
@@ -135,7 +140,7 @@ def looked_for(
 
 
 def is_measured(cluster: Cluster, name: str) -> bool:
-    """Return whether all open links of the node have a rate, and slow ones were measured twice."""
+    """Return whether all open links of the node have a measured rate, and slow links were measured twice."""
     slow = quality.suspects(cluster)
     ways = [link for link in cluster.touching(name) if "ok" in link.ports.values()]
     return bool(ways) and all(
@@ -156,7 +161,7 @@ class Carrier(TypedDict):
 
 
 class ServedFacts(TypedDict):
-    """A listener: its process and ports. holder: the process that uses the master port."""
+    """The state of a listener: its process and ports. holder: the process that uses the master port."""
 
     pid: Count
     started: Count
@@ -186,7 +191,7 @@ class StreamTry(TypedDict):
 
 
 class LinkFacts(TypedDict, total=False):
-    """One node's results for the link to another. sizes: set if full-size packets did not arrive."""
+    """One node's results for the link to another node. sizes: set if full-size packets did not arrive."""
 
     ports: dict[str, Call]
     route_error: Text
@@ -201,12 +206,12 @@ class LinkFacts(TypedDict, total=False):
 
 
 def read_served(data: Any) -> dict[str, Any]:
-    """Return the used part of a reply of `serve`. Raises UnusableError."""
+    """Return the fields of a `serve` reply that are used. Raises UnusableError."""
     return {**read(ServedFacts, data)[0], "physical": []}
 
 
 def read_called(data: Any, peers: Mapping[str, list[int]]) -> dict[str, dict[str, LinkFacts]]:
-    """Return the part of a reply of `links` about these peers and ports. Raises UnusableError."""
+    """Return the part of a `links` reply that is about these nodes and ports. Raises UnusableError."""
     seen = data.get("links") if isinstance(data, dict) else None
     if not isinstance(seen, dict):
         raise UnusableError("links: expected the results of its calls")

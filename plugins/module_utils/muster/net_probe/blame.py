@@ -1,4 +1,7 @@
-"""Find the nodes that explain bad links: a bad row or column of the link matrix names one node, not many pairs."""
+"""Find the nodes that explain bad links.
+
+If a row or column of the link matrix is bad, one node is named instead of many pairs.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +19,8 @@ MOST = 0.6  # share of bad links in one direction from which on the node is blam
 class BlameShare:
     """Some of the bad links, and the node that explains them.
 
-    way: "to", "from" or "both": the node's links in this direction are bad. "pair": neither end can be blamed, and
-    `node` is the target.
+    way: "to", "from" or "both" if the node's links in this direction are bad; "pair" if neither end can be blamed, in
+    which case `node` is the target of the link.
     """
 
     node: str
@@ -30,12 +33,12 @@ class BlameShare:
 
     @property
     def peer(self) -> str | None:
-        """The other end, if there is only one."""
+        """The node at the other end, if all links have the same one."""
         return self.peers[0] if len(self.peers) == 1 else None
 
 
 class Rows:
-    """Links by origin and target. Explained links are removed with take()."""
+    """Links by origin and by target. take() removes links that are explained."""
 
     def __init__(self, nodes: Sequence[str], links: Collection[Pair]) -> None:
         self.order = {node: number for number, node in enumerate(nodes)}
@@ -60,7 +63,7 @@ class Rows:
 
 
 def blame(nodes: Sequence[str], bad: Collection[Pair], tested: Collection[Pair]) -> list[BlameShare]:
-    """Assign the bad links to nodes, in inventory order; fully bad nodes come first."""
+    """Assign the bad links to nodes, in inventory order. Nodes whose links are all bad come first."""
     left, every = Rows(nodes, bad), Rows(nodes, tested)
     found: list[BlameShare] = []
     if len({node for link in tested for node in link}) > 2:
@@ -80,7 +83,7 @@ def blame(nodes: Sequence[str], bad: Collection[Pair], tested: Collection[Pair])
 
 
 def couples(nodes: Sequence[str], shares: list[BlameShare]) -> list[BlameShare]:
-    """Merge shares of undirected differences, so that each pair of nodes is reported once."""
+    """Merge shares of differences that have no direction, so that each pair of nodes is reported once."""
     found: list[BlameShare] = []
     reported: set[frozenset[str]] = set()
     for share in shares:

@@ -1,4 +1,4 @@
-"""The results of a probe, with the launch settings from the inventory."""
+"""The results of a probe, combined with the launch settings from the inventory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIRST_UNPRIVILEGED = 1024
 
 
 def untried(served: Mapping[str, Any] | None, port: int) -> str:
-    """Return why the master port of a node is not tested, or "". served: the node's result of `serve`."""
+    """Return why the master port of a node is not tested; "" if it is tested. served: the node's result of `serve`."""
     holder = served["holder"] if served else ""
     if holder.startswith(LAUNCH_UNITS):
         return f"{holder} uses the port and is not interrupted"
@@ -28,8 +28,9 @@ def untried(served: Mapping[str, Any] | None, port: int) -> str:
 
 @dataclass(frozen=True)
 class Cluster:
-    """nodes: in inventory order. left_out: node -> why it was not probed. beats: the heartbeat port of a detached
-    launch, or None."""
+    """nodes: the probed nodes, in inventory order. left_out: why each other node was not probed. beats: heartbeat port
+    of a detached launch, or None.
+    """
 
     nodes: list[Node]
     links: list[Link]
@@ -41,7 +42,7 @@ class Cluster:
 
     @property
     def declared(self) -> tuple[int | None, ...]:
-        """The ports set by the inventory; all others are ephemeral."""
+        """The ports that the inventory sets. All other ports are ephemeral."""
         return self.port, self.beats
 
     @property
@@ -55,7 +56,7 @@ class Cluster:
         return self._by_pair[origin, target]
 
     def touching(self, name: str) -> list[Link]:
-        """Return the links from and to this node."""
+        """Return the links that start or end at this node."""
         return self._by_node[name]
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Combine the findings of a probe, the skipped checks, and the result to save."""
+"""Combine the findings of a probe with the skipped checks, and build the result to save."""
 
 from __future__ import annotations
 

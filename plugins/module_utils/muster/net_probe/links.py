@@ -1,4 +1,4 @@
-"""Combine the probe results of all nodes into one `Link` for every ordered pair."""
+"""Combine the probe results of all nodes into one `Link` for every ordered pair of nodes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ AT_ONCE = 0.9
 
 @dataclass(frozen=True)
 class Node:
-    """A probed node. served: its result of `serve`, None if no listener runs, with the reason in why.
+    """A probed node. served: its result of `serve`; None if its listener is not running. why: why it is not running.
 
-    named: {name: {addresses, seconds}} as resolved on the node; asked: the names to resolve. resolvers: name server ->
-    seconds to answer, "refused", or None for no answer, in order of use.
+    named: {name: {addresses, seconds}} as resolved on the node. asked: the names to resolve. resolvers: for each name
+    server in order of use, the seconds until it answered, "refused", or None for no answer.
     """
 
     name: str
@@ -37,13 +37,15 @@ class Node:
         return self.served["interfaces"] if self.served else None
 
     def carrier(self, address: str) -> str:
-        """Return the interface with this address, or ""."""
+        """Return the interface that has this address; "" if there is none."""
         found = (name for name, seen in (self.interfaces or {}).items() if address in seen["addresses"])
         return next(found, "")
 
     @property
     def speed(self) -> int | None:
-        """Mbit/s of a physical training interface; None for virtual interfaces, whose reported speed is meaningless."""
+        """Speed of a physical training interface in Mbit/s; None for virtual interfaces, whose reported speed is
+        meaningless.
+        """
         carrier = self.carrier(self.address)
         if self.served is None or carrier not in self.served["physical"]:
             return None
@@ -53,13 +55,13 @@ class Node:
 
 @dataclass
 class Link:
-    """The path from one node to another, as measured by the origin; None: not measured.
+    """The path from one node to another, as measured by the origin. A value of None was not measured.
 
-    ports: {port: outcome}. sent, lost: small packets. path_mtu: the largest packet that arrived; hole: larger packets
-    are lost although smaller ones arrive. offset: seconds by which the target's clock is ahead. rate: bit/s; twice:
-    whether rate is the better of two measurements. bulk: bit/s of some hundred packets in a row, before any stream;
-    stalled: whether these packets timed out twice. interface: has the source address; way: output interface of the
-    route.
+    ports: {port: outcome}. sent, lost: number of small packets. path_mtu: size of the largest packet that arrived.
+    hole: whether larger packets are lost although smaller ones arrive. offset: seconds by which the target's clock is
+    ahead. rate: bit/s. twice: whether `rate` is the better of two measurements. bulk: bit/s of a burst of some hundred
+    packets, sent before any stream. stalled: whether this burst timed out twice. interface: the interface that has the
+    source address. way: the output interface of the route.
     """
 
     origin: str
@@ -92,7 +94,7 @@ class Link:
         return self.lost / (self.sent + self.lost)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return an entry of network.json."""
+        """Return the link as an entry of network.json."""
         return {
             "from": self.origin,
             "to": self.target,
@@ -109,10 +111,10 @@ class Link:
 
 
 def classify(entry: Mapping[str, Any], target: str, seen: Mapping[str, Any]) -> str:
-    """Return the outcome of one connection. entry: {error, seconds, greeting?}; seen: all results of this link.
+    """Return the outcome of one connection attempt. entry: {error, seconds, greeting?}. seen: all results of this link.
 
-    "No route to host" has two causes: no host has the address, or a firewall rejects the packet. In the first case the
-    kernel needs some seconds, and its neighbour table has a failed entry.
+    "No route to host" has two possible causes: no host has the address, or a firewall rejects the packet. If no host
+    has the address, the error takes some seconds, and the kernel's neighbour table has a failed entry.
     """
     error = entry["error"]
     if not error:
@@ -133,7 +135,7 @@ def classify(entry: Mapping[str, Any], target: str, seen: Mapping[str, Any]) -> 
 
 
 def link(origin: Node, target: Node, seen: Mapping[str, Any] | None) -> Link:
-    """Return the link from origin to target. seen: the entry in `links` of the origin's `probe`."""
+    """Return the link from origin to target. seen: the origin's entry in `links` of its `probe` result."""
     found = Link(origin.name, target.name)
     if seen is None:
         return found
@@ -158,7 +160,9 @@ def link(origin: Node, target: Node, seen: Mapping[str, Any] | None) -> Link:
 
 
 def offset(exchanges: list[list[float]]) -> float | None:
-    """Return the seconds by which the target's clock is ahead, from the fastest exchange (RFC 5905, section 8)."""
+    """Return the seconds by which the target's clock is ahead, computed from the fastest exchange (RFC 5905, section
+    8).
+    """
     if not exchanges:
         return None
     sent, heard, answered, received = min(exchanges, key=lambda times: times[3] - times[0] - (times[2] - times[1]))
@@ -166,9 +170,10 @@ def offset(exchanges: list[list[float]]) -> float | None:
 
 
 def edge(sizes: list[dict[str, Any]]) -> tuple[int | None, bool]:
-    """Return the largest size that arrived, and whether this is a black hole: all smaller sizes pass, no larger ones.
+    """Return the largest size that arrived, and whether there is a black hole: every smaller size arrives, and no
+    larger size does.
 
-    If a large size passes and a smaller one does not, the loss is random and independent of size.
+    If a large size arrives and a smaller one does not, the loss is random and does not depend on the size.
     """
     passed = [entry["mtu"] for entry in sizes if entry["passes"]]
     failed = [entry["mtu"] for entry in sizes if not entry["passes"]]
@@ -178,7 +183,7 @@ def edge(sizes: list[dict[str, Any]]) -> tuple[int | None, bool]:
 
 
 def between(nodes: list[Node], probed: Mapping[str, Mapping[str, Any]]) -> list[Link]:
-    """Return one link for every ordered pair, in inventory order. probed: {node: result of its `probe`}."""
+    """Return one link for every ordered pair, in inventory order. probed: the `probe` result of each node."""
     return [
         link(origin, target, probed.get(origin.name, {}).get("links", {}).get(target.name))
         for origin in nodes

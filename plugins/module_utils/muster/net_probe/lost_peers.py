@@ -1,6 +1,6 @@
-"""Test whether other nodes still reach a node that the controller has lost.
+"""Test whether other nodes can still reach a node that the controller has lost.
 
-No listener is needed: a refused connection is also a reply of the machine.
+The lost node needs no listener, because a refused connection also proves that the machine responds.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SILENT = ("dropped", "no_route")  # outcomes without a reply
 
 
 def request(plan: LaunchPlan, entry: PlannedNode, lost: Sequence[str], token: str) -> dict[str, Any]:
-    """Return a request to connect to the lost nodes, on ports that accept or refuse on any running machine."""
+    """Return a request to connect to the lost nodes, on ports that every running machine accepts or refuses."""
     ports = ports_of(plan)
     peers = [
         {"node": one.node, "address": one.address, "names": [], "ports": ports}
@@ -38,12 +38,12 @@ def ports_of(plan: LaunchPlan) -> list[int]:
 
 
 def is_mute(entry: Mapping[str, Any] | None) -> bool:
-    """Return whether the kernel accepted a connection but sshd, which speaks first, sent nothing."""
+    """Return whether the kernel accepted a connection but sshd, which has to send the first message, sent nothing."""
     return entry is not None and not entry["error"] and not entry["spoke"]
 
 
 def judge(node: str, called: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
-    """Return the findings about a lost node. called: peer -> its results for the link to the node."""
+    """Return the findings about a lost node. called: for each other node, its results for the link to the lost node."""
     came: dict[str, dict[int, str]] = {}
     for peer, seen in called.items():
         entries = seen.get("ports", {})

@@ -1,4 +1,4 @@
-"""Check addresses and interfaces of each node against the inventory, and name resolution between nodes."""
+"""Check each node's addresses and interfaces against the inventory, and the name resolution between nodes."""
 
 from __future__ import annotations
 
@@ -94,9 +94,9 @@ def judge(cluster: Cluster) -> Iterator[Finding]:
 
 
 def own(node: Node, cluster: Cluster, astray: set[Pair]) -> Iterator[Finding]:
-    """Apply the address, interface and route rules of `inspect`, which runs before the network is set up.
+    """Apply the address, interface and route rules of `inspect` again. `inspect` runs before the network is set up.
 
-    astray: links with a wrong route; reach.judge reports them with their effect.
+    astray: links with a wrong route, which reach.judge reports together with their effect.
     """
     interfaces = node.interfaces
     if interfaces is None:
@@ -121,7 +121,7 @@ def own(node: Node, cluster: Cluster, astray: set[Pair]) -> Iterator[Finding]:
 
 
 def names_of(node: str, hostname: str) -> list[str]:
-    """Return the names that must resolve to a node: its hostname, and its inventory name if it has no dot."""
+    """Return the names that must resolve to a node: its hostname, and its inventory name if that has no dot."""
     return list(dict.fromkeys([hostname, *([node] if "." not in node else [])]))
 
 
@@ -158,7 +158,10 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
 
 
 def name_servers(node: Node) -> Iterator[Finding]:
-    """Check only the first name server: every query waits for it. Later ones are not used unless it fails."""
+    """Check the first name server, because every query waits for it.
+
+    The others are used only if the first one fails.
+    """
     first, *others = node.resolvers or ("",)
     if not first or node.resolvers[first] is not None:
         return
@@ -175,7 +178,7 @@ def name_servers(node: Node) -> Iterator[Finding]:
 
 
 def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[Finding]:
-    """Check that a name resolves, on one node, to the intended node."""
+    """Check that, on one node, a name resolves to the intended node."""
     loopback = [address for address in addresses if ipaddress.ip_address(address.partition("%")[0]).is_loopback]
     more: dict[str, Any] = {
         "observed": ", ".join(addresses),

@@ -136,7 +136,7 @@ def losses(cluster: Cluster) -> Iterator[Finding]:
 
 
 def of_nodes(cluster: Cluster, value: Callable[[Link], float | None]) -> list[list[float]]:
-    """Return the measured values per node, because one bad node of three affects most links."""
+    """Return the measured values grouped by node. Without grouping, one bad node of three would affect most values."""
     found = []
     for name in cluster.names:
         values = [value(link) for link in cluster.touching(name)]
@@ -145,14 +145,14 @@ def of_nodes(cluster: Cluster, value: Callable[[Link], float | None]) -> list[li
 
 
 def nominal(cluster: Cluster, link: Link) -> float | None:
-    """Return the expected bit/s of a stream if both ends have physical interfaces of known speed."""
+    """Return the expected bit/s of a stream; None unless both ends have physical interfaces of known speed."""
     speeds = [cluster.node(name).speed for name in (link.origin, link.target)]
     known = [speed for speed in speeds if speed is not None]
     return min(*known, ONE_STREAM) * 1e6 if len(known) == 2 else None
 
 
 def suspects(cluster: Cluster) -> dict[Pair, float]:
-    """Return slow links, with their expected bit/s."""
+    """Return the slow links, each with its expected bit/s."""
     measured = by_pair([link for link in cluster.links if link.rate is not None])
     typical = [median(rates) for rates in of_nodes(cluster, lambda link: link.rate)]
     if len(cluster.names) < COMPARED:
@@ -229,7 +229,7 @@ def clocks(cluster: Cluster) -> Iterator[Finding]:
 
 
 def ahead_of(node: str, link: Link) -> float:
-    """Return the seconds by which the node's clock is ahead of the other end."""
+    """Return by how many seconds the node's clock is ahead of the clock at the other end."""
     offset = link.offset or 0.0
     return offset if link.target == node else -offset
 

@@ -230,7 +230,7 @@ def holders(cluster: Cluster) -> Iterator[Finding]:
 
 
 def checks_of(link: Link, cluster: Cluster) -> list[Check]:
-    """Return the checks that fire for this link; several if its ports have different outcomes."""
+    """Return the checks that report this link; several if its ports have different outcomes."""
     target = cluster.node(link.target)
     if target.served is None:
         return []  # no listener runs on the target
@@ -313,7 +313,9 @@ def outcomes(link: Link) -> str:
 
 
 def stops_a_launch(check: Check, share: BlameShare, cluster: Cluster) -> bool:
-    """Return whether this breaks a launch: links between participants; for the master port, links to the head node."""
+    """Return whether bad links make a launch fail: they connect two participating nodes or, for the master port, lead
+    to the head node.
+    """
     needed = [pair for pair in share.links if set(pair) <= set(cluster.participants)]
     if check in MASTER_PORT.values():
         needed = [pair for pair in needed if pair[1] == cluster.head]
@@ -321,7 +323,7 @@ def stops_a_launch(check: Check, share: BlameShare, cluster: Cluster) -> bool:
 
 
 def fix_for(outcome: str, cluster: Cluster, link: Link) -> tuple[str, str]:
-    """Return the fix and its command."""
+    """Return the fix for a bad link, and the command of the fix."""
     if outcome == "unreachable":
         return (
             f"Check that {link.target} has its cluster_address, and check the route with",

@@ -1,6 +1,7 @@
-"""Find wrong routes: packets to a peer leave through an interface other than the training one, and connections fail.
+"""Find wrong routes: packets to another node leave through an interface other than the training interface, and
+connections fail.
 
-The symptoms are the same as with a firewall that drops packets; the route shows the difference.
+A firewall that drops packets causes the same symptoms. The route shows the difference.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ LOST = {"dropped", "no_route", "prohibited"}
 
 
 def astray(cluster: Cluster) -> list[Link]:
-    """Return links that leave through another interface and whose connections fail in at least one direction."""
+    """Return the links that leave through the wrong interface and whose connections fail in at least one direction."""
     lost = {(link.origin, link.target) for link in cluster.links if is_lost(link)}
     return [
         link
@@ -46,7 +47,7 @@ def leaves_elsewhere(link: Link, cluster: Cluster) -> bool:
 
 
 def judge(cluster: Cluster, links: list[Link]) -> Iterator[Finding]:
-    """Report the links from astray()."""
+    """Report the links that astray() returns."""
     by: dict[tuple[str, str], list[str]] = {}
     for link in links:
         by.setdefault((link.origin, link.way), []).append(link.target)

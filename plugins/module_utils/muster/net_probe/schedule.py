@@ -12,7 +12,7 @@ SAMPLED_ROUNDS = 8  # peers per node in larger clusters
 
 
 def rounds(nodes: Sequence[str]) -> list[list[tuple[str, str]]]:
-    """Return rounds of disjoint pairs in which every node meets every other once: the circle method."""
+    """Return rounds of disjoint pairs in which every node meets every other node once (circle method)."""
     circle: list[str | None] = [*nodes] if len(nodes) % 2 == 0 else [*nodes, None]
     half = len(circle) // 2
     found = []
@@ -24,14 +24,14 @@ def rounds(nodes: Sequence[str]) -> list[list[tuple[str, str]]]:
 
 
 def sample(every: list[list[tuple[str, str]]], wanted: int) -> list[list[tuple[str, str]]]:
-    """Return the wanted number of rounds, spread evenly."""
+    """Return the wanted number of rounds, spread evenly over all rounds."""
     if len(every) <= wanted:
         return every
     return [every[number * len(every) // wanted] for number in range(wanted)]
 
 
 def calls(nodes: Sequence[str], usable: Collection[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the peers that each node connects to, in order. usable: links, as (from, to), that accept connections."""
+    """Return the nodes that each node connects to, in order. usable: links that accept connections, as (from, to)."""
     chosen = rounds(nodes)
     if len(nodes) > ALL_PAIRS:
         chosen = sample(chosen, SAMPLED_ROUNDS)
@@ -46,7 +46,7 @@ def calls(nodes: Sequence[str], usable: Collection[tuple[str, str]]) -> dict[str
 
 
 def again(pairs: Collection[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return the calls for measuring these pairs again."""
+    """Return which nodes each node connects to in order to measure these pairs again."""
     found: dict[str, list[str]] = {}
     for caller, called in pairs:
         found.setdefault(caller, []).append(called)

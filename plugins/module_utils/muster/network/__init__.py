@@ -1,1 +1,1 @@
-"""Host names, SSH logins, host keys and the MTU of the nodes."""
+"""Host names, SSH logins, host keys and MTU of the nodes."""

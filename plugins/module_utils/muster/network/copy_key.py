@@ -16,9 +16,10 @@ MAKE_ONE = "make one with: ssh-keygen -t ed25519"
 
 
 def public_key_file(private: str, folder: str, there: Collection[str]) -> str:
-    """Return the public key file of the key that ssh uses: the inventory's key, else the key of the newest type.
+    """Return the public key file of the key that ssh uses: the key set in the inventory or, if none is set, the key of
+    the newest type.
 
-    private: ansible_ssh_private_key_file, or "". there: names of the files in folder (~/.ssh).
+    private: ansible_ssh_private_key_file, or "". there: names of the files in `folder` (~/.ssh).
     """
     if private:
         return private if private.endswith(".pub") else f"{private}.pub"
@@ -29,7 +30,7 @@ def public_key_file(private: str, folder: str, there: Collection[str]) -> str:
 
 
 def key_line(text: str) -> str:
-    """Return the line of a public key, without control characters. Raises ValueError for invalid keys."""
+    """Return the public key line without control characters. Raises ValueError if the key is invalid."""
     lines = text.strip().splitlines()
     words = lines[0].split(None, 2) if len(lines) == 1 else []
     if len(words) < 2 or not words[0].startswith(TYPES) or not _is_blob(words[1]) or not text.strip().isprintable():
@@ -45,7 +46,10 @@ def _is_blob(text: str) -> bool:
 
 
 def with_key(text: str, line: str) -> str:
-    """Return authorized_keys with this key; unchanged if the key is present, with or without options."""
+    """Return authorized_keys with this key added.
+
+    The text is unchanged if the key is present, with or without options.
+    """
     blob = line.split()[1]
     if any(blob in each.split() for each in text.splitlines() if not each.lstrip().startswith("#")):
         return text

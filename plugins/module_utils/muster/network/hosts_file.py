@@ -1,7 +1,8 @@
-"""Compute /etc/hosts for the cluster.
+"""Compute the content of /etc/hosts for the cluster.
 
-A managed block has the name and cluster address of every node; the line of the node itself also has its hostname.
-These names are removed from lines of loopback addresses. Everything else is kept byte for byte.
+A managed block contains the name and cluster address of every node. The line of the node itself also contains its
+hostname. The names in the block are removed from the lines of loopback addresses. Everything else is kept byte for
+byte.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ _TOKEN = re.compile(r"\{\{.*?\}\}|[^\s#]+")
 
 @dataclass(frozen=True)
 class HostsRequest:
-    """The nodes in inventory order (addresses), the name of this node (own), and its hostname."""
+    """The requested entries: addresses of the nodes in inventory order, the name of this node
+    (own), and its hostname.
+    """
 
     addresses: Mapping[str, str]
     own: str
@@ -55,7 +58,7 @@ class HostsRequest:
 
 @dataclass(frozen=True)
 class HostsLine:
-    """One line. address: "" for lines without an entry. text: the complete line."""
+    """One line. address: "" if the line has no entry. text: the complete line."""
 
     text: str
     address: str = ""
@@ -71,7 +74,7 @@ class HostsLine:
 
 @dataclass(frozen=True)
 class HostsRewrite:
-    """The new text, reasons for changes, and problems that an administrator must fix."""
+    """The new text, the reasons for the changes, and problems that an administrator must fix."""
 
     text: str
     reasons: tuple[str, ...] = ()
@@ -80,7 +83,7 @@ class HostsRewrite:
 
 @dataclass
 class _Parts:
-    """The foreign lines in order, the lines of the old block, and the position of the block."""
+    """The lines outside the managed block in order, the lines of the existing block, and the position of the block."""
 
     foreign: list[tuple[int, HostsLine]] = field(default_factory=list)
     block: list[HostsLine] = field(default_factory=list)
@@ -92,9 +95,9 @@ def parse(text: str) -> list[HostsLine]:
 
 
 def own_names(text: str, cluster: HostsRequest) -> list[str]:
-    """Return all names of this machine, the FQDN first, because `hostname -f` prints the first name of a line.
+    """Return all names of this machine. The FQDN comes first, because `hostname -f` prints the first name of a line.
 
-    An FQDN is known only from the loopback lines (installer) and the managed block (earlier run).
+    The FQDN is known only from loopback lines, which the installer wrote, and from the managed block of an earlier run.
     """
     hostname = cluster.hostname.lower()
     own = [] if hostname in _LOCAL else [hostname, hostname.partition(".")[0]]
@@ -112,7 +115,7 @@ def own_names(text: str, cluster: HostsRequest) -> list[str]:
 
 
 def block_of(cluster: HostsRequest, names: Iterable[str]) -> list[str]:
-    """Return the lines of the managed block. Nodes whose name is an address have no line."""
+    """Return the lines of the managed block. Nodes whose name is an IP address get no line."""
     lines = []
     for name, address in cluster.addresses.items():
         called = " ".join(names) if name == cluster.own else "" if _ip(name) else name.lower()
@@ -122,7 +125,7 @@ def block_of(cluster: HostsRequest, names: Iterable[str]) -> list[str]:
 
 
 def rewrite(text: str, cluster: HostsRequest, names: Iterable[str], *, template: bool = False) -> HostsRewrite:
-    """Return the wanted file. names: this machine's names, from own_names() of the real hosts file."""
+    """Return the new content. names: the machine's names, as own_names() returned them for the existing hosts file."""
     names = list(names)
     ours = {*names, *(name.lower() for name in cluster.addresses if not _ip(name))}
 
@@ -150,9 +153,10 @@ def rewrite(text: str, cluster: HostsRequest, names: Iterable[str], *, template:
 
 
 def forgotten(text: str, hostname: str, *, template: bool = False) -> str:
-    """Return the file without the block, for a machine that leaves the cluster.
+    """Return the content without the managed block, for a machine that leaves the cluster.
 
-    The machine's own names are restored to the installer's line, so that its hostname still resolves.
+    The machine's own names are put back on the line where the installer writes them, so that its hostname still
+    resolves.
     """
     cluster = HostsRequest({}, "", hostname)
     lines = parse(text)
@@ -175,7 +179,10 @@ def forgotten(text: str, hostname: str, *, template: bool = False) -> str:
 
 
 def misled(cluster: HostsRequest, names: Iterable[str], answers: Mapping[str, Iterable[str]]) -> list[str]:
-    """Return sentences about wrong results of the node's resolver. answers: name -> addresses."""
+    """Return sentences about names that the node resolves to wrong addresses.
+
+    answers: the resolved addresses of each name.
+    """
     wanted = {name.lower(): address for name, address in cluster.addresses.items() if not _ip(name)}
     wanted.update(dict.fromkeys(names, cluster.own_address))
     sentences = []
@@ -189,11 +196,11 @@ def misled(cluster: HostsRequest, names: Iterable[str], answers: Mapping[str, It
 
 
 def cloud_init_settings(instance: str, settings: Iterable[str]) -> str:
-    """Return the drop-in that prevents cloud-init from writing /etc/hosts.
+    """Return the cloud-init drop-in that prevents changes to /etc/hosts.
 
-    instance: vendor and user data, which override all settings on the machine. With `manage_etc_hosts: localhost` in
-    them, cloud-init does not use a template either, so its module is removed from the list of modules. settings:
-    cloud.cfg and its drop-ins except this one; the last list of modules counts.
+    instance: vendor and user data, which override all settings on the machine. If they contain `manage_etc_hosts:
+    localhost`, cloud-init does not use a template either. In this case, the module that writes /etc/hosts is removed
+    from the list of modules. settings: cloud.cfg and its drop-ins except this one; the last list of modules counts.
     """
     text = DROP_IN
     modules = next(filter(None, map(_modules, reversed(list(settings)))), [])
@@ -204,7 +211,7 @@ def cloud_init_settings(instance: str, settings: Iterable[str]) -> str:
 
 
 def _modules(text: str) -> list[str]:
-    """Return the entries of cloud_init_modules, one per line as in all distributions."""
+    """Return the entries of cloud_init_modules, which all distributions write one per line."""
     lines = iter(text.splitlines())
     if not any(re.match(r"cloud_init_modules:\s*(#.*)?$", line) for line in lines):
         return []
@@ -225,7 +232,7 @@ def _line(text: str) -> HostsLine:
 
 
 def _calls_itself(cluster: HostsRequest, name: str) -> bool:
-    """Return whether the name is the hostname, or its first label with any domain."""
+    """Return whether the name is the machine's hostname, or the hostname's first label with any domain."""
     hostname = cluster.hostname.lower()
     short = hostname.partition(".")[0]
     return hostname not in _LOCAL and (name.lower() in (hostname, short) or name.lower().startswith(f"{short}."))
@@ -236,7 +243,7 @@ def _plain(name: str) -> str:
 
 
 def _divide(lines: list[HostsLine], ours: set[str]) -> _Parts:
-    """Separate foreign lines from the managed block, even if a block marker is missing or duplicated."""
+    """Separate the lines outside the managed block from the block, even if a block marker is missing or duplicated."""
     parts = _Parts()
     ours = {name.lower() for name in ours}
 
@@ -263,7 +270,7 @@ def _divide(lines: list[HostsLine], ours: set[str]) -> _Parts:
 
 
 def _closed(rest: list[HostsLine]) -> bool:
-    """Return whether the current block has an END line."""
+    """Return whether the open block has an END line."""
     for line in rest:
         if _END.match(line.text):
             return True
@@ -273,7 +280,7 @@ def _closed(rest: list[HostsLine]) -> bool:
 
 
 def _without(line: HostsLine, taken: list[str]) -> str:
-    """Return the line without these names; without any name left, only its comment, or ""."""
+    """Return the line without these names. If no name remains, return only its comment, or ""."""
     content, mark, comment = line.text.partition("#")
     if len(taken) == len(line.names):
         return mark + comment

@@ -1,7 +1,7 @@
-"""Read known_hosts files, and change Muster's lines without changing other lines.
+"""Read known_hosts files, and change the lines that Muster added without changing other lines.
 
-Host names are in ssh's form: `name`, or `[name]:port` for ports other than 22. Names may be hashed (HashKnownHosts),
-comma-separated, and contain wildcards.
+Host names have the form that ssh uses: `name`, or `[name]:port` for ports other than 22. Names can be hashed
+(HashKnownHosts), separated by commas, or contain wildcards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LABEL = re.compile(r"\smuster:(\S+)\s*$")
 
 @dataclass(frozen=True)
 class HostKey:
-    """A public key: type and base64 text."""
+    """A public key: its type and its base64 text."""
 
     type: str
     text: str
@@ -60,7 +60,7 @@ class KnownHostsEntry:
 
 
 def _literal_brackets(pattern: str) -> str:
-    """Escape [ for fnmatch, because it is part of [name]:port."""
+    """Escape [ for fnmatch, because [ is part of the notation [name]:port."""
     return pattern.replace("[", "[[]")
 
 
@@ -74,14 +74,14 @@ def _is_hash_of(hosts: str, host: str) -> bool:
 
 
 def host_name(hostname: str, port: int, alias: str = "") -> str:
-    """Return the name that ssh looks up for a host."""
+    """Return the name under which ssh looks up a host."""
     if alias:
         return alias.lower()
     return hostname.lower() if port == 22 else f"[{hostname.lower()}]:{port}"
 
 
 def key_of(text: str) -> HostKey | None:
-    """Return the key in a public key line (type, base64, optional comment)."""
+    """Return the key in a public key line, which consists of type, base64 text and an optional comment."""
     words = text.split()
     if len(words) < 2:
         return None
@@ -94,7 +94,7 @@ def key_of(text: str) -> HostKey | None:
 
 
 def entry_of(line: str, file: str = "") -> KnownHostsEntry | None:
-    """Parse a line; return None for comments and invalid lines."""
+    """Parse a line. Return None for a comment or an invalid line."""
     words = line.split()
     marker = words.pop(0) if words and words[0].startswith("@") else ""
     if len(words) < 3 or words[0].startswith("#"):
@@ -108,7 +108,10 @@ def entries(text: str, file: str = "") -> list[KnownHostsEntry]:
 
 
 def pinned(text: str, node: str, host: str, key: HostKey, *, replace: bool = False) -> str:
-    """Return the text with the key pinned, without the node's older addresses; replace: also without other keys."""
+    """Return the text with the key pinned and the node's older addresses removed.
+
+    replace: whether other keys are also removed.
+    """
     kept = "".join(_kept(line, node, host, key, replace) for line in text.splitlines(keepends=True) or [HEAD])
     end = "" if not kept or kept.endswith("\n") else "\n"
     return f"{kept}{end}{host} {key.type} {key.text} muster:{node}\n"
@@ -124,7 +127,7 @@ def _kept(line: str, node: str, host: str, key: HostKey, replace: bool) -> str:
 
 
 def _without(line: str, entry: KnownHostsEntry, host: str) -> str:
-    """Return the line without this host, or "" if it names no other host. Wildcards are kept."""
+    """Return the line without this host; "" if the line names no other host. Wildcards are kept."""
     if entry.hosts.startswith("|1|"):
         return ""
     names = entry.hosts.split(",")
@@ -135,18 +138,18 @@ def _without(line: str, entry: KnownHostsEntry, host: str) -> str:
 
 
 def owner(line: str) -> str:
-    """Return the node of one of Muster's lines, or ""."""
+    """Return the node to which a line that Muster added belongs; "" for other lines."""
     label = LABEL.search(line)
     return label[1] if label else ""
 
 
 def forgotten(text: str, nodes: Collection[str]) -> str:
-    """Return the text without Muster's lines for these nodes."""
+    """Return the text without the lines that Muster added for these nodes."""
     return "".join(line for line in text.splitlines(keepends=True) if not (entry_of(line) and owner(line) in nodes))
 
 
 def left_behind(text: str, nodes: Collection[str]) -> dict[str, list[str]]:
-    """Return Muster's lines for nodes that left the inventory: {node: host names}."""
+    """Return {node: host names} from lines that Muster added for nodes that have left the inventory."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines():
         entry = entry_of(line)
@@ -156,9 +159,9 @@ def left_behind(text: str, nodes: Collection[str]) -> dict[str, list[str]]:
 
 
 def paths_of(value: str, existing: Collection[str]) -> list[str]:
-    """Split a list of paths as printed by `ssh -G`: without quotes, although paths may contain spaces.
+    """Split a list of paths as printed by `ssh -G`, which adds no quotes although paths can contain spaces.
 
-    existing: paths that are expected or exist.
+    existing: paths that are expected or that exist.
     """
     words = value.split(" ")
     paths = []
@@ -173,6 +176,6 @@ def paths_of(value: str, existing: Collection[str]) -> list[str]:
 
 
 def candidates(value: str) -> list[str]:
-    """Return every sequence of words in such a list, which may be a path."""
+    """Return every sequence of words in such a list, because each sequence could be a path."""
     words = value.split(" ")
     return [" ".join(words[a:b]) for a in range(len(words)) for b in range(a + 1, len(words) + 1)]

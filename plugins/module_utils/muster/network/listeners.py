@@ -16,8 +16,9 @@ _OWNER = re.compile(r'\("(?P<name>.*?)",pid=(?P<pid>\d+),fd=\d+\)')
 class ListeningSocket:
     """A listening socket.
 
-    address: as in ss, without brackets and interface; "*": IPv4 and IPv6. process: names of the owners, "" if not
-    visible. pid: the lowest pid of the first name. interface: set if bound to one interface.
+    address: as printed by ss, without brackets and interface; "*" means IPv4 and IPv6. process: names of the owning
+    processes; "" if not visible. pid: lowest PID with the first of these names. interface: set if the socket is bound
+    to one interface.
     """
 
     proto: str
@@ -29,14 +30,14 @@ class ListeningSocket:
 
     @property
     def local_only(self) -> bool:
-        """Whether only the node itself can connect."""
+        """Whether only the node itself can connect to the socket."""
         if self.interface == "lo":
             return True
         return self.address != "*" and _ip(self.address).is_loopback
 
 
 def parse_ss(text: str) -> list[ListeningSocket]:
-    """Return the sockets in order; other lines (banners, warnings) are ignored."""
+    """Return the sockets in order. Other lines, such as banners and warnings, are ignored."""
     found = []
     for line in text.splitlines():
         match = _LINE.match(line.strip())

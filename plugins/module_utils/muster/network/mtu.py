@@ -1,7 +1,7 @@
-"""Plan the MTU of the training interface, and evaluate tests of the paths.
+"""Plan the MTU of the training interface, and evaluate path tests.
 
-The MTU is set immediately with ip, without interrupting connections, and written to the configuration of the tool that
-manages the interface, for the next boot. No network service is restarted.
+The MTU is set immediately with `ip`, which does not interrupt connections. For the next boot, it is written to the
+configuration of the tool that manages the interface. No network service is restarted.
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class MtuState:
-    """The interface. manager: the tool that configures it, "" if unknown. place: its name in that tool.
+    """The state of the interface. manager: the tool that configures the interface; "" if unknown. place: the
+    interface's name in that tool.
 
-    kept: the MTU after the next boot; 0 if not set. file: the file to write. section: the netplan section, or the
-    setting of the NetworkManager connection.
+    kept: the MTU after the next boot; 0 if not set. file: the configuration file to write. section: the netplan
+    section, or the setting of the NetworkManager connection.
     """
 
     interface: str
@@ -73,7 +74,9 @@ class MtuState:
 
 @dataclass(frozen=True)
 class MtuPlan:
-    """steps: in order. files, undo: files that the guard restores, and commands that it then runs."""
+    """steps: the steps in order. files, undo: files that the guard restores, and commands that the guard runs after
+    restoring them.
+    """
 
     steps: tuple[dict[str, Any], ...] = ()
     files: tuple[str, ...] = ()
@@ -95,7 +98,9 @@ class Path:
 
 @dataclass(frozen=True)
 class MtuResult:
-    """lost: node -> sentence about lost large packets. silent: node -> peers that do not answer at all."""
+    """lost: for each affected node, a sentence about lost large packets. silent: for each node, the nodes that do not
+    answer at all.
+    """
 
     lost: Mapping[str, str] = field(default_factory=dict)
     silent: Mapping[str, Sequence[str]] = field(default_factory=dict)
@@ -126,7 +131,7 @@ def read(look: Mapping[str, Any]) -> MtuState | str:
 
 
 def _network_manager(look: Mapping[str, Any], _interface: str) -> dict[str, Any] | None:
-    """Parse `nmcli --get-values`: uuid, type and state of the device, one per line."""
+    """Parse `nmcli --get-values` output: UUID, type and state of the device, one per line."""
     words = look["nmcli"].split("\n")
     if len(words) < 3 or not words[0] or not words[2].startswith("100") or words[1] not in _SETTINGS:
         return None
@@ -143,7 +148,7 @@ def _network_manager(look: Mapping[str, Any], _interface: str) -> dict[str, Any]
 
 
 def _netplan(look: Mapping[str, Any], interface: str) -> dict[str, Any] | None:
-    """Parse `netplan get`, which indents YAML by two spaces per level."""
+    """Parse `netplan get` output, in which each YAML level is indented by two spaces."""
     section = place = ""
     found: tuple[str, str] | None = None
     kept: dict[str, int] = {}
@@ -174,7 +179,9 @@ def _netplan(look: Mapping[str, Any], interface: str) -> dict[str, Any] | None:
 
 
 def _networkd(look: Mapping[str, Any], interface: str) -> dict[str, Any] | None:
-    """Parse `networkctl status`, which shows the configuration file; n/a for unmanaged interfaces."""
+    """Parse `networkctl status` output, which names the configuration file; "n/a" for interfaces that networkd does not
+    manage.
+    """
     named = re.search(r"^\s*Network File: (/\S+\.network)$", look["networkctl"], re.MULTILINE)
     if named is None:
         return None
@@ -192,7 +199,10 @@ def _ifupdown(look: Mapping[str, Any], interface: str) -> dict[str, Any] | None:
 
 
 def plan(mtu: int, seen: MtuState) -> MtuPlan:
-    """Return the plan, with a refusal if the MTU cannot be made persistent or the adapter does not support it."""
+    """Return the plan.
+
+    It contains a refusal if the MTU cannot be made persistent or the adapter does not support it.
+    """
     name = seen.interface
     differences = []
     if seen.mtu != mtu:
@@ -221,7 +231,7 @@ def plan(mtu: int, seen: MtuState) -> MtuPlan:
 
 
 def _kept(mtu: int, seen: MtuState) -> tuple[list[dict[str, Any]], list[tuple[str, ...]]]:
-    """Return the steps that make the MTU persistent, and the commands to run after the file was restored."""
+    """Return the steps that make the MTU persistent, and the commands to run after the guard has restored the file."""
     values = {"interface": seen.interface, "mtu": mtu, "section": seen.section, "place": seen.place}
     if seen.manager == "NetworkManager":
         modify = ("nmcli", "connection", "modify", seen.place, seen.section)
@@ -238,7 +248,10 @@ def _kept(mtu: int, seen: MtuState) -> tuple[list[dict[str, Any]], list[tuple[st
 
 
 def peers_of(node: str, nodes: Sequence[str], most: int = 16) -> list[str]:
-    """Return the peers to test from a node: the next ones in a ring, so that every node's link is tested."""
+    """Return the nodes that a node tests.
+
+    They are the next nodes in a ring, so that the link of every node is tested.
+    """
     at = nodes.index(node)
     return [*nodes[at + 1 :], *nodes[:at]][:most]
 
@@ -258,7 +271,7 @@ def judge(paths: Sequence[Path], mtu: int) -> MtuResult:
 
 
 def ended(node: str, judged: MtuResult, *, interface: str, changed: bool) -> Iterator[str]:
-    """Yield the reason why a node's change is reverted, if it is."""
+    """Yield the reason for reverting the change on a node; nothing if the change is kept."""
     if not judged.lost:
         return
     fix = "Raise the MTU of the switch ports and interfaces in between, or lower mtu_training"

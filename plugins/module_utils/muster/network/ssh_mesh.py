@@ -1,8 +1,8 @@
 """Compute the files that allow the training user to log in from every node to every other node.
 
-Muster manages one block in the user's authorized_keys and config, and the complete file muster_known_hosts. Each line
-has the label `muster:<cluster>:<node>`: lines of nodes that are not part of a run are kept, and lines of nodes that
-left the inventory are removed.
+Muster manages one block in the user's authorized_keys and one in the user's config, and the complete file
+muster_known_hosts. Each line has the label `muster:<cluster>:<node>`. Lines of nodes that are not part of a run are
+kept. Lines of nodes that have left the inventory are removed.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ LABEL = re.compile(r"muster:([^\s:]+):(\S+)$")
 
 
 class BlockError(ValueError):
-    """The end of the managed block in a file is unknown."""
+    """It is not known where the managed block in a file ends."""
 
 
 @dataclass(frozen=True)
 class MeshMember:
-    """A node as seen by its peers.
+    """A node as seen by the other nodes.
 
-    sources: its source addresses for logins. key: the training user's public key. host_keys: those of its sshd.
-    seen: whether it was checked in this run. The lines of other nodes are kept unchanged.
+    sources: the source addresses of its logins. key: the training user's public key. host_keys: the host keys of its
+    sshd. seen: whether the node was checked in this run. The lines of other nodes are kept unchanged.
     """
 
     name: str
@@ -53,7 +53,7 @@ class MeshMember:
 
 @dataclass(frozen=True)
 class MeshFiles:
-    """The texts of the three files, and the nodes whose keys are missing (strangers)."""
+    """The content of the three files, and the nodes whose keys are missing (strangers)."""
 
     authorized_keys: str
     config: str
@@ -74,7 +74,10 @@ def wanted(
     config: str,
     known_hosts: str,
 ) -> MeshFiles:
-    """Return the wanted files from the current ones. Raises BlockError with the file's name."""
+    """Return the new content of the files, computed from their present content.
+
+    Raises BlockError with the name of the file.
+    """
     kept_logins = kept(block_of("authorized_keys", authorized_keys), members)
     kept_hosts = kept(known_hosts.splitlines(), members)
     logins = [line for member in members for line in login_lines(cluster, member, kept_logins)]
@@ -92,7 +95,7 @@ def wanted(
 
 
 def forgotten(authorized_keys: str, config: str) -> MeshFiles:
-    """Return the files without Muster's lines; "" for files with no other lines."""
+    """Return the files without Muster's lines; "" for a file that has no other lines."""
     texts = (without_block("authorized_keys", authorized_keys), without_block("config", config))
     return MeshFiles(*texts, known_hosts="", strangers=())
 
@@ -115,7 +118,7 @@ def without_block(name: str, text: str) -> str:
 
 
 def kept(lines: Iterable[str], members: Sequence[MeshMember]) -> dict[str, list[str]]:
-    """Return Muster's lines for nodes of the inventory that were not checked in this run."""
+    """Return Muster's lines for nodes that are in the inventory but were not checked in this run."""
     unseen = {member.name for member in members if not member.seen}
     found: dict[str, list[str]] = {}
     for line in lines:
@@ -141,7 +144,7 @@ def host_lines(cluster: str, member: MeshMember, kept_hosts: dict[str, list[str]
 
 
 def at_port(name: str, port: int) -> str:
-    """Return the host name in known_hosts format."""
+    """Return the host name in the notation of known_hosts."""
     return name if port == 22 else f"[{name}]:{port}"
 
 
@@ -196,9 +199,10 @@ def block_of(name: str, text: str) -> list[str]:
 
 
 def with_block(name: str, text: str, lines: list[str], *, first: bool = False) -> str:
-    """Return the text with the managed block; everything else is unchanged.
+    """Return the text with the managed block. Everything else is unchanged.
 
-    The block stays in place or is appended. first: the block comes first, because ssh uses the first value.
+    An existing block stays in place; a new block is appended. first: put the block first, because ssh uses the first
+    value of a setting.
     """
     block_of(name, text)  # raises BlockError for a block without an end
     block = "\n".join([BEGIN, *lines, END, ""])
@@ -221,7 +225,7 @@ def with_block(name: str, text: str, lines: list[str], *, first: bool = False) -
 
 
 def clashes(members: Iterable[MeshMember]) -> dict[str, str]:
-    """Return nodes that share a private key, as cloned disks do: {node: sentence}."""
+    """Return {node: sentence} for nodes that share a private key, as happens with cloned disks."""
     holders: dict[str, list[str]] = {}
     for member in members:
         if member.key:
@@ -237,7 +241,7 @@ def clashes(members: Iterable[MeshMember]) -> dict[str, str]:
 
 
 def same_host_keys(members: Iterable[MeshMember]) -> list[str]:
-    """Return a sentence for each host key that several nodes share."""
+    """Return a sentence about each host key that several nodes share."""
     holders: dict[str, list[str]] = {}
     for member in members:
         for key in member.host_keys:
@@ -252,10 +256,11 @@ def same_host_keys(members: Iterable[MeshMember]) -> list[str]:
 
 
 def sample(names: Sequence[str], own: str) -> list[str]:
-    """Return the peers that a node tests: all, or MAX_PEERS of them so that every node is tested by another.
+    """Return the nodes to which a node tests its login: all of them, or MAX_PEERS chosen so that every node is tested
+    by another one.
 
-    The list starts after the node itself, so that nodes start with different peers: sshd drops connections if too many
-    start at the same time (MaxStartups).
+    The list starts after the node itself, so that the nodes begin with different targets. sshd drops connections if too
+    many start at the same time (MaxStartups).
     """
     if own not in names:
         return list(names[:MAX_PEERS])
@@ -267,21 +272,23 @@ def sample(names: Sequence[str], own: str) -> list[str]:
 
 
 def way(out: str, into: str) -> str:
-    """Return one digest for a login, from the digests of its two ends."""
+    """Return one digest for a login, computed from the digests of both ends."""
     return hashlib.sha256(f"{out} {into}".encode()).hexdigest()
 
 
 def to_prove(peers: Sequence[str], known: Mapping[str, str], ways: Mapping[str, str]) -> list[str]:
-    """Return the peers, in order, whose login must be tested: its digest differs from the last successful login.
+    """Return the nodes, in order, to which the login must be tested, because its digest differs from that of the last
+    successful login.
 
-    The first peer is always tested; lists start after the node itself, so every node is tested by another.
+    The first node in the list is always tested. Lists start after the node itself, so every node is tested by another
+    one.
     """
     return [name for name in peers if name == peers[0] or not ways.get(name) or known.get(name) != ways[name]]
 
 
 @dataclass(frozen=True)
 class LoginAttempt:
-    """A tested login: ssh's exit code and output, and the hostname that the peer reported."""
+    """A tested login: exit code and output of ssh, and the hostname that the other node reported."""
 
     peer: MeshMember
     code: int
@@ -295,7 +302,9 @@ def refusals(user: str, attempts: Iterable[LoginAttempt]) -> list[str]:
 
 
 def passing(attempt: LoginAttempt) -> bool:
-    """Return whether the peer closed the connection before authentication, as under many parallel connections."""
+    """Return whether the other node closed the connection before authentication, as it does under many parallel
+    connections.
+    """
     return attempt.code != 0 and bool(re.search(r"kex_exchange_identification|Connection reset by peer", attempt.said))
 
 
@@ -337,7 +346,7 @@ def _why(user: str, attempt: LoginAttempt) -> str:
 
 
 def differences(name: str, before: str, after: str) -> list[str]:
-    """Return sentences about differences in a file: nodes with missing, outdated or different lines."""
+    """Return sentences about the differences in a file: nodes whose lines are missing, outdated or different."""
     if before == after:
         return []
     have, want = _by_node(before), _by_node(after)

@@ -1,4 +1,6 @@
-"""Evaluate sshd's effective settings (`sshd -T -C user=...`) for an account, and its offered algorithms."""
+"""Evaluate the effective settings of sshd for an account (`sshd -T -C user=...`), and the
+algorithms that sshd offers.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ NO_LOGIN = ("nologin", "false", "true", "sync")
 
 @dataclass(frozen=True)
 class SshdAccount:
-    """An account of the system.
+    """An account on the node.
 
-    locked: its password starts with !. expired: its expiry date has passed. loose: parts of the path to its
-    authorized_keys that others can write to -> the command that fixes the permissions.
+    locked: whether its password starts with !. expired: whether its expiry date has passed. loose: parts of the path to
+    its authorized_keys that other users can write to, each with the command that fixes the permissions.
     """
 
     name: str
@@ -34,7 +36,7 @@ class SshdAccount:
 
 
 def parse(text: str) -> Settings:
-    """Return keyword -> values, one per line with the keyword."""
+    """Return the values of each keyword. `sshd -T` prints one value per line, after the keyword."""
     settings: Settings = {}
     for line in text.splitlines():
         keyword, _, value = line.strip().partition(" ")
@@ -44,10 +46,11 @@ def parse(text: str) -> Settings:
 
 
 def broken(code: int, said: str) -> str:
-    """Return what `sshd -T` reports about invalid settings, with which sshd could not start again; "" if valid.
+    """Return what `sshd -T` reports about invalid settings, which would prevent the next start of sshd; "" if the
+    settings are valid.
 
-    Without its privilege separation directory, sshd does not check the settings. With socket activation, the first
-    connection creates the directory.
+    sshd does not check the settings if its privilege separation directory is missing. With socket activation, the first
+    connection creates this directory.
     """
     if code == 0 or "privilege separation directory" in said:
         return ""
@@ -60,7 +63,7 @@ def broken(code: int, said: str) -> str:
 def refusals(account: SshdAccount, settings: Settings) -> list[str]:
     """Return the reasons why the account cannot log in with a key, each with a fix.
 
-    Only certain reasons are reported; logins are tested afterwards.
+    Only certain reasons are reported. Logins are also tested later.
     """
     name = account.name
     found = []
@@ -92,8 +95,10 @@ def _is(settings: Settings, keyword: str, value: str) -> bool:
 
 
 def _lists(account: SshdAccount, settings: Settings) -> list[str]:
-    """Check AllowUsers, DenyUsers, AllowGroups and DenyGroups. Entries with a host may match only some peers, so they
-    are left to the login test."""
+    """Check AllowUsers, DenyUsers, AllowGroups and DenyGroups.
+
+    An entry with a host may match only some of the other nodes. Such entries are left to the login test.
+    """
     name = account.name
     found = []
     allowed_users = settings.get("allowusers", [])
@@ -145,7 +150,7 @@ def _methods(settings: Settings) -> list[str]:
 
 
 def port_at(settings: Settings, address: str) -> int:
-    """Return sshd's port for connections to this address; 22 if the settings have none."""
+    """Return the port of sshd for connections to this address; 22 if the settings contain none."""
     for entry in settings.get("listenaddress", []):
         host, _, port = entry.rpartition(":")
         if port.isdigit() and (host.strip("[]") == address or _is_any(host.strip("[]"))):
@@ -161,7 +166,7 @@ def _is_any(host: str) -> bool:
 
 
 def taken_away(dropin: str) -> dict[str, list[str]]:
-    """Return the patterns of algorithms that a settings file removes from sshd's defaults (Keyword -a,b)."""
+    """Return the algorithm patterns that a settings file removes from sshd's defaults (Keyword -a,b)."""
     return {
         words[0].lower(): words[1][1:].split(",")
         for words in (line.split() for line in dropin.splitlines())
@@ -170,7 +175,7 @@ def taken_away(dropin: str) -> dict[str, list[str]]:
 
 
 def weak(algorithms: Mapping[str, Sequence[str]], dropin: str) -> list[str]:
-    """Return the algorithms that the file would remove."""
+    """Return the algorithms that Muster's settings file would remove."""
     return [
         name
         for keyword, patterns in taken_away(dropin).items()
@@ -180,14 +185,15 @@ def weak(algorithms: Mapping[str, Sequence[str]], dropin: str) -> list[str]:
 
 
 def algorithms_of(settings: Settings, dropin: str) -> dict[str, list[str]]:
-    """Return the algorithm lists in the effective settings."""
+    """Return the lists of algorithms in the effective settings."""
     return {keyword: ",".join(settings.get(keyword, [])).split(",") for keyword in taken_away(dropin)}
 
 
 def pending(dropin: str, file: str | None, settings: Settings, offered: Mapping[str, Sequence[str]]) -> str:
-    """Return the action after which sshd offers no weak algorithm: "write" the file, "reload" sshd, or "".
+    """Return what must be done so that sshd offers no weak algorithm: "write" the file, "reload" sshd, or "" for
+    nothing.
 
-    settings: those in the files. offered: what the running sshd offers; empty if unknown.
+    settings: the settings in the files. offered: the algorithms that the running sshd offers; empty if unknown.
     """
     if file != dropin:
         return "write"
@@ -197,12 +203,12 @@ def pending(dropin: str, file: str | None, settings: Settings, offered: Mapping[
 
 
 def overridden(dropin: str, file: str | None, settings: Settings) -> list[str]:
-    """Return weak algorithms that sshd offers despite the file, because the site's settings take precedence."""
+    """Return weak algorithms that sshd still offers, because the site's settings take precedence over Muster's file."""
     return weak(algorithms_of(settings, dropin), dropin) if file == dropin else []
 
 
 def offers_of(payload: bytes) -> dict[str, list[str]]:
-    """Parse the algorithms in the first message of an sshd (SSH_MSG_KEXINIT, RFC 4253, section 7.1)."""
+    """Parse the algorithms in the first message of an sshd (SSH_MSG_KEXINIT; RFC 4253, section 7.1)."""
     if payload[:1] != b"\x14":
         raise ValueError("not the message with an SSH server's algorithms")
     lists = []

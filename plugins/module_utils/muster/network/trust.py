@@ -1,4 +1,4 @@
-"""First contact: evaluate a node's host key, and decide whether to pin it."""
+"""First contact with a node: evaluate its host key, and decide whether to pin the key."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ WIRING = (
 
 @dataclass(frozen=True)
 class Contact:
-    """The observations about a node.
+    """What the first contact with a node has shown.
 
-    host: the name that ssh looks up. address: for display. keys: its host keys. error: why it sent no key. wanted:
-    cluster_host_key of the inventory. reads: whether ssh reads the project's known_hosts for it. local: the node is
-    the controller itself, and ssh is not used.
+    host: the name under which ssh looks up the node. address: the address to display. keys: its host keys. error: why
+    it sent no key. wanted: cluster_host_key of the inventory. reads: whether ssh reads the project's known_hosts for
+    this node. local: whether the node is the controller itself, so that ssh is not used.
     """
 
     node: str
@@ -49,7 +49,10 @@ class Contact:
 
 @dataclass(frozen=True)
 class HostKeyDecision:
-    """The decision about a node. action: "", pin, ask (then pin), or refuse. replace: remove its other keys."""
+    """The decision about a node.
+
+    action: "" (nothing), pin, ask (then pin) or refuse. replace: whether other keys of the node are removed.
+    """
 
     node: str
     address: str
@@ -66,8 +69,8 @@ def types_to_ask(
 ) -> list[str]:
     """Return the key types to request in the next connection, best first; [] if no more keys are needed.
 
-    One key identifies a node. Other types are requested if another type is known or in the inventory, because only
-    keys of the same type can be compared.
+    One key is enough to identify a node. Further types are requested if a key of another type is known or in the
+    inventory, because only keys of the same type can be compared.
     """
     if not asked:
         return list(KEY_TYPES)
@@ -85,7 +88,7 @@ def types_to_ask(
 def decide(
     contact: Contact, known: Sequence[KnownHostsEntry], project: str, replace: Collection[str]
 ) -> HostKeyDecision:
-    """Return the decision about a node. known: lines for this node in all files that ssh reads."""
+    """Return the decision about a node. known: the lines about this node in all files that ssh reads."""
     if contact.local:
         return HostKeyDecision(contact.node, contact.address, "the controller itself: no ssh")
     if not contact.keys:
@@ -169,7 +172,7 @@ def _changed(contact: Contact, changed: list[KnownHostsEntry]) -> str:
 
 
 def question(rows: Sequence[HostKeyDecision]) -> str:
-    """Return the question before new keys are pinned, or ""."""
+    """Return the question to ask before new keys are pinned; "" if none is needed."""
     asked = [row for row in rows if row.action == "ask"]
     if not asked:
         return ""
@@ -179,7 +182,7 @@ def question(rows: Sequence[HostKeyDecision]) -> str:
 
 
 def table(rows: Sequence[HostKeyDecision]) -> list[str]:
-    """Return the rows as aligned lines with a header."""
+    """Return the rows as aligned lines, with a header."""
     head = ("node", "address", "type", "fingerprint", "state")
     cells = [
         (
@@ -199,7 +202,7 @@ def table(rows: Sequence[HostKeyDecision]) -> list[str]:
 
 
 def sentences(rows: Sequence[HostKeyDecision], project: str) -> list[str]:
-    """Return one sentence for each refused node."""
+    """Return one sentence about each refused node."""
     return [
         # Not str.format, because a sentence may contain an inventory value with braces.
         f"{row.node}: refused ({row.state}): {row.why.replace('{project}', project)}."
@@ -209,7 +212,7 @@ def sentences(rows: Sequence[HostKeyDecision], project: str) -> list[str]:
 
 
 def outcome(rows: Sequence[HostKeyDecision]) -> str:
-    """Return the outcome if no node was refused, with the next command."""
+    """Return the outcome of a run in which no node was refused, with the next command."""
     pinned = [row for row in rows if row.key]
     silent = [row.node for row in rows if row.state == "no answer"]
     what = f"the {'host key' if len(pinned) == 1 else 'host keys'} of {plural(len(pinned), 'node')}"
@@ -220,7 +223,7 @@ def outcome(rows: Sequence[HostKeyDecision]) -> str:
 
 
 def leftover_lines(left: dict[str, list[str]], project: str) -> list[str]:
-    """Return lines with commands to remove the pinned keys of nodes that left the inventory."""
+    """Return the commands that remove the pinned keys of nodes that have left the inventory."""
     return [
         f"{node} is not in the inventory, but its key is still pinned. Remove it with: "
         + "; ".join(f"ssh-keygen -R {shlex.quote(host)} -f {shlex.quote(project)}" for host in dict.fromkeys(hosts))

@@ -1,5 +1,5 @@
-"""Plan changes of the NVIDIA driver on one node, and evaluate whether the driver works. Pure.
+"""Plan changes of the NVIDIA driver on one node, and check whether the driver works. Pure functions.
 
-model: request, state and plan. family: packages of the driver. plan: differences and steps. judge: function of the
-driver, and reboots. apt: requests to apt and their limits.
+model: request, state and plan. family: classification of the driver's packages. plan: differences and steps. judge:
+whether the driver works, and whether a reboot is needed. apt: requests to apt and checks of apt's answers.
 """

@@ -1,4 +1,4 @@
-"""Build apt requests that give all parts of the driver one version, and check what apt would do."""
+"""Build apt requests that give all parts of the driver the same version, and check what apt would do."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ MOST_LINES = 8
 
 @dataclass(frozen=True)
 class PackageNeed:
-    """names: requested packages. pins: those already installed. keep: the version, if one is decided.
+    """names: requested packages. pins: pinning packages that stay installed. keep: the version to use, if it is already
+    decided.
 
-    installed: packages of the stack and their versions. offered: versions of installed and requested packages in the
-    requested source, the newest first. again: whether to reinstall installed packages.
+    installed: installed packages of the stack with their versions. offered: versions of installed and requested
+    packages in the requested source, newest first. again: whether to reinstall installed packages.
     """
 
     names: tuple[str, ...]
@@ -39,9 +40,9 @@ class PackageNeed:
 
 @dataclass(frozen=True)
 class AptSimulation:
-    """What apt would do: installs (versions by name) and removes; or its errors.
+    """What apt would do: packages that it installs (versions by name) and removes, or its errors.
 
-    configures: unpacked packages that dpkg did not configure.
+    configures: packages that are unpacked but that dpkg has not configured.
     """
 
     installs: Mapping[str, str] = field(default_factory=dict)
@@ -55,13 +56,15 @@ class AptSimulation:
 
 
 def apt_words(need: PackageNeed, late: Collection[str] = ()) -> list[str]:
-    """Return the words after `apt-get install`: requested packages, packages to change, and "NAME-" to remove.
+    """Return the arguments for `apt-get install`: requested packages, packages to change, and "NAME-" to remove a
+    package.
 
-    Packages with the branch in their name are installed or removed as dependencies of the requested ones (two flavours
-    exclude each other). late: such packages that a simulation left at the old version.
+    Packages with the branch in their name are installed or removed as dependencies of the requested ones, because two
+    module flavours exclude each other. late: such packages that a simulation left at the old version.
 
-    Two sources have packages with equal names, and equal files in packages with different names. apt sees no conflict.
-    So the words contain versions, and packages that the requested source does not have are removed.
+    Two sources contain packages with the same names, and contain the same files in packages with different names. apt
+    does not detect this conflict. Therefore the arguments contain versions, and packages that the requested source does
+    not have are removed.
     """
     moves, goes = [], []
     for name, version in need.installed.items():
@@ -78,9 +81,10 @@ def apt_words(need: PackageNeed, late: Collection[str] = ()) -> list[str]:
 
 
 def newest_common(need: PackageNeed) -> str:
-    """Return the newest version in which the source has every requested package; "" for none.
+    """Return the newest version in which the source offers every requested package; "" if there is none.
 
-    Around a release, some packages may be available before the others. Without a version, apt would mix versions.
+    Shortly after a release, some packages may be available before others. If no version were given, apt would mix
+    versions.
     """
     per_package = [
         [upstream(version) for version in need.offered.get(name, ()) if need.fits(upstream(version))]
@@ -92,7 +96,7 @@ def newest_common(need: PackageNeed) -> str:
 
 
 def unmet(need: PackageNeed) -> list[str]:
-    """Return the requested packages without a matching version in the source, with the available versions."""
+    """Return the requested packages of which the source has no suitable version, with the available versions."""
     return [
         f"{name} is available in {', '.join(need.offered[name])}" if need.offered.get(name) else f"no {name}"
         for name in need.names
@@ -110,9 +114,11 @@ def _at(name: str, need: PackageNeed) -> str:
 
 
 def offers(files: str, packages: str, source: str) -> dict[str, tuple[str, ...]]:
-    """Return the versions of packages in the source. files: output of `apt-cache policy`; packages: with names.
+    """Return the versions of packages in the source. files: output of `apt-cache policy`. packages: its output for
+    these packages.
 
-    A mirror keeps origin and label. A repository without both, such as a folder of packages, may belong to any source.
+    A mirror keeps the fields origin and label. A repository without these fields, such as a local folder of packages,
+    is accepted for any source.
     """
     foreign = {STATUS}
     for place, fields in releases(files).items():
@@ -141,7 +147,10 @@ def parse(out: str, err: str, code: int) -> AptSimulation:
 
 
 def complaints(out: str) -> str:
-    """Return the first error lines of apt, dpkg and dkms (the first one is the cause), else the last lines."""
+    """Return the first error lines of apt, dpkg and dkms, because the first error is the cause.
+
+    Without error lines, return the last lines.
+    """
     lines = [line.strip() for line in out.splitlines() if line.strip() and not line.startswith("(Reading database")]
     errors = [
         line
@@ -152,7 +161,7 @@ def complaints(out: str) -> str:
 
 
 def fix_with(said: str) -> str:
-    """Return the fix for an error of apt."""
+    """Return the fix for an error reported by apt."""
     if re.search(r"404 +Not Found|Hash Sum mismatch|unexpected size", said):
         return (
             "The mirror is inconsistent: files in its package lists are missing. Wait for its next update and run this "
@@ -162,7 +171,7 @@ def fix_with(said: str) -> str:
 
 
 def stragglers(need: PackageNeed, answer: AptSimulation) -> list[str]:
-    """Return the parts that apt would leave at a different version."""
+    """Return the parts of the driver that apt would leave at a different version."""
     return [name for name, version in _parts_after(need, answer).items() if not need.fits(version)]
 
 
@@ -173,7 +182,7 @@ def _parts_after(need: PackageNeed, answer: AptSimulation) -> dict[str, str]:
 
 
 def refusals(need: PackageNeed, answer: AptSimulation) -> list[str]:
-    """Return why apt must not run: it would remove other software, leave mixed versions, or install another kernel."""
+    """Return why apt must not run: it would remove other software, mix versions, or install another kernel."""
     others = [name for name in answer.removes if not is_part(name)]
     found = []
     kernels = [name for name in answer.installs if _is_foreign_kernel(name, need)]
@@ -199,7 +208,10 @@ def refusals(need: PackageNeed, answer: AptSimulation) -> list[str]:
 
 
 def _is_foreign_kernel(name: str, need: PackageNeed) -> bool:
-    """Return whether a package is a kernel of a flavour that was not requested. Modules of all of them provide dkms."""
+    """Return whether a package is a kernel of a flavour that was not requested.
+
+    apt may choose one, because the module packages of every kernel flavour also provide nvidia-dkms-*.
+    """
     image = re.fullmatch(r"linux-image-(?:unsigned-)?\d[\d.]*-\d+-(.+)", name)
     return (
         image is not None

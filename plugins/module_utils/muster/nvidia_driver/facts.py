@@ -1,4 +1,4 @@
-"""Types of the node facts about the driver: `stack` and `gpus` (inspect/facts.py)."""
+"""Types for the driver facts of a node: `stack` and `gpus` (inspect/facts.py)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class PackageFacts(TypedDict):
-    """state: installed, or the state in which dpkg left the package."""
+    """state: "installed", or the state in which dpkg left the package."""
 
     version: str
     held: bool
@@ -17,7 +17,9 @@ class PackageFacts(TypedDict):
 
 
 class KernelFacts(TypedDict):
-    """module: version of the module that modprobe would load; "" for none. since_boot: installed after the boot."""
+    """module: version of the module that modprobe would load; "" if there is none. since_boot: whether it was installed
+    after the last boot.
+    """
 
     module: str
     module_path: str
@@ -30,7 +32,9 @@ class KernelFacts(TypedDict):
 
 
 class UnitFacts(TypedDict):
-    """load, active, enabled: from systemd. reload: whether systemd must reload the unit. started: wall clock, in s."""
+    """load, active, enabled: states from systemd. reload: whether systemd must reload the unit. started: when it was
+    started, in seconds since the epoch.
+    """
 
     load: str
     active: str
@@ -42,7 +46,9 @@ class UnitFacts(TypedDict):
 
 
 class DriverFileFacts(TypedDict, total=False):
-    """mode: such as 0644. changed: wall clock, in s. Empty for a file that cannot be read."""
+    """mode: such as 0644. changed: modification time in seconds since the epoch. The text is "" if the file cannot be
+    read.
+    """
 
     text: str
     mode: str
@@ -51,7 +57,7 @@ class DriverFileFacts(TypedDict, total=False):
 
 
 class DriverHolder(TypedDict):
-    """A process with an open device file of the driver. age: in seconds."""
+    """A process that has opened a device file of the driver. age: seconds since the process was started."""
 
     name: str
     pid: int
@@ -60,7 +66,10 @@ class DriverHolder(TypedDict):
 
 
 class Runfile(TypedDict):
-    """Paths of NVIDIA programs and libraries that belong to no package. log: whether the installer left a log."""
+    """Paths of NVIDIA programs and libraries that do not belong to any package.
+
+    log: whether the installer left a log.
+    """
 
     programs: Sequence[str]
     libraries: Sequence[str]
@@ -75,7 +84,7 @@ class SmiGpu(TypedDict):
 
 
 class NvidiaSmi(TypedDict):
-    """asked: whether nvidia-smi was run (only if the module is loaded). said: its output other than the result."""
+    """asked: whether nvidia-smi was run, which requires a loaded module. said: its output other than the result."""
 
     asked: bool
     why: str
@@ -89,7 +98,7 @@ class DriverLogs(TypedDict):
 
 
 class DriverStackFacts(TypedDict):
-    """Kernels, units, files and packages by name. bootable: kernels, the newest last."""
+    """Kernels, units, files and packages by name. bootable: bootable kernels, the newest last."""
 
     packages: Mapping[str, PackageFacts]
     dpkg_interrupted: bool
@@ -109,7 +118,7 @@ class DriverStackFacts(TypedDict):
 
 
 class Device(TypedDict):
-    """driver: kernel driver such as nvidia or vfio-pci."""
+    """A PCI device. driver: its kernel driver, such as nvidia or vfio-pci."""
 
     slot: str
     id: str
@@ -118,7 +127,7 @@ class Device(TypedDict):
 
 
 class Gpus(TypedDict):
-    """nvswitches: number on the bus."""
+    """nvswitches: number of NVSwitches on the PCI bus."""
 
     devices: Sequence[Device]
     nvswitches: int

@@ -1,4 +1,4 @@
-"""Classify packages: parts of the NVIDIA driver, and parts that must have the driver's version."""
+"""Classify packages: parts of the NVIDIA driver, and packages that must have the same version as the driver."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ _BRANCH = re.compile(r"-(\d{3})(?=-|$)")
 
 
 def upstream(version: str) -> str:
-    """Return NVIDIA's part of a package version: 580.159.04 of 580.159.04-1ubuntu1; "" for other versions."""
+    """Return the NVIDIA version in a package version, such as 580.159.04 in 580.159.04-1ubuntu1; ""
+    for other versions.
+    """
     found = re.match(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?=[-+~]|$)", version)
     return found[1] if found else ""
 
 
 def branch_of(version: str) -> int:
-    """Return the branch of a driver version; 0 for none."""
+    """Return the branch of a driver version; 0 if there is none."""
     first = version.partition(".")[0]
     return int(first) if first.isdigit() else 0
 
@@ -40,7 +42,7 @@ def is_part(name: str) -> bool:
 
 
 def is_versioned(name: str, source: str) -> bool:
-    """Return whether a package has the driver's version because it is from the same build."""
+    """Return whether a package has the same version as the driver because it comes from the same build."""
     plain = name.partition(":")[0]
     if not is_part(plain) or _LOOSE.match(plain):
         return False
@@ -48,21 +50,27 @@ def is_versioned(name: str, source: str) -> bool:
 
 
 def keeps_step(name: str, version: str, source: str) -> bool:
-    """Return whether an installed package must have the driver's version."""
+    """Return whether an installed package must have the same version as the driver."""
     return is_versioned(name, source) and bool(upstream(version))
 
 
 def named_branch(name: str) -> int:
-    """Return the branch in a package name such as nvidia-utils-535-server; 0 for none."""
+    """Return the branch in a package name such as nvidia-utils-535-server; 0 if there is none."""
     found = _BRANCH.search(name)
     return int(found[1]) if found else 0
 
 
 def user_space(name: str) -> bool:
-    """Return whether a package has the library that every CUDA program loads. Its version counts as the driver's."""
+    """Return whether a package contains the library that every CUDA program loads.
+
+    Its version is taken as the version of the driver.
+    """
     return bool(re.fullmatch(r"libnvidia-compute(-\d+(-server)?)?|libcuda1", name))
 
 
 def is_obsolete(name: str, branch: int) -> bool:
-    """Return whether a package belongs to another branch by its name. Only one pinning package may be installed."""
+    """Return whether the name of a package shows that it belongs to another branch.
+
+    Only one pinning package can be installed.
+    """
     return name.startswith(PINNING) or (is_part(name) and named_branch(name) not in (0, branch))

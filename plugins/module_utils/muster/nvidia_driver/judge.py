@@ -1,4 +1,6 @@
-"""Evaluate whether the driver works: loaded version equals installed version, GPUs respond, persistence, units run."""
+"""Check whether the driver works: the loaded version equals the installed one, the GPUs respond, persistence is on and
+the units run.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ BY_HAND = ": run sudo nvidia-smi -pm 1 (effective until the next boot)"
 
 
 def judge_driver(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
-    """Add the differences that a reboot or units fix, and those that Muster cannot fix."""
+    """Add the differences that a reboot or a restart of units fixes, and those that Muster cannot fix."""
     if not seen.installed:
         if not request.driver:
             plan.differs("broken", "no driver is installed")
@@ -55,7 +57,7 @@ def reboot_reasons(seen: DriverState) -> list[str]:
 
 
 def due_reasons(seen: DriverState) -> list[str]:
-    """Return why the kernel requires a reboot that the driver does not require."""
+    """Return the reasons for a reboot that concern the kernel but not the driver."""
     stack = seen.stack
     reasons = []
     by = [name for name in stack["reboot_required_by"] if name.startswith(KERNEL_PACKAGES)]
@@ -69,7 +71,7 @@ def due_reasons(seen: DriverState) -> list[str]:
 
 
 def busy(seen: DriverState) -> str:
-    """Return a text about the processes and launches that use a GPU; "" for none."""
+    """Describe the processes and launches that use a GPU; "" if there are none."""
     holders = [_holder(each) for each in seen.stack["holders"]]
     launches = [f"the launch {unit}" for unit in seen.stack["launches"]]
     who = [*holders, *launches]
@@ -100,7 +102,7 @@ def _reboots(plan: DriverPlan, seen: DriverState) -> None:
 
 
 def _evidence(seen: DriverState) -> str:
-    """Return messages of the kernel and dkms about an installed driver that is not loaded."""
+    """Return the messages of the kernel and of dkms about an installed driver that is not loaded."""
     evidence = seen.stack["evidence"]
     parts = []
     if evidence["kernel_log"] and not seen.loaded:
@@ -128,7 +130,7 @@ def _signed(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None
 
 
 def _broken_later(plan: DriverPlan, request: DriverRequest, said: str) -> None:
-    """Add a problem that does not affect the driver now. For a working driver that is kept, it is only a remark."""
+    """Add a problem that does not affect the driver now. If a working driver is kept, the problem is only a remark."""
     if request.kept:
         plan.remarks.append(said)
     else:
@@ -211,7 +213,7 @@ def _fabric(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None
 
 
 def _enable(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
-    """Enable units without starting them, because a reboot follows."""
+    """Enable units without starting them, because the node will be rebooted."""
     wanted = [persistence.UNIT, *([FABRIC_UNIT] if request.fabric else [])] if request.driver else []
     for name in wanted:
         unit = seen.stack["units"].get(name)

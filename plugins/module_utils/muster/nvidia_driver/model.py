@@ -1,4 +1,4 @@
-"""Types of the driver's request, state and plan for a node."""
+"""Types for the driver request, the state and the plan of a node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BUILT_WITH = ("dkms", "linux-headers-")
 
 @dataclass(frozen=True)
 class DriverFile:
-    """A file of Muster. sources: driver sources that require the file; with other sources it is removed."""
+    """A file that Muster manages. sources: driver sources that need the file; with any other source it is removed."""
 
     path: str
     content: str
@@ -27,10 +27,11 @@ class DriverFile:
 
 @dataclass(frozen=True)
 class DriverRequest:
-    """The request for a node. driver, fabric, headers, pins: package names; without driver, it is only checked.
+    """The request for a node. driver, fabric, headers, pins: package names. If `driver` is empty, the driver is only
+    checked.
 
-    exact: a version, or empty for any version of the branch. reboots: whether the node may be rebooted. controller:
-    whether Ansible runs on the node. kept: whether the driver is kept because it works.
+    exact: a version, or "" for any version of the branch. reboots: whether the node may be rebooted. controller:
+    whether Ansible runs on this node. kept: whether the driver is kept because it works.
     """
 
     source: str = "nvidia"
@@ -58,7 +59,7 @@ class DriverRequest:
 
 @dataclass(frozen=True)
 class DriverState:
-    """The facts of a node about the driver."""
+    """The facts of a node about its driver."""
 
     stack: DriverStackFacts
     gpus: Gpus
@@ -74,7 +75,7 @@ class DriverState:
 
     @property
     def installed(self) -> str:
-        """The version that programs use: from the packages or from the runfile's library."""
+        """The driver version that programs use, from the packages or from the library that a runfile installed."""
         for name, package in self.packages.items():
             if user_space(name) and upstream(package["version"]):
                 return upstream(package["version"])
@@ -82,7 +83,7 @@ class DriverState:
         return next((version for version in versions if upstream(version)), "")
 
     def parts(self, source: str) -> dict[str, str]:
-        """Return the versions of all installed packages that must have the driver's version."""
+        """Return the versions of all installed packages that must have the same version as the driver."""
         return {
             name: upstream(package["version"])
             for name, package in self.packages.items()
@@ -97,7 +98,7 @@ class DriverState:
 
     @property
     def next_kernels(self) -> list[str]:
-        """The kernels on which the driver must work: the next one to boot and the running one."""
+        """The kernels on which the driver must work: the running kernel and the kernel of the next boot."""
         bootable, running = self.stack["bootable"], self.stack["running"]
         if not bootable:
             return [running] if running else []
@@ -105,19 +106,21 @@ class DriverState:
 
     @property
     def works(self) -> bool:
-        """Whether the installed driver is loaded. Does not include whether GPUs respond."""
+        """Whether the installed driver is loaded. This does not show whether the GPUs respond."""
         foreign = any(device["driver"] in NOT_OURS for device in self.gpus["devices"])
         return bool(self.installed) and self.loaded == self.installed and not foreign and not self.broken
 
     @property
     def gpu_slots(self) -> list[str]:
-        """The GPUs for the driver, without those that are passed through to virtual machines."""
+        """The GPUs that the driver manages. GPUs that are passed through to virtual machines are not included."""
         return [device["slot"] for device in self.gpus["devices"] if device["driver"] != "vfio-pci"]
 
 
 @dataclass(frozen=True)
 class DriverDifference:
-    """kind: fixed by an installation (disk), a reboot (boot), units (run), or not by Muster (broken)."""
+    """kind: what fixes the difference: an installation (disk), a reboot (boot), a restart of units (run), or nothing
+    that Muster does (broken).
+    """
 
     kind: str
     sentence: str
@@ -127,7 +130,7 @@ class DriverDifference:
 
 
 class DriverUnitStep(TypedDict):
-    """An enabled unit. restart: restart it. start: start it if it is not running."""
+    """A unit to enable. restart: whether to restart it. start: whether to start it if it is not running."""
 
     name: str
     restart: bool
@@ -136,10 +139,10 @@ class DriverUnitStep(TypedDict):
 
 @dataclass
 class DriverPlan:
-    """The plan. refusals: reasons not to execute it. remarks: only reported.
+    """The plan. refusals: reasons not to execute the plan. remarks: notes that are only reported.
 
     apt: whether to run apt. keep: the version for all parts, if it is still available. build: kernels for which dkms
-    builds modules. reboot: reasons for a reboot. due: reasons that can wait.
+    builds modules. reboot: reasons for a reboot. due: reasons for a reboot that can wait.
     """
 
     differences: list[DriverDifference] = field(default_factory=list)

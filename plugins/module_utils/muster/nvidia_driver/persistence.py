@@ -1,7 +1,8 @@
-"""Create the drop-in that keeps idle GPUs initialised, from the unit in the package.
+"""Derive the drop-in that keeps idle GPUs initialised from the unit in the package.
 
 Ubuntu's unit disables persistence and stops when it is not needed. Debian's unit has different options and a different
-account (nvpd). NVIDIA's unit may differ from both. So the drop-in keeps the account and other options of the unit.
+account (nvpd). NVIDIA's unit may differ from both. Therefore the drop-in keeps the account and all other options of the
+unit.
 """
 
 from __future__ import annotations
@@ -42,5 +43,5 @@ def drop_in(unit_text: str) -> str:
 
 
 def is_on(unit: UnitFacts) -> bool:
-    """Return whether the unit is running and keeps GPUs initialised (the default without options)."""
+    """Return whether the unit is running and keeps GPUs initialised, which is its default without options."""
     return unit["active"] == "active" and OFF not in unit["argv"].split()

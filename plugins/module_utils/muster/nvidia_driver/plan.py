@@ -1,4 +1,4 @@
-"""Compare the live state of a node with the requested driver, and plan the changes."""
+"""Compare the present state of a node with the requested driver, and plan the changes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,9 @@ def make_plan(request: DriverRequest, seen: DriverState) -> DriverPlan:
 
 
 def forbids_reboot(request: DriverRequest) -> str:
-    """Return why Muster does not reboot the node, with the command to run instead; "" if it may reboot."""
+    """Return why Muster does not reboot the node, with the command that the user can run instead; "" if Muster may
+    reboot the node.
+    """
     if request.controller:
         return "Muster does not reboot the controller: run sudo systemctl reboot, then run this again"
     if not request.reboots:
@@ -55,9 +57,10 @@ def forbids_reboot(request: DriverRequest) -> str:
 
 
 def requested_version(request: DriverRequest, seen: DriverState) -> str:
-    """Return the version for every part; "" if no installed package determines it.
+    """Return the version for every part of the driver; "" if no installed package determines it.
 
-    The version of a driver from another source is not kept: the new source may not have all parts of it.
+    The version of a driver from another source is not kept, because the new source may not offer all parts in this
+    version.
     """
     from_there = any(is_versioned(name, request.source) and name in seen.packages for name in request.driver)
     return request.exact or (seen.installed if request.fits(seen.installed) and from_there else "")
@@ -97,7 +100,10 @@ def _dpkg(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
 
 
 def _moves(name: str, request: DriverRequest, seen: DriverState) -> bool:
-    """Return whether a package is a part of the driver that changes. Kernel packages may be held on purpose."""
+    """Return whether the driver change affects this package.
+
+    Kernel packages are not affected, because users may hold them on purpose.
+    """
     ours = is_part(name) and name in (*request.packages, *request.pins)
     return ours or keeps_step(name, seen.packages[name]["version"], request.source) or name.startswith(PINNING)
 
@@ -125,7 +131,7 @@ def _packages(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> No
 
 
 def _becomes(name: str, request: DriverRequest, seen: DriverState, target: str) -> str:
-    """Return the result for a part. The package names of a branch are only known to apt."""
+    """Describe what happens to a part. Only apt knows the package names of a branch."""
     if is_obsolete(name, request.branch):
         return "removed"
     if name in request.packages or branch_of(seen.installed) == request.branch:
@@ -134,7 +140,7 @@ def _becomes(name: str, request: DriverRequest, seen: DriverState, target: str) 
 
 
 def leftovers(request: DriverRequest, seen: DriverState) -> list[str]:
-    """Return packages of other branches and other pins to remove. Parts are compared by version instead."""
+    """Return packages and pins of other branches to remove. Parts of the driver are compared by version instead."""
     parts = {name for name, version in seen.parts(request.source).items() if not request.fits(version)}
     return [
         name
@@ -189,7 +195,7 @@ def _requested_files(request: DriverRequest, seen: DriverState) -> Iterator[Driv
 
 
 def _modules(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
-    """Plan the modules for each kernel that will be booted, unless apt installs them."""
+    """Plan the kernel modules for each kernel that will be booted, unless apt installs them."""
     if plan.apt or plan.configure or not plan.keep:
         return
     for name in seen.next_kernels:
@@ -209,9 +215,9 @@ def _modules(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> Non
 
 
 def settle(plan: DriverPlan, request: DriverRequest, stage: str) -> list[str]:
-    """Return why the node must stop at this stage. Remove a reboot that is not allowed from the plan.
+    """Return why the node must stop at this stage. Also removes a reboot that is not allowed from the plan.
 
-    stage: look (before any change), settle (packages are installed), installed (only a reboot is missing), done.
+    stage: look (before any change), settle (packages are installed), installed (only a reboot is missing) or done.
     """
     if plan.refusals:
         return plan.refusals
@@ -236,6 +242,9 @@ def settle(plan: DriverPlan, request: DriverRequest, stage: str) -> list[str]:
 
 
 def _uninstaller(programs: Mapping[str, str], before: str = "") -> str:
-    """Return the command that removes a driver from a runfile; "" without an uninstaller. programs: paths by name."""
+    """Return the command that removes a driver installed by a runfile; "" if there is no uninstaller.
+
+    programs: paths by name.
+    """
     known = ((programs[name], how) for name, how in UNINSTALLERS.items() if name in programs)
     return next((shell(f"{before}{{program}} {how}", program=path) for path, how in known), "")

@@ -1,4 +1,4 @@
-"""Choose the packages to remove with the NVIDIA driver, and check for conflicts."""
+"""Choose the packages that are removed together with the NVIDIA driver, and check for conflicts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def parts(packages: Iterable[str]) -> list[str]:
-    """Return the installed packages of the driver, without CUDA, NCCL and the container toolkit."""
+    """Return the installed packages of the driver. CUDA, NCCL and the container toolkit are not included."""
     return sorted(name for name in packages if is_part(name))
 
 
@@ -32,7 +32,7 @@ def refusals(answer: AptSimulation) -> list[str]:
 
 
 def remark(runfile: Sequence[str], *, loaded: bool) -> str:
-    """Return the manual steps after the removal; "" for none."""
+    """Return the manual steps that remain after the removal; "" if there are none."""
     said = []
     if runfile:
         said.append(f"a driver from a runfile remains; remove it: {shell('sudo {program}', program=runfile[0])}")

@@ -1,1 +1,1 @@
-"""Onboarding of new nodes: the request, its validation, the state of each node, and the outcome."""
+"""Onboarding of new nodes: parsing and validation of the request, the state of each node, and the outcome."""

@@ -1,4 +1,4 @@
-"""Evaluate the first login to a machine: Python and sudo."""
+"""Evaluate the first login to a machine: whether Python and sudo are usable."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ NO_COMMAND = 127
 
 @dataclass(frozen=True)
 class FirstLogin:
-    """user, uid: of the login. python: version of the interpreter that Ansible uses, "" if missing.
+    """user, uid: of the account that logged in. python: version of the interpreter that Ansible uses; "" if it is
+    missing.
 
-    others: other installed Pythons. sudo, said: exit code and output of `sudo -n true`.
+    others: other installed Python interpreters. sudo, said: exit code and output of `sudo -n true`.
     """
 
     user: str = ""
@@ -32,7 +33,7 @@ class FirstLogin:
 
 
 def read(text: str, interpreter: str) -> FirstLogin | None:
-    """Parse the lines printed by the shell; return None for other output."""
+    """Parse the lines that the shell printed. Return None for any other output."""
     found: dict[str, list[str]] = {}
     for line in text.splitlines()[:100]:
         word, _, rest = line.strip().partition(" ")
@@ -62,7 +63,7 @@ def not_reached(why: str, user: str) -> str:
 
 
 def python_problem(login: FirstLogin) -> str:
-    """Return the problem with Python, or ""."""
+    """Return the problem with Python; "" if there is none."""
     wanted = ".".join(map(str, OLDEST_PYTHON))
     if not login.python:
         others = f" (present: {', '.join(login.others)})" if login.others else ""

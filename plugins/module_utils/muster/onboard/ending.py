@@ -1,4 +1,4 @@
-"""Summarize an onboarding run: new members, rejected nodes, and the next command."""
+"""Summarize an onboarding run: the new members, the rejected nodes and the next command."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HEALTHY, FAILED = "healthy", "failed"
 
 @dataclass(frozen=True)
 class OnboardingOutcome:
-    """status: healthy or failed. lines: one per node. last: a sentence about all nodes."""
+    """status: healthy or failed. lines: one line for each node. last: a sentence about all nodes."""
 
     status: str
     lines: list[str]
@@ -29,7 +29,10 @@ class OnboardingOutcome:
 
 
 def end(nodes: Mapping[str, Mapping[str, Any]], *, check: bool) -> OnboardingOutcome:
-    """Return the outcome. nodes: standing, written, accepted, rank, why and notes of each, as far as known."""
+    """Return the outcome.
+
+    nodes: for each node, its standing, written, accepted, rank, why and notes, as far as known.
+    """
     accepted = {name: own for name, own in nodes.items() if own.get("accepted")}
     members = [name for name, own in nodes.items() if own.get("standing") == MEMBER]
     red = {name: own for name, own in nodes.items() if name not in accepted and name not in members}
@@ -54,7 +57,7 @@ def end(nodes: Mapping[str, Mapping[str, Any]], *, check: bool) -> OnboardingOut
 
 
 def first_finding(verdict: Any) -> str:
-    """Return the first finding of a verdict that blocks a launch, or ""."""
+    """Return the first finding of a verdict that blocks a launch; "" if there is none."""
     findings = verdict.get("findings") if isinstance(verdict, dict) else None
     for status in ("fail", "unknown"):
         for one in findings or ():
@@ -64,7 +67,10 @@ def first_finding(verdict: Any) -> str:
 
 
 def again_of(red: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the command to repeat onboarding. Once a node is in the inventory, its name is enough."""
+    """Return the command that repeats the onboarding.
+
+    For a node that is already in the inventory, its name is enough.
+    """
     if all(own.get("written") for own in red.values()):
         return f"run: {playbook('playbooks/onboard.yml', node=','.join(red))}"
     return "run the same command again"

@@ -30,7 +30,7 @@ def name_problems(name: str) -> list[str]:
 
 
 def node_problems(nodes: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return problems of the nodes, as {name, variables} for the inventory."""
+    """Return the problems of the nodes, which are given as {name, variables}."""
     known = tuple(
         InventoryNode(one["name"], {**one["variables"], "cluster_address": _training(one)})
         for one in nodes
@@ -45,7 +45,8 @@ def _training(one: Mapping[str, Any]) -> Any:
 
 
 def text(nodes: Sequence[Mapping[str, Any]], source: str) -> str:
-    """Return hosts.yml; variables common to all nodes are written once. source: of the nodes, on one line.
+    """Return the content of hosts.yml. Variables that all nodes have in common are written once. source: one line that
+    describes where the nodes come from.
 
     Raises ValueError for values that cannot be written.
     """
@@ -70,7 +71,7 @@ def text(nodes: Sequence[Mapping[str, Any]], source: str) -> str:
 
 
 def _hint(has_vars: bool) -> str:
-    """Return a comment about cluster_gpus, which a list of machines does not contain."""
+    """Return a comment about cluster_gpus, because a list of machines does not contain the number of GPUs."""
     why = "number of GPUs per node; without it, training uses the CPUs"
     if has_vars:
         return f"  # {GPUS}: 8 belongs under vars: {why}.\n"
@@ -78,7 +79,7 @@ def _hint(has_vars: bool) -> str:
 
 
 def report(folder: str, nodes: Sequence[Mapping[str, Any]], trust: str, look: str, *, check: bool) -> str:
-    """Return what was written, and the next steps. trust, look: commands."""
+    """Return what was written, and the next steps. trust, look: the commands to run."""
     addresses_of = {str(one["name"]): one["variables"]["ansible_host"] for one in nodes}
     wide = max(len(name) for name in addresses_of)
     word = "Would write" if check else "Wrote"

@@ -1,4 +1,4 @@
-"""Parse lists of nodes: Slurm's node[01-04], hostfiles, and hosts of an ssh config."""
+"""Parse lists of nodes: Slurm's node[01-04], hostfiles, and the hosts in an ssh config."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RANGE = re.compile(r"(\d+)(?:-(\d+))?\Z", re.ASCII)
 
 @dataclass(frozen=True)
 class HostfileLine:
-    """A node of a hostfile. address: "" if the line has a single word. slots: 0 if not given."""
+    """A node in a hostfile. address: "" if the line contains only one word. slots: 0 if not given."""
 
     name: str
     address: str = ""
@@ -37,7 +37,7 @@ def expand(text: str) -> list[str]:
 
 
 def split(text: str) -> list[str]:
-    """Split at commas and spaces outside of brackets. Raises ValueError."""
+    """Split a list at commas and spaces that are outside of brackets. Raises ValueError."""
     parts, part, depth = [], "", 0
     for letter in text:
         depth += {"[": 1, "]": -1}.get(letter, 0)
@@ -82,7 +82,7 @@ def _numbers(text: str, part: str) -> list[str]:
 def hostfile(text: str) -> tuple[list[HostfileLine], list[str]]:
     """Return the lines of a hostfile, and problems such as "line 3: ...".
 
-    A line is `name address [slots=N]`, or `name-or-address [slots=N]`. # starts a comment.
+    A line has the form `name address [slots=N]` or `name-or-address [slots=N]`. # starts a comment.
     """
     found, problems = [], []
     for number, written in enumerate(text.splitlines()[:MOST_LINES], 1):
@@ -104,11 +104,11 @@ def hostfile(text: str) -> tuple[list[HostfileLine], list[str]]:
 
 
 def commands(text: str) -> list[tuple[int, str]]:
-    """Return the lines of an ssh config that make ssh run a command, or read another file that may have such lines:
-    their numbers and keywords.
+    """Return line numbers and keywords of the lines in an ssh config that make ssh run a command, or that include
+    another file, which may contain such lines.
 
-    ssh accepts quotation marks, blanks and = around words in more forms than are parsed here. A line with quotation
-    marks is reported if its words could be these keywords.
+    ssh accepts more forms of quotation marks, blanks and = than this parser. A line with quotation marks is therefore
+    reported if its words could be one of these keywords.
     """
     found = []
     for number, line in enumerate(text.split("\n"), 1):
@@ -126,7 +126,7 @@ def commands(text: str) -> list[tuple[int, str]]:
 
 
 def aliases(text: str) -> list[str]:
-    """Return the hosts of an ssh config without patterns, each once."""
+    """Return the hosts in an ssh config, each once. Patterns are left out."""
     found: list[str] = []
     for line in text.splitlines()[:MOST_LINES]:
         keyword, rest = _setting(line)
@@ -144,7 +144,7 @@ def _setting(line: str) -> tuple[str, Sequence[str]]:
 
 
 def chosen(known: Sequence[str], wanted: str) -> tuple[list[str], list[str]]:
-    """Return the hosts that match the names and patterns ("": all), and the patterns without a match."""
+    """Return the hosts that match the names and patterns ("" for all hosts), and the patterns that match no host."""
     if not wanted.strip():
         return list(known), []
     found: dict[str, None] = {}

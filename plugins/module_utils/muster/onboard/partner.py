@@ -1,4 +1,4 @@
-"""Choose an idle member to test each new node with, a different one per node if possible."""
+"""Choose an idle member with which each new node is tested; if possible, a different member for each new node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ def answered(why: str) -> bool:
 
 
 def busy_with(held: Mapping[str, Sequence[Holder]], why: str, *, gpus: int) -> str:
-    """Return who uses a node, or "". held: GPU slot -> holders. why: reason why GPU processes are unknown."""
+    """Return which process or launch uses a node; "" if the node is idle.
+
+    held: holders of each GPU slot. why: why the GPU processes are unknown.
+    """
     holders = [holder for holders in held.values() for holder in holders]
     if holders:
         return f"{describe(holders[0])} uses the node"
@@ -29,13 +32,16 @@ def busy_with(held: Mapping[str, Sequence[Holder]], why: str, *, gpus: int) -> s
 
 
 def pairs(new: Sequence[str], busy: Mapping[str, str]) -> dict[str, str]:
-    """Return a member for each new node, or "". busy: member -> why it is not idle, in inventory order."""
+    """Return a member for each new node; "" if there is none.
+
+    busy: for each member in inventory order, why it is not idle.
+    """
     idle = [name for name, why in busy.items() if not why]
     return {name: idle[number % len(idle)] if idle else "" for number, name in enumerate(new)}
 
 
 def left_out(busy: Mapping[str, str]) -> str:
-    """Return why there is no pair, as a sentence without a full stop."""
+    """Return why a new node is not tested with a member, as a sentence without a full stop."""
     if not busy:
         return "it was not tested with a member, because the cluster has none"
     first, why = next(iter(busy.items()))

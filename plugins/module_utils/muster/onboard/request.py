@@ -38,9 +38,9 @@ WHOLE_NUMBERS = ("gpus", "port")
 
 @dataclass(frozen=True)
 class NewNode:
-    """A node to onboard. variables: for the inventory. where: source of the node, for messages.
+    """A node to onboard. variables: its variables for the inventory. where: where the node was given, for messages.
 
-    address: used by the controller; a name is resolved, and "" means that the node's name is resolved.
+    address: the address for the controller. A name is resolved. If the address is "", the node's name is resolved.
     """
 
     name: str
@@ -51,8 +51,11 @@ class NewNode:
 
 @dataclass(frozen=True)
 class OnboardingOptions:
-    """The given options. file, config: contents of nodes_file and ssh_config, None if unreadable. is_own: whether the
-    config is the user's own, which ssh always reads."""
+    """The given options.
+
+    file, config: contents of nodes_file and ssh_config; None if unreadable. is_own: whether the config is the user's
+    own one, which ssh always reads.
+    """
 
     node: Any = ""
     address: Any = ""
@@ -67,7 +70,7 @@ class OnboardingOptions:
 
 
 def asked(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
-    """Return the nodes, and the problems of the request as sentences."""
+    """Return the requested nodes, and the problems of the request as sentences."""
     ways = [way for way in WAYS if getattr(given, way) and not (way == "node" and given.ssh_config)]
     if len(ways) != 1:
         what = f"{' and '.join(ways)} are given, but only one is allowed. " if ways else "No node is given. "
@@ -199,7 +202,7 @@ def _of_file(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
 
 
 def name_of(address: str) -> str:
-    """Return the name for a node given only by its address."""
+    """Return the node name for a node that was given only by its address."""
     return "node-" + address.lower().replace(".", "-").replace(":", "-").strip("-")
 
 
@@ -230,7 +233,9 @@ def _of_config(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
 
 
 def problems_of_ssh(one: NewNode, own: Mapping[str, str]) -> Iterator[str]:
-    """Report values of `ssh -G` that must not be in an inventory, because ssh may pass them to a shell."""
+    """Report values in the output of `ssh -G` that must not be written to an inventory, because ssh might pass them to
+    a shell.
+    """
     for keyword, form in FORMS.items():
         value = own.get(keyword, "none")
         if value != "none" and not form.fullmatch(value):
@@ -238,9 +243,9 @@ def problems_of_ssh(one: NewNode, own: Mapping[str, str]) -> Iterator[str]:
 
 
 def of_ssh(own: Mapping[str, str], plain: Mapping[str, str]) -> tuple[str, dict[str, Any]]:
-    """Return the address and inventory variables of a host, from `ssh -G`.
+    """Return the address and the inventory variables of a host, from the output of `ssh -G`.
 
-    own: settings with the config. plain: settings of a host without any config.
+    own: the settings with the user's config. plain: the settings of a host without any config.
     """
     values: dict[str, Any] = {}
     if own.get("port", "22") != plain.get("port", "22"):
@@ -260,9 +265,9 @@ def of_ssh(own: Mapping[str, str], plain: Mapping[str, str]) -> tuple[str, dict[
 def resolved(
     nodes: Sequence[NewNode], looked_up: Mapping[str, Sequence[str]]
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return each node for the inventory, {name, variables}, and the problems.
+    """Return each node for the inventory as {name, variables}, and the problems.
 
-    looked_up: name -> resolved addresses.
+    looked_up: the resolved addresses of each name.
     """
     found, problems = [], []
     for one in nodes:

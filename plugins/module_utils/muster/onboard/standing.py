@@ -20,7 +20,10 @@ def is_ours(reason: str) -> bool:
 
 
 def standing(known: Mapping[str, Any] | None) -> str:
-    """Return the state, or "" for another quarantine. known: {quarantined, reason}; None if not in the inventory."""
+    """Return the onboarding state; "" if the node is quarantined for another reason.
+
+    known: {quarantined, reason}; None if the node is not in the inventory.
+    """
     if known is None:
         return NEW
     if not known["quarantined"]:
@@ -31,9 +34,9 @@ def standing(known: Mapping[str, Any] | None) -> str:
 def problems(
     asked: Sequence[Mapping[str, Any]], known: Mapping[str, Mapping[str, Any]], elsewhere: Mapping[str, str]
 ) -> list[str]:
-    """Return why nodes cannot be onboarded. known: {quarantined, reason, address} from the inventory.
+    """Return why nodes cannot be onboarded. known: {quarantined, reason, address} of each node, from the inventory.
 
-    elsewhere: other names of the inventory -> their group.
+    elsewhere: for each other name in the inventory, its group.
     """
     found = []
     for one in asked:

@@ -1,1 +1,1 @@
-"""Package sources: apt repositories, mirrors, certificates, and files that nodes share."""
+"""Package sources: apt repositories, mirrors, certificates, and package files that nodes fetch from each other."""

@@ -10,11 +10,11 @@ _KINDS = ("CERTIFICATE", "TRUSTED CERTIFICATE", "X509 CERTIFICATE")
 
 
 class CertificateError(ValueError):
-    """The text continues a sentence that starts with the file name."""
+    """The file does not contain valid certificates. The message continues a sentence that starts with the file name."""
 
 
 def certificates(text: str) -> list[str]:
-    """Return the distinct certificates in the text, each with a newline at its end."""
+    """Return the distinct certificates in the text. Each ends with a newline."""
     found = []
     for block in _BLOCK.finditer(text):
         kind = block[1]
@@ -33,5 +33,5 @@ def certificates(text: str) -> list[str]:
 
 
 def within(certificate: str, bundle: str) -> bool:
-    """Return whether a bundle contains the certificate, regardless of line breaks."""
+    """Return whether a bundle contains the certificate. Line breaks are ignored."""
     return "".join(certificate.split()) in "".join(bundle.split())

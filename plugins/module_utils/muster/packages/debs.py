@@ -1,4 +1,4 @@
-"""Choose which node downloads each .deb file when several nodes install the same packages. Pure.
+"""Choose which node downloads each .deb file when several nodes install the same packages. Pure functions.
 
 The first node of the play that needs a file downloads it. The other nodes fetch it from that node.
 """
@@ -18,7 +18,7 @@ _URI = re.compile(r"'([^']+)' (\S+) (\d+) SHA256:([0-9a-f]{64})")
 
 @dataclass(frozen=True)
 class Deb:
-    """A file that apt would fetch: its name in apt's archive folder, and size and hash from the signed index."""
+    """A file that apt would fetch: its name in apt's archive folder, and its size and hash from the signed index."""
 
     name: str
     size: int
@@ -26,13 +26,16 @@ class Deb:
 
     @property
     def spec(self) -> str:
-        """Return the argument for apt-get: the package with its architecture and exact version."""
+        """Return the argument for apt-get: the package name with architecture and exact version."""
         name, version, architecture = unquote(self.name.removesuffix(".deb")).rsplit("_", 2)
         return f"{name}={version}" if architecture == "all" else f"{name}:{architecture}={version}"
 
 
 def parse_uris(text: str) -> list[Deb]:
-    """Parse `apt-get install --print-uris`. Files without a checksum, or on the node itself, are left to apt."""
+    """Parse the output of `apt-get install --print-uris`.
+
+    Files without a checksum and files on the node itself are left to apt.
+    """
     return [
         Deb(name, int(size), sha256)
         for uri, name, size, sha256 in _URI.findall(text)
@@ -42,14 +45,17 @@ def parse_uris(text: str) -> list[Deb]:
 
 @dataclass(frozen=True)
 class DebShare:
-    """The files of one node. own: those it downloads. others: those it fetches, by the node that downloads them."""
+    """The files of one node.
+
+    own: files that it downloads. others: files that it fetches from other nodes, by the node that downloads them.
+    """
 
     own: tuple[Deb, ...] = ()
     others: Mapping[str, tuple[Deb, ...]] = field(default_factory=dict)
 
 
 def share(needed: Mapping[str, Iterable[Deb]]) -> dict[str, DebShare]:
-    """Distribute the downloads. needed: the files of each node, in the order of the play."""
+    """Assign each download to a node. needed: the files that each node needs, in the order of the play."""
     holders: dict[str, str] = {}
     shares = {}
     for node, debs in needed.items():

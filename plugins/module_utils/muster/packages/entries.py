@@ -1,6 +1,6 @@
-"""Parse apt's source files with the positions of the URLs, so that only these are replaced.
+"""Parse apt's source files, and record the positions of the URLs so that only the URLs are replaced.
 
-Muster changes only the distribution's own entries, and only in the files that the distribution ships.
+Muster changes only entries of the distribution itself, and only in the files that the distribution ships.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _LINE = re.compile(r"^[ \t]*(deb|deb-src)[ \t]+(?:\[([^\]\n]*)\][ \t]+)?(\S+)[ \
 
 @dataclass(frozen=True)
 class SourceEntry:
-    """An enabled entry. start, end: position of its URLs in the text. key: all other fields."""
+    """An enabled entry. start, end: position of its URLs in the text. key: all fields except the URLs."""
 
     start: int
     end: int
@@ -56,7 +56,7 @@ class SourceEntry:
         return all(suite.endswith("-security") for suite in self.suites)
 
     def is_of(self, distribution: str) -> bool:
-        """Return whether the archive, suites, components and keyring are the distribution's own."""
+        """Return whether the archive, suites, components and keyring are those of the distribution."""
         keyring = f"/usr/share/keyrings/{distribution}-archive-"
         return (
             bool(self.uris)
@@ -81,7 +81,8 @@ def entries(path: str, text: str) -> list[SourceEntry]:
 def retargeted(path: str, text: str, saved: str | None, distribution: str, archive: str, security: str) -> str:
     """Return the text with new URLs in the distribution's own entries; "" keeps the original URLs.
 
-    saved: the text before the first change. Its entries are recognized even after their URLs were changed.
+    saved: the text before Muster's first change. The entries in it are recognized even if their URLs were changed
+    later.
     """
     before = originals(path, saved, distribution) if saved is not None else {}
 

@@ -1,7 +1,8 @@
-"""Choose the sources of a node's packages: the distribution, NVIDIA, pip and PyTorch. Pure.
+"""Choose the package sources of a node: for the distribution, NVIDIA, pip and PyTorch. Pure functions.
 
-The table is roles/package_sources/files/mirrors.yml. If a profile has no entry for a source, upstream is used with a
-note. For the distribution's archive and for pip, upstream means the node's own configuration: an empty uri.
+The mirror profiles are in roles/package_sources/files/mirrors.yml. If a profile has no entry for a source, the upstream
+source is used, and a note is added. For the distribution's archive and for pip, upstream means the node's own
+configuration; the URI is then "".
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _WHAT = {
 
 
 class MirrorError(ValueError):
-    """The request is impossible. The text says what to set instead."""
+    """The request is impossible. The message says what to set instead."""
 
 
 @dataclass(frozen=True)
 class MirrorsRequest:
-    """The cluster's options: cluster_mirror, cluster_mirror_urls, cluster_offline_dir."""
+    """The options of the cluster: cluster_mirror, cluster_mirror_urls and cluster_offline_dir."""
 
     profile: str = UPSTREAM
     urls: Mapping[str, str] = field(default_factory=dict)
@@ -45,9 +46,10 @@ class MirrorsRequest:
 
 @dataclass(frozen=True)
 class PackageOrigin:
-    """The origin of one source. uri: empty means the node's own configuration, or nothing when offline.
+    """Where packages of one source come from. uri: "" means the node's own configuration or, in offline mode, nothing.
 
-    profile: that defines it. links: whether it is a page of links to wheels (pip's --find-links) instead of an index.
+    profile: the profile that defines the source. links: whether the URI is a page with links to wheels (pip's
+    --find-links) instead of an index.
     """
 
     uri: str = ""
@@ -59,8 +61,8 @@ class PackageOrigin:
 class Sources:
     """All package sources of a node.
 
-    archive, security: of the distribution. offline: folder on the node that replaces all sources; empty for none.
-    notes: missing sources of a profile, one sentence each.
+    archive, security: URIs of the distribution's archive. offline: folder on the node that replaces all sources; "" for
+    none. notes: one sentence for each source that the profile lacks.
     """
 
     archive: PackageOrigin = PackageOrigin()
@@ -74,7 +76,7 @@ class Sources:
 
 
 def resolve(table: Mapping[str, Any], request: MirrorsRequest, system: str, machine: str = "x86_64") -> Sources:
-    """Return the sources for this system (`ubuntu-24.04`) and machine (as in uname)."""
+    """Return the package sources for a system (`ubuntu-24.04`) and a machine type (as printed by uname)."""
     if table["schema"] != SCHEMA:
         raise MirrorError(f"the mirror table has schema {table['schema']}, but only {SCHEMA} is supported")
     if request.offline:
@@ -139,12 +141,12 @@ def _rows(profiles: Mapping[str, Any], request: MirrorsRequest) -> Mapping[str, 
 
 
 def _filled(uri: str, names: Mapping[str, str]) -> str:
-    """Fill in the names. {variant} stays, because the PyTorch build is chosen later."""
+    """Replace the placeholders in a URI. {variant} is kept, because the PyTorch build is chosen later."""
     return re.sub(r"\{(\w+)\}", lambda found: names.get(found[1], found[0]), uri)
 
 
 def proxy_environment(http: str, https: str, no_proxy: Sequence[str]) -> dict[str, str]:
-    """Return the environment variables for these proxies; none without a proxy."""
+    """Return the environment variables for these proxies; {} if there is no proxy."""
     if not http and not https:
         return {}
     # A protocol without a proxy is set to empty, to override a variable of the login shell.

@@ -1,4 +1,4 @@
-"""Files that a node fetches from a peer over the ssh mesh: the request, the command, and causes of failures."""
+"""Files that a node fetches from another node over SSH: the request, the command, and the causes of failures."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _LABEL = re.compile(r"muster:[^\s:]+:(\S+)$", re.MULTILINE)
 
 
 class PeerFilesError(ValueError):
-    """The request is invalid; one sentence."""
+    """The request is invalid. The message is one sentence."""
 
 
 @dataclass(frozen=True)
 class WantedFile:
-    """A file, by its bare name and its content."""
+    """A file to fetch: its name without a folder, and its content digest."""
 
     name: str
     sha256: str
@@ -31,7 +31,7 @@ class WantedFile:
 
 @dataclass(frozen=True)
 class FetchAttempt:
-    """The result from one peer. why: the failure, empty if all requested files arrived."""
+    """The result of fetching from one node. why: why it failed; "" if all requested files arrived."""
 
     peer: str
     fetched: tuple[str, ...] = ()
@@ -53,18 +53,20 @@ def wanted_of(given: Sequence[Mapping[str, Any]]) -> tuple[WantedFile, ...]:
 
 
 def known_peers(known_hosts: str) -> frozenset[str]:
-    """Return the nodes whose host keys the role ssh_mesh has recorded for the user."""
+    """Return the nodes whose host keys the role ssh_mesh has recorded for this user."""
     return frozenset(_LABEL.findall(known_hosts))
 
 
 def remote_command(folder: str, names: Collection[str]) -> str:
-    """Return the command for the peer: it prints a start marker, then an archive of the files."""
+    """Return the command to run on the other node. It prints a start marker and then an archive of the files."""
     tar = ["tar", "--create", "--file=-", "--no-recursion", f"--directory={folder}", "--", *names]
     return f"printf '%s\\n' '' {BEGIN.decode().strip()} && exec {shlex.join(tar)}"
 
 
 def hung_up(said: str) -> bool:
-    """Return whether the peer closed the connection before authentication, as sshd does under many connections."""
+    """Return whether the other node closed the connection before authentication, as sshd does under many parallel
+    connections.
+    """
     return bool(re.search(r"kex_exchange_identification|Connection (reset|closed) by", said))
 
 
@@ -79,7 +81,7 @@ _CAUSES = (
 
 
 def why_not(code: int, said: str, came: Collection[str], asked: Collection[str]) -> str:
-    """Return why files are missing, in a few words; empty if none is."""
+    """Return in a few words why files are missing; "" if no file is missing."""
     missing = [name for name in asked if name not in came]
     if not missing:
         return ""

@@ -22,16 +22,17 @@ STATUS = "/var/lib/dpkg/status"  # listed as the source of installed packages
 
 
 class KeyFileError(ValueError):
-    """The fetched file is not a key."""
+    """The downloaded file is not a signing key."""
 
 
 @dataclass(frozen=True)
 class AptRepository:
     """A package repository.
 
-    suites: `/` for a flat repository, without components. keyring: an existing keyring of the system, "" for all that
-    apt trusts. None stores a separate key, which must have one of the fingerprints (any key if the list is empty).
-    label, priority: for apt pinning; a negative priority rejects its packages.
+    suites: "/" for a flat repository, which has no components. keyring: an existing keyring of the system; "" for all
+    keys that apt trusts; None to store the repository's key in a separate file. That key must have one of the
+    fingerprints; an empty list allows any key. label, priority: for apt pinning. With a negative priority, packages of
+    the repository are not installed.
     """
 
     name: str
@@ -71,20 +72,23 @@ class AptRepository:
 
     @property
     def list_names(self) -> tuple[str, ...]:
-        """Return the names of apt's list files for it, one for each suite."""
+        """Return the names of the files in which apt stores the package lists of the repository, one for each suite."""
         plain = re.sub(r"^\w+:/*", "", self.uri).rstrip("/").replace("_", "%5f").replace("/", "_")
         ends = ("" if suite == "/" else f"_dists_{suite.replace('/', '_')}" for suite in self.suites)
         return tuple(f"{plain}{end}_{form}" for end in ends for form in ("InRelease", "Release"))
 
     def lacks(self, files: Mapping[str, str]) -> list[str]:
-        """Return the paths of its files that differ from the expected state. files: present contents, by path."""
+        """Return the paths of the repository's files that differ from the expected state.
+
+        files: present contents by path.
+        """
         found = [path for path, text in self.texts.items() if files.get(path) != text]
         if self.keyring is None and not self.trusts(files.get(self.key_path, "").encode()):
             found.append(self.key_path)
         return found
 
     def trusts(self, key: bytes) -> bool:
-        """Return whether every key in the file has one of the fingerprints."""
+        """Return whether all keys in the file have one of the allowed fingerprints."""
         try:
             there = fingerprints(key)
         except KeyFileError:
@@ -94,7 +98,7 @@ class AptRepository:
 
 @dataclass(frozen=True)
 class AptSource:
-    """An enabled entry of apt's sources, in either format."""
+    """An enabled entry in apt's sources, in either format."""
 
     path: str
     uris: tuple[str, ...]
@@ -104,7 +108,7 @@ class AptSource:
 
 
 def sources(path: str, text: str) -> Iterator[AptSource]:
-    """Parse a file of /etc/apt/sources.list.d, or sources.list. Only entries of binary packages count."""
+    """Parse sources.list or a file in /etc/apt/sources.list.d. Only entries for binary packages are returned."""
     if path.endswith(".sources"):
         for stanza in re.split(r"\n\s*\n", text):
             lines = "\n".join(line for line in stanza.splitlines() if not line.startswith("#"))
@@ -131,7 +135,7 @@ def same_uri(one: str, other: str) -> bool:
 
 
 def foreign(repository: AptRepository, there: Iterable[AptSource]) -> AptSource | None:
-    """Return an existing entry for the same packages: apt rejects two entries of one URL with different keys."""
+    """Return an existing entry for the same packages. apt rejects two entries with the same URL and different keys."""
     others = [
         source
         for source in there
@@ -143,7 +147,7 @@ def foreign(repository: AptRepository, there: Iterable[AptSource]) -> AptSource 
 
 
 def of_archive(name: str, components: tuple[str, ...], there: Iterable[AptSource]) -> AptRepository | None:
-    """Return additional components of the distribution's archive, from the source of the main component."""
+    """Return the additional components of the distribution's archive, using the source of the component main."""
     main = [
         source
         for source in there
@@ -181,7 +185,7 @@ def _unarmoured(block: bytes) -> bytes:
 
 
 def _packets(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield tag and body of each packet; key packets never have partial lengths."""
+    """Yield the tag and the body of each packet. Key packets never have partial lengths."""
     at = 0
     while at < len(data):
         head = data[at]
@@ -212,9 +216,10 @@ def _new_length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def releases(files: str) -> dict[str, Mapping[str, str]]:
-    """Parse the output without package names: the Release fields of each source (o: origin, l: label, a: suite...).
+    """Parse the output of `apt-cache policy` without package names: the Release fields of each source (o: origin, l:
+    label, a: suite, ...).
 
-    A mirror keeps these fields. A folder of packages has none.
+    A mirror keeps these fields. A local folder of packages has none.
     """
     found: dict[str, Mapping[str, str]] = {}
     place = ""
@@ -228,7 +233,9 @@ def releases(files: str) -> dict[str, Mapping[str, str]]:
 
 
 def versions(packages: str) -> dict[str, dict[str, tuple[str, ...]]]:
-    """Parse the output for packages: every version of each, newest first, with the sources that have it."""
+    """Parse the output of `apt-cache policy` for packages: each version of a package, newest first, with the sources
+    that offer it.
+    """
     found: dict[str, dict[str, tuple[str, ...]]] = {}
     name = version = ""
     for line in packages.splitlines():

@@ -1,7 +1,7 @@
-"""Compute the changes on a node for the requested apt sources and certificates. Pure.
+"""Compute the changes on a node for the requested apt sources and certificates. Pure functions.
 
-library/package_sources.py inspects and applies. Settings that are no longer requested are reverted. The original state
-is the copy beside each source file; Muster stores no other state.
+library/package_sources.py inspects the node and applies the changes. Settings that are no longer requested are
+reverted. The original text of each source file is kept in a copy beside the file; Muster stores no other state.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ PROXY_KEYS = ("Acquire::http::Proxy", "Acquire::https::Proxy")
 
 @dataclass(frozen=True)
 class SourcesRequest:
-    """archive, security: URLs of the distribution's archive; empty for the node's own. no_proxy: hosts.
+    """archive, security: URLs of the distribution's archive; "" for the node's own configuration. no_proxy: hosts.
 
-    certificates: in PEM. offline: folder on the node with debs/.
+    certificates: in PEM format. offline: folder on the node that contains debs/.
     """
 
     distribution: str
@@ -48,8 +48,8 @@ class SourcesRequest:
 class SourcesState:
     """files: contents of the files that Muster may change. links: names of Muster's links to certificates.
 
-    bundle: the system's certificates; None if package ca-certificates is not installed. proxies: apt's effective
-    values, by key. offline: the problem with the offline folder.
+    bundle: the system's certificates; None if the package ca-certificates is not installed. proxies: apt's effective
+    values by key. offline: the problem with the offline folder; "" if there is none.
     """
 
     files: Mapping[str, str] = field(default_factory=dict)
@@ -61,9 +61,10 @@ class SourcesState:
 
 @dataclass
 class SourcesPlan:
-    """write: contents by path, in writing order. remove: paths; the links to certificates are removed after them.
+    """write: contents by path, in the order of writing. remove: paths to remove. The links to certificates are removed
+    after these files.
 
-    bundle: whether to regenerate the system's certificates. lists: whether to update apt's package lists.
+    bundle: whether to regenerate the system's certificate bundle. lists: whether to update apt's package lists.
     """
 
     write: dict[str, str] = field(default_factory=dict)
@@ -81,7 +82,7 @@ class SourcesPlan:
 
 
 def is_ours(name: str) -> bool:
-    """Return whether the file or link of a certificate is Muster's."""
+    """Return whether a certificate file or a link to one was created by Muster."""
     return _OURS.fullmatch(name) is not None
 
 
@@ -105,7 +106,7 @@ def make_plan(request: SourcesRequest, seen: SourcesState) -> SourcesPlan:
 
 
 def proxy_text(request: SourcesRequest) -> str:
-    """Return apt's proxy settings; empty for none. apt supports single hosts only, not domains."""
+    """Return apt's proxy settings; "" for none. apt supports exceptions only for single hosts, not for domains."""
     lines = [
         f'{key} "{proxy}";'
         for key, proxy in zip(PROXY_KEYS, (request.http_proxy, request.https_proxy), strict=True)
@@ -119,7 +120,10 @@ def proxy_text(request: SourcesRequest) -> str:
 
 
 def offline_texts(folder: str) -> dict[str, str]:
-    """Return the files that restrict apt to the folder. It is trusted because only root can write to it."""
+    """Return the files that restrict apt to the offline folder.
+
+    The folder is trusted because only root can write to it.
+    """
     if not folder:
         return {OFFLINE_FILE: "", OFFLINE_SOURCES: ""}
     source = f"# {HEAD}\nTypes: deb\nURIs: file:{folder}/debs/\nSuites: ./\nTrusted: yes\n"

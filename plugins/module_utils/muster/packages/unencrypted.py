@@ -1,6 +1,7 @@
-"""Packages that are downloaded over HTTP: their sources, and the risk of tampering in transit. Pure.
+"""Packages that are downloaded over unencrypted HTTP: their sources, and the risk of tampering in transit. Pure
+functions.
 
-apt's packages are signed. pip cannot detect a tampered package until its hash is in the lock.
+apt packages are signed. pip cannot detect a tampered package until the hash of the package is in the lock.
 """
 
 from __future__ import annotations
@@ -33,7 +34,10 @@ _FOR_PIP = ("pip", "torch", "torch_links")
 
 
 def hosts(values: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the hosts of wheels over HTTP, and of signed packages over HTTP. values: of OPTIONS."""
+    """Return the hosts from which wheels are downloaded over HTTP, and those for signed packages.
+
+    values: values of the options in OPTIONS.
+    """
     mirrors = values.get("cluster_mirror_urls") if values.get("cluster_mirror") == "custom" else {}
     mirrors = mirrors if isinstance(mirrors, dict) else {}
     wheels = [values.get("pytorch_index_url"), *(mirrors.get(name) for name in _FOR_PIP)]
@@ -46,7 +50,7 @@ def hosts(values: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def warning(values: Mapping[str, Any]) -> str:
-    """Return the warning as a clause; "" for none."""
+    """Return the warning as a clause; "" if no package is downloaded over HTTP."""
     wheels, signed = hosts(values)
     parts = []
     if wheels:
@@ -68,7 +72,7 @@ def judge(node: str, values: Mapping[str, Any]) -> Iterator[Finding]:
 
 
 def _hosts(addresses: list[Any]) -> list[str]:
-    """Return the hosts of URLs without TLS. Invalid URLs are reported elsewhere."""
+    """Return the hosts in URLs without TLS. Invalid URLs are ignored here and reported by another check."""
     found = []
     for address in addresses:
         try:

@@ -1,4 +1,4 @@
-"""Choose a node's section of the lock, and drop the sections that no node requests any longer. Pure."""
+"""Choose a node's section of the lock, and remove the sections that no node requests any more. Pure functions."""
 
 from __future__ import annotations
 
@@ -16,9 +16,11 @@ UNASKED = "auto"
 
 @dataclass(frozen=True)
 class Ask:
-    """The inventory's request for a node. auto: the build that V(auto) selects on nodes with GPUs, "" for the index's
-    default. ranges: whether the packages come from a requirements file instead of exact pins. package: the main package
-    of the environment; if it is not torch, torch_version holds its version.
+    """What the inventory requests for a node.
+
+    auto: the build that V(auto) selects on nodes with GPUs; "" for the index's default build. ranges: whether the
+    packages come from a requirements file instead of exact pins. package: the main package of the environment. If it is
+    not torch, torch_version contains the version of this package.
     """
 
     torch_version: str
@@ -48,7 +50,7 @@ class Ask:
 
 @dataclass(frozen=True)
 class SectionChoice:
-    """The resulting request, its section of the lock (if any), and a note for the user."""
+    """The final request, its section of the lock (if there is one), and a note for the user."""
 
     request: EnvironmentRequest
     section: WheelSection | None = None
@@ -58,7 +60,10 @@ class SectionChoice:
 def choose(
     sections: Iterable[WheelSection], ask: Ask, python: str, machine: str, reviewed: Iterable[WheelSection] = ()
 ) -> SectionChoice:
-    """Choose the section for a Python and machine. reviewed: sections of Muster, used if the lock has none."""
+    """Choose the section for a Python version and machine type.
+
+    reviewed: sections shipped with Muster, used if the lock has none.
+    """
     here = [section for section in sections if section.is_for(python, machine)]
     request = ask.request(python)
     found = _section_for(here, request)
@@ -95,7 +100,7 @@ def _newest_build(section: WheelSection) -> tuple[int, str]:
 
 
 def updated(sections: Sequence[WheelSection], new: WheelSection, asks: Iterable[Ask]) -> tuple[WheelSection, ...]:
-    """Return the lock with the new section and without sections that no node of the inventory requests."""
+    """Return the lock with the new section added and without sections that no node in the inventory requests."""
     asks = tuple(asks)
     kept = [
         section

@@ -1,4 +1,7 @@
-"""Conda environments: the content of an environment.yml, and the lock with the hash of every package. Pure."""
+"""Conda environments: the content of an environment.yml, and the lock with the hash of every package.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -32,13 +35,14 @@ _PACKAGE = re.compile(r"((?:https?|file)://[!-~]{1,1000}) sha256:([0-9a-f]{64})"
 
 
 class CondaError(ValueError):
-    """The file cannot be used. The text gives the reason, without the file name and the full stop."""
+    """The file cannot be used. The message gives the reason, without the file name and the full stop."""
 
 
 @dataclass(frozen=True)
 class CondaSpecs:
-    """channels: in search order. specs: in conda's syntax. cuda: the highest CUDA version of the driver, "" without
-    GPUs."""
+    """channels: in search order. specs: package specifications in conda's syntax. cuda: the highest CUDA version that
+    the driver supports; "" without GPUs.
+    """
 
     channels: tuple[str, ...]
     specs: tuple[str, ...]
@@ -57,7 +61,7 @@ class CondaPackage:
 
     @property
     def file(self) -> str:
-        """Return the bare file name. Raises LockError."""
+        """Return the file name without a folder. Raises LockError."""
         return self._named[0]
 
     @property
@@ -79,7 +83,7 @@ class CondaPackage:
 
 @dataclass(frozen=True)
 class CondaRequest(EnvironmentRequest):
-    """folder: name of the environment, derived from the lock."""
+    """folder: folder name of the environment, derived from the lock."""
 
     folder: str = ""
 
@@ -105,7 +109,9 @@ class CondaSection:
 
     @property
     def versions(self) -> dict[str, str]:
-        """Return version and build of each package, in the format in which an environment reports them."""
+        """Return version and build of each package, in the format in which the inspection of an environment reports
+        them.
+        """
         return {name: f"{version}_{build}" for name, version, build in (package.parts for package in self.packages)}
 
     def as_dict(self) -> dict[str, Any]:
@@ -113,7 +119,7 @@ class CondaSection:
         return {"platform": self.platform, "asked": list(self.asked), "packages": packages}
 
     def request(self) -> EnvironmentRequest:
-        """Return the request for the plan of a node. Raises LockError if the environment has no Python."""
+        """Return the request that is used to plan the node. Raises LockError if the environment contains no Python."""
         found = {name: version for name, version, _ in (package.parts for package in self.packages)}
         python = found.get("python", "")
         if not re.fullmatch(r"\d+\.\d+[a-z0-9.]*", python):
@@ -129,7 +135,7 @@ def section_of(given: Mapping[str, Any]) -> CondaSection:
 
 
 def asked_of(content: Any, cuda: str = "") -> CondaSpecs:
-    """Return the channels and specs of a parsed environment.yml. Raises CondaError."""
+    """Return the channels and package specifications in a parsed environment.yml. Raises CondaError."""
     if not isinstance(content, dict):
         raise CondaError("not a mapping with channels and dependencies")
     channels, specs = content.get("channels"), content.get("dependencies")
@@ -157,7 +163,7 @@ def section_for(sections: Iterable[CondaSection], asked: CondaSpecs, platform: s
 
 
 def with_section(sections: Iterable[CondaSection], new: CondaSection, asked: CondaSpecs) -> tuple[CondaSection, ...]:
-    """Return the lock with the new section and the sections of the same request for other platforms."""
+    """Return the lock with the new section, and with those sections for other platforms that have the same request."""
     return (*(one for one in sections if one.asked == asked.lines and one.platform != new.platform), new)
 
 
@@ -205,7 +211,7 @@ def _section(lines: list[str]) -> CondaSection:
 
 
 def changes(before: Iterable[CondaSection], new: CondaSection) -> list[str]:
-    """Describe the differences from the section that the new one replaces."""
+    """Describe how the new section differs from the section that it replaces."""
     old = next((one for one in before if one.platform == new.platform), None)
     if old is None:
         return [f"{new.title}: {len(new.packages)} packages"]

@@ -1,8 +1,9 @@
-"""Check the contents of conda packages: each package against its own file list, then all packages together. Pure.
+"""Check the contents of conda packages: first each package against its own file list, then all packages together. Pure
+functions.
 
-Packages come from third parties, and the program that links them trusts their file lists. So Muster compares every
-path, link, size and hash with the list before anything is linked. No path may lead through a link of another package
-or out of the environment.
+Packages come from third parties, and the program that links them trusts their file lists. Before anything is linked,
+Muster therefore compares every path, link, size and hash with the list. No path may lead through a link of another
+package or out of the environment.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ _SET_ID = 0o7000
 
 @dataclass(frozen=True)
 class CondaEntry:
-    """An entry of a folder or an archive. kind: file, link, folder, or special for anything else.
+    """An entry in a folder or an archive. kind: file, link, folder, or special for anything else.
 
-    target: of a link. sha256: "" if not computed. outside: a file with hard links outside of the folder.
+    target: target of a link. sha256: "" if it was not computed. outside: whether a file has hard links outside of the
+    folder.
     """
 
     path: str
@@ -47,7 +49,7 @@ class CondaEntry:
 
 @dataclass(frozen=True)
 class CondaPath:
-    """One path of a package's file list. size and sha256: None if the list is of an old format without them."""
+    """One path in the file list of a package. size, sha256: None if the list has an old format without these fields."""
 
     path: str
     kind: str | None = None
@@ -57,7 +59,10 @@ class CondaPath:
 
 @dataclass(frozen=True)
 class Contents:
-    """The metadata of a package. listed: by path. site_packages: set by a python package, "" for the default."""
+    """The metadata of a package.
+
+    listed: entries of the file list by path. site_packages: folder set by a Python package; "" for the default.
+    """
 
     package: CondaPackage
     listed: Mapping[str, CondaPath]
@@ -71,7 +76,7 @@ class Contents:
 
 @dataclass
 class CondaLayout:
-    """All paths of the environment. kinds: by path. links: by path, the targets and the package of each."""
+    """All paths of the environment. kinds: kind of each path. links: for each link, the targets and the package."""
 
     kinds: dict[str, set[str]] = field(default_factory=dict)
     links: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -79,7 +84,7 @@ class CondaLayout:
 
 
 def contents_of(package: CondaPackage, texts: Mapping[str, str]) -> Contents:
-    """Read the metadata of a package. texts: contents of the files in DESCRIBING. Raises CondaError."""
+    """Read the metadata of a package. texts: contents of the files listed in DESCRIBING. Raises CondaError."""
     known = Contents(package, {})
     index = _object(known, texts, INDEX)
     for what, value in zip(("name", "version", "build"), package.parts, strict=True):
@@ -111,7 +116,7 @@ def _object(known: Contents, texts: Mapping[str, str], name: str) -> Mapping[str
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Reject a mapping with a duplicate key, because another parser may use the other value."""
+    """Reject a mapping with duplicate keys, because another parser might use the other value."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a key occurs twice")
@@ -158,7 +163,7 @@ def _commands(known: Contents, texts: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def check_unpacked(contents: Contents, entries: Iterable[CondaEntry]) -> None:
-    """Compare the unpacked files of a package with its file list. Raises CondaError."""
+    """Compare the unpacked files of a package with the package's file list. Raises CondaError."""
     found = {entry.path: entry for entry in entries}
     links = {path: {entry.target: ""} for path, entry in found.items() if entry.kind == "link"}
     for path, entry in found.items():
@@ -193,7 +198,7 @@ def _check_listed(contents: Contents, listed: CondaPath, entry: CondaEntry | Non
 
 
 def layout_of(packages: Iterable[tuple[Contents, Iterable[CondaEntry]]], root: str) -> CondaLayout:
-    """Compute the combined layout of all packages. root: path of the environment on the nodes. Raises CondaError."""
+    """Compute the layout of all packages together. root: path of the environment on the nodes. Raises CondaError."""
     known = list(packages)
     python = next((contents for contents, _ in known if contents.package.parts[0] == "python"), None)
     layout = CondaLayout({path: {"file"} for path in OWN})
@@ -224,7 +229,10 @@ def layout_of(packages: Iterable[tuple[Contents, Iterable[CondaEntry]]], root: s
 
 
 def _place(contents: Contents, path: str, python: Contents | None) -> str:
-    """Return where py-rattler puts a path: files of noarch Python packages go into this environment's Python."""
+    """Return where py-rattler puts a path.
+
+    Files of noarch Python packages are moved to the folders of this environment's Python.
+    """
     first, slash, rest = path.partition("/")
     if not contents.python_only or first not in {"site-packages", "python-scripts"}:
         return path
@@ -260,7 +268,7 @@ def _is_clobbered(layout: CondaLayout, path: str) -> bool:
 
 
 class TarMember(Protocol):
-    """The attributes of a tarfile.TarInfo that are used."""
+    """The attributes of tarfile.TarInfo that are used here."""
 
     name: str
     mode: int
@@ -277,7 +285,10 @@ def member_entry(member: TarMember) -> CondaEntry:
 
 
 def check_members(entries: Iterable[CondaEntry], root: str) -> None:
-    """Reject an environment archive with anything but files, folders and links within root. Raises CondaError."""
+    """Reject an environment archive that contains anything but files, folders, and links that stay within root.
+
+    Raises CondaError.
+    """
     known = list(entries)
     links = {entry.path: {entry.target: ""} for entry in known if entry.kind == "link"}
     seen: set[str] = set()
@@ -297,7 +308,7 @@ def check_members(entries: Iterable[CondaEntry], root: str) -> None:
 def leads_out(links: Mapping[str, Mapping[str, str]], path: str, target: str, root: str = "") -> bool:
     """Return whether a link leads out of its folder, directly or through other links.
 
-    links: the targets of each. root: the folder's own path; "" treats every absolute target as leading out.
+    links: the targets of each link. root: path of the folder itself; with "", every absolute target leads out.
     """
     start = tuple(path.split("/")[:-1])
     left = [_begun(start, target, (), root)]
@@ -324,7 +335,9 @@ _Step = tuple[tuple[str, ...], tuple[str, ...]]
 
 
 def _begun(here: tuple[str, ...], target: str, rest: tuple[str, ...], root: str) -> _Step | None:
-    """Return the folder and the parts from which a link's target is followed; None if the target leads out."""
+    """Return the folder from which a link's target is followed, and the parts of the target; None if the target leads
+    out.
+    """
     if target.startswith("/"):
         if not root or not f"{target}/".startswith(f"{root.rstrip('/')}/"):
             return None
@@ -333,7 +346,7 @@ def _begun(here: tuple[str, ...], target: str, rest: tuple[str, ...], root: str)
 
 
 def _plain(path: Any) -> bool:
-    """Return whether every program reads the path in the same way: py-rattler treats a backslash as a slash."""
+    """Return whether all programs interpret the path in the same way. py-rattler treats a backslash as a slash."""
     if not isinstance(path, str) or "\\" in path or "\0" in path:
         return False
     return not {"", ".", ".."} & set(path.split("/"))

@@ -1,7 +1,7 @@
-"""Names and paths of the environments of a node. No other module knows them. Pure.
+"""Names and paths of the environments on a node. Other modules get them only from here. Pure functions.
 
-An environment is used by its path only, a link to the current build. `places` lists these paths for launches,
-Jupyter kernels and checks.
+An environment is used only through its path, which is a link to the current build. `places` lists these paths for
+launches, Jupyter kernels and checks.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ _VALUES = {
 
 @dataclass(frozen=True)
 class EnvironmentPlace:
-    """path: a link that all users of the environment name. It stays the same when a new build replaces the old one."""
+    """path: a link that all users of the environment refer to. It stays the same when a new build
+    replaces the old one.
+    """
 
     name: str
     path: str
@@ -57,7 +59,7 @@ def is_name(name: str) -> bool:
 
 
 def places(cluster: Mapping[str, Any]) -> tuple[EnvironmentPlace, ...]:
-    """Return all environments of a node, the default first. cluster: the node's variables of the role cluster."""
+    """Return all environments of a node, the default one first. cluster: the node's variables of the role cluster."""
     # If the site has its own torchrun, its environment is the default.
     default = cluster["cluster_torchrun"].rpartition("/")[0].rpartition("/")[0]
     root = cluster["cluster_environments_root"]
@@ -69,35 +71,41 @@ def places(cluster: Mapping[str, Any]) -> tuple[EnvironmentPlace, ...]:
 
 
 def folder_of(root: str, name: str) -> str:
-    """Return the folder of a named environment. Like pytorch_root, it holds the link current, envs/ and wheels/."""
+    """Return the folder of a named environment.
+
+    Like pytorch_root, this folder contains the link current, envs/ and wheels/.
+    """
     return f"{root.rstrip('/')}/{name}"
 
 
 def torchrun(cluster: Mapping[str, Any], name: str) -> str:
-    """Return the torchrun of the named environment, "" for the default one. Raises KeyError for an unknown name."""
+    """Return the path of torchrun in the named environment; "" names the default environment.
+
+    Raises KeyError for an unknown name.
+    """
     if name in ("", DEFAULT):
         return str(cluster["cluster_torchrun"])
     return {place.name: place.torchrun for place in places(cluster)}[name]
 
 
 def unknown(cluster: Mapping[str, Any], name: str) -> str:
-    """Return the error for a launch that names an unknown environment."""
+    """Return the error message for a launch that names an unknown environment."""
     known = ", ".join(place.name for place in places(cluster))
     return f"launch_environment is {name!r}, but this cluster has the environments {known}."
 
 
 def built(declared: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
-    """Return the names of the environments that Muster builds; the others are managed by the user."""
+    """Return the names of the environments that Muster builds. Users manage all other environments."""
     return tuple(name for name, entry in declared.items() if not entry.get(PROVIDED) and not existing(entry))
 
 
 def existing(entry: Mapping[str, Any]) -> str:
-    """Return the path of an environment that the user built; "" for one in Muster's folder."""
+    """Return the path of an environment that the user built; "" for an environment in Muster's folder."""
     return str(entry.get(PREFIX, ""))
 
 
 def in_its_words(text: str, name: str, entry: Mapping[str, Any]) -> str:
-    """Replace the default environment's options in a text by those of the named environment."""
+    """Replace the options of the default environment that a text mentions with those of the named environment."""
     source = next((str(entry[option]) for option in SOURCES if entry.get(option)), "its file")
     own = {
         "pytorch_packages": source,
@@ -111,7 +119,7 @@ def in_its_words(text: str, name: str, entry: Mapping[str, Any]) -> str:
 
 
 def problems(declared: Any) -> list[tuple[str, str]]:
-    """Return the errors in cluster_environments and their fixes, without reading any file."""
+    """Return the errors in cluster_environments with their fixes. No files are read."""
     if not isinstance(declared, dict):
         return [("cluster_environments is not a mapping", "Write NAME: {requirements: FILE}")]
     found: list[tuple[str, str]] = []
@@ -142,7 +150,7 @@ def _faults(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _clashes(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield conflicts between options."""
+    """Yield an error for each pair of options that exclude each other."""
     chosen = [option for option in (*SOURCES, PREFIX, PROVIDED) if entry.get(option)]
     if not chosen:
         fix = "Write requirements: FILE, pyproject: FILE or conda: FILE, or prefix: PATH for an existing environment"

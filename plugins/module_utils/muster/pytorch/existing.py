@@ -1,7 +1,8 @@
-"""Environments that the user built on a node: which program built one, and whether launches can run in it. Pure.
+"""Environments that the user built on a node: which program built them, and whether launches can run in them. Pure
+functions.
 
-Each program leaves its own marker: conda and mamba write their command into conda-meta/history, pixi also creates
-conda-meta/pixi, and tools for Python virtual environments write pyvenv.cfg.
+Each program leaves its own marker. conda and mamba write their command into conda-meta/history. pixi also creates
+conda-meta/pixi. Tools for Python virtual environments write pyvenv.cfg.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ OF_ROOT = "Make root the owner: sudo chown -R root: {path}"
 
 
 def made_by(marks: Mapping[str, Any]) -> str:
-    """Return the program that built it. marks: texts of its marker files, by name (see tools/environment_marks.py)."""
+    """Return the program that built an environment.
+
+    marks: texts of its marker files by name (see tools/environment_marks.py).
+    """
     pixi = marks.get("conda-meta/pixi")
     if pixi is not None:
         return " ".join(filter(None, ("pixi", _version_of_pixi(pixi))))
@@ -54,7 +58,9 @@ def _version_of_pixi(text: str) -> str:
 
 @dataclass(frozen=True)
 class ExistingEnvironment:
-    """refusal: why no launch can run in it, and the fix; "" if launches can. notes: information for its users."""
+    """refusal: why launches cannot run in the environment, and the fix; "" if they can. notes: information for its
+    users.
+    """
 
     made_by: str
     python: str = ""
@@ -64,7 +70,10 @@ class ExistingEnvironment:
 
 
 def judge(path: str, look: Mapping[str, Any], user: str) -> ExistingEnvironment:
-    """Evaluate an environment. look: result of muster_node/pytorch/existing.py. user: who started its Python."""
+    """Evaluate an environment.
+
+    look: the result of muster_node/pytorch/existing.py. user: the account that ran the environment's Python.
+    """
     maker = made_by(look["marks"])
     if not look["there"]:
         return ExistingEnvironment(

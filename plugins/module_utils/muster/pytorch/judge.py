@@ -1,7 +1,7 @@
 """Compare the inspected PyTorch environment with the request.
 
-muster_node/programs/torch_facts.py prints the input: `error` (optionally with `trace` and `fix`) when PyTorch cannot
-be used, otherwise `torch`, `packages` and `imported`.
+The input is the output of muster_node/programs/torch_facts.py: `error` (optionally with `trace` and `fix`) if PyTorch
+cannot be used, otherwise `torch`, `packages` and `imported`.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ TOOLS = Check(
 
 
 def judge(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> list[Finding]:
-    """Return one finding for each check that could be made. look: output of torch_facts.py."""
+    """Return one finding for each check that was possible. look: output of torch_facts.py."""
     if request.main.name != TORCH:
         return [_tools(node, request, look)]
     if look.get("error"):
@@ -94,7 +94,7 @@ def judge(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> li
 
 
 def variant_of(cuda: str | None) -> str:
-    """Return the name of a build: cpu, or cu130 for CUDA 13.0."""
+    """Return the name of a build: "cpu", or for example "cu130" for CUDA 13.0."""
     return "cu" + "".join(cuda.split(".")[:2]) if cuda else "cpu"
 
 

@@ -1,7 +1,8 @@
-"""The lock of the PyTorch environments: it lists every wheel, so that all nodes get the same ones at any time.
+"""The lock of the PyTorch environments. It lists every wheel, so that all nodes always get the same wheels.
 
-The file has one section for each Python, machine and build. A section is a pip requirements file with a hash for every
-wheel. It contains no URL, because the same wheels may come from a peer, an index, a mirror or a folder.
+The file has one section for each combination of Python, machine type and build. A section is a pip requirements file
+with a hash for every wheel. It contains no URLs, because the same wheels may come from another node, an index, a mirror
+or a folder.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _WHEEL = re.compile(
 
 
 class LockError(ValueError):
-    """The lock cannot be used. The text gives the reason, without the file name."""
+    """The lock cannot be used. The message gives the reason, without the file name."""
 
 
 @dataclass(frozen=True, order=True)
 class Wheel:
-    """name: normalized as pip does."""
+    """A wheel. name: package name, normalized as in pip."""
 
     name: str
     version: str
@@ -54,7 +55,7 @@ class Wheel:
 
 @dataclass(frozen=True)
 class WheelSection:
-    """One environment: its target, the pins it was resolved from, and the resulting wheels."""
+    """One environment: its target, the pins from which it was resolved, and the resulting wheels."""
 
     python: str
     machine: str
@@ -68,13 +69,16 @@ class WheelSection:
 
     @property
     def digest(self) -> str:
-        """Hash of the whole section: detects edits, and names the folder of the wheels."""
+        """Hash of the whole section.
+
+        It shows whether the section was edited, and is used as the folder name of the wheels.
+        """
         content = "\n".join([self.title, *self.asked, *map(str, self.wheels)])
         return hashlib.sha256(content.encode()).hexdigest()[:16]
 
     @property
     def requirements(self) -> str:
-        """Return a requirements file for pip install --require-hashes."""
+        """Return a requirements file for `pip install --require-hashes`."""
         return "".join(f"{wheel}\n" for wheel in self.wheels)
 
     def is_for(self, python: str, machine: str) -> bool:
@@ -93,7 +97,10 @@ def is_digest(name: str) -> bool:
 
 
 def section_of(given: Mapping[str, Any]) -> WheelSection:
-    """Read a section that another machine sent. Rejects anything that the file could not hold. Raises LockError."""
+    """Read a section that another machine sent.
+
+    Anything that a lock file cannot contain is rejected. Raises LockError.
+    """
     try:
         wheels = tuple(Wheel(**wheel) for wheel in given["wheels"])
         section = WheelSection(given["python"], given["machine"], given["variant"], tuple(given["asked"]), wheels)
@@ -169,7 +176,7 @@ def _block(section: WheelSection) -> str:
 
 
 def render(sections: Sequence[WheelSection]) -> str:
-    """Return the text of the file, independent of the order of the sections; empty for none."""
+    """Return the text of the file, which does not depend on the order of the sections; "" if there are no sections."""
 
     def place(section: WheelSection) -> tuple[Any, ...]:
         return ([int(part) for part in section.python.split(".")], section.machine, section.variant, section.asked)
@@ -180,7 +187,7 @@ def render(sections: Sequence[WheelSection]) -> str:
 
 
 def changes(before: Sequence[WheelSection], after: Sequence[WheelSection], new: WheelSection) -> list[str]:
-    """Describe the differences from the environment that the new one replaces."""
+    """Describe how the new environment differs from the environment that it replaces."""
     gone = [section for section in before if section not in after and section.is_for(new.python, new.machine)]
     gone.sort(key=lambda section: section.variant != new.variant)
     if not gone:

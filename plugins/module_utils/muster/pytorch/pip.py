@@ -24,14 +24,16 @@ def pip_sources(
     offline_dir: str,
     mirror: Mapping[str, str] | None = None,
 ) -> list[list[str]]:
-    """Return pip's arguments for its sources. The next list is tried when the one before it does not have this torch.
+    """Return lists of pip arguments, one for each set of sources. A list is tried if the previous sources do not offer
+    this torch.
 
-    With `auto`, PyTorch's own index comes second, because a mirror or folder of the site may have the build.
-    It is searched *in addition to* pip's index, because only pip's has every other package. This is safe for
-    torch, which is pinned with its local version: no public index offers that except PyTorch's.
+    With `auto`, PyTorch's own index is second, because a mirror or folder of the site may have the build. That index is
+    searched *in addition to* pip's index, because only pip's index has all other packages. This is safe for torch,
+    which is pinned with its local version: no public index except PyTorch's offers that version.
 
-    mirror: sources that `auto` tries before PyTorch's own (cluster_mirror). pip: an index. torch: an index of that
-    build. torch_links: a page with links to its wheels. only: do not use PyTorch's own; empty to use it.
+    mirror: sources that `auto` tries before PyTorch's own index (cluster_mirror). pip: an index for pip. torch: an
+    index of this build. torch_links: a page with links to the wheels of this build. only: not empty if PyTorch's own
+    index must not be used.
     """
     mirror = mirror or {}
     for url in (index_url, *extra_index_urls, *find_links):
@@ -53,7 +55,7 @@ def pip_sources(
 
 
 def _with_a_mirror(mirror: Mapping[str, str], variant: str, own: list[str]) -> list[list[str]]:
-    """Return the arguments for `auto`. own: arguments that the inventory adds to every source."""
+    """Return the arguments for `auto`. own: arguments from the inventory that are added to every set of sources."""
     base = ["--index-url", mirror["pip"]] if mirror.get("pip") else []
     # pip ignores a mirror without TLS unless the host is explicitly trusted.
     places = [urlsplit(mirror.get(place, "")) for place in ("pip", "torch", "torch_links")]
@@ -74,7 +76,10 @@ def _with_a_mirror(mirror: Mapping[str, str], variant: str, own: list[str]) -> l
 
 
 def kinds(builds: Sequence[str]) -> list[str]:
-    """Return pip's arguments for file types: wheels only, except for packages that may be built from source."""
+    """Return pip's arguments for file types.
+
+    Only wheels are allowed, except for packages that may be built from source.
+    """
     for name in builds:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
             raise EnvironmentRequestError(f"pytorch_source_builds: '{name}' is not the name of a package")
@@ -86,7 +91,7 @@ def torch_not_found(output: str) -> bool:
 
 
 def explain_pip(output: str, request: EnvironmentRequest) -> tuple[str, str]:
-    """Return the problem and its fix, each one sentence without the full stop."""
+    """Return the problem and its fix. Each is one sentence without a full stop."""
     if request.locked and "DO NOT MATCH THE HASHES" in output:
         return "a wheel does not match its hash in the lock", _RESOLVE_ANEW
     for pattern, what, fix in _FAILURES:
@@ -161,7 +166,7 @@ _UNREACHABLE = (
 
 
 def _or_the_default_build(requirement: str, request: EnvironmentRequest, offered: Sequence[str], fix: str) -> str:
-    """Put the default build of the index before the fix if the index offers only that build."""
+    """If the index offers only its default build, mention this build before the fix."""
     name, _, version = requirement.partition("==")
     public = public_version(version)
     if name != "torch" or public == version or public not in offered or "torch" in request.locked:

@@ -1,4 +1,4 @@
-"""Plan the steps from the PyTorch environments on a node to the requested one. Pure."""
+"""Plan the steps from the PyTorch environments on a node to the requested environment. Pure functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INBORN = ("pip", "setuptools", "wheel", "pkg-resources")
 
 @dataclass(frozen=True)
 class Environment:
-    """The inspection of one environment. faults: defects, independent of the request."""
+    """The result of inspecting one environment. faults: defects that do not depend on the request."""
 
     python: str = ""
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -24,10 +24,10 @@ class Environment:
 
 @dataclass(frozen=True)
 class Observed:
-    """The environments below the root by name, newest first (None: present but not inspected).
+    """The environments in the root folder by name, newest first. The value is None for one that was not inspected.
 
-    current: name of the environment that the link points to, empty if it points elsewhere. link: its target,
-    empty if the link is missing.
+    current: name of the environment that the link points to; "" if it points elsewhere. link: target of the link; "" if
+    the link does not exist.
     """
 
     link: str = ""
@@ -38,7 +38,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class EnvironmentPlan:
-    """In this order: discard broken leftovers, build, switch, retire environments beyond the limit."""
+    """The steps, in this order: discard broken leftovers, build, switch, and remove environments beyond the limit."""
 
     target: str
     reasons: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ def _first_free(name: str, taken: set[str]) -> str:
 
 
 def shortcomings(request: EnvironmentRequest, environment: Environment) -> list[str]:
-    """Return why the environment does not match the request; empty if it does."""
+    """Return why the environment does not match the request; empty if it matches."""
     found = list(environment.faults)
     if environment.python and environment.python != request.python:
         found.append(f"built for Python {environment.python}, but the node has {request.python}")
@@ -121,7 +121,10 @@ def shortcomings(request: EnvironmentRequest, environment: Environment) -> list[
 
 
 def unlocked(request: EnvironmentRequest, packages: Mapping[str, str]) -> list[str]:
-    """Return the differences from the lock. Packages that every virtual environment starts with are allowed."""
+    """Return how the environment differs from the lock.
+
+    Packages that every new virtual environment contains are allowed.
+    """
     if not request.locked:
         return []
     found = [
@@ -137,7 +140,9 @@ def unlocked(request: EnvironmentRequest, packages: Mapping[str, str]) -> list[s
 
 
 def describe(request: EnvironmentRequest, name: str, packages: Mapping[str, str], environments: Sequence[str]) -> str:
-    """Return one side of the diff: the current environment, its pinned or locked packages, and all environments."""
+    """Return one side of the diff: the current environment, its pinned or locked packages, and all environments on the
+    node.
+    """
     lines = [f"current: {name or 'none'}"]
     names = dict.fromkeys((*(pin.name for pin in request.requirements), *request.locked))
     lines += [f"{package}: {packages.get(package, 'none')}" for package in names]
@@ -148,8 +153,10 @@ def describe(request: EnvironmentRequest, name: str, packages: Mapping[str, str]
 def difference(
     request: EnvironmentRequest, before: Observed, plan: EnvironmentPlan, *, lock: bool, forget: Sequence[str] = ()
 ) -> dict[str, str]:
-    """Return the diff of the current environment and of the environments on the node. lock: whether the wheels will be
-    written to the lock. forget: named environments that are removed."""
+    """Return the diff of the current environment and of the environments on the node.
+
+    lock: whether the wheels will be written to the lock. forget: named environments that will be removed.
+    """
     was = before.environments.get(before.current) or Environment()
     wanted = dict(request.locked) or {pin.name: pin.version for pin in request.requirements}
     gone = {*plan.discard, *plan.retire}

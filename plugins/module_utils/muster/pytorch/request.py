@@ -1,4 +1,4 @@
-"""The PyTorch environment that the inventory requests: exact pins, and a name derived from them."""
+"""The PyTorch environment that the inventory requests: exact pins, and a name derived from these pins."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _ENVIRONMENT = re.compile(r"[0-9][a-z0-9.]*-(?:c[a-z0-9]+|plain)-py\d+\.\d+-[0-9
 
 
 class EnvironmentRequestError(ValueError):
-    """The inventory requests something impossible. The text names the option to change."""
+    """The request in the inventory is impossible. The message names the option to change."""
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """One package at one version. A version without a local part (`+cpu`) is met by any local build, as in pip.
+    """One package in one version. As in pip, a version without a local part (`+cpu`) matches any local build.
 
-    more: the part that only pip evaluates: a version range (version is empty then) and a marker.
+    more: what only pip evaluates: a version range (`version` is then "") and a marker.
     """
 
     name: str
@@ -55,7 +55,7 @@ class Requirement:
 
 @dataclass(frozen=True)
 class EnvironmentRequest:
-    """The requested environment. variant: cpu, cuda (the index's default build) or cuNNN; plain for environments
+    """The requested environment. variant: cpu, cuda (the index's default build) or cuNNN; plain for an environment
     without PyTorch.
 
     locked: the version of every package in the lock; empty if nothing is locked yet.
@@ -69,12 +69,12 @@ class EnvironmentRequest:
 
     @property
     def main(self) -> Requirement:
-        """Return the requirement on the package that gives the environment its purpose."""
+        """Return the requirement for the main package of the environment."""
         return self.requirements[0]
 
     @property
     def name(self) -> str:
-        """Return the folder name. The same request has the same name on every node."""
+        """Return the folder name. It is derived from the request, so it is the same on every node."""
         content = "\n".join([self.python, *sorted(map(str, self.requirements))])
         digest = hashlib.sha256(content.encode()).hexdigest()[:8]
         return f"{public_version(self.main.version)}-{self.variant}-py{self.python}-{digest}"
@@ -96,14 +96,14 @@ def same_version(installed: str, wanted: str) -> bool:
 
 
 def is_environment(name: str) -> bool:
-    """Return whether a folder name belongs to an environment; other folders in the root are not Muster's."""
+    """Return whether a folder name is that of an environment. Other folders in the root do not belong to Muster."""
     return _ENVIRONMENT.fullmatch(name) is not None
 
 
 def make_request(
     *, torch_version: str, variant: str, gpus: int, packages: Sequence[str], python: str, ranges: bool = False
 ) -> EnvironmentRequest:
-    """ranges: whether the packages come from a requirements file instead of exact pins."""
+    """Return the request. ranges: whether the packages come from a requirements file instead of exact pins."""
     if not _TORCH_VERSION.fullmatch(torch_version):
         raise EnvironmentRequestError(
             f"cluster_torch_version: '{torch_version}' is not an exact version. Write it like 2.13.0; "
@@ -137,14 +137,14 @@ def make_request(
 
 
 def make_plain_request(package: str, *, version: str, packages: Sequence[str], python: str) -> EnvironmentRequest:
-    """Return the request for an environment without PyTorch, for example JupyterLab with its packages."""
+    """Return the request for an environment without PyTorch, such as the environment of JupyterLab."""
     option = "workbench_packages"
     pins = [parse_requirement(text, python, option) for text in (f"{package}=={version}", *packages)]
     return EnvironmentRequest(PLAIN, 0, python, tuple(pin for pin in pins if pin))
 
 
 def parse_requirement(text: str, python: str, option: str = "pytorch_packages") -> Requirement | None:
-    """Return the exact pin in `text`, or None if its marker excludes this Python."""
+    """Return the exact pin in `text`; None if its marker excludes this Python version."""
     pin = _PIN.fullmatch(text.strip())
     if pin is None:
         raise EnvironmentRequestError(f"{option}: '{text}' is not an exact pin. Write it like name==version")
@@ -155,7 +155,7 @@ def parse_requirement(text: str, python: str, option: str = "pytorch_packages") 
 
 
 def parse_range(text: str, python: str) -> Requirement | None:
-    """Return the requirement in a line of a requirements file, or None if its marker excludes this Python."""
+    """Return the requirement in a line of a requirements file; None if its marker excludes this Python version."""
     found = _RANGE.fullmatch(_without_spaces(text))
     if found is None:
         raise EnvironmentRequestError(f"'{text[:200]}' is not a package name, optionally with versions and a marker")
@@ -170,7 +170,7 @@ def parse_range(text: str, python: str) -> Requirement | None:
 
 
 def _without_spaces(text: str) -> str:
-    """Return the line without insignificant spaces."""
+    """Return the line without spaces that have no meaning."""
     what, semicolon, marker = text.partition(";")
     return re.sub(r"\s*([~=!<>]=|[<>,\[\]])\s*", r"\1", what).strip() + semicolon + re.sub(r"\s+", " ", marker).strip()
 

@@ -1,4 +1,4 @@
-"""Read a requirements file or a pyproject.toml into lines for pip. Pure."""
+"""Read a requirements file or a pyproject.toml into lines for pip. Pure functions."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _FIXES = (
 
 
 class RequirementsError(ValueError):
-    """The file cannot be used. The text gives the reason, without the file name and the full stop."""
+    """The file cannot be used. The message gives the reason, without the file name and the full stop."""
 
 
 @dataclass(frozen=True)
 class RequestedPackages:
-    """The requested packages of an environment. torch_version, variant: "" if not set anywhere."""
+    """The packages requested for an environment. torch_version, variant: "" if not set anywhere."""
 
     torch_version: str
     variant: str
@@ -60,7 +60,7 @@ def parts_of(text: str) -> tuple[list[str], list[str]]:
 
 
 def _lines(text: str) -> Iterable[tuple[int, str]]:
-    """Yield each line with its number, without comments; a backslash at the end continues a line."""
+    """Yield each line with its line number, without comments. A backslash at the end of a line continues the line."""
     begun, whole = 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         begun = begun or number
@@ -76,7 +76,7 @@ def _lines(text: str) -> Iterable[tuple[int, str]]:
 
 
 def of_pyproject(project: Mapping[str, Any], extras: Sequence[str]) -> list[str]:
-    """Return the dependencies of a parsed pyproject.toml, with the given extras. Raises RequirementsError."""
+    """Return the dependencies in a parsed pyproject.toml, including the given extras. Raises RequirementsError."""
     table = project.get("project")
     if not isinstance(table, dict):
         raise RequirementsError("the table [project], which lists the dependencies, is missing")
@@ -106,7 +106,7 @@ def _checked(line: str, where: str) -> str:
 def asked(lines: Iterable[str], torch_version: str = "", variant: str = "") -> RequestedPackages:
     """Return the PyTorch version that the lines request, and the other packages.
 
-    torch_version, variant: set in cluster_environments. Raises RequirementsError.
+    torch_version, variant: the values set in cluster_environments. Raises RequirementsError.
     """
     packages: list[str] = []
     found: dict[str, str] = {}

@@ -1,4 +1,7 @@
-"""Wheels: validate files by name and metadata, and choose the node that downloads for several nodes. Pure."""
+"""Wheels: validate files by name and metadata, and choose the node that downloads wheels for several nodes.
+
+Pure functions.
+"""
 
 from __future__ import annotations
 
@@ -22,11 +25,11 @@ MOST_PEERS = 3
 
 
 class WheelError(ValueError):
-    """A file is not a wheel, or must not be installed. The text gives the reason and begins with the file name."""
+    """A file is not a wheel, or must not be installed. The message begins with the file name and gives the reason."""
 
 
 def named(file: str) -> tuple[str, str]:
-    """Return the name (normalized as pip does) and the version in the file name of a wheel."""
+    """Return the package name (normalized as in pip) and the version in the file name of a wheel."""
     found = _FILE.fullmatch(file)
     if found is None or len(file) > 255:
         raise WheelError(f"{file[:100]!r} is not the file name of a wheel")
@@ -34,10 +37,10 @@ def named(file: str) -> tuple[str, str]:
 
 
 def judge(file: str, name: str, version: str, requires: Iterable[str]) -> None:
-    """Check a wheel's METADATA: name, version, and each Requires-Dist.
+    """Check the METADATA of a wheel: name, version, and each Requires-Dist.
 
-    A wheel is rejected if its name differs from its file name, or if it requires something by URL: pip would fetch and
-    build such a source even with --only-binary.
+    A wheel is rejected if its name differs from its file name, or if it requires something by URL. pip would download
+    and build such a URL even with --only-binary.
     """
     if (canonical_name(name), _plain(version)) != (named(file)[0], _plain(named(file)[1])):
         raise WheelError(f"the metadata of {file} names {name[:100]!r} {version[:100]!r}")
@@ -54,8 +57,8 @@ def _plain(version: str) -> str:
 class WheelNeed:
     """The wheels that a node needs.
 
-    build: whether it needs wheels. key: identical on nodes that need the same ones. here: whether it has those of the
-    lock. section: its section of the lock, in the format of WheelSection.as_dict; None without one.
+    build: whether the node needs wheels. key: equal for nodes that need the same wheels. here: whether the node has the
+    wheels in the lock. section: its section of the lock, in the format of WheelSection.as_dict; None if there is none.
     """
 
     build: bool
@@ -65,12 +68,14 @@ class WheelNeed:
 
 
 def downloader(key: str, needs: Mapping[str, WheelNeed]) -> str:
-    """Return the node that downloads for this key: the first of the play that has the wheels, or that needs them."""
+    """Return the node that downloads the wheels with this key: the first node in the play that has the wheels, or else
+    the first that needs them.
+    """
     same = [name for name, need in needs.items() if need.build and need.key == key]
     return min(same, key=lambda name: not needs[name].here, default="")
 
 
 def holders(own: str, key: str, needs: Mapping[str, WheelNeed], nodes: Sequence[str]) -> list[str]:
-    """Return nodes that have the wheels of the lock, then nodes that may have them, in the order of the inventory."""
+    """Return the nodes that have the wheels in the lock, followed by nodes that may have them, in inventory order."""
     sure = [name for name, need in needs.items() if need.here and need.key == key]
     return [name for name in dict.fromkeys([*sure, *nodes]) if name != own][:MOST_PEERS]

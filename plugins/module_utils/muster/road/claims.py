@@ -17,7 +17,7 @@ MOST_TEXT = 120  # characters of a holder's fields
 
 
 def changing(holders: Mapping[str, Any]) -> str:
-    """Return a sentence for each run that has claimed nodes. holders: the holder that each node reports."""
+    """Return a sentence about each run that has claimed nodes. holders: for each node, the run that holds its claim."""
     nodes, began = defaultdict(list), defaultdict(list)
     for node, holder in holders.items():
         who, doing, since = _words(holder)
@@ -29,14 +29,17 @@ def changing(holders: Mapping[str, Any]) -> str:
 
 
 def refusal(holders: Mapping[str, Any], *, begun: bool) -> str:
-    """Return why a run stops. begun: whether an earlier step has claimed other nodes."""
+    """Return why a run stops before it changes these nodes.
+
+    begun: whether an earlier step of the run has claimed other nodes.
+    """
     said = "Nothing was changed on these nodes." if begun else "Nothing was changed."
     end = f"Wait until that run has finished. If it was killed, its claim expires after {LEASE} s."
     return f"{changing(holders)} {said} {end} To take over the claim now: {again(cluster_take_over='true')}"
 
 
 def loss(holders: Mapping[str, Any]) -> str:
-    """Return why a run stops that had claimed these nodes and may have changed something."""
+    """Return why a run stops after it lost its claim on these nodes. The run may have changed something."""
     cause = f"It took over this run's claim, by cluster_take_over or because this run did not renew it for {LEASE} s."
     return f"{changing(holders)} {cause} Changes of this run stay; run it again when the other run has finished."
 

@@ -1,4 +1,6 @@
-"""Which roles a quick inspection can skip on a node, and which inspections a step runs for later steps."""
+"""Decide which roles can be skipped on a node after a quick inspection, and which inspections a step runs for later
+steps.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RoleLook:
-    """role: whose first inspection is run. module: that inspects. tasks: file of the role with that task."""
+    """role: the role whose first inspection is run. module: the module that inspects the node. tasks: the role's file
+    with that task.
+    """
 
     role: str
     module: str
@@ -43,7 +47,7 @@ def looks_of(step: str) -> tuple[RoleLook, ...]:
 
 
 def to_come(step: str, tags: Collection[str], skipped: Collection[str], *, road: bool) -> tuple[str, ...]:
-    """Return the steps whose inspections run together: this step, and the steps that follow it in the same run."""
+    """Return the steps whose inspections run together: this step and the steps that follow in the same run."""
     if not road:
         return (step,) if step in LOOKS else ()
     later = list(LOOKS)[list(LOOKS).index(step) + 1 :] if step in LOOKS else [*LOOKS]
@@ -52,7 +56,9 @@ def to_come(step: str, tags: Collection[str], skipped: Collection[str], *, road:
 
 
 def comes_anyhow(step: str, values: Mapping[str, object]) -> str:
-    """Return why no quick inspection can skip a step on a node; "" if one can. values: the node's options."""
+    """Return why a step must run on a node even if a quick inspection finds no differences; "" if the step can be
+    skipped. values: the node's options.
+    """
     sources = ("cluster_http_proxy", "cluster_https_proxy", "cluster_extra_ca", "cluster_offline_dir")
     if step == "baseline" and (values["cluster_mirror"] != "upstream" or any(values[name] for name in sources)):
         return "the role itself checks the package sources"
@@ -64,7 +70,10 @@ def comes_anyhow(step: str, values: Mapping[str, object]) -> str:
 
 
 def waits(step: str, values: Mapping[str, object]) -> bool:
-    """Return whether the step runs its own inspection, because the GPU stack, which decides the build, comes first."""
+    """Return whether the step must run its own inspection.
+
+    On nodes with GPUs, the GPU stack must be resolved first, because it decides the PyTorch build.
+    """
     return step == "pytorch" and int(str(values["cluster_gpus"])) > 0
 
 

@@ -1,6 +1,7 @@
 """The steps of site.yml.
 
-The table in README, the order of the options, and the options that must agree on all nodes are derived from them.
+The table in README, the order of the options, and the options that must have the same value on all nodes are derived
+from these steps.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class RoadStep:
-    """One step, which can run alone by its tag.
+    """One step. It can be run alone with its tag.
 
-    name: as in site.yml. tag: also the name of its playbook. does: a line of README in Markdown; a step without it is
-    not in the table. roles: in order. agree: options that must be equal on all nodes; all other options of its roles
-    are set per node.
+    name: name in site.yml. tag: also the name of its playbook. does: description for the table in README, in Markdown;
+    a step without a description is not in the table. roles: roles in order. agree: options that must have the same
+    value on all nodes; all other options of its roles can differ between nodes.
     """
 
     name: str

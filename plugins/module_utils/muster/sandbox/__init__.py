@@ -1,1 +1,1 @@
-"""Containers of the sandbox: what to create, change or remove on this machine."""
+"""The sandbox: which containers are created, changed or removed on this machine."""

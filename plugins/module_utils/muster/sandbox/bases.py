@@ -1,4 +1,4 @@
-"""Base systems of sandbox nodes: releases, archives, and trusted signing keys."""
+"""The base systems of sandbox nodes: releases, archives and trusted signing keys."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class BaseRelease(NamedTuple):
-    """A release, by the names in its archive."""
+    """A release, with its names in the package archive."""
 
     distribution: str
     release: str
@@ -24,7 +24,7 @@ UBUNTU_ARCHIVE = "http://archive.ubuntu.com/ubuntu"
 
 
 class Keyring(NamedTuple):
-    """The package with an archive's keys, for machines whose distribution has none."""
+    """The package that contains an archive's keys, for machines whose distribution does not have these keys."""
 
     package: str
     sha256: str
@@ -54,17 +54,18 @@ def stanza(uris: str, suites: str, components: str, keyring: str) -> str:
 
 
 def ubuntu_sources(mirror: str, release: str) -> str:
-    """Return the sources of an Ubuntu release; its archive also has the security updates."""
+    """Return the sources of an Ubuntu release. Its archive also contains the security updates."""
     suites = f"{release} {release}-updates {release}-security"
     return stanza(mirror.rstrip("/"), suites, "main universe", f"/{UBUNTU_KEYRING.file}")
 
 
 def apt_sources(listing: str, base: BaseRelease) -> str:
-    """Return the sources of a release from this machine's mirrors; "" if this machine has none for the distribution.
+    """Return the sources of a release from this machine's mirrors; "" if this machine has no mirror for the
+    distribution.
 
-    The listing has one line C(origin|uri|suite|codename|component) per source. Other releases of the distribution are
-    on the same mirror, in suites with their names. An empty release or distribution means this machine's own.
-    Third-party sources are ignored.
+    The listing has one line C(origin|uri|suite|codename|component) for each source. Other releases of the distribution
+    are on the same mirror, in suites named after the releases. If the release or distribution is "", that of this
+    machine is used. Third-party sources are ignored.
     """
     keyrings = {"Debian": "debian-archive-keyring.gpg", "Ubuntu": "ubuntu-archive-keyring.gpg"}
     stanzas: dict[tuple[str, str, str], set[str]] = {}
@@ -85,7 +86,7 @@ def apt_sources(listing: str, base: BaseRelease) -> str:
 
 
 def keyring_refusal(known: Keyring, mirror: str, sha256: str) -> str:
-    """Return why the key package is rejected; "" if it is the known one."""
+    """Return why the key package is rejected; "" if it is the expected package."""
     if sha256 == known.sha256:
         return ""
     return (
@@ -95,7 +96,7 @@ def keyring_refusal(known: Keyring, mirror: str, sha256: str) -> str:
 
 
 def keys_refusal(known: Keyring, mirror: str, fingerprints: list[str]) -> str:
-    """Return why the keys of an archive are rejected; "" if all are known."""
+    """Return why the keys of an archive are rejected; "" if all keys are known."""
     strange = [fingerprint for fingerprint in fingerprints if fingerprint not in known.keys]
     if fingerprints and not strange:
         return ""
@@ -104,7 +105,7 @@ def keys_refusal(known: Keyring, mirror: str, fingerprints: list[str]) -> str:
 
 
 def failure(what: str, where: str, output: str) -> str:
-    """Return why a download failed; apt's signature errors take precedence over errors that follow from them."""
+    """Return why a download failed. A signature error of apt takes precedence over errors that result from it."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     signature = [line for line in lines if "GPG error" in line or "is not signed" in line]
     errors = [line for line in lines if line.startswith("E: ")]

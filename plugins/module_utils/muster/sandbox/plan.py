@@ -35,8 +35,6 @@ _CAPABILITIES = ("SYS_ADMIN", "NET_ADMIN", "NET_RAW", "SYS_PTRACE", "MKNOD")
 
 @dataclass(frozen=True)
 class SandboxRequest:
-    """The requested sandbox."""
-
     name: str
     checkout: str
     subnet: str
@@ -49,7 +47,7 @@ class SandboxRequest:
 
 @dataclass(frozen=True)
 class SandboxFacts:
-    """The state of this machine."""
+    """The state of this machine, as far as it concerns the sandbox."""
 
     containers: list[dict[str, Any]]
     networks: list[dict[str, Any]]
@@ -60,7 +58,7 @@ class SandboxFacts:
 
 
 class Specification(TypedDict):
-    """The properties of a node that require a new container when changed."""
+    """Properties of a node that can be changed only by creating a new container."""
 
     image: str
     address: str
@@ -70,8 +68,6 @@ class Specification(TypedDict):
 
 @dataclass
 class SandboxPlan:
-    """The changes."""
-
     refusal: str = ""
     build: bool = False
     network: bool = False
@@ -82,12 +78,12 @@ class SandboxPlan:
 
     @property
     def removal(self) -> str:
-        """Return the containers to remove and the reasons, for users."""
+        """Describe to users which containers are removed and why."""
         return ", ".join(f"{name} ({why})" if why else name for name, why in self.remove.items())
 
     @property
     def machines(self) -> bool:
-        """Return whether the network or a container must change."""
+        """Return whether the network or any container must change."""
         return bool(self.network or self.remove or self.start or self.create)
 
 
@@ -107,7 +103,7 @@ def specification(wanted: SandboxRequest, node: str) -> Specification:
 def run_command(
     sandbox: str, checkout: str, node: str, spec: Specification, limits: list[str], devices: list[str]
 ) -> list[str]:
-    """Return the command that creates and starts a node. limits: output of ulimits."""
+    """Return the command that creates and starts a node. limits: result of ulimits()."""
     # Derived from the address, so that a new container is reachable before ARP caches expire.
     mac = ":".join(["02", "42", *(f"{int(part):02x}" for part in spec["address"].split("."))])
     several = {
@@ -135,7 +131,7 @@ def run_command(
 
 
 def labels(thing: dict[str, Any]) -> dict[str, str]:
-    """Return the labels of a container or network; podman's key differs between them."""
+    """Return the labels of a container or network. podman uses a different key for each of the two."""
     return thing.get("Labels") or thing.get("labels") or {}
 
 
@@ -145,14 +141,16 @@ def _name(container: dict[str, Any]) -> str:
 
 
 def _mine(name: str, checkout: str, found: SandboxFacts, thing: dict[str, Any]) -> bool:
-    """Return whether this checkout may change a container or network: its own, or one of a deleted checkout."""
+    """Return whether this checkout may change a container or network: its own one, or one whose
+    checkout was deleted.
+    """
     has = labels(thing)
     owner = has.get(LABEL_CHECKOUT, "")
     return has.get(LABEL) == name and (owner == checkout or owner not in found.checkouts)
 
 
 def _belongs_to_another(name: str, checkout: str, found: SandboxFacts) -> str:
-    """Return a sentence on another checkout that has a sandbox of this name; "" if none has."""
+    """Return a sentence about another checkout that has a sandbox with this name; "" if there is none."""
     for thing in [*found.containers, *found.networks]:
         if labels(thing).get(LABEL) == name and not _mine(name, checkout, found, thing):
             return (
@@ -168,7 +166,7 @@ def _subnets(network: dict[str, Any]) -> list[str]:
 
 
 def _subnet_holder(wanted: SandboxRequest, found: SandboxFacts) -> str:
-    """Return who else uses addresses of the requested subnet; "" if the subnet is free."""
+    """Return who else uses addresses in the requested subnet; "" if the subnet is free."""
     subnet = ipaddress.IPv4Network(wanted.subnet)
     own_links = set()
     for network in found.networks:
@@ -207,7 +205,7 @@ def _why_not_kept_in(wanted: SandboxRequest, node: str, container: dict[str, Any
 
 
 def _judge_machines(wanted: SandboxRequest, found: SandboxFacts, plan: SandboxPlan) -> None:
-    """Decide which containers are kept, started, removed and created."""
+    """Decide which containers are kept, started, removed or created."""
     by_name = {container_name(wanted.name, node): node for node in wanted.nodes}
     kept = set()
     for container in found.containers:
@@ -228,7 +226,7 @@ def _judge_machines(wanted: SandboxRequest, found: SandboxFacts, plan: SandboxPl
 
 
 def make_plan(wanted: SandboxRequest, found: SandboxFacts) -> SandboxPlan:
-    """Compare the states and return the changes, or a refusal."""
+    """Compare the present and the requested state, and return the changes or a refusal."""
     refusal = _belongs_to_another(wanted.name, wanted.checkout, found)
     if refusal:
         return SandboxPlan(refusal=refusal)
@@ -255,7 +253,7 @@ def make_plan(wanted: SandboxRequest, found: SandboxFacts) -> SandboxPlan:
 
 
 def plan_end(name: str, checkout: str, found: SandboxFacts) -> SandboxPlan:
-    """Return the removal of everything that a sandbox has on this machine."""
+    """Return the plan that removes everything that a sandbox has created on this machine."""
     return SandboxPlan(
         refusal=_belongs_to_another(name, checkout, found),
         remove={_name(thing): "" for thing in found.containers if _mine(name, checkout, found, thing)},
@@ -264,14 +262,14 @@ def plan_end(name: str, checkout: str, found: SandboxFacts) -> SandboxPlan:
 
 
 def outcome(name: str, nodes: int) -> str:
-    """Return the result of the playbook; nodes: 0 if it removed the sandbox."""
+    """Return the result of the playbook. nodes: number of nodes; 0 if the sandbox was removed."""
     if not nodes:
         return f"the sandbox {name} was removed from this machine; an image that another sandbox uses stays"
     return f"the sandbox {name} has {plural(nodes, 'node')}; next: {playbook('site.yml')}"
 
 
 def ulimits(hard: dict[str, int]) -> list[str]:
-    """Return the limits that podman can set for a node within the hard limits of its caller.
+    """Return the limits that podman can set for a node within the hard limits of the calling process.
 
     podman itself lowers the number of processes to pid_max. A negative limit means unlimited.
     """
@@ -283,7 +281,10 @@ def ulimits(hard: dict[str, int]) -> list[str]:
 
 
 def pip_settings(listing: str) -> dict[str, str]:
-    """Parse C(pip config list) like pip: environment variables override files, later files override earlier ones."""
+    """Parse the output of C(pip config list).
+
+    As in pip, environment variables override files, and later files override earlier ones.
+    """
     settings: dict[str, str] = {}
     from_environment: dict[str, str] = {}
     for line in listing.splitlines():
@@ -300,9 +301,9 @@ def pip_settings(listing: str) -> dict[str, str]:
 
 
 def node_pip_variables(settings: dict[str, str], ca_on_node: str) -> tuple[dict[str, Any], list[str]]:
-    """Return the variables that pass pip's settings to nodes, and the local folders that nodes need.
+    """Return the variables that pass pip's settings to nodes, and the local folders that the nodes need.
 
-    Indexes in local folders are ignored, because their pages may link to any path of this machine.
+    Indexes in local folders are ignored, because their pages can link to any path on this machine.
     """
     variables: dict[str, Any] = {}
     folders: list[str] = []
@@ -326,6 +327,6 @@ def node_pip_variables(settings: dict[str, str], ca_on_node: str) -> tuple[dict[
 
 
 def apt_settings(dump: str) -> str:
-    """Return the lines of C(apt-config dump) on access to package sources."""
+    """Return the lines of C(apt-config dump) that concern access to package sources."""
     lines = (line for line in dump.splitlines() if line.startswith(_APT_SETTINGS))
     return "".join(f"{line}\n" for line in lines if not line.endswith('"";'))

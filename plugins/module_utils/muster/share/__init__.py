@@ -1,4 +1,4 @@
-"""Write the folder that launch users get: the minimum of the inventory that a launch needs, without secrets."""
+"""Create the folder for launch users. It contains the part of the inventory that a launch needs, and no secrets."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TEXTS = (".md", ".rst", ".txt")  # suffixes that Ansible ignores in an inventory
 
 @dataclass(frozen=True)
 class Hop:
-    """A jump host. keys: its host keys that the administrator's ssh knows."""
+    """A jump host. keys: its host keys that are known to the administrator's ssh."""
 
     host: str
     port: int = 22
@@ -50,10 +50,10 @@ class Hop:
 
 @dataclass(frozen=True)
 class SharedNode:
-    """A node, with the data that launch users need to connect.
+    """A node, with the data that launch users need to connect to it.
 
-    keys: lines of known_hosts without host names. hops: jump hosts, in order. command: the administrator's
-    ProxyCommand, if any. error: why the connection settings are unknown.
+    keys: known_hosts lines without host names. hops: jump hosts in order. command: the administrator's ProxyCommand, if
+    any. error: why the connection settings are unknown.
     """
 
     name: str
@@ -67,7 +67,7 @@ class SharedNode:
 
 
 def problems(nodes: Sequence[SharedNode]) -> list[str]:
-    """Return why the folder cannot be written, one sentence for each node."""
+    """Return why the folder cannot be created, one sentence for each node."""
     found = []
     for node in nodes:
         if node.error:
@@ -89,15 +89,16 @@ def warnings(nodes: Sequence[SharedNode]) -> list[str]:
 
 
 def unknown(names: Iterable[str]) -> list[str]:
-    """Return the names in a folder that this playbook did not write and that Ansible may read with the inventory.
+    """Return the names in a folder that this playbook did not create and that Ansible might read with the inventory.
 
-    These are other inventories, group_vars, host_vars, ansible.cfg and plugins. Ansible ignores hidden and text files.
+    These are other inventories, group_vars, host_vars, ansible.cfg and plugins. Ansible ignores hidden files and text
+    files.
     """
     return sorted(name for name in names if name not in NAMES and not name.startswith(".") and not name.endswith(TEXTS))
 
 
 def inventory(nodes: Sequence[SharedNode]) -> dict[str, Any]:
-    """Return the content of hosts.yml; variables with equal values on all nodes are written once."""
+    """Return the content of hosts.yml. Variables with the same value on all nodes are written once."""
     hosts = {node.name: _variables(node) for node in nodes}
     first = next(iter(hosts.values()))
     common = {
@@ -126,7 +127,10 @@ def _variables(node: SharedNode) -> dict[str, Any]:
 
 
 def known_hosts_text(nodes: Sequence[SharedNode]) -> str:
-    """Return each node's keys under the address in hosts.yml, not under the administrator's ssh alias."""
+    """Return the keys of each node under its address in hosts.yml.
+
+    The aliases in the administrator's ssh config are not used.
+    """
     return HEAD + "".join(
         f"{known_hosts.host_name(node.host, node.port)} {key.type} {key.text} muster:{node.name}\n"
         for node in nodes
@@ -135,7 +139,10 @@ def known_hosts_text(nodes: Sequence[SharedNode]) -> str:
 
 
 def readme(nodes: Sequence[SharedNode], folder: str) -> str:
-    """folder: its name only; users decide where to put it."""
+    """Return the content of the README file.
+
+    folder: name of the folder without a path, because users decide where to put it.
+    """
     name = nodes[0].values["cluster_name"]
     terminal = Terminal(prefix=".venv/bin/", inventories=(f"../{folder}",))
     look = terminal.text(on_node("gpu_nodes", "id -un"))

@@ -1,1 +1,1 @@
-"""Shared folders of a file server on every node: validation of the request, and the plan."""
+"""Folders of a file server that are mounted on every node: validation of the request, and the plan."""

@@ -1,4 +1,4 @@
-"""Copying a data folder to all nodes: the request, the missing files of each node, and the parts of a transfer."""
+"""Copy a data folder to all nodes: the request, the files that each node needs, and the parts of a transfer."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ MOST_TEXT = 500
 
 @dataclass(frozen=True)
 class CopyRequest:
-    """node: the node with the source; "" if the source is on the controller."""
+    """node: the node that has the source; "" if the source is on the controller."""
 
     node: str
     source: str
     target: str
 
     def gives_only(self, name: str) -> bool:
-        """Return whether the node has the source at the target path, so that nothing is written there."""
+        """Return whether the node has the source at the target path, so that it only sends and nothing is written
+        there.
+        """
         return name == self.node and self.source == self.target
 
 
 def asked(source: str, target: str, nodes: Collection[str]) -> tuple[CopyRequest, list[str]]:
-    """Return the request and the errors in it."""
+    """Return the request, and the errors in it."""
     problems = []
     on_node = ON_NODE.fullmatch(source)
     node, path = on_node.groups() if on_node else ("", source)
@@ -55,8 +57,10 @@ def asked(source: str, target: str, nodes: Collection[str]) -> tuple[CopyRequest
 
 @dataclass
 class Lack:
-    """The missing or changed files of a node, as positions in the list. links: likewise for links. left: whether an
-    interrupted run left files behind."""
+    """The missing or changed files of a node, as positions in the file list.
+
+    links: the same for links. left: whether an interrupted run left files behind.
+    """
 
     missing: set[int] = field(default_factory=set)
     changed: set[int] = field(default_factory=set)
@@ -75,7 +79,7 @@ class Lack:
         return bool(self.files or self.links or self.left)
 
     def add(self, data: Mapping[str, Any], begin: int, count: int, links: int) -> bool:
-        """Add a node's answer for a section of the list; return whether the answer is valid."""
+        """Add the answer of a node about a section of the list. Return whether the answer is valid."""
         missing, changed = (_places(data, name, count) for name in ("missing", "changed"))
         wrong = _places(data, "links", links)
         blocked, room, inodes = data.get("blocked"), data.get("room"), data.get("inodes")
@@ -98,7 +102,7 @@ def _places(data: Mapping[str, Any], name: str, most: int) -> set[int] | None:
 
 
 def parts(sizes: Sequence[int], wanted: Iterable[int], most: int | None = None) -> Iterator[list[int]]:
-    """Split the wanted positions of a list into parts of at most so many bytes; a larger file is a separate part."""
+    """Split the wanted positions of a list into parts of at most this many bytes. A larger file is a separate part."""
     most = most or PART_BYTES
     part: list[int] = []
     size = 0
@@ -113,7 +117,7 @@ def parts(sizes: Sequence[int], wanted: Iterable[int], most: int | None = None) 
 
 
 def against(target: str, lack: Lack, sizes: Sequence[int], union: Iterable[int]) -> list[str]:
-    """Return the sentences on what prevents copying to this node. union: the files that any node needs."""
+    """Return sentences about what prevents copying to this node. union: the files that at least one node needs."""
     found = [*lack.blocked]
     comes = sum(sizes[place] for place in lack.files)
     largest = max(
@@ -134,7 +138,7 @@ def against(target: str, lack: Lack, sizes: Sequence[int], union: Iterable[int])
 
 
 def lacks_text(lack: Lack, sizes: Sequence[int], paths: Sequence[str]) -> str:
-    """Describe what a node lacks, without a full stop."""
+    """Describe which files a node needs. The text has no full stop at the end."""
     said = []
     for what, places in (("missing", lack.missing), ("changed", lack.changed)):
         if places:
@@ -152,7 +156,7 @@ def lacks_text(lack: Lack, sizes: Sequence[int], paths: Sequence[str]) -> str:
 def wrong_lines(
     name: str, target: str, lack: Lack, paths: Sequence[str], links: Sequence[str], more: Mapping[str, Any]
 ) -> list[str]:
-    """List each file of a node that differs from the source, by its path."""
+    """List the path of each file on a node that differs from the source."""
     listed = [
         *(f"{target}/{paths[place]} was changed" for place in sorted(lack.changed)),
         *(f"{target}/{paths[place]} is missing" for place in sorted(lack.missing)),

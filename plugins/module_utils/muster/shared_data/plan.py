@@ -19,7 +19,10 @@ MISSING, EMPTY, FULL, OTHER = "missing", "empty", "full", "other"
 
 @dataclass(frozen=True)
 class On:
-    """A mount, with source and type as reported by the kernel. In lists, the topmost is last."""
+    """A mount, with source and type as reported by the kernel.
+
+    In lists of mounts on one folder, the topmost mount is last.
+    """
 
     source: str
     type: str
@@ -27,10 +30,11 @@ class On:
 
 @dataclass(frozen=True)
 class MountsState:
-    """ours: texts of Muster's units, by path. mounted: mounts by path, the topmost last. folders: states of unmounted
-    paths. fstab: sources in fstab, by path. active, enabled: automount units. helpers: types of file systems that can
-    be mounted. scratch_bytes: size of the file system for the scratch folder. scratch_open: whether every user may
-    create files in it, with the sticky bit."""
+    """ours: texts of Muster's units, by path. mounted: mounts by path, the topmost last. folders: states of folders
+    that are not mounted. fstab: sources in fstab, by path. active, enabled: automount units. helpers: file system types
+    that can be mounted. scratch_bytes: size of the file system that contains the scratch folder. scratch_open: whether
+    every user can create files in the scratch folder, and the sticky bit is set.
+    """
 
     ours: Mapping[str, str] = field(default_factory=dict)
     mounted: Mapping[str, Sequence[On]] = field(default_factory=dict)
@@ -45,8 +49,9 @@ class MountsState:
 
 @dataclass
 class MountPlan:
-    """files: contents to write, by path. stop: folders to unmount. remove: files. start: automount units to enable and
-    start. make: folders. packages: to install first. differences: one sentence each."""
+    """files: contents to write, by path. stop: folders to unmount. remove: files to remove. start: automount units to
+    enable and start. make: folders to create. packages: packages to install first. differences: one sentence each.
+    """
 
     problems: list[str] = field(default_factory=list)
     differences: list[str] = field(default_factory=list)
@@ -66,7 +71,7 @@ class MountPlan:
 def make_plan(
     mounts: Sequence[Mount], seen: MountsState, packages: Mapping[str, str], scratch: str = "", scratch_bytes: int = 0
 ) -> MountPlan:
-    """packages: the package that provides the mount helper, by type of file system."""
+    """Return the plan. packages: for each file system type, the package that provides the mount helper."""
     plan = MountPlan()
     wanted: set[str] = set()
     for mount in mounts:
@@ -86,7 +91,7 @@ def make_plan(
 
 
 def _of_site(mount: Mount, seen: MountsState) -> Iterator[str]:
-    """Check that a folder in fstab, which the site manages, has the requested source."""
+    """Check that a folder listed in fstab, which the site manages, has the requested source."""
     if seen.fstab[mount.path] != mount.source:
         yield (
             f"/etc/fstab mounts {seen.fstab[mount.path]} on {mount.path} instead of {mount.source}: remove that line"

@@ -1,4 +1,4 @@
-"""Validate the requested shared folders, first on the controller and again on each node."""
+"""Validate the requested shared folders, first on the controller and then again on each node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MOST_PATH = 200
 
 @dataclass(frozen=True)
 class Mount:
-    """source: the first field of an fstab line, such as files:/export/data. type: of the file system."""
+    """source: the first field of an fstab line, such as files:/export/data. type: file system type."""
 
     source: str
     path: str
@@ -36,7 +36,7 @@ class Mount:
 
 
 def mounts_of(entries: Iterable[Mapping[str, Any]]) -> list[Mount]:
-    """Return the mounts of validated entries, with the defaults for options and type."""
+    """Return the mounts of validated entries. Defaults are filled in for options and type."""
     found = []
     for entry in entries:
         kind = str(entry.get("type") or "nfs")

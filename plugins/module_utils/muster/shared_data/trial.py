@@ -1,6 +1,7 @@
-"""Evaluate the trial of a shared folder: every node wrote a file, waited for the others' files, and read one of them.
+"""Evaluate the trial of a shared folder. Every node wrote a file, waited for the files of the other nodes, and read one
+of them.
 
-Answers of nodes are untrusted input: an answer of another shape counts as no answer.
+Answers of nodes are untrusted input. An answer with an unexpected structure counts as no answer.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ CHECKS = (UNWRITABLE, UNSEEN, OWNER)
 
 @dataclass
 class FolderTrial:
-    """The trial of one folder. wrote, saw, read: each node's answers. names: of the file that each node wrote.
-    megabytes: size of each file. silent: why a node took no part."""
+    """The trial of one folder.
+
+    wrote, saw, read: the answers of each node. names: name of the file that each node wrote. megabytes: size of each
+    file. silent: why a node did not take part.
+    """
 
     path: str
     names: Mapping[str, str]
@@ -66,8 +70,11 @@ class FolderTrial:
         return [node for node, one in self.wrote.items() if not said(one)]
 
     def training_user(self, node: str, writer: str) -> Any:
-        """Return the training user's uid on the reading node, which may differ from the writer's if the server maps
-        uids by name (NFS 4). If the reading node did not report it, return the writer's."""
+        """Return the training user's UID on the reading node. If that node did not report it, return the UID on the
+        writing node.
+
+        The UIDs can differ if the server maps UIDs by name (NFS 4).
+        """
         told = self.wrote.get(node, {}).get("uid")
         return self.wrote[writer].get("uid") if told is None else told
 
@@ -155,8 +162,11 @@ def number(value: Any) -> float | None:
 
 
 def rates(trial: FolderTrial) -> list[dict[str, Any]]:
-    """Return {node, write, read, seen} of each node. write, read: MB/s while all nodes write, and read, at once. seen:
-    seconds until the last of the other nodes' files was visible. None: unknown."""
+    """Return {node, write, read, seen} of each node.
+
+    write, read: MB/s while all nodes write or read at the same time. seen: seconds until the last file of the other
+    nodes was visible. None means unknown.
+    """
     rows = []
     for node in trial.names:
         if node in trial.silent:

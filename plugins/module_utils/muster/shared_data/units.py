@@ -1,7 +1,7 @@
 """systemd units that mount a folder on first use: their names and contents.
 
-Muster writes separate files instead of fstab lines. So no file of others is changed, and Muster's files are recognized
-by their first line. systemd.mount(5), systemd.automount(5), systemd.unit(5).
+Muster writes separate files instead of lines in fstab. No existing file is changed, and Muster's files are recognized
+by their first line. See systemd.mount(5), systemd.automount(5) and systemd.unit(5).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _PLAIN = re.compile(rb"[A-Za-z0-9:_.]\Z")
 
 
 def unit_name(path: str, kind: str) -> str:
-    """Return the name that systemd-escape --path gives. kind: mount or automount."""
+    """Return the unit name that `systemd-escape --path` prints. kind: mount or automount."""
     raw = path.strip("/").encode()
     said = []
     for place in range(len(raw)):
@@ -75,7 +75,7 @@ def _automount(mount: Mount) -> str:
 
 
 def _own(text: str) -> str:
-    """Escape %, which begins a specifier in units."""
+    """Escape %, which starts a specifier in unit files."""
     return text.replace("%", "%%")
 
 
@@ -84,6 +84,6 @@ def is_ours(text: str) -> bool:
 
 
 def where_of(text: str) -> str:
-    """Return the folder of one of Muster's units."""
+    """Return the folder that one of Muster's units mounts."""
     found = re.search(r"^Where=(.+)$", text, re.MULTILINE)
     return found[1].replace("%%", "%") if found else ""

@@ -1,1 +1,1 @@
-"""Plan upgrades of PyTorch, driver or kernel on nodes in use: changes, order, trial launches and rollback."""
+"""Plan upgrades of PyTorch, the driver or the kernel on nodes in use: changes, order, trial launches and rollback."""

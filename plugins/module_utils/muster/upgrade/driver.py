@@ -1,4 +1,4 @@
-"""Plan the driver upgrade of a node: the change, the packages to keep, and the rollback."""
+"""Plan the driver upgrade of a node: the change, the packages that are kept, and the rollback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ INSTALL = "apt-get install --yes --allow-downgrades --allow-change-held-packages
 
 @dataclass(frozen=True)
 class Turn:
-    """The upgrade of one node. keep: present packages, as name=version. goes_back: whether a rollback is possible."""
+    """The upgrade of one node.
+
+    keep: installed packages to keep for a rollback, as name=version. goes_back: whether a rollback is possible.
+    """
 
     changes: tuple[VersionChange, ...] = ()
     keep: tuple[str, ...] = ()
@@ -32,7 +35,11 @@ class Turn:
 
 
 def turn_of(node: str, stack: Mapping[str, Any], seen: DriverState, *, mode: str, reboots: bool) -> Turn:
-    """stack: resolved for all nodes. mode: nvidia_driver_mode of the node. reboots: whether it may be rebooted."""
+    """Plan the upgrade of a node.
+
+    stack: the stack resolved for all nodes. mode: nvidia_driver_mode of the node. reboots: whether the node may be
+    rebooted.
+    """
     own = stack["nodes"].get(node)
     if not own or not seen.gpu_slots:
         return Turn()
@@ -48,7 +55,7 @@ def turn_of(node: str, stack: Mapping[str, Any], seen: DriverState, *, mode: str
 
 
 def turn_from(shape: Mapping[str, Any]) -> Turn:
-    """Create a Turn from the result of asdict, which plugins pass as JSON."""
+    """Create a Turn from a mapping created by asdict, which plugins pass as JSON."""
     lists = {name: tuple(shape[name]) for name in ("keep", "refusals")}
     changes = tuple(VersionChange(**one) for one in shape["changes"])
     return Turn(changes, goes_back=shape["goes_back"], **lists)
@@ -77,7 +84,10 @@ def kept_packages(seen: DriverState) -> Iterator[str]:
 
 
 def going_back(node: str, turn: Turn, there: Collection[str] = ()) -> list[str]:
-    """Return the rollback commands. there: present packages of the stack; those that are new are removed."""
+    """Return the rollback commands.
+
+    there: installed packages of the stack; those that the upgrade added are removed.
+    """
     if not turn.goes_back:
         return []
     before = {spec.partition("=")[0] for spec in turn.keep}

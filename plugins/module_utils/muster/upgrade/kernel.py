@@ -29,10 +29,10 @@ ROOM = 200_000_000  # bytes in /boot for a kernel and its initramfs, with a marg
 
 @dataclass(frozen=True)
 class KernelFix:
-    """The fixes of one node. words: packages for apt. start: the kernel to run. reboot: whether a reboot is required.
-    before: the running kernel. installs: packages that apt installs, versions by name.
+    """The fixes of one node. words: package arguments for apt. start: the kernel to boot. reboot: whether a reboot is
+    required. before: the running kernel. installs: versions of the packages that apt installs, by name.
 
-    stays: the other bootable kernels afterwards. back: the rollback commands.
+    stays: the other kernels that can be booted afterwards. back: the rollback commands.
     """
 
     before: str = ""
@@ -46,7 +46,7 @@ class KernelFix:
 
     @property
     def changes(self) -> list[VersionChange]:
-        """The changes; empty if the node already runs all fixes."""
+        """The changes; empty if all fixes are already in use on the node."""
         if self.reboot:
             new = self.start if self.start != self.before else f"{self.start}, with fixes"
             return [VersionChange("kernel", self.before, new)]
@@ -56,13 +56,15 @@ class KernelFix:
 
 
 def fix_of(shape: Mapping[str, Any]) -> KernelFix:
-    """Create a KernelFix from the result of asdict, which plugins pass as JSON."""
+    """Create a KernelFix from a mapping created by asdict, which plugins pass as JSON."""
     lists = {name: tuple(shape[name]) for name in ("words", "stays", "back", "refusals")}
     return KernelFix(**{**shape, **lists})
 
 
 def leading(seen: Kernels) -> list[str]:
-    """Return the installed meta packages of the running kernel flavour and of its modules and headers."""
+    """Return the installed meta packages of the running kernel's flavour, including those for its
+    modules and headers.
+    """
     found: list[str] = []
     while True:
         more = [
@@ -77,13 +79,15 @@ def leading(seen: Kernels) -> list[str]:
 
 
 def _kernel_of(package: str) -> str:
-    """Return the flavour of a package that belongs to one kernel, such as linux-headers-6.8.0-90-generic."""
+    """Return the flavour of a package that belongs to a single kernel, such as linux-headers-6.8.0-90-generic."""
     found = _OF_A_KERNEL.fullmatch(package)
     return flavour(found[1]) if found else ""
 
 
 def wanted(seen: Kernels) -> list[str]:
-    """Return the request to apt: each meta package in the newest version of a security pocket, if it is newer."""
+    """Return the package arguments for apt: each meta package in the newest version of a security pocket, if that
+    version is newer.
+    """
     words = []
     for name in leading(seen):
         order = list(seen.known.get(name, ()))
@@ -95,7 +99,7 @@ def wanted(seen: Kernels) -> list[str]:
 
 
 def unfit(seen: Kernels) -> Iterator[str]:
-    """Yield reasons why this node cannot get fixes, known before the simulation with apt."""
+    """Yield reasons why fixes cannot be installed on this node. These reasons are known before apt is simulated."""
     if seen.running not in seen.bootable:
         there = f" ({few(seen.bootable)})" if seen.bootable else ", which has no kernels (as in a container)"
         yield f"the running kernel {seen.running} is not in /boot{there}"
@@ -113,13 +117,13 @@ def unfit(seen: Kernels) -> Iterator[str]:
 
 
 def started_with(seen: Kernels, answer: AptSimulation) -> str:
-    """Return the kernel of the next boot after apt has installed the packages."""
+    """Return the kernel that will be booted next after apt has installed the packages."""
     brought = [release for name in answer.installs if flavour(release := image_of(name)) == seen.flavour]
     return newest(seen.newest, *brought)
 
 
 def missing(seen: Kernels, answer: AptSimulation) -> list[str]:
-    """Return additional packages that the new kernel requires for the driver's module."""
+    """Return the additional packages that the driver's module needs for the new kernel."""
     start = started_with(seen, answer)
     kernel = seen.of(start)
     there = {*seen.packages, *answer.installs}
@@ -139,13 +143,13 @@ def _prebuilt_for(name: str, release: str) -> bool:
 
 
 def _builds(seen: Kernels) -> bool:
-    """Return whether modules of the running kernel were built on the node, which requires kernel headers."""
+    """Return whether modules of the running kernel were built on the node. If so, the new kernel needs its headers."""
     now = seen.of(seen.running)
     return DKMS in now.module.path or ("dkms" in seen.packages and now.headers)
 
 
 def decide(node: str, seen: Kernels, words: Sequence[str], answer: AptSimulation) -> KernelFix:
-    """words: the final request to apt. answer: what apt would do."""
+    """Return the fixes of a node. words: the final package arguments. answer: what apt would do."""
     start = started_with(seen, answer)
     brought = any(image_of(name) == start for name in answer.installs)
     reboot = start != seen.running or brought or seen.replaced
@@ -192,7 +196,7 @@ def _refusals(seen: Kernels, words: Sequence[str], answer: AptSimulation) -> Ite
 
 
 def going_back(node: str, seen: Kernels) -> Iterator[str]:
-    """Yield the commands to boot the node with the present kernel."""
+    """Yield the commands that boot the node with the kernel that is running now."""
     entry = seen.menu.get(seen.running)
     if not entry:
         yield f"{node}: choose {seen.running} in the boot menu"
@@ -207,7 +211,7 @@ def by_hand(fix: KernelFix) -> str:
 
 
 def unready(seen: Kernels, fix: KernelFix) -> str:
-    """Return why the node must not be rebooted after the installation; "" if it can be."""
+    """Return why the node must not be rebooted after the installation; "" if it can be rebooted."""
     start = seen.newest
     if start != fix.start:
         return f"the newest kernel is {start} instead of {fix.start}"
@@ -222,7 +226,10 @@ def unready(seen: Kernels, fix: KernelFix) -> str:
 
 
 def wrong_after(seen: Kernels, fix: KernelFix, loaded: str) -> str:
-    """Return what is wrong after the reboot; "" if OK. loaded: version of the loaded driver before the reboot."""
+    """Return what is wrong after the reboot; "" if nothing is.
+
+    loaded: version of the driver that was loaded before the reboot.
+    """
     if seen.running != fix.start:
         how = "check GRUB_DEFAULT in /etc/default/grub"
         return f"the node was rebooted, but runs {seen.running} instead of {fix.start}: {how}"

@@ -1,6 +1,6 @@
-"""Read a node's report of its kernels, their packages and the versions known to apt.
+"""Read a node's report about its kernels, their packages and the versions that apt knows.
 
-The GRUB menu has the entry for one boot with an older kernel.
+The GRUB menu contains the entry that boots an older kernel once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class KernelPackage:
 
 @dataclass(frozen=True)
 class Module:
-    """The driver's module for one kernel. path: empty for none."""
+    """The driver module for one kernel. path: "" if there is no module."""
 
     version: str = ""
     path: str = ""
@@ -54,12 +54,13 @@ class InstalledKernel:
 
 @dataclass(frozen=True)
 class Kernels:
-    """The kernels of one node. bootable: kernels, the newest last. loaded: version of the loaded driver.
+    """The kernels of one node. bootable: bootable kernels, the newest last. loaded: version of the loaded driver.
 
-    packages: of kernels, their modules, and the driver. offered: versions in security pockets by package, newest first.
-    known: all versions known to apt, in the same form. pocket: whether a security pocket exists. runs: package version
-    of the running kernel, or its end; empty if unknown. machine: its machine ID. free: bytes in /boot; None if unknown.
-    menu: by kernel, the GRUB entry that boots it once.
+    packages: installed packages of kernels, their modules and the driver. offered: versions in security pockets by
+    package, newest first. known: all versions that apt knows, in the same form. pocket: whether a security pocket
+    exists. runs: package version of the running kernel, or the last part of this version; "" if unknown. machine:
+    machine ID of the node. free: free bytes in /boot; None if unknown. menu: for each kernel, the GRUB entry that boots
+    it once.
     """
 
     running: str
@@ -84,13 +85,13 @@ class Kernels:
 
     @property
     def newest(self) -> str:
-        """The newest kernel of the running flavour, which is the default of a boot."""
+        """The newest kernel of the running flavour, which is booted by default."""
         of_it = [release for release in self.bootable if flavour(release) == self.flavour]
         return of_it[-1] if of_it else ""
 
     @property
     def replaced(self) -> bool:
-        """Whether the package of the running kernel was replaced by another version."""
+        """Whether another version of the running kernel's package is now installed."""
         names = (f"linux-image-{self.running}", f"linux-image-unsigned-{self.running}")
         image = next((self.packages[name].version for name in names if name in self.packages), "")
         same = image.endswith(self.runs) if self.runs.startswith(".") else image == self.runs
@@ -98,17 +99,17 @@ class Kernels:
 
 
 class UselessError(Exception):
-    """A node's report is invalid."""
+    """The report of a node is invalid."""
 
 
 def flavour(release: str) -> str:
-    """Return the flavour of a kernel release: generic of 6.8.0-90-generic; "" for none."""
+    """Return the flavour of a kernel release, such as "generic" of 6.8.0-90-generic; "" if there is none."""
     found = _RELEASE.fullmatch(release)
     return found[1] if found else ""
 
 
 def image_of(package: str) -> str:
-    """Return the kernel release in a package; "" if it contains no kernel."""
+    """Return the release of the kernel that a package contains; "" if it contains no kernel."""
     found = _IMAGE.fullmatch(package)
     return found[1] if found else ""
 
@@ -118,7 +119,10 @@ def newest(*names: str) -> str:
 
 
 def read(stack: DriverStackFacts, answer: Any) -> Kernels:
-    """stack: facts of the node. answer: of the program kernel. Raise UselessError if it is invalid."""
+    """Return the kernels of a node.
+
+    stack: facts of the node. answer: output of the program kernel. Raises UselessError if the answer is invalid.
+    """
     try:
         texts = {
             name: printable(str(answer[name])[:MOST_TEXT])
@@ -147,7 +151,7 @@ def read(stack: DriverStackFacts, answer: Any) -> Kernels:
 
 
 def read_stack(stack: DriverStackFacts) -> Kernels:
-    """Return the kernels known from the inspection. Raise UselessError if it is invalid."""
+    """Return the kernels as known from the inspection. Raises UselessError if the inspection's data is invalid."""
     if not _NAME.fullmatch(stack["running"]):
         raise UselessError
     return Kernels(
@@ -164,7 +168,7 @@ def _kernel(seen: KernelFacts) -> InstalledKernel:
 
 
 def _packages(shown: str) -> dict[str, KernelPackage]:
-    """Parse installed packages from lines of name, version, selection, state and dependencies, separated by tabs."""
+    """Parse installed packages from lines with name, version, selection, state and dependencies, separated by tabs."""
     found = {}
     for line in shown.splitlines():
         name, version, want, state, depends = [*line.split("\t"), "", "", "", ""][:5]
@@ -175,7 +179,9 @@ def _packages(shown: str) -> dict[str, KernelPackage]:
 
 
 def _runs(text: str) -> str:
-    """Return the version in /proc/version: on Debian, such as 6.1.140-1; on Ubuntu, the part from the last dot: .91."""
+    """Return the version in /proc/version: on Debian a full version such as 6.1.140-1, on Ubuntu only the part from the
+    last dot, such as .91.
+    """
     if found := re.search(r" Debian (\d\S*)", text):
         return found[1]
     found = re.search(r" #(\d\S*)-Ubuntu ", text)
@@ -183,15 +189,18 @@ def _runs(text: str) -> str:
 
 
 def _is_security(fields: Mapping[str, str]) -> bool:
-    """Return whether a pocket is for security: noble-security, noble-infra-security; on Debian, stable-security."""
+    """Return whether a pocket contains security updates: noble-security or noble-infra-security, on Debian
+    stable-security.
+    """
     suites = (fields.get("a", ""), fields.get("n", ""))
     return fields.get("l") == "Debian-Security" or any(suite.endswith("-security") for suite in suites)
 
 
 def entry(menu: str, release: str) -> str:
-    """Return the argument of grub-reboot for a kernel, as submenu>entry; "" if the menu has none.
+    """Return the argument of grub-reboot for a kernel, in the form submenu>entry; "" if the menu does not contain the
+    kernel.
 
-    menu: lines of grub.cfg with an entry.
+    menu: the lines of grub.cfg that define an entry.
     """
     submenu = ""
     for line in menu.splitlines():

@@ -15,7 +15,10 @@ DRIVER = re.compile(r"\d{3}(\.\d+){0,2}")
 
 @dataclass(frozen=True)
 class UpgradeRequest:
-    """The options given with -e. batch: nodes at a time, 0 for a quarter of all. wait: seconds for a busy node."""
+    """The options given with -e.
+
+    batch: number of nodes at a time; 0 for a quarter of all nodes. wait: how many seconds to wait for a busy node.
+    """
 
     torch: str = ""
     driver: str = ""
@@ -27,13 +30,13 @@ class UpgradeRequest:
 
     @property
     def kind(self) -> str:
-        """The subject of the upgrade: pytorch, driver or kernel."""
+        """What is upgraded: pytorch, driver or kernel."""
         return "kernel" if self.kernel else "driver" if self.driver else "pytorch"
 
 
 @dataclass(frozen=True)
 class VersionChange:
-    """A change on a node. before: empty for none."""
+    """A change of a version on a node. before: "" if nothing was installed."""
 
     what: str
     before: str
@@ -45,7 +48,10 @@ class VersionChange:
 
 @dataclass(frozen=True)
 class UpgradeNode:
-    """A node of the inventory. silent: why its state is unknown. busy: one text per process or launch in use."""
+    """A node in the inventory.
+
+    silent: why its state is unknown. busy: a text for each launch and process that uses the node.
+    """
 
     name: str
     changes: tuple[VersionChange, ...] = ()
@@ -56,9 +62,10 @@ class UpgradeNode:
 
 @dataclass(frozen=True)
 class Order:
-    """The order of the nodes. A batch starts only after the previous one succeeded; the first batch is the canary.
+    """The order of the nodes. A batch starts only after the previous batch succeeded. The first batch is the canary.
 
-    proved: nodes that already have the requested version. refusals: sentences; if there are any, nothing is changed.
+    proved: nodes that already have the requested version. refusals: why the upgrade is rejected; if there are any,
+    nothing is changed.
     """
 
     batches: tuple[tuple[str, ...], ...] = ()

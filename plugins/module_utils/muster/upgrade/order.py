@@ -16,7 +16,7 @@ WAIT = "Set -e wait=SECONDS to wait for the node, or run this again later"
 
 
 def put_in_order(nodes: Sequence[UpgradeNode], request: UpgradeRequest) -> Order:
-    """Return the order of the upgrade. nodes: all nodes of the inventory, in its order."""
+    """Return the order of the upgrade. nodes: all nodes in inventory order."""
     silent = {node.name: node.silent for node in nodes if node.silent}
     there = [node for node in nodes if not node.silent]
     due = [node for node in there if node.changes]
@@ -40,8 +40,8 @@ def _canary(
 ) -> tuple[UpgradeNode | None, str]:
     """Return (canary, reason why there is none).
 
-    A node that already has the new version, from an incomplete run, is preferred: a defect of the new version already
-    affects it. Otherwise the last idle node of the inventory.
+    A node that already has the new version from an incomplete run is preferred, because a defect of the new version
+    would already affect it. Otherwise the canary is the last idle node in the inventory.
     """
     if request.canary:
         return _named(nodes, request)
@@ -76,11 +76,11 @@ def _named(nodes: Sequence[UpgradeNode], request: UpgradeRequest) -> tuple[Upgra
 def trials(
     batch: Sequence[str], proved: Sequence[str], nodes: Sequence[UpgradeNode], *, first: bool
 ) -> list[list[str]]:
-    """Return the trial launches of a batch. Each has idle nodes with the same versions.
+    """Return the trial launches of a batch. Each launch uses idle nodes with equal versions.
 
-    batch: nodes that have just changed. proved: idle nodes that had the version before or succeeded. The first node is
-    tested alone, so that a failure is its own, and then with another node. Later batches are tested together with a
-    proved node, so that a launch spans new and proved nodes.
+    batch: nodes that have just been changed. proved: idle nodes that had the version before or passed their trial. The
+    first node is tested alone, so that a failure must be its own, and then together with another node. Later batches
+    are tested together with a proved node, so that a launch spans new and proved nodes.
     """
     launched = {node.name for node in nodes if not node.quarantined}
     these = [name for name in batch if name in launched]

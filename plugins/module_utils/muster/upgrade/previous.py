@@ -1,4 +1,4 @@
-"""Choose the PyTorch release for a rollback: one that is still installed, so that a rollback takes seconds."""
+"""Choose the PyTorch release for a rollback. It must still be installed, so that the rollback takes only seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LINK = re.compile(r"envs/([^/]+)")
 
 @dataclass(frozen=True)
 class Environments:
-    """The environments of one node. current: target of the link. others: other environments, newest first."""
+    """The environments of one node. current: target of the link. others: the other environments, newest first."""
 
     current: str = ""
     others: tuple[str, ...] = ()
@@ -29,28 +29,28 @@ class Environments:
 
     @property
     def earlier(self) -> tuple[str, ...]:
-        """Other installed releases, newest first."""
+        """The other installed releases, newest first."""
         return tuple(dict.fromkeys(one for name in self.others if (one := release_of(name)) != self.release))
 
 
 def environments(link: str, names: Sequence[str]) -> Environments:
-    """Return the environments in a node's folder. Names that Muster does not create are ignored."""
+    """Return the environments in a node's folder. Folders whose names Muster does not create are ignored."""
     found = _LINK.fullmatch(link)
     current = found[1] if found and is_environment(found[1]) else ""
     return Environments(current, tuple(name for name in names if is_environment(name) and name != current))
 
 
 def release_of(environment: str) -> str:
-    """Return the release of an environment: 2.13.0 of 2.13.0-cpu-py3.12-1f0c2a7b."""
+    """Return the release in an environment's name, such as 2.13.0 of 2.13.0-cpu-py3.12-1f0c2a7b."""
     return environment.partition("-")[0]
 
 
 def going_back(nodes: Mapping[str, Environments], listed: str, asked: str = "") -> tuple[str, str]:
     """Return (release for the rollback, reason why there is none).
 
-    listed: the release in the inventory. If a node has another release, an upgrade is incomplete, and all nodes had
-    the listed release before. Otherwise, the result is the earlier release that all nodes have. asked: the release
-    requested by the user.
+    listed: the release in the inventory. If a node has a different release, an upgrade was not completed, and all nodes
+    had the listed release before it. Otherwise the result is the earlier release that all nodes have installed. asked:
+    the release that the user requested.
     """
     if not nodes:
         return "", "No node responds, so the installed releases are unknown"

@@ -1,4 +1,4 @@
-"""Format the plan and the result of an upgrade: changes, postponed nodes, packages, and commands to run."""
+"""Format the plan and the result of an upgrade: changes, postponed nodes, packages and the commands to run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ WIDTH = 8
 
 
 def planned(nodes: Sequence[UpgradeNode], order: Order, request: UpgradeRequest, *, launches: bool) -> str:
-    """Return the changes of each node, the downtime and the order. launches: whether trial launches are run."""
+    """Return the changes of each node, the downtime and the order as text.
+
+    launches: whether trial launches will run.
+    """
     lines = [*_changes(nodes), *_out(nodes, request, launches=launches), *_in_order(order, request)]
     waiting = f"Muster waits up to {request.wait} s" if request.wait else "postponed unless idle by then"
     busy = [node for node in nodes if node.busy and node.changes]
@@ -73,7 +76,10 @@ def _in_order(order: Order, request: UpgradeRequest) -> Iterator[str]:
 def ended_red(
     request: UpgradeRequest, red: Mapping[str, str], untouched: Sequence[str], back: Sequence[str] = ()
 ) -> str:
-    """red: reasons by node of the failed batch. untouched: later nodes. back: rollback commands."""
+    """Describe an upgrade that failed.
+
+    red: why each node of the batch failed. untouched: nodes that were not upgraded. back: rollback commands.
+    """
     said: dict[str, list[str]] = defaultdict(list)
     for name, why in red.items():
         said[why].append(name)
@@ -92,7 +98,7 @@ def ended_red(
 
 
 def to_go_back(request: UpgradeRequest, back: Sequence[str]) -> list[str]:
-    """Return the lines about the rollback. back: commands, or sentences without a command."""
+    """Return the lines about the rollback. back: commands, or sentences if there is no command."""
     if not back:
         return []
     how = "To boot the older kernel once (the next boot uses the newest again):"
@@ -134,7 +140,7 @@ def complete(request: UpgradeRequest, done: Sequence[str], silent: Mapping[str, 
 
 
 def kernel_packages(fixes: Mapping[str, KernelFix], order: Order) -> Iterator[str]:
-    """Yield the packages that apt installs on the changed nodes, and the kernels that remain installed."""
+    """Yield the packages that apt installs on the changed nodes, and the kernels that stay installed."""
     changed = [name for batch in order.batches for name in batch]
     brought: dict[str, list[str]] = defaultdict(list)
     stays: dict[str, list[str]] = defaultdict(list)

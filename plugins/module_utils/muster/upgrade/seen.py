@@ -1,4 +1,4 @@
-"""Read a node's report of processes in use and environments, and describe the processes."""
+"""Read a node's report about its environments and the processes that use it, and describe the processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ class UpgradeNodeFacts:
 
 
 def read(answer: Any) -> UpgradeNodeFacts:
-    """Read a node's report. Processes that could not be inspected count as busy, so that they are not disturbed."""
+    """Read the report of a node.
+
+    Processes that could not be inspected are treated as busy, so that they are not disturbed.
+    """
     if not isinstance(answer, dict):
         return UpgradeNodeFacts(silent="the node's response is invalid")
     why, link, names = (answer.get(name) for name in ("why", "link", "environments"))
@@ -59,7 +62,10 @@ def _process(one: Any) -> Mapping[str, Any] | None:
 
 
 def at_work(processes: Iterable[Mapping[str, Any]], uptime: str) -> tuple[str, ...]:
-    """Return one text per launch and per other process, without daemons that keep GPUs ready."""
+    """Return one text for each launch and for each other process.
+
+    Daemons that only keep GPUs initialised are left out.
+    """
     now = _seconds(uptime)
     found: dict[str, None] = {}
     for process in processes:

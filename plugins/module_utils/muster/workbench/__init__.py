@@ -1,1 +1,1 @@
-"""JupyterLab and TensorBoard on selected nodes: the setup of a node, and notebooks of users."""
+"""JupyterLab and TensorBoard on selected nodes: the setup of a node, and the notebooks of users."""

@@ -1,4 +1,4 @@
-"""The files on a node for notebooks."""
+"""The files on a node that are needed for notebooks."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ _KERNEL = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def unit_text(root: str, users_root: str) -> str:
-    """The unit for all launch users. It starts with a user manager only on request: the file at_boot persists across
-    reboots, the file wanted does not."""
+    """Return the unit for all launch users. It starts with a user manager only if the user has requested this.
+
+    A request in the file at_boot survives reboots; a request in the file wanted does not.
+    """
     own = f"{users_root}/%u"
     return (
         HEAD
@@ -51,7 +53,10 @@ RestartSec=5
 
 
 def kernel_text(root: str, name: str, path: str) -> str:
-    """Return the kernel of an environment. It has no debugger, because that would listen on loopback for all users."""
+    """Return the Jupyter kernel of an environment.
+
+    The debugger is disabled, because it would listen on loopback for all users.
+    """
     shown = "PyTorch" if name == DEFAULT else f"PyTorch, {name}"
     argv = ["/bin/sh", f"{root}/kernel.sh", path, "{connection_file}"]
     spec = {"argv": argv, "display_name": shown, "language": "python", "metadata": {"debugger": False}}
@@ -71,7 +76,10 @@ def is_kernel(name: str) -> bool:
 
 
 def texts(root: str, users_root: str, programs: Mapping[str, str], environments: Mapping[str, str]) -> dict[str, str]:
-    """Return all files by path. programs: by name in the root. environments: those that can have a kernel, by name."""
+    """Return all files by path.
+
+    programs: texts of programs in the root folder, by name. environments: those that can have a kernel, by name.
+    """
     found = {f"{root}/{name}": text for name, text in programs.items()}
     found[UNIT] = unit_text(root, users_root)
     for name, path in environments.items():

@@ -1,4 +1,4 @@
-"""Messages about a user's notebook, and the ssh command that connects to it. Pure."""
+"""Messages about the notebook of a user, and the ssh command that connects to it. Pure functions."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FLAGS = ("running", "answers", "at_boot")
 
 
 class AnswerError(Exception):
-    """The reason why a node's answer was discarded, as a sentence."""
+    """Why the answer of a node was rejected, as a sentence."""
 
 
 class Notebook(TypedDict):
-    """A node's answer after validation. token_file: path according to the inventory."""
+    """The validated answer of a node. token_file: path derived from the inventory."""
 
     user: str
     running: bool
@@ -39,14 +39,14 @@ class Notebook(TypedDict):
 
 @dataclass(frozen=True)
 class SshAccess:
-    """The connection to a node. arguments: of ssh, with jump hosts and without the user."""
+    """How to connect to a node. arguments: arguments for ssh, including jump hosts but not the user."""
 
     host: str
     arguments: tuple[str, ...] = ()
 
 
 def problem(nodes: Sequence[str], known: Sequence[str], wanted: str, port: int) -> str:
-    """Return why a notebook is impossible; "" if it is possible."""
+    """Return why a notebook cannot be started; "" if it can be started."""
     if not nodes:
         return (
             "No node has JupyterLab. Add nodes to workbench_nodes, and run"
@@ -62,7 +62,7 @@ def problem(nodes: Sequence[str], known: Sequence[str], wanted: str, port: int) 
 
 
 def read(node: str, answer: Mapping[str, Any], user: str, users_root: str) -> Notebook:
-    """Validate a node's answer. user: the requested user; empty for the login user. Raises AnswerError."""
+    """Validate the answer of a node. user: the requested user; "" for the login user. Raises AnswerError."""
     found = answer.get("user")
     if user and found != user:
         raise AnswerError(f"{node} returned the user {shown(found)} instead of {user}. {DISTRUST}")
@@ -105,7 +105,10 @@ def token(way: SshAccess, user: str, file: str) -> str:
 
 
 def said_last(node: str, seen: Notebook, way: str, *, checked: bool) -> str:
-    """Return the last line of the output. way: the ssh command for the connection. checked: in check mode."""
+    """Return the last line of the output.
+
+    way: the ssh command that connects to the notebook. checked: whether this is check mode.
+    """
     begin = f"the notebook of {seen['user']} on {node}"
     if checked:
         return f"{begin} would be {'stopped' if seen['running'] else 'started'}"

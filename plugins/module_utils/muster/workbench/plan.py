@@ -1,6 +1,6 @@
-"""Plan the notebook setup of a node, or its removal. Pure.
+"""Plan the notebook setup of a node, or its removal. Pure functions.
 
-Other modules of the workbench take the environments that get a kernel from here.
+Other workbench modules use this module to find the environments that get a kernel.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WorkbenchRequest:
-    """root: JupyterLab's folder. programs: their texts, by name in the root. environments: paths by name."""
+    """root: folder of JupyterLab. programs: texts of programs in the root folder, by name.
+    environments: paths by name.
+    """
 
     root: str
     users_root: str
@@ -28,7 +30,10 @@ class WorkbenchRequest:
 
 @dataclass(frozen=True)
 class Python:
-    """The Python of an environment. version: as "3.12"; empty if it cannot run. ipykernel: whether it is installed."""
+    """The Python interpreter of an environment.
+
+    version: such as "3.12"; "" if it cannot run. ipykernel: whether ipykernel is installed.
+    """
 
     version: str = ""
     ipykernel: bool = False
@@ -36,9 +41,10 @@ class Python:
 
 @dataclass(frozen=True)
 class WorkbenchState:
-    """texts: of Muster's files and all kernels, by path. link: target of the link that starts the unit. pythons: of the
-    environments, by name. own: Python version of JupyterLab. built: names of Muster's files in the root, for removal.
-    running: users with a running notebook."""
+    """texts: texts of Muster's files and of all kernels, by path. link: target of the link that starts the unit.
+    pythons: Python interpreters of the environments, by name. own: Python version of JupyterLab. built: names of
+    Muster's files in the root folder, for the removal. running: users with a running notebook.
+    """
 
     texts: Mapping[str, str] = field(default_factory=dict)
     link: str = ""
@@ -50,7 +56,9 @@ class WorkbenchState:
 
 @dataclass
 class WorkbenchPlan:
-    """files: contents, or None to remove a file. stop: users whose notebooks are stopped first. remove: in the root."""
+    """files: new contents, or None to remove a file. stop: users whose notebooks are stopped first. remove: names to
+    remove from the root folder.
+    """
 
     files: dict[str, str | None] = field(default_factory=dict)
     link: str | None = None
@@ -111,5 +119,5 @@ def _absent(seen: WorkbenchState) -> WorkbenchPlan:
 
 
 def environments(cluster: Mapping[str, Any]) -> dict[str, str]:
-    """Return stable paths of environments, by name. cluster: a node's variables of the role cluster."""
+    """Return the stable paths of environments, by name. cluster: the node's variables of the role cluster."""
     return {place.name: place.path for place in places(cluster)}
