@@ -1,4 +1,4 @@
-"""Takes a snapshot of a node's part of a launch before the launch is stopped: its ranks, and listeners on its ports."""
+"""Takes a snapshot of a launch on one node before the launch is stopped: the ranks, and the listeners on its ports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def snapshot(request: Json) -> Json:
 
 
 def ranks(request: Json) -> Json:
-    """Return {ranks, left}. Runs as the training user, because the rank table and the logs come from that user."""
+    """Return {ranks, left}. Run as the training user, who owns the rank table and the logs."""
     table = written.read_table(request["launch_id"])["ranks"]
     try:
         found: Json = written.in_its_name(request, lambda: _ranks(request, table), RANKS_SECONDS)
@@ -64,7 +64,7 @@ def frozen(launch_id: str) -> bool | None:
 
 
 def listeners(ports: list[int]) -> list[Json]:
-    """Return the listeners on these ports; see Listener. Reading the command line of a process may block."""
+    """Return the listeners on these ports; see Listener. Can block while it reads the command line of a process."""
     there = {
         each.inode: each for each in sockets.connections() if each.state == sockets.LISTEN and each.local[1] in ports
     }
@@ -79,7 +79,7 @@ def listeners(ports: list[int]) -> list[Json]:
 
 
 def half_open(ports: list[int]) -> list[str]:
-    """Return the peers of half-open connections to these ports: the SYN-ACK was not acknowledged, or not yet."""
+    """Return the peers of half-open connections to these ports: the peer has not acknowledged the SYN-ACK."""
     calls = (each for each in sockets.connections() if each.state in sockets.COMING and each.local[1] in ports)
     return list(dict.fromkeys(each.peer[0] for each in calls))[:MOST_HALF_OPEN]
 

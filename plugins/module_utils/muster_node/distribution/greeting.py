@@ -1,4 +1,4 @@
-"""Mutual authentication of both ends of a transfer. Each proves knowledge of the token without sending it.
+"""Mutual authentication of both ends of a transfer. Each end proves that it knows the token without sending the token.
 
 The listener sends 32 random bytes. The caller answers with 32 random bytes of its own and a proof over both. Then the
 listener sends its proof. A proof is valid for this connection only.
