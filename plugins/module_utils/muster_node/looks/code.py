@@ -18,7 +18,7 @@ LEFT_OUT = (".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"
 
 
 def look(code: list[str]) -> dict[str, Any]:
-    """Return {path: {digest, files, why}}; no digest if the path does not exist or is too large."""
+    """Return {path: {digest, files, why}}. The digest is missing if the path does not exist or is too large."""
     deadline = time.monotonic() + SECONDS
     return {path: fingerprint(path, deadline) for path in code}
 
