@@ -87,7 +87,7 @@ def observe(request: domain.SourcesRequest) -> domain.SourcesState:
 
 
 def wait_for_cloud_init() -> bool:
-    """Wait for cloud-init, which writes source files on a new machine. Return whether cloud-init is installed."""
+    """Wait for cloud-init, which writes source files on a new machine. Return whether cloud-init is present."""
     if not Path("/run/cloud-init").exists() or shutil.which("cloud-init") is None:
         return False
     with contextlib.suppress(subprocess.TimeoutExpired):

@@ -1,4 +1,4 @@
-"""Reports processes on a node for a diagnosis, started by any user. Every verb prints one JSON object.
+"""Reports processes of all users on a node for a diagnosis. Every verb prints one JSON object.
 
 identity  user   reports the login user
 agents    root   reports running launchers of PyTorch ranks, with their ranks; other users only see their own

@@ -1,4 +1,5 @@
-"""Stores content for several nodes on one node, identified by sha256, received from the controller or another node.
+"""Stores content that the controller distributes to several nodes. Content is identified by its sha256 and comes from
+the controller or another node.
 
 Run by NodeProgram (plugin_utils) as root or as the owner of the store, with a verb as argument and a JSON payload on
 standard input.
@@ -47,7 +48,7 @@ def stored(request: Json) -> Json:
 
 
 def kept(request: Json) -> Json:
-    """request: {folder, files: [[name, sha256]], port}; return {sizes: {name: bytes}, room, port_free, error} with the
+    """request: {folder, files: [[name, sha256]], port}; return {sizes: {name: bytes}, room, port_free, error} for the
     valid files."""
     sizes: dict[str, int] = {}
     free = {"room": store.room_at(request["folder"]), "port_free": can_listen(request["port"])}

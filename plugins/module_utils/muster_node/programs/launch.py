@@ -1,4 +1,4 @@
-"""A launch on one node: prepare, start, run, look, stop.
+"""Prepares, starts, runs, inspects and stops a launch on one node.
 
 The supervisor on the controller runs this program through NodeProgram, with a verb as argument and a JSON payload on
 standard input. Every verb prints one JSON object.
