@@ -56,7 +56,7 @@ def serve(request: Json) -> Json:
     """Listen on the master port and on some ephemeral ports.
 
     request: {token, node, port, samples, idle: the process ends after this number of seconds without a call}. port:
-    None if only the ephemeral ports are needed. first_call: seconds to wait for the first call, if less than the default.
+    None if only the ephemeral ports are needed. first_call: seconds to wait for the first call (at most FIRST_CALL).
     beats: the launch's heartbeat port, if any; other checks detect programs that use this port.
     """
     low, high = ephemeral_range()

@@ -1,4 +1,4 @@
-"""Find Muster's files, units and account on this node, and remove them as planned."""
+"""Find Muster's files, units and account on this node, and remove them according to a plan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TREES_SECONDS = 300.0  # an environment with CUDA has 40,000 files
 
 
 def observe(params: dict[str, Any], request: WipeRequest) -> WipeState:
-    """params: options of library/wipe_node.py."""
+    """Return what Muster has left on this node. params: options of library/wipe_node.py."""
     return WipeState(
         files=dict(_files(params["files"])),
         trees=dict(_trees([tree.path for tree in request.trees])),
