@@ -1,4 +1,4 @@
-"""Measure the cost of rules for many peers: the role's single step, compared with one `ufw allow` per peer.
+"""Measure the cost of firewall rules for many peers: the role's single step, compared with one `ufw allow` per peer.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/firewall_peers.py [PEERS] [NODE]
 

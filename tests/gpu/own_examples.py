@@ -1,4 +1,4 @@
-"""The examples on a real GPU: they train, resume from a checkpoint, and are reproducible where documented."""
+"""Run the examples on a real GPU: they must train, resume from a checkpoint, and be reproducible where documented."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nccl_health on a machine with GPUs, including the short collective over NCCL."""
+"""Run nccl_health on a machine with GPUs, including the short collective over NCCL."""
 
 from __future__ import annotations
 

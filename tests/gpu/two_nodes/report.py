@@ -1,4 +1,4 @@
-"""Expected and observed results of the experiments, and their table."""
+"""Compare expected and observed results of the experiments, and print them as a table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Seen:
-    """Results in the artifacts of a run. says: lines of the diagnosis, or the verdict's summary."""
+    """Results from the artifacts of a run. says: lines of the diagnosis, or the summary of the verdict."""
 
     status: str
     ids: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Seen:
 
 @dataclass
 class Result:
-    """outcome: PASS; FINDING if the result is unexpected; FAILED at a step; left out, with the reason."""
+    """outcome: PASS; FINDING if the result is unexpected; FAILED with the step; or left out, with the reason."""
 
     name: str
     outcome: str

@@ -1,7 +1,7 @@
 """The exclusive slots of a launch: one kernel lock for each GPU slot, or one for the CPU slot.
 
-/run/muster/reservations/SEAT a file for each slot, owned by root and always empty /run/muster/launches/ID/seats/SEAT
-the same file at a path that only the launch's user can access
+/run/muster/reservations/SEAT        a file for each slot, owned by root and always empty
+/run/muster/launches/ID/seats/SEAT   the same file at a path that only the launch's user can access
 
 Launch users have access to the files (role launch_users); the state of user launches has links to the files.
 

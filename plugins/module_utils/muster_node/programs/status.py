@@ -1,6 +1,7 @@
 """Reports a node's state for the status screen of the cluster. Every verb prints one JSON object.
 
-look user everything that the login user can see; changes nothing seats root the launches that hold GPU slots
+look   user   everything that the login user can see; changes nothing
+seats  root   the launches that hold GPU slots
 """
 
 from __future__ import annotations

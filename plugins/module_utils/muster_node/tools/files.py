@@ -3,7 +3,6 @@
 Another user can replace a file with a link, a FIFO or an endless file at any time. Therefore a file is first opened and
 then checked through its descriptor. Unsafe files are rejected (UnsafePathError, an OSError).
 
-
 - The last part of a path is never followed if it is a link, unless the caller passes `links=True` for system files such
   as /etc/os-release. Links in parent folders are followed.
 - `within` is a folder opened by `folder()`. A path within it may not contain links or "..". Use `within` for every
@@ -11,7 +10,6 @@ then checked through its descriptor. Unsafe files are rejected (UnsafePathError,
 - Only regular files are read. A FIFO, socket or device is rejected without waiting for it.
 - `owner` is the required uid of a file or folder. This check also rejects hard links to another user's file.
 - At most `most` bytes are read.
-
 
 Standard library only, Python 3.10+. Modules import it as ansible.module_utils.muster_node.tools.files. Plugins of the
 controller and programs (see NodeProgram in plugin_utils) import it as muster_node.tools.files.
