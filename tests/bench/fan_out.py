@@ -37,7 +37,7 @@ def podman(*argv: str) -> str:
 
 
 class Node:
-    """A container with a link that is limited in both directions."""
+    """A container whose network link is limited in both directions."""
 
     def __init__(self, number: int, mbit: int) -> None:
         self.name = f"{NAME}-bench{number}"
@@ -78,7 +78,7 @@ def end(process: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 def fill(node: Node, size: int) -> tuple[str, list[str]]:
-    """Create the files on one node. Return their manifest and digests."""
+    """Create the files on one node. Return the manifest and the digests of the files."""
     made = f"for each in $(seq {FILES}); do head -c {size} /dev/urandom >$each.whl; done"
     node.inside("sh", "-ec", f"mkdir -p {FOLDER}; cd {FOLDER}; {made}")
     sums = node.inside("sh", "-ec", f"cd {FOLDER} && sha256sum *.whl").split()

@@ -88,7 +88,7 @@ def measure(machine: Machine, go: Callable[[], None]) -> Cost:
 
 
 def traffic(machine: Machine) -> int:
-    """Return the bytes in both directions since the start of the machine."""
+    """Return the bytes sent and received since the machine started."""
     files = [f"/sys/class/net/eth0/statistics/{name}_bytes" for name in ("rx", "tx")]
     return sum(int(word) for word in machine.inside("cat", *files).stdout.split())
 

@@ -23,7 +23,7 @@ Path = tuple[Any, ...]
 
 
 def candidates(data: bytes) -> list[Candidate]:
-    """Return all candidates of the file. A candidate is a mutant only if it changes nothing else in the file."""
+    """Return all candidates in the file. A candidate is a mutant only if it changes nothing else in the file."""
     text = data.decode()
     loaded, tree = yaml.safe_load(text), yaml.compose(text)
     if tree is None or isinstance(tree, yaml.ScalarNode):

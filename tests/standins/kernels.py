@@ -32,7 +32,7 @@ ONLY_IT = f"-o Dir::Etc::SourceParts=/etc/none -o Dir::Etc::SourceList={SOURCE} 
 
 
 def make_pocket(folder: Path, *, newer: bool, parts: Sequence[str] = PARTS) -> Path:
-    """Create a folder with the kernel packages and their index."""
+    """Create a folder with the kernel packages and their index. newer: whether to include the newer kernel."""
     folder.mkdir()
     packages = [package for package in read_packages() if package["name"] in parts]
     if newer:

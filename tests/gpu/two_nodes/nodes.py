@@ -245,7 +245,7 @@ def remove() -> list[str]:
 
 
 def left(known: dict[str, Any]) -> list[str]:
-    """Return the leftovers of removed nodes."""
+    """Return what is left of removed nodes."""
     mounts = [one.place for one in machine.read_mounts(Path("/proc/mounts").read_text())]
     links = [f"/sys/class/net/{name}" for name in (BRIDGE, *(f"two-{node}" for node in NODES))]
     places = [*known.get("groups", []), *links, str(PLACE)]

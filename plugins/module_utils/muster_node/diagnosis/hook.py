@@ -7,12 +7,13 @@ launcher or in programs that a rank starts, because a rank removes the folder fr
 rank have neither the thread nor the socket.
 
 What this module must not change, and how:
-- Modules. A user's file may have the name of a standard library module. Therefore this module imports only modules
+- Modules. A user's file can have the name of a standard library module. Therefore this module imports only modules
   that every Python has already imported, built-in modules, and `_socket`. It uses torch only if the script loaded it.
 - Threads. The answering thread is not one of `threading` and blocks all signals. It ends before each fork, because
   Python warns about forks with threads since 3.12. 3.13.0 also warns if the thread restarts at once; if it would be the
-  only thread besides the main one, it restarts at the next garbage collection.
-- Files. The user may close any descriptor and get its number again, so it is compared before use.
+  only thread besides the main thread, it restarts at the next garbage collection.
+- Files. The user's code can close any descriptor, and its number can be reused. Therefore the descriptor is
+  compared before use.
 - Exit. No excepthook is installed, because other programs check for one. torch's flight recorder is written at exit,
   after all user code; a process that a signal kills writes none, but was queried before.
 

@@ -65,7 +65,7 @@ def ring(until: float) -> tuple[list[tuple[float, str]], float | None]:
 
 
 def parsed(record: str) -> tuple[float, str]:
-    """Parse "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT"; messages with priority 8 or more are not from the kernel."""
+    """Parse "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT". Messages with priority 8 or higher are not from the kernel."""
     head, _, text = record.partition(";")
     words = head.split(",")
     own = int(words[0]) < 8

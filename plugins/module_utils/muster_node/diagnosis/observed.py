@@ -1,8 +1,9 @@
 """Reads the stack and torch's flight recorder of a rank from the socket that hook.py opens. If the rank does not
 answer, py-spy reads the stack. Without py-spy, only the process state from the kernel is available.
 
-This runs as the training user. Answers are untrusted: the rank's own code may answer in place of the hook. Therefore an
-answer is accepted only from the rank's process and within limits of time and size. It is treated as text.
+This code runs as the training user. Answers are untrusted, because the rank's own code could answer instead of the
+hook. Therefore an answer is accepted only from the rank's process and within limits of time and size. It is treated as
+text.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ def last_word(pid: int, folder: str) -> bytes:
 
 
 def answers(pids: Iterable[int], folder: str, asked: bytes) -> dict[int, bytes]:
-    """Return the answers that arrive in time from the expected processes."""
+    """Send a request to ranks. Return the answers from the expected processes that arrive in time, by PID."""
     until = time.monotonic() + SECONDS
     called = {asking: pid for pid in pids if (asking := call(pid, folder, asked))}
     said = {asking: bytearray() for asking in called}
@@ -160,7 +161,7 @@ def part(asking: socket.socket) -> bytes:
 
 
 def read(answer: bytes) -> Json:
-    """Parse an answer of hook.py."""
+    """Parse an answer from hook.py."""
     stack, has_flight, flight = answer.partition(hook.FLIGHT.encode())
     if has_flight:
         found, flight_why = recorded(flight)

@@ -41,7 +41,7 @@ def environment(env: Mapping[str, str], key: str) -> dict[str, str]:
 
 
 def digest(key: str, value: str) -> str:
-    """key: hexadecimal."""
+    """Return the keyed digest of a value. key: hexadecimal."""
     return hmac.new(bytes.fromhex(key), value.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:DIGEST]
 
 
@@ -108,7 +108,7 @@ def python_files(folder: str, depth: int) -> Iterator[str]:
 
 
 def versions(folder: str, interpreter: str) -> dict[str, str]:
-    """Return the versions in the environment of this folder, read from its files."""
+    """Return the Python and package versions of the environment in a folder, read from files."""
     folder = folder or os.path.dirname(os.path.dirname(interpreter))
     found: dict[str, str] = {}
     told = PYTHON.search(files.text(f"{folder}/pyvenv.cfg", most=10_000, links=True) or "")

@@ -1,6 +1,7 @@
 """Takes snapshots of ranks from the kernel's data; see RankShot in muster/diagnosis/evidence.py.
 
-This runs as the training user: open files and wait channels of a process are visible only to its user and root.
+This code runs as the training user, because open files and wait channels of a process are visible only to the process's
+user and root.
 """
 
 from __future__ import annotations

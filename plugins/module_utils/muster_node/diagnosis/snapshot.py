@@ -21,7 +21,7 @@ MOST_COMMAND = 200  # characters
 
 
 def snapshot(request: Json) -> Json:
-    """request: {launch_id, run_dir, ports}. See Snapshot in muster/diagnosis/evidence.py."""
+    """Return a Snapshot (muster/diagnosis/evidence.py). request: {launch_id, run_dir, ports}."""
     parts = Parts()
     at = time.time()
     parts.look("ranks", lambda: ranks(request), {"ranks": [], "left": []})
@@ -52,7 +52,7 @@ def _ranks(request: Json, table: list[Json]) -> Json:
 
 
 def frozen(launch_id: str) -> bool | None:
-    """Return whether the launch's control group is frozen, found through the main process in the rank table."""
+    """Return whether the launch's control group is frozen. The main process in the rank table identifies the group."""
     agent = written.read_table(launch_id)["agent"]
     if agent is None or not process.runs(agent["pid"], agent["started"]):
         raise UnseenError("the main process is gone")

@@ -37,7 +37,7 @@ SHARE = 16  # fraction of the content by which a node may fall behind
 
 
 class WrongError(Exception):
-    """The received data does not match the announcement."""
+    """Raised if received data does not match the announcement."""
 
 
 class PieceSource(NamedTuple):
@@ -46,8 +46,8 @@ class PieceSource(NamedTuple):
 
 
 class PieceReceiver:
-    """request: {givers: [[address, port], ...] in order of preference; address: address of this node; token;
-    calls_for}. until: deadline."""
+    """Receives the missing pieces. request: {givers: [[address, port], ...] in order of preference; address: address of
+    this node; token; calls_for}. until: deadline."""
 
     def __init__(self, request: Json, whole: PieceSet, until: float) -> None:
         self.sources = [PieceSource(*each) for each in request["givers"]]
@@ -201,7 +201,7 @@ class TransferPace:
         self.begin()
 
     def begin(self) -> None:
-        """Reset for a new source."""
+        """Reset the counts for a new source."""
         self.behind = self.source_behind = 2**63
         self.turn = -1
 

@@ -20,7 +20,7 @@ CALLER, LISTENER = b"muster caller", b"muster listener"
 
 
 class StrangerError(OSError):
-    """The other end does not know the token, or does not follow the protocol."""
+    """Raised if the other end does not know the token or does not follow the protocol."""
 
 
 def greet(peer: socket.socket, token: str, admitted: Callable[[], bool] = lambda: True) -> None:
@@ -43,7 +43,7 @@ def introduce(peer: socket.socket, token: str) -> None:
 
 
 def received(peer: socket.socket, size: int) -> bytes:
-    """Return this many bytes. Raises OSError if the other end closes earlier."""
+    """Receive exactly this number of bytes. Raises OSError if the other end closes the connection earlier."""
     found = bytearray()
     while len(found) < size:
         chunk = peer.recv(min(1 << 20, size - len(found)))

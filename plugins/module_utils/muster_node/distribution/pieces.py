@@ -81,7 +81,7 @@ class PieceSet:
 
     @property
     def above(self) -> int:
-        """Number of pieces of this node's source."""
+        """Return the number of pieces that this node's source has."""
         return int(COUNT.unpack(self.shared[8:16])[0])
 
     @above.setter
@@ -90,7 +90,7 @@ class PieceSet:
 
     @property
     def turn(self) -> int:
-        """How often this node has changed its source."""
+        """Return how often this node has changed its source."""
         return int(COUNT.unpack(self.shared[16:FIRST])[0])
 
     @turn.setter

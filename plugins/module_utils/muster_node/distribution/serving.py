@@ -51,8 +51,8 @@ class Stranger(NamedTuple):
 
 
 class PieceServer:
-    """request: {peers: [address], token, followed: whether this node is another node's preferred source, calls_for:
-    seconds within which all nodes must begin}."""
+    """Sends pieces to other nodes. request: {peers: [address], token, followed: whether this node is another node's
+    preferred source, calls_for: seconds within which all nodes must begin}."""
 
     def __init__(self, request: Json, whole: PieceSet, listener: socket.socket, until: float) -> None:
         self.peers = {ipaddress.ip_address(each) for each in request["peers"]}

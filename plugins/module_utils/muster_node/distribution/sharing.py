@@ -1,4 +1,4 @@
-"""One node's part in a distribution: it sends its pieces, receives the missing ones, and forwards them.
+"""One node's part in a distribution: send the present pieces, receive the missing pieces, and forward them.
 
 Root verifies present files and passes them on as open file descriptors. An unprivileged child process (nobody, if this
 is root) does the network transfer into an unnamed file. Root then verifies that file and stores its content.

@@ -46,7 +46,8 @@ UNIT_TIMES = ("InactiveEnterTimestampMonotonic", "ActiveEnterTimestampMonotonic"
 
 
 def history(request: Json) -> Json:
-    """request: {since, packages, paths, units, parts, environment, named}; since: seconds of the wall clock."""
+    """Return the evidence since a time. request: {since (wall-clock seconds), packages, paths, units, parts,
+    environment, named}."""
     since = float(request["since"])
     unseen: dict[str, str] = {}
     found: Json = {"clock": time.time(), "unseen": unseen, "parts": {}}

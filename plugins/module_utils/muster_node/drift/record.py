@@ -1,4 +1,4 @@
-"""The record of the last installation on a node. Only drift uses it.
+"""The record of the last installation on a node. Only the drift check uses the record.
 
 No step bases decisions on the record: it only shows what has changed since the installation.
 """

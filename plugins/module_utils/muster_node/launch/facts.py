@@ -295,8 +295,8 @@ def file_facts(path: str, user: str, mode: int) -> Json:
 
 
 def program_facts(name: str, user: str, path: str) -> Json:
-    """Return file_facts of a program. A name is searched in PATH like in the launch: the first file that the user can
-    execute counts."""
+    """Return file_facts of a program. A name is searched in PATH, as in the launch: the first file that the user can
+    execute is used."""
     if "/" in name:
         return file_facts(name, user, os.X_OK)
     places = [f"{folder}/{name}" for folder in path.split(":")[:MOST_PLACES] if folder.startswith("/")]

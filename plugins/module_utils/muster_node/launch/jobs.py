@@ -85,7 +85,8 @@ SMI = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format=c
 
 
 class Root(NamedTuple):
-    """The folder and the state of launches. user: of user launches; None for administrator launches."""
+    """The folder with the launches of one owner, and the folder with their state. user: user of user launches; None for
+    administrator launches."""
 
     folder: str
     state: str

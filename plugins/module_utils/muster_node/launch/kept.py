@@ -59,8 +59,8 @@ def packed(text: bytes) -> str:
 
 
 def keep_end(request: Json, last: Mapping[str, Any]) -> None:
-    """Store the outcome of the launch on this node, once; a full disk is ignored. request: {launch_id, run_dir, why?}.
-    last: from written.read_all."""
+    """Store the outcome of the launch on this node, unless it is already stored. Write errors, such as a full disk, are
+    ignored. request: {launch_id, run_dir, why?}. last: result of written.read_all."""
     path = f"{request['run_dir']}/{ENDED}"
     if os.path.lexists(path) or not os.path.lexists(f"{request['run_dir']}/{PLAN}"):
         return
@@ -94,7 +94,7 @@ def read_plan(run_dir: str) -> Json | None:
 
 
 def read_end(run_dir: str) -> Json | None:
-    """Return {result, why, at, ranks}, or None."""
+    """Return the stored outcome {result, why, at, ranks}; None if it is missing."""
     found = _read(run_dir, ENDED, MOST_ENDED)
     if not isinstance(found, dict) or not isinstance(found.get("at"), (int, float)):
         return None

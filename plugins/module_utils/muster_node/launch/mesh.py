@@ -30,7 +30,7 @@ ALONE = ("ControlMaster=no", "ControlPath=none")
 
 
 def environment() -> dict[str, str]:
-    """Return the environment that ssh needs to find this user's files."""
+    """Return the environment variables that ssh needs to find this user's files."""
     user = pwd.getpwuid(os.getuid())
     return {"PATH": PATH, "LC_ALL": "C.UTF-8", "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
 

@@ -93,8 +93,8 @@ class Ranks:
         return False
 
     def is_below(self, pid: int, members: set[int], local_rank: int) -> bool:
-        """Return whether an ancestor of the process is a rank. If the parents are unknown, the first process of this
-        launch with a given local rank counts as the rank."""
+        """Return whether an ancestor of the process is a rank. If the parents are unknown, the first process with this
+        local rank counts as the rank."""
         parent = pid
         for _ in range(MOST_DEPTH):
             seen = process.status(parent)

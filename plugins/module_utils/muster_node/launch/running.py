@@ -127,7 +127,7 @@ def begin(state: str, spec: Json, signalled: list[float]) -> tuple[Seats, Alone]
 
 
 def started(state: str, spec: Json) -> subprocess.Popen[bytes] | None:
-    """Start the command of the plan. Return its process, or None if the start failed."""
+    """Start the launch's command. Return the process, or None if the start failed."""
     log = open_agent_log(spec["run_dir"])
     # The image's environment has the paths of its programs and libraries.
     env = {**os.environ, **spec["env"]} if spec.get("image") else spec["env"]
@@ -156,7 +156,7 @@ def how_it_ended(code: int, reason: str, *, stopped: bool) -> str:
 
 
 def write_table(state: str, ranks: Ranks, cap: Cap, ending: RanksEnding) -> None:
-    """Write the table of ranks for other processes; see foreign.table."""
+    """Write the rank table for other processes; see foreign.table."""
     table = {"agent": process_facts(ranks.agent), "ranks": list(ranks.table.values()), "notes": cap.notes}
     write_json(state + "/unit/ranks.json", {**table, "ending": ending.facts()})
 

@@ -112,9 +112,9 @@ STACK_SECONDS = 1.5  # for the ranks to print their stacks
 def stop(request: Json, evidence: StopEvidence | None = None) -> Json:
     """Stop the unit, and return the last report including leftover processes.
 
-    request: as for look. dump: first print the Python stacks of the ranks as evidence of a stall; `freeze` has stopped
-    the ranks on all nodes. seconds: grace period for the ranks after a requested stop. evidence: collects data of the
-    node for a diagnosis.
+    request: as for looking.look, with these fields. dump: first print the Python stacks of the ranks as evidence of a
+    stall; `freeze` has stopped the ranks on all nodes. seconds: grace period for the ranks after a requested stop.
+    evidence: collects data of the node for a diagnosis.
     """
     launch_id = request["launch_id"]
     unit = state.unit_name(launch_id)
@@ -141,7 +141,8 @@ def stop(request: Json, evidence: StopEvidence | None = None) -> Json:
 
 
 def freeze(request: Json) -> Json:
-    """Stop the agent and the ranks with SIGSTOP, so that no rank sees the end of another before printing its stack."""
+    """Stop the agent and the ranks with SIGSTOP, so that no rank notices the end of another rank before it has printed
+    its stack."""
     table = written.read_table(request["launch_id"])
     agent = [table["agent"]] if table["agent"] else []
     stopped = send(request["launch_id"], [signal.SIGSTOP], [*agent, *table["ranks"]])

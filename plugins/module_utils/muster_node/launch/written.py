@@ -1,5 +1,5 @@
-"""Read files of the training user with the rights of the training user, because links in them could lead root to any
-file. Other accounts must not substitute their own files."""
+"""Read files that the training user wrote with that user's rights, because the user's links could redirect root to any
+file. Files that belong to other accounts are not accepted."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def read_logs(request: Json) -> Json:
 
 
 def read_table(launch_id: str) -> Json:
-    """Return {agent, ranks, notes} from the main process."""
+    """Return {agent, ranks, notes} as written by the main process."""
     request = {"launch_id": launch_id}
     try:
         found: Json = in_its_name(request, lambda: _unit(launch_id)[1])

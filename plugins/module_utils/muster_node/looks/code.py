@@ -1,4 +1,4 @@
-"""A fingerprint of the code that a job runs: equal fingerprints mean equal files with equal content."""
+"""Compute fingerprints of the code that a job runs. Equal fingerprints mean the same files with the same content."""
 
 from __future__ import annotations
 

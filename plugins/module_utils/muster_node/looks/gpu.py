@@ -40,7 +40,7 @@ DISPLAY = "0x03"
 
 
 def look(seconds: float = SECONDS) -> dict[str, Any]:
-    """Collect the data. seconds: the timeout of nvidia-smi."""
+    """Collect the data. seconds: timeout of nvidia-smi."""
     bus = look_at_bus()
     loaded = read("/sys/module/nvidia/version").text.strip()
     # Before nvidia-smi starts, which opens the devices, too.

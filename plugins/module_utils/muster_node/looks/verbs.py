@@ -1,5 +1,5 @@
-"""RDMA user-space libraries that NCCL loads at its start: libibverbs, and the libibverbs providers for the adapters'
-drivers."""
+"""RDMA user-space libraries that NCCL loads at its start: libibverbs, and its providers for the drivers of the
+adapters."""
 
 from __future__ import annotations
 

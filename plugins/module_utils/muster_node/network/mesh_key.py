@@ -52,7 +52,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
 
 
 def warnings(params: dict[str, Any], overridden: list[str]) -> list[str]:
-    """Return warnings. overridden: weak algorithms in the site's sshd settings."""
+    """Return the warnings about sshd. overridden: weak algorithms in the site's sshd settings."""
     said = (
         f"{params['node']}: sshd offers {', '.join(overridden)}, which ssh-audit rejects: the site's settings"
         f" override {params['sshd_path']} and are not changed. Set ssh_mesh_sshd to off to disable this warning."
@@ -84,7 +84,7 @@ def diff_of(before: str, after: str, path: str) -> dict[str, str]:
 
 
 class IdentityFile:
-    """The file of the private key."""
+    """The private key file."""
 
     def __init__(self, path: str, entry: pwd.struct_passwd, comment: str) -> None:
         self.path = Path(path)

@@ -1,4 +1,4 @@
-"""Provide .deb files for an installation from peers or repositories, and keep those of installed packages."""
+"""Get .deb files for an installation from peers or repositories, and keep the .deb files of installed packages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MODE = 0o755
 
 
 def look(params: dict[str, Any]) -> dict[str, Any]:
-    """Return what apt would fetch now. params: options of library/shared_debs.py."""
+    """Return the files that apt would download now. params: options of library/shared_debs.py."""
     debs, why = _needed(params)
     return {"changed": False, "debs": [asdict(deb) for deb in debs], "why": why}
 
@@ -60,7 +60,7 @@ def get(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _needed(params: dict[str, Any]) -> tuple[list[domain.Deb], str]:
-    """Return what apt would fetch now, and apt's error if it cannot install the packages."""
+    """Return the files that apt would download now, and apt's error if it cannot install the packages."""
     done = _install(params, "--print-uris")
     if done.returncode:
         return [], " ".join(done.stderr.split())

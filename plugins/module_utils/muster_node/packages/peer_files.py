@@ -1,4 +1,4 @@
-"""Fetch files from peers over the ssh mesh: the part that runs on the node."""
+"""Fetch files from peers over the SSH mesh (the part that runs on the node)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class StderrReader(threading.Thread):
 
 
 class MeshUser:
-    """The user of the ssh mesh."""
+    """The user of the SSH mesh."""
 
     def __init__(self, name: str) -> None:
         self.entry = pwd.getpwnam(name)

@@ -5,8 +5,8 @@ Run by NodeProgram (plugin_utils) as root, with a verb as argument and a JSON pa
     measure     return the size of the source folder
     list        return the files of the source folder
     look        compare the target folder with the list
-    additional  return other files in the target folder
-    stage       put files into the store that other nodes may need
+    additional  return files in the target folder that are not in the list
+    stage       put files into the store that other nodes might need
     place       move received files to their final names
     finish      create links, and remove the store
 """
@@ -53,7 +53,8 @@ def told(verb: Callable[[Json], Json]) -> Callable[[Json], Json]:
 
 
 def measure(request: Json) -> Json:
-    """Measure the source folder. request: {folder}; return {files, bytes, problems, more}."""
+    """Measure the source folder. request: {folder}; return {files, bytes, problems, more: number of further
+    problems}."""
     with copying.opened(request["folder"]) as (folder, owner):
         found = listing.walk(folder, owner)
         size = sum(size for *_, size in found.files)

@@ -3,7 +3,7 @@
 look     return the current state and the record; changes nothing
 history  return entries of dpkg's log, apt's history and the journal, and file times; changes nothing
 keep     record the current state as installed
-condemn  make the step pytorch notice changed files of its environment
+condemn  make the step pytorch detect that files of the environment were changed
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@ plan.
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. All verbs need root.
 
-    look   return what is installed, configured and in force; changes nothing
+    look   return installed tools, configured rules and active rules; changes nothing
     apply  run the steps of a plan in order, until one fails
 """
 

@@ -5,7 +5,7 @@ the program on the node, which the timer and the boot unit run with the verb `un
     arm      save the files, and start the timer
     confirm  keep the change: stop the timer and delete the saved files
     undo     restore the previous state
-    state    return whether a change is unconfirmed, and the errors of an undo
+    state    return whether a change is unconfirmed, and the errors from reverting it
 
 Saved files are in /var/lib/muster/guard/WHAT, accessible only to root. A change is armed while state.json exists:
 confirm and undo both remove this file under one lock, so that exactly one of the two takes effect. A timer does not
@@ -140,7 +140,7 @@ def state(request: Json) -> Json:
 
 
 def keep(folder: str, number: int, path: str) -> Json:
-    """Copy one file into the folder. A missing file is recorded as absent."""
+    """Save a copy of one file in the folder. If the file is missing, record that it is absent."""
     real = os.path.realpath(path)
     try:
         about, body = os.stat(real), files.read(real)

@@ -65,7 +65,7 @@ def limit(name: str) -> list[int | None]:
 
 
 def cgroup() -> dict[str, Any]:
-    """Return the lowest limits of this cgroup and its parents; None means unlimited (cgroup v2 only)."""
+    """Return the lowest limits of this cgroup and its parents (cgroup v2 only). None means unlimited."""
     line = next((line for line in (read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "")
     path = line[3:].strip("/")
     least: dict[str, Any] = {"pids": None, "memory": None, "cpus": None, "seen": False}

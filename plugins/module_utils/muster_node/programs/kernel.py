@@ -1,7 +1,7 @@
 """Reports the kernel packages of this node for an upgrade. Changes nothing. Every verb prints one JSON object.
 
 look      root  reports packages that install kernels, available versions, and boot menu entries
-simulate  root  reports what apt would do for some packages
+simulate  root  reports what apt-get install would do for these packages
 """
 
 from __future__ import annotations

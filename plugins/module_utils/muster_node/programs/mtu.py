@@ -2,8 +2,8 @@
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input.
     look   return the interface, and its configuration in each network manager
-    apply  write files and run commands; stop at the first error and return it
-    ping   send unfragmentable packets of two sizes to peers in parallel, and return which of them came back
+    apply  write files and run commands; stop at the first error, and return the error
+    ping   send unfragmentable packets of two sizes to peers in parallel, and return which packets were answered
 """
 
 from __future__ import annotations

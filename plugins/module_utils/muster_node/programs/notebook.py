@@ -1,9 +1,9 @@
 """Starts, inspects and stops a user's notebook on a node. Every verb prints one JSON object. Root acts as the named
 user.
 
-look    user   reports whether the notebook runs, and its socket
-start   user   starts it, and waits until it responds
-stop    user   stops it
+look    user   reports whether the notebook is running, and its socket
+start   user   starts the notebook, and waits until it responds
+stop    user   stops the notebook
 """
 
 from __future__ import annotations

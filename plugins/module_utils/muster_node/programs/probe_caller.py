@@ -111,7 +111,7 @@ def resolve_all(names: list[str], found: Json) -> None:
 
 
 class CalledLink:
-    """The link from this node to another one."""
+    """The link from this node to another node."""
 
     def __init__(self, token: str, peer: Json, packets: int) -> None:
         self.token = token
@@ -259,7 +259,7 @@ class CalledLink:
 
 
 def ended(code: int, began: float) -> Json:
-    """Return the result of a connection attempt: the name of the error ("" for none), and the time in seconds."""
+    """Return the result of a connection attempt: the name of the error ("" on success), and the duration in seconds."""
     return {
         "error": errno.errorcode.get(code, str(code)) if code else "",
         "seconds": round(time.monotonic() - began, 3),
@@ -326,7 +326,7 @@ class Stream:
         return False
 
     def bulk(self) -> Json:
-        """Send many full-size packets: {whole: whether all arrived in time, acked: bytes, seconds}."""
+        """Send many full-size packets. Return {whole: whether all packets arrived in time, acked: bytes, seconds}."""
         before, began = self.tcp_info()["bytes_acked"], time.monotonic()
         whole = self.sends(BULK)
         acked = self.tcp_info()["bytes_acked"] - before
@@ -337,7 +337,7 @@ class Stream:
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def losses(self, packets: int) -> Json:
-        """Send small packets at a steady rate. The kernel counts retransmissions."""
+        """Send small packets at a steady rate, and return the retransmissions that the kernel counted."""
         before = self.tcp_info()
         self.sock.settimeout(STEP_TIMEOUT)
         small = b" " * 63 + b"\n"

@@ -101,7 +101,7 @@ def listener(port: int) -> socket.socket:
 
 
 def sampled(low: int, high: int, count: int) -> Iterator[socket.socket]:
-    """Listen at the bottom, the top and the middle of the range, or on the next free port."""
+    """Listen on ports at the bottom, top and middle of the range. If a port is in use, take the next free port."""
     middle = [low + int.from_bytes(os.urandom(4), "big") % (high - low + 1) for _ in range(max(0, count - 2))]
     for number, wanted in enumerate([low, high, *middle][:count]):
         step = -1 if number == 1 else 1
@@ -253,7 +253,7 @@ class Server:
             self.drop(caller)
 
     def answer(self, caller: Caller, line: str, now: float) -> bool:
-        """Handle one line and return whether the connection continues here."""
+        """Handle one line of a caller. Return whether this process continues to serve the connection."""
         verb, *arguments = line.split()
         if not caller.known:
             # Connections without the token get no response at all.
@@ -336,7 +336,7 @@ class Caller:
 
 
 def in_bulk(peer: socket.socket, verb: str, seconds: float) -> None:
-    """In a child process of the server: receive or send as much as possible in this time."""
+    """Receive or send as much data as possible in this time, in a child process of the server."""
     try:
         peer.settimeout(seconds + 2.0)
         until = time.monotonic() + seconds + 2.0

@@ -108,7 +108,7 @@ def path(request: Json) -> str:
 
 
 def _word(where: str, size: int) -> tuple[int, str] | None:
-    """Return the owner of a file and its first bytes, or None if the file is missing or empty."""
+    """Return the owner and the first bytes of a file; None if the file is missing or empty."""
     try:
         handle = os.open(where, os.O_RDONLY | FLAGS)
     except FileNotFoundError:

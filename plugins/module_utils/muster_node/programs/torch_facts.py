@@ -114,7 +114,8 @@ def torch_by_importing() -> dict[str, Any]:
 
 
 def build(load: bool) -> dict[str, Any]:
-    """Return the build of torch. load: also import torch and return what the process then sees."""
+    """Return the build of torch. load: if the build has CUDA, also import torch, and return what the process then
+    sees."""
     # From folder names only, because reading every distribution's metadata takes longer than everything else.
     site = next((Path(place) for place in sys.path if Path(place, "torch", "version.py").is_file()), None)
     folders = [path.name for path in site.glob("nvidia_nccl_cu*.dist-info")] if site else []

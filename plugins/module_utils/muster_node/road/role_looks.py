@@ -89,7 +89,7 @@ def hosts(options: Json, _request: Json) -> Json:
 
 
 def mesh(options: Json, _request: Json) -> Json:
-    """Inspect the user's key, and collect the data that the controller compares with other nodes."""
+    """Inspect the user's key, and collect the data that the controller compares with that of other nodes."""
     found = mesh_key.provide(options, check=True)
     why = [f"sshd is not configured as required: {found['sshd']}"] if found["sshd"] else []
     if found["changed"]:

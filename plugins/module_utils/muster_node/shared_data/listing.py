@@ -1,7 +1,7 @@
 """List a data folder on the controller or on a node: files, links, and entries that cannot be copied.
 
-Links are not followed, because other users may write to the folder at the same time. If a file changes during reading,
-the change is reported.
+Links are not followed, because other users might write to the folder at the same time. If a file changes during
+reading, the change is reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""List the mounts from the kernel's table. No server is contacted, so listing cannot block."""
+"""List the mounts in the kernel's table. No server is contacted, so this cannot block."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def of_machine() -> dict[str, int]:
 
 
 def cores(quota: str, period: str) -> float | None:
-    """Return the CPU limit in cores, or None without a limit ("max" in v2, -1 in v1)."""
+    """Return the CPU limit in cores; None if there is no limit ("max" in v2, -1 in v1)."""
     if not quota.isdecimal() or not period.isdecimal() or int(period) == 0:
         return None
     return int(quota) / int(period)

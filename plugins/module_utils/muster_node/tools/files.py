@@ -11,8 +11,8 @@ then checked through its descriptor. Unsafe files are rejected (UnsafePathError,
 - `owner` is the required uid of a file or folder. This check also rejects hard links to another user's file.
 - At most `most` bytes are read.
 
-Standard library only, Python 3.10+. Modules import it as ansible.module_utils.muster_node.tools.files. Plugins of the
-controller and programs (see NodeProgram in plugin_utils) import it as muster_node.tools.files.
+Standard library only, Python 3.10+. Modules import this file as ansible.module_utils.muster_node.tools.files. Plugins
+of the controller and programs (see NodeProgram in plugin_utils) import it as muster_node.tools.files.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ def replace(
     links: bool = False,
     within: int | None = None,
 ) -> None:
-    """Replace a file atomically; see replacing."""
+    """Replace a file atomically. For the arguments, see `replacing`."""
     with replacing(path, mode=mode, owner=owner, keep=keep, parents=parents, links=links, within=within) as stream:
         stream.write(content)
 
@@ -229,7 +229,7 @@ def make_folder(path: str, *, mode: int, owner: tuple[int, int] | None = None, w
 
 
 def remove(path: str, *, within: int | None = None) -> bool:
-    """Remove a file or a link. Return whether it existed."""
+    """Remove a file or a link. Return whether the file or link existed."""
     try:
         with _parent(path, within, held=True) as (parent, name):
             os.unlink(name, dir_fd=parent)

@@ -217,7 +217,7 @@ def is_of_launch(pid: int, launch: LaunchUnit, uid: int) -> bool:
     """Return whether a process is in a launch's unit, or belongs to the launch's user and has the launch's mark in its
     environment.
 
-    The mark alone is no proof, because every user can set any environment variable.
+    The mark alone does not prove this, because every user can set any environment variable.
     """
     if launch_at(pid) == launch:
         return True

@@ -42,7 +42,7 @@ def answer_in(text: str) -> dict[str, Any] | None:
 
 
 def framed(text: str) -> bytes:
-    """Return a program in the format that BOOTSTRAP reads. The payload follows it."""
+    """Return a program in the format that BOOTSTRAP reads. The caller appends the payload."""
     packed = zlib.compress(text.encode(), 9)
     return b"%d\n%s" % (len(packed), packed)
 

@@ -93,8 +93,8 @@ def run(
 
 
 def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
-    """Return Popen's arguments to run as another user. For the current user, return none, because an unprivileged
-    process could not set them."""
+    """Return Popen's arguments to run as another user. For the current user, return no arguments, because an
+    unprivileged process could not set them."""
     if user is None or os.geteuid() == user.pw_uid != 0:
         return {}
     groups = os.getgrouplist(user.pw_name, user.pw_gid)
