@@ -103,7 +103,7 @@ def look_of(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_values(text: str, case: dict[str, Any]) -> str:
-    """Return the output with changed values, limited to the number of GPUs in the case."""
+    """Return the output with the values of the case, limited to the case's number of GPUs."""
     for name, value in case.get("values", {}).items():
         text, places = re.subn(rf"<{name}>[^<]*</{name}>", f"<{name}>{value}</{name}>", text)
         assert places, name

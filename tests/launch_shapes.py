@@ -38,7 +38,7 @@ TORCHRUN = "/opt/muster/pytorch/current/bin/torchrun"
 
 
 def a_node(number: int, name: str = "", **changes: Any) -> NodeSpec:
-    """Return a node of the inventory: node1 at 10.0.0.1, one rank, no GPU."""
+    """Return an inventory node. Default: name nodeNUMBER, address 10.0.0.NUMBER, one rank, no GPU."""
     given = {"name": name or f"node{number}", "address": f"10.0.0.{number}", "torchrun": TORCHRUN, **changes}
     return NodeSpec(**given)
 

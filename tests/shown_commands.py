@@ -81,7 +81,7 @@ def of_readers() -> dict[str, Typed]:
 
 
 def table() -> dict[str, dict[str, Any]]:
-    """Return the entries of tests/shown_commands.yml: commands to run in order, and reasons for not running other
-    commands."""
+    """Return the entries of tests/shown_commands.yml: commands to run in order, and the reasons why other commands are
+    not run."""
     read: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text())
     return read

@@ -1,4 +1,4 @@
-"""Wait for conditions that stay true once they are true. The time limit is long enough for a busy machine and only ends
+"""Wait for conditions that stay true once they are true. The time limit is long enough for a busy machine. It only ends
 hanging tests."""
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/firewall_peers.py [PEERS] [NODE]
 
 Needs a running sandbox. ufw is enabled without rules before each measurement. The node keeps the last rules until
-playbooks/network.yml runs again. Seconds depend on the machine and its load; the other columns do not.
+playbooks/network.yml runs again. Seconds depend on the machine and its load. The values in the other columns do not.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/health_growth.py [NODES...]
 
-Needs a running sandbox with as many nodes (script/demo --nodes 16). SSH connections are already open, as in a second
-run. Bytes include all headers of the traffic between controller and nodes in both directions, but not traffic between
-nodes. Seconds depend on the machine, because it runs all nodes.
+Needs a running sandbox with at least this number of nodes (script/demo --nodes 16). SSH connections are already open,
+as in a second run. Bytes include all headers of the traffic between controller and nodes in both directions, but not
+traffic between nodes. Seconds depend on the machine, because it runs all nodes.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def tasks(result: Result) -> int:
 
 
 def count(machine: Machine) -> None:
-    """Count the traffic between the machine and the controller from now on."""
+    """Start counting the traffic between the machine and the controller."""
     controller = f"{machine.address.rpartition('.')[0]}.1"
     machine.inside("nft", "delete", "table", "inet", TABLE, check=False)
     lines = [f"add table inet {TABLE}"]

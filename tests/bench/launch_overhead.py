@@ -4,9 +4,9 @@ alternate.
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/launch_overhead.py [TIMES] [STEPS]
 
 Needs a running sandbox with PyTorch. Both run the acceptance test's training with two ranks on each of two nodes.
-Muster's time includes work that a manual launch omits: it validates the inventory, checks the nodes, fetches all logs,
-cleans up, and writes the verdict and the report. For the manual launch, the script is already on the nodes. Results are
-medians.
+Muster's time includes work that a manual launch omits: Muster validates the inventory, checks the nodes, fetches all
+logs, cleans up, and writes the verdict and the report. For the manual launch, the script is already on the nodes.
+Results are medians.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def written(machines: list[Machine], folder: str) -> tuple[float, float]:
 
 
 def times(machines: list[Machine], folder: str, *which: str) -> list[float]:
-    """Return modification times. That of a folder changes when a file is created in the folder, that of a file when the
+    """Return modification times. A folder's time changes when a file is created in the folder, a file's time when the
     file is written."""
     looks = [machine.inside("find", folder, *which, "-printf", "%T@\\n") for machine in machines]
     return [float(line) for look in looks for line in look.stdout.splitlines()]

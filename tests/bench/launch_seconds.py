@@ -4,10 +4,10 @@ torchrun commands. Both run alternately on 2 and 8 nodes. Also measure the link 
 PYTHONPATH=tests/integration:plugins/module_utils:plugins/plugin_utils \
   .venv-dev/bin/python tests/bench/launch_seconds.py [--without-pytorch] [TIMES] [NODES...]
 
-Needs a running sandbox with as many nodes and PyTorch. Without PyTorch, both run a torchrun stub that imports nothing,
-because eight imports of PyTorch at once take all the time of two processors. Each node has one rank, which does not
-need PyTorch and prints its start and end time. All nodes share this machine's clock and processors. Results are
-medians.
+Needs a running sandbox with at least this number of nodes and PyTorch. Without PyTorch, both run a torchrun stub that
+imports nothing, because eight imports of PyTorch at once take all the time of two processors. Each node has one rank,
+which does not need PyTorch and prints its start and end time. All nodes share this machine's clock and processors.
+Results are medians.
 """
 
 from __future__ import annotations

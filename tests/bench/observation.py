@@ -1,5 +1,5 @@
-"""Measure how much observable ranks (launch_observe) slow down a training, in pairs of launches with and without
-observation.
+"""Measure how much observation of the ranks (launch_observe) slows down a training run, in pairs of launches with and
+without observation.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/observation.py [PAIRS] [STEPS]
 

@@ -3,10 +3,10 @@ commit.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/rerun.py [--before FOLDER] [--times N] [NODES...]
 
-Needs a running sandbox with as many nodes on which all steps have run (script/demo --nodes 8). FOLDER is a checkout of
-the commit to compare with (git worktree add). The benchmark adds links to this checkout's .venv and .sandbox. The
-variants alternate, so that load affects all of them. Compare columns, and do not quote single figures. Processor
-seconds are those of ansible-playbook and its children on this machine, without the nodes.
+Needs a running sandbox with at least this number of nodes, on which all steps have run (script/demo --nodes 8). FOLDER
+is a checkout of the commit to compare with (git worktree add). The benchmark adds links to this checkout's .venv and
+.sandbox. The variants alternate, so that load affects all of them. Compare columns, and do not quote single figures.
+Processor seconds are those of ansible-playbook and its children on this machine, without the nodes.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def spent() -> float:
 
 
 def play(folder: Path, machines: list[Machine], words: list[str]) -> str:
-    """Run all steps on these nodes from that checkout. Stop if anything changes."""
+    """Run all steps on these nodes from a checkout. Raise an error if a step changes anything."""
     limit = ",".join(["localhost", *(machine.name for machine in machines)])
     command = [
         str(BIN / "ansible-playbook"),

@@ -3,9 +3,9 @@ variants alternate on the same nodes, and run again with one silent node (a paus
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/status_seconds.py [TIMES] [NODES...]
 
-Needs a running sandbox with as many nodes, with or without PyTorch. Seconds are the duration of the whole command.
-Connections are already open (ControlPersist). Results are medians with minimum and maximum. The load column shows how
-busy the machine was.
+Needs a running sandbox with at least this number of nodes, with or without PyTorch. Seconds are the duration of the
+whole command. Connections are already open (ControlPersist). Results are medians with minimum and maximum. The load
+column shows how busy the machine was.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ HOLDS = "import sys, torch; held = torch.ones(1 << 28, device='cuda'); print('he
 
 
 def run(say: Callable[[str], None]) -> tuple[bool, dict[str, Any], dict[str, Any]]:
-    """Run part 4. Return whether all of them report the process, and the probe data and facts collected while the
-    process was running."""
+    """Run part 4 of run.py. Return whether status, launch and health report the process, and the probe data and facts
+    collected while the process was running."""
     argv = [sys.executable, "-c", HOLDS]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None

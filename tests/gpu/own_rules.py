@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show(facts: dict[str, Any], say: Callable[[str], None]) -> bool:
-    """Run the second half of part 2. Return whether commands can address each GPU by its bus address."""
+    """Run the second half of part 2 of run.py. Return whether commands can address each GPU by its bus address."""
     wrong = [gpu for gpu in facts["gpus"] if not reached(gpu, say)]
     readings(facts, say)
     links(facts, say)

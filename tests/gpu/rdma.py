@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Inspect real RDMA adapters and test each against itself.
+"""Inspect real RDMA adapters, and test each adapter against itself.
 
     python3 tests/gpu/rdma.py [OUT]
 

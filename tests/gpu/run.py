@@ -149,7 +149,7 @@ def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str
 
 
 def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
-    """Run parts 1 and 2."""
+    """Run parts 1 and 2: record gpu_info, and compare its facts with --query-gpu."""
     look = look_gpu.look()
     facts = gpu_facts(look)
     keep(out, "gpu_info.json", facts)
@@ -209,7 +209,7 @@ def equal(said: str, made: Any) -> bool:
 
 
 def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
-    """Run part 5."""
+    """Run part 5: the acceptance test under NCCL."""
     count = len(facts["gpus"])
     seen, held = tried(count, out / "full", "full", [])
     measured = judge.measured(seen, [dict(event) for event in seen.events])
@@ -218,7 +218,7 @@ def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
 
 
 def soak_under_nccl(facts: dict[str, Any], out: Path) -> bool:
-    """Run part 8, without level 3 of DCGM, which takes half an hour."""
+    """Run part 8: the soak, without level 3 of DCGM, which takes half an hour."""
     count = len(facts["gpus"])
     seen, soaked = tried(count, out / "soak", "soak", ["--stages=world,soak", f"--seconds={SOAK_SECONDS}"])
     measured = judge.measured(seen, [dict(event) for event in seen.events])
@@ -268,7 +268,7 @@ def tried(count: int, out: Path, mode: str, words: list[str]) -> tuple[reports.R
 
 
 def held_by(out: Path) -> bool:
-    """Run part 4."""
+    """Run part 4: reports of a process that holds GPU memory."""
     right, look, facts = own_holder.run(say)
     if not any((gpu["uuid"] or "").startswith(STANDIN) for gpu in facts["gpus"]):
         record(look, facts, out, "held", "a process held 1 GiB of it")

@@ -58,7 +58,8 @@ def main() -> int:
 
 
 def run(mutants: list[Mutant], name: str, folder: Path, records: Records) -> None:
-    """Run the unit tests first, because they take a third of the time. Only mutants that survive them need machines."""
+    """Run the unit tests first, because they take only a third of the time. Only mutants that survive the unit tests
+    need machines."""
     checkout = folder / name
     shutil.rmtree(checkout, ignore_errors=True)
     copy_checkout(ROOT, checkout)

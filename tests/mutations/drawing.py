@@ -92,7 +92,7 @@ def one_of(root: Path, room: str, files: list[str], chance: random.Random) -> Mu
 
 
 def groups(mutants: list[Mutant], size: int = 3) -> list[list[Mutant]]:
-    """Group the mutants in order, so that all mutants in a group are from different rooms."""
+    """Divide the mutants into groups, in order. The mutants in a group are from different rooms."""
     waiting, found = list(mutants), []
     while waiting:
         group: list[Mutant] = []

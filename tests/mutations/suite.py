@@ -48,7 +48,7 @@ class ScriptTest:
             return found
 
     def run(self, argv: list[str], stage: str, tests: Sequence[str] = ()) -> Outcome:
-        """Run script/test. tests: only these failed tests of the stage."""
+        """Run a stage with script/test. tests: run only these failed tests of the stage."""
         shutil.rmtree(self.kept, ignore_errors=True)
         if tests:
             asked = cache_of(self.kept, stage)

@@ -45,7 +45,7 @@ class Result:
 
 
 def read_counts(report: Path) -> Counts:
-    """Read the counts of a JUnit report. Return zeros if there is none."""
+    """Read the counts in a JUnit report. Return zeros if there is no report."""
     root = read_report(report)
     if root is None:
         return Counts()
@@ -70,7 +70,7 @@ def read_failed(report: Path) -> list[str]:
 
 
 def read_report(report: Path) -> ET.Element | None:
-    """Read a JUnit report of pytest. Return None if it is missing or incomplete."""
+    """Read a JUnit report from pytest. Return None if the report is missing or incomplete."""
     parser: Any = ET.XMLPullParser(["start"])
     try:
         parser.feed(report.read_text())

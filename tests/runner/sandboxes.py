@@ -28,14 +28,14 @@ class Sandbox:
 
 
 def named() -> Sandbox:
-    """Return the sandbox named in the environment, or the tests' default."""
+    """Return the sandbox that the environment names, or else the default sandbox of the tests."""
     return Sandbox(
         os.environ.get("MUSTER_SANDBOX") or "muster-test", os.environ.get("MUSTER_SANDBOX_PREFIX") or "10.203.87"
     )
 
 
 def beside(sandbox: Sandbox, suffix: str, offset: int) -> Sandbox:
-    """Return a further sandbox of the same run, with this suffix of the name and offset of the addresses."""
+    """Return a further sandbox of the same run. suffix: added to the name. offset: added to the addresses."""
     first, _, third = sandbox.prefix.rpartition(".")
     return Sandbox(sandbox.name + suffix, f"{first}.{(int(third) + offset) % 256}")
 

@@ -1,4 +1,4 @@
-"""Turn nodes of a running sandbox into simulated GPU nodes. The outsider (a machine that is not a node) serves the
+"""Turn nodes of a running sandbox into simulated GPU nodes. The outsider, a machine that is not a node, serves the
 repositories.
 
 .venv-dev/bin/python tests/standins/bring_up.py [node ...] (default: node1 node2; see --help)

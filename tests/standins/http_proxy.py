@@ -1,6 +1,6 @@
-"""A proxy and mirror for tests that counts its traffic. It runs on the controller's side of the sandbox network.
+"""A proxy and mirror for tests, which counts its traffic and runs on the controller's side of the sandbox network.
 
-As a proxy it fetches absolute URLs and opens tunnels (CONNECT). As a mirror it serves given paths from a local folder
+As a proxy, it fetches absolute URLs and opens tunnels (CONNECT). As a mirror, it serves given paths from a local folder
 or another server.
 """
 

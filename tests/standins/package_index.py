@@ -31,7 +31,7 @@ class PackageIndex:
         self._server.server_close()
 
     def take_count(self) -> int:
-        """Return the bytes of wheels sent since the last call."""
+        """Return the number of wheel bytes sent since the previous call."""
         with self._counts:
             sent, self.sent = self.sent, 0
             self.askers.clear()

@@ -82,5 +82,5 @@ class Served:
         return counted
 
     def forget(self) -> None:
-        """Start a new log."""
+        """Delete the logged requests."""
         inside(self.container, f"rm -f {LOG}")

@@ -112,7 +112,7 @@ def loss(factor: float) -> None:
 
 
 def random() -> None:
-    """Do not restore the random state of a checkpoint."""
+    """Make the rank ignore the random state in a checkpoint."""
 
     def spoilt(state: Any) -> None:
         mark("random", len(state), 0)

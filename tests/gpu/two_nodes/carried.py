@@ -27,7 +27,7 @@ PLATFORMS = ("manylinux_2_34", "manylinux_2_28", "manylinux_2_17", "manylinux201
 
 
 def files() -> tuple[list[Path], list[Path]]:
-    """Return the local packages and wheels."""
+    """Return the packages and wheels that have been downloaded."""
     return sorted(FOLDER.glob("debs/*.deb")), sorted(FOLDER.glob("wheels/*.whl"))
 
 

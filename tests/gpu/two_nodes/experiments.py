@@ -114,7 +114,7 @@ class Lab:
                 run.interrupt()
 
     def seen(self) -> Seen:
-        """Return the results of the newest run that ended after the last call."""
+        """Return the results of the newest run since the previous call."""
         new = sorted(self.runs() - self.known)
         self.known |= set(new)
         return read_seen(self.artifacts / new[-1]) if new else Seen("no run")
@@ -148,7 +148,7 @@ class Run:
 
 @contextmanager
 def cut_off(verdict: str) -> Iterator[None]:
-    """Drop or reject on node2 the packets from ranks of node1."""
+    """Drop or reject packets from ranks of node1 on node2. verdict: drop or reject."""
     rules = CUT.format(peer=nodes.ADDRESS["node1"], verdict=verdict)
     subprocess.run(nodes.inside("node2", "nft", "-f", "-"), check=True, input=rules, text=True)
     try:
@@ -174,7 +174,7 @@ def played(playbook: str) -> Try:
 
 
 def fault(**environment: str) -> Try:
-    """Return an experiment whose fault comes from the environment or the script."""
+    """Return an experiment in which environment variables make the script fail."""
 
     def experiment(lab: Lab, name: str) -> Seen:
         lab.launch(name, {**FAULTY, **environment}).wait()
@@ -300,7 +300,7 @@ EXPERIMENTS = (
 
 
 def choose(wanted: list[str], gpus: int) -> Choice:
-    """Return the requested experiments in order, or all if none is named."""
+    """Return the requested experiments in order, or all experiments if none are requested."""
     unknown = set(wanted) - {one.name for one in EXPERIMENTS}
     if unknown:
         raise ValueError(f"no such experiment: {', '.join(sorted(unknown))}; --list prints the names")

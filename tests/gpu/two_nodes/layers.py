@@ -74,7 +74,7 @@ def make_place() -> None:
 
 
 def mount_root(root: Path, *lower: Path) -> None:
-    """Mount an overlay, and in it the machine's mounts that nodes need."""
+    """Mount an overlay, then mount in the overlay the machine's mounts that nodes need."""
     for folder in (root, root.parent / "upper", root.parent / "work"):
         folder.mkdir(parents=True)
     layers = f"lowerdir={':'.join(map(str, lower))},upperdir={root.parent}/upper,workdir={root.parent}/work"

@@ -15,7 +15,8 @@ MOST = 300  # maximum length of a quoted line
 
 @dataclass(frozen=True)
 class Expected:
-    """status: of the verdict. ids: causes or findings, one of which must be reported (NCCL and Gloo may differ)."""
+    """The expected result. status: status of the verdict. ids: causes or findings, one of which must be reported (NCCL
+    and Gloo can lead to different ones)."""
 
     status: str
     ids: tuple[str, ...] = ()

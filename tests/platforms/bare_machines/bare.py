@@ -186,7 +186,7 @@ class Bare:
         )
 
     def down(self) -> None:
-        """Remove everything that exists."""
+        """Remove the machines, the network and the images, as far as they exist."""
         for machine in self.machines:
             podman("rm", "--force", "--time=0", "--ignore", machine.container)
         podman("network", "rm", "--force", self.label, check=False)

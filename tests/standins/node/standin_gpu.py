@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Simulate GPUs and a kernel for Muster's tests, at every boot of a sandbox machine.
 
-The newest kernel in /boot is reported as running, unless the GRUB stub selects another one (by the name of its menu
-entry). The nvidia module installed for that kernel is reported as loaded. Each boot starts from scratch, so a reboot
+The newest kernel in /boot is reported as running, unless the GRUB stub selects another kernel by the name of its menu
+entry. The nvidia module installed for that kernel is reported as loaded. Each boot starts from scratch, so a reboot
 changes the loaded driver, as on a real GPU machine. With the argument config, only the devices' configuration spaces
 are rewritten, as after a GPU has fallen off the bus.
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Simulate RDMA adapters for Muster's tests by providing their sysfs files.
 
-Reads /etc/standin-rdma.json: {device: {slot, layer, rate, state, driver, pkeys}}. Run once. The files disappear at the
-next boot.
+The program reads /etc/standin-rdma.json: {device: {slot, layer, rate, state, driver, pkeys}}. It runs once, and the
+files disappear at the next boot.
 """
 
 from __future__ import annotations
