@@ -45,7 +45,7 @@ def recorded(folder: Path, name: str) -> str | None:
 
 
 def kept(folder: Path, name: str) -> str | None:
-    """Return the stored text of a file, in which lines may represent several links."""
+    """Return the stored text of a file, in which a line can represent several links."""
     source, patch = provenance(folder), folder / f"{name}.patch"
     text = None
     if (folder / name).exists():

@@ -35,8 +35,8 @@ RECAP = re.compile(r"^(\S+) +: ok=(\d+) +changed=(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Cost:
-    """tasks: number of tasks executed on a node or once for all nodes. sent: bytes transferred between controller and
-    nodes."""
+    """The cost of a run. tasks: number of tasks executed on a node or once for all nodes. sent: bytes transferred
+    between controller and nodes."""
 
     seconds: float
     processor: float

@@ -1,4 +1,4 @@
-"""Show the GPU rates that the acceptance test measured with their limits, and the samples of a short soak."""
+"""Show the GPU rates measured by the acceptance test together with the limits, and the samples of a short soak."""
 
 from __future__ import annotations
 

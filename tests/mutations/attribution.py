@@ -16,7 +16,8 @@ NOT_ENDED = "the suite did not end in time"
 
 @dataclass(frozen=True)
 class Failure:
-    """test: a test, a test file that failed to import, or "" for a stage that failed without a failed test."""
+    """A failure in a test run. test: a test, a test file that failed to import, or "" for a stage that failed without a
+    failed test."""
 
     stage: str
     test: str = ""
@@ -45,7 +46,8 @@ class Suite(Protocol):
 
 @dataclass(frozen=True)
 class Result:
-    """caught_by: first test that fails with only this mutant applied; "" if the mutant survived."""
+    """The result for a mutant. caught_by: first test that fails with only this mutant applied; "" if the mutant
+    survived."""
 
     mutant: Mutant
     caught_by: str

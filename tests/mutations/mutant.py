@@ -40,7 +40,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Mutant:
-    """file: path relative to the checkout. room: part of the product from which the mutant was drawn."""
+    """A mutant of a file. file: path relative to the checkout. room: part of the product from which the mutant was
+    drawn."""
 
     file: str
     room: str

@@ -1,4 +1,4 @@
-"""A simulated GPU node has a driver that Muster did not install. The tests depend on their order."""
+"""A simulated GPU node has a driver that Muster did not install. The order of the tests matters."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class AnsweringNodes(LaunchMessages):
-    """table: answers by node and verb, in order. An answer is data, or an error as text.
+    """Nodes that answer from a table. table: answers by node and verb, in order. An answer is data, or an error as
+    text.
 
     If no answer is left for a verb, the node does not answer.
     """

@@ -66,8 +66,8 @@ fi
 
 @dataclass
 class Contents:
-    """files: text by path. programs: paths of executables. scripts: maintainer scripts by name, which dpkg runs as
-    root."""
+    """The content of a package. files: data by path. programs: paths of executables. scripts: maintainer scripts by
+    name, which dpkg runs as root."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     programs: set[str] = field(default_factory=set)

@@ -38,7 +38,7 @@ WantedBy=multi-user.target
 
 
 class Served:
-    """The served repositories. They exist as long as their machine. The server listens only on the machine's sandbox
+    """The served repositories, which exist as long as their machine. The server listens only on the machine's sandbox
     address."""
 
     def __init__(self, folder: Path, container: str, address: str) -> None:

@@ -1,7 +1,7 @@
 """Simulate faults in the training of a rank: this module patches torch in one place and records each fault.
 
 The module is installed next to torch, together with spoilt_training.pth, which imports it in every Python, and
-spoilt_training.json: {"marks": a folder that ranks may write to, "faults": {rank: [name of a function below and its
+spoilt_training.json: {"marks": a folder that ranks can write to, "faults": {rank: [name of a function below and its
 arguments]}}. Only the worker process of a rank is affected. rank-N-FAULT.json in the folder records the values before
 and after the fault.
 """

@@ -250,7 +250,8 @@ def off(lab: Lab, name: str) -> Seen:
 
 @dataclass(frozen=True)
 class Experiment:
-    """seconds: duration if everything goes as expected. gpu: reason why the experiment is useless with Gloo."""
+    """An experiment on the two nodes. seconds: duration if everything goes as expected. gpu: reason why the experiment
+    is useless with Gloo."""
 
     name: str
     does: str

@@ -15,8 +15,8 @@ MOST = 300  # maximum length of a quoted line
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected result. status: status of the verdict. ids: causes or findings, one of which must be reported (NCCL
-    and Gloo can lead to different ones)."""
+    """The expected result. status: status of the verdict. ids: causes or findings, one of which must be reported (the
+    cause can depend on NCCL or Gloo)."""
 
     status: str
     ids: tuple[str, ...] = ()
@@ -39,7 +39,8 @@ class Seen:
 
 @dataclass
 class Result:
-    """outcome: PASS; FINDING if the result is unexpected; FAILED with the step; or left out, with the reason."""
+    """The result of an experiment. outcome: PASS; FINDING if the result is unexpected; FAILED with the step; or left
+    out, with the reason."""
 
     name: str
     outcome: str

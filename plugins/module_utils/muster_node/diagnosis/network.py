@@ -82,7 +82,7 @@ def routes(peers: dict[str, str], said: list[list[Json]], aside: str) -> dict[st
 
 def interfaces(addresses: dict[str, list[str]]) -> dict[str, Json]:
     """Return the interfaces. Interfaces with an address come first, because a container host can have hundreds of
-    others."""
+    interfaces without an address."""
     there = sorted(names(NET), key=lambda name: (not any(map(is_own, addresses.get(name, ()))), name))
     return {name: interface(name, addresses.get(name, [])) for name in there[:MOST_INTERFACES]}
 

@@ -17,7 +17,7 @@ class UnseenError(Exception):
 
 
 class Parts:
-    """found: results by part. unseen: reasons by part for parts that could not be checked."""
+    """Results of the checks. found: results by part. unseen: by part, the reason why the part could not be checked."""
 
     def __init__(self) -> None:
         self.found: Json = {}

@@ -34,8 +34,8 @@ MOST = 16_000_000  # bytes of one of them
 
 
 class Connection(NamedTuple):
-    """local, peer: address and port. queued: unacknowledged bytes. retransmits: consecutive retransmissions. idle:
-    seconds."""
+    """A TCP connection. local, peer: address and port. queued: unacknowledged bytes. retransmits: consecutive
+    retransmissions. idle: seconds."""
 
     inode: int
     uid: int

@@ -20,7 +20,8 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 
 class ManifestFile(NamedTuple):
-    """path: relative to the folder. executable: whether the file's mode includes execution. size: bytes."""
+    """A file in a manifest. path: relative to the folder. executable: whether the file is executable. size: in
+    bytes."""
 
     path: str
     executable: bool

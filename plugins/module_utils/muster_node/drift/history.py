@@ -112,7 +112,7 @@ def asked_for(name: str, packages: set[str]) -> bool:
 
 def apt(log: str, since: float, packages: set[str]) -> Iterator[Json]:
     """Yield {begin, end, command, by, packages} for each run of apt. by: the user. packages: the changed packages,
-    limited to the requested ones and kernels."""
+    limited to requested packages and kernels."""
     for stanza in re.split(r"\n\s*\n", log):
         fields = dict(FIELD.findall(stanza))
         begin = seconds(STAMP.match(fields.get("Start-Date", "")))

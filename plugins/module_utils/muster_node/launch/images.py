@@ -267,9 +267,9 @@ def versions(request: Json) -> Json:
 
 
 def unsafe(image: str) -> str:
-    """Return the reason why no program of an image may run (the image contains a device file), or "". A container
-    without a separate control group can open device files, because crun mounts the root file system without nodev. An
-    image that passed the check is not checked again until the next boot."""
+    """Return the reason why running programs of an image is unsafe (the image contains a device file), or "" if it is
+    safe. A container without a separate control group can open device files, because crun mounts the root file system
+    without nodev. An image that passed the check is not checked again until the next boot."""
     seen = f"{SEEN}/{image}"
     if os.path.exists(seen):
         return ""

@@ -23,7 +23,7 @@ def look(listeners: Mapping[str, str], port: int) -> dict[str, Any]:
     for a failure.
 
     The work is done in a forked process, because reading the command line of another process can block forever. Because
-    of the fork, no other thread may be running.
+    of the fork, no other thread must be running.
     """
     try:
         seen: dict[str, Any] = as_user(None, lambda: collected(listeners["ss"], port), seconds=SECONDS)

@@ -52,8 +52,8 @@ def proxies_in_force() -> dict[str, str]:
 
 
 def offline_trouble(folder: str) -> str:
-    """Return the problem with the offline folder, if any. Only root may have write access, because apt trusts the
-    packages in the folder."""
+    """Return the problem with the offline folder, if any. No user except root may have write access, because apt trusts
+    the packages in the folder."""
     debs = Path(folder) / "debs"
     if not debs.is_dir():
         return f"folder {debs} does not exist (cluster_offline_dir): docs/mirrors.md describes how to create it"

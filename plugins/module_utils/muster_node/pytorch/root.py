@@ -265,8 +265,8 @@ def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """version: such as "3.12". ensurepip: path of the module that installs pip in new environments; empty if
-    missing."""
+    """A Python interpreter. version: such as "3.12". ensurepip: path of the module that installs pip in new
+    environments; empty if missing."""
 
     version: str
     machine: str

@@ -1,7 +1,7 @@
 """Read a data folder on a node for other nodes, or receive it from them.
 
 Root reads the folder, so a user who can change the path could redirect root to other files. Therefore no part of the
-path may be a link, and all parent folders and contents must be owned by root or by the folder's owner.
+path can be a link, and root or the folder's owner must own all parent folders and contents.
 
 A received folder is owned by root and readable by everyone. Files arrive in a store inside the folder
 (distribution/store.py). Once a file is complete and verified, a rename moves it to its path.

@@ -109,8 +109,8 @@ class Walk:
 
 
 def stays_inside(path: str, target: str) -> bool:
-    """Return whether a link points into its own folder. The target may contain .. only at its beginning, so that other
-    links in the path cannot change the result."""
+    """Return whether a link points into its own folder. The target is accepted only if it contains .. only at its
+    beginning, so that other links in the path cannot change the result."""
     parts = target.split("/")
     up = 0
     while parts[up : up + 1] == [".."]:

@@ -17,7 +17,7 @@ ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 class Mounted(NamedTuple):
-    """source, type: as shown by mount(8). options: options of the file system and of this mount."""
+    """A mount. source, type: as shown by mount(8). options: options of the file system and of this mount."""
 
     path: str
     source: str

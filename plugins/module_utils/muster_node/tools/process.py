@@ -22,8 +22,8 @@ MOST_COMMAND = 200  # characters of a quoted command line
 
 
 class ProcessStatus(NamedTuple):
-    """state: the kernel's letter. cpu: CPU seconds. started: ticks since boot. PID and start time together identify a
-    process."""
+    """The status of a process. state: the kernel's letter. cpu: CPU seconds. started: ticks since boot. PID and start
+    time together identify a process."""
 
     state: str
     parent: int

@@ -16,8 +16,8 @@ MOST = 64_000_000  # bytes of the kernel's list
 
 
 class TcpSocket(NamedTuple):
-    """state: the kernel's number, such as LISTENING. inode: "0" if no process has the socket. uid: owner of the
-    socket."""
+    """A TCP socket. state: the kernel's number, such as LISTENING. inode: "0" if no process has the socket. uid: owner
+    of the socket."""
 
     port: int
     state: str

@@ -88,7 +88,7 @@ def is_private(gid: int, users: frozenset[int]) -> bool:
     """Return whether a group is a user's private group: it has the user's name, is the user's primary group, and has no
     other member. useradd creates such a group on most systems with the umask 0002.
 
-    A group with any other name is not private, because a directory service may hide its members.
+    A group with any other name is not private, because a directory service might hide its members.
     """
     try:
         group = grp.getgrgid(gid)
