@@ -43,8 +43,8 @@ def request(count: int) -> dict[str, Any]:
 
 
 def run(count: int, out: Path, say: Callable[[str], None]) -> bool:
-    """Run part 3 of run.py: nccl_health. The collective uses systemd units like a launch, or plain processes if there
-    is no systemd."""
+    """Run part 3 of run.py: nccl_health. The collective uses systemd units like a launch, or plain processes on a
+    machine without systemd."""
     asked = request(count)
     looked = health.look(asked, unit_properties(asked["user"], "/", STOP_TIMEOUT))
     answer = node.judge_looks(looked, asked)
