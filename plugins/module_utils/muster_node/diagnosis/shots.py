@@ -38,7 +38,7 @@ def shots(
     ranks: list[Json], said: dict[int, float], observe: Callable[[list[int]], dict[int, Json]] = not_observed
 ) -> list[Json]:
     """Return the snapshots of running ranks. ranks: {rank, local_rank, pid, started} for each rank. said: time of the
-    last log output by local rank. observe: returns data from inside the processes, by PID."""
+    last log output by local rank. observe: function that returns data from inside the processes by PID."""
     there = [rank for rank in ranks[:MOST_RANKS] if process.runs(rank["pid"], rank["started"])]
     try:
         known = {each.inode: each for each in sockets.connections() if each.inode and each.state != sockets.LISTEN}

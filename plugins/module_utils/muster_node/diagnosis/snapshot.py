@@ -64,7 +64,7 @@ def frozen(launch_id: str) -> bool | None:
 
 
 def listeners(ports: list[int]) -> list[Json]:
-    """Return the listeners on these ports; see Listener. Can block while it reads the command line of a process."""
+    """Return the listeners on these ports; see Listener. This can block while the command line of a process is read."""
     there = {
         each.inode: each for each in sockets.connections() if each.state == sockets.LISTEN and each.local[1] in ports
     }

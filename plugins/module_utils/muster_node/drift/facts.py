@@ -29,8 +29,8 @@ MOST_PACKAGES = 500
 
 
 def facts(request: Json) -> Json:
-    """Return the current state. request: {packages: names, prefixes: of package names, environment: link of the default
-    environment, named: links of named environments}.
+    """Return the current state. request: {packages: package names, prefixes: prefixes of package names, environment:
+    link of the default environment, named: links of named environments}.
 
     Parts that could not be inspected are listed only in `unseen`, with the reason.
     """

@@ -118,7 +118,8 @@ def _heard(source: int, deadline: float, most: int) -> bytes | str:
 
 
 def _ended(child: int) -> int | None:
-    """Kill a child that has not been waited for yet, so its PID is still valid. Return its exit code."""
+    """Kill a child process and return its exit code. The PID is still valid, because the child has not been waited
+    for."""
     deadline = time.monotonic() + END_SECONDS
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)
