@@ -1,5 +1,5 @@
-"""Run an action plugin of the project in this process like a task of a play: with real variables, templates and local
-connections, so that node programs run on this machine, and without ansible-playbook.
+"""Run an action plugin of the project in this process like a task of a play, but without ansible-playbook. Variables,
+templates and local connections are real, so node programs run on this machine.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ plugins.action_loader.add_directory(str(ROOT / "plugins/action"))
 
 
 class World:
-    """An inventory in a folder, and the variables of a play. vars: further variables of the play."""
+    """An inventory in a folder, and the variables of a play."""
 
     def __init__(self, folder: Path, hosts: str, **variables: Any) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -74,12 +74,12 @@ class World:
         )
 
     def run(self, module: str, *, check: bool = False, diff: bool = False, **options: Any) -> dict[str, Any]:
-        """Return the result of a task. Raises the exceptions of the task."""
+        """Run a task and return its result. Exceptions of the task are raised."""
         result: dict[str, Any] = self.action(module, check=check, diff=diff, **options).run(None, self.vars)
         return result
 
     def fails(self, module: str, *, check: bool = False, **options: Any) -> str:
-        """Return the message of a task that must fail."""
+        """Run a task that must fail, and return its message."""
         try:
             result = self.run(module, check=check, **options)
         except AnsibleError as problem:
@@ -89,8 +89,8 @@ class World:
 
 
 class Programs:
-    """Stub for node programs. answers: by verb, the answer of every node, or a function of the node and the request;
-    exceptions are raised. asked: nodes, verbs and requests in order.
+    """Stub for node programs. answers: by verb, the answer of every node, or a function of node name and request.
+    Exceptions in answers are raised. asked: nodes, verbs and requests in order.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch, **answers: Any) -> None:
@@ -111,13 +111,14 @@ class Programs:
         return [verb for _, verb, _ in self.asked]
 
     def of(self, verb: str) -> dict[str, dict[str, Any]]:
-        """Return the last request of this verb by node."""
+        """Return {node: last request with this verb}."""
         last = {name: asked for name, each, asked in self.asked if each == verb}
         return {name: last[name] for name in sorted(last)}
 
 
 class Modules:
-    """Stub for modules that an action runs on a node. answer: result by module. ran: names and options."""
+    """Stub for modules that an action plugin runs on a node. answer: results by module. ran: module names and options
+    in order."""
 
     def __init__(self, patch: pytest.MonkeyPatch, **answer: Any) -> None:
         self.answer = answer

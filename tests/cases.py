@@ -1,9 +1,9 @@
-"""Case files: every YAML file in cases/<folder>/ next to a test file is one case of one test.
+"""Case files: every YAML file in cases/<folder>/ next to a test file is a case of one test.
 
     @cases(__file__, "preflight")
     def test_preflight(case: dict[str, Any]) -> None: ...
 
-A case is named after its file. Documents of a file with several documents are numbered.
+A case has the name of its file. If a file has several documents, the cases are numbered.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Loader: type[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def cases(test_file: str, folder: str) -> pytest.MarkDecorator:
-    """Parametrize a test as `case` with the cases of a folder."""
+    """Parametrize the argument `case` of a test with the cases in a folder."""
     found = load_cases(Path(test_file).parent / "cases" / folder)
     return pytest.mark.parametrize("case", found.values(), ids=found)
 
@@ -38,7 +38,8 @@ def document_of(path: Path) -> Any:
 
 
 def load_cases(folder: Path) -> dict[str, Any]:
-    """Return the cases by name. Raises ValueError if there are none, because a test without cases proves nothing."""
+    """Return the cases by name. Raises ValueError if there are no cases, because a test without cases proves
+    nothing."""
     found: dict[str, Any] = {}
     for path in sorted(folder.iterdir()):
         documents = list(documents_of(path.read_text(encoding="utf-8")))

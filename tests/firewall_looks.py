@@ -1,4 +1,4 @@
-"""Recorded firewall states of two nodes: bare, and with the rules of the role."""
+"""Recorded firewall states of two nodes: a bare node, and a node with the rules of the role."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Results of GPU probes, built from recorded outputs of real nvidia-smi programs (tests/unit/gpu_info/recorded)."""
+"""Results of GPU probes, built from recorded output of real nvidia-smi programs (tests/unit/gpu_info/recorded)."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def look_of(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_values(text: str, case: dict[str, Any]) -> str:
-    """Return the output with other values, limited to this number of GPUs."""
+    """Return the output with the values of the case, limited to the case's number of GPUs."""
     for name, value in case.get("values", {}).items():
         text, places = re.subn(rf"<{name}>[^<]*</{name}>", f"<{name}>{value}</{name}>", text)
         assert places, name

@@ -1,4 +1,4 @@
-"""Hostile conda packages: every archive member and every line of the file list is set by hand."""
+"""Build hostile conda packages. Tests define every archive member and every line of the file list."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ZSTD_BLOCK = 1 << 17
 
 @dataclass(frozen=True)
 class Member:
-    """An archive member. listed: its entry in info/paths.json; None leaves it out."""
+    """An archive member. listed: entry of the member in info/paths.json; None omits the entry."""
 
     path: str
     content: bytes = b""
@@ -57,7 +57,8 @@ def build(
     index: dict[str, Any] | None = None,
     ending: str = "tar.bz2",
 ) -> CondaPackage:
-    """Write NAME-1.0-0.ENDING. lines: of paths.json, without a member. info: files of info/; None leaves one out."""
+    """Write NAME-1.0-0.ENDING. lines: additional entries of paths.json without a member. info: files in info/; None
+    omits a file."""
     said = {"name": name, "version": "1.0", "build": "0", "build_number": 0, "depends": [], "subdir": "linux-64"}
     paths = [member.line for member in members if member.listed is not None]
     texts: dict[str, str | None] = {

@@ -1,4 +1,4 @@
-"""Read junit.xml like a CI pipeline."""
+"""Read junit.xml as a CI pipeline does."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Launch data for tests: a request, its plan, settings, and the report of a node before the start.
+"""Launch data for tests: a request, a plan, settings, and a node's report before the start.
 
-Product code creates the values or provides the defaults, so that shapes change in one place. A test names only the
-values that matter: `a_plan({"node1": 2, "node2": 2}, backend="nccl")`.
+Product code creates the values or provides the defaults, so that data shapes need to be changed in only one place. A
+test names only the values that matter: `a_plan({"node1": 2, "node2": 2}, backend="nccl")`.
 """
 
 from __future__ import annotations
@@ -38,26 +38,27 @@ TORCHRUN = "/opt/muster/pytorch/current/bin/torchrun"
 
 
 def a_node(number: int, name: str = "", **changes: Any) -> NodeSpec:
-    """Return a node of the inventory: node1 at 10.0.0.1, one rank, no GPU."""
+    """Return an inventory node. Default: name nodeNUMBER, address 10.0.0.NUMBER, one rank, no GPU."""
     given = {"name": name or f"node{number}", "address": f"10.0.0.{number}", "torchrun": TORCHRUN, **changes}
     return NodeSpec(**given)
 
 
 def a_request(**changes: Any) -> LaunchRequest:
-    """Return the request of an administrator to launch a script that exists on every node."""
+    """Return an administrator's request to launch a script that exists on every node."""
     options = LaunchOptions(**{"script": "/srv/job/train.py", **taken(changes, LaunchOptions, LaunchRequest)})
     cluster = LaunchCluster(**{**CLUSTER, **taken(changes, LaunchCluster)})
     return LaunchRequest(**{"options": options, "cluster": cluster, "launch_id": LAUNCH_ID, **changes})
 
 
 def taken(changes: dict[str, Any], shape: Any, before: Any = None) -> dict[str, Any]:
-    """Take out of the changes what is a field of a shape, and none of the one before it."""
+    """Remove from `changes`, and return, the values of fields that the data class `shape` has and `before` does not
+    have."""
     others = before.__dataclass_fields__ if before else {}
     return {name: changes.pop(name) for name in shape.__dataclass_fields__ if name in changes and name not in others}
 
 
 def a_user_request(user: str, **changes: Any) -> LaunchRequest:
-    """Return the request of a launch user, without root."""
+    """Return a launch user's request, without root."""
     home = f"{USERS_ROOT}/{user}"
     folders = {"run_root": f"{home}/launches", "work_root": f"{home}/work"}
     return a_request(**{"user": user, "manager": "user", **folders, **changes})
@@ -81,14 +82,14 @@ def a_plan(
 
 
 def a_settings(**changes: Any) -> Settings:
-    """Return settings without waiting, log limits or notifications."""
+    """Return settings without delays, log limits and notifications."""
     quiet = {"stop_timeout": 5, "log_max_mb": 0, "probe": False, "observe": False, "notice_timeout": 0.0}
     options = LaunchOptions(**{**quiet, **taken(changes, LaunchOptions, Settings)})
     return Settings(**{"options": options, "cluster": LaunchCluster(**CLUSTER), **changes})
 
 
 def facts_of_a_fit_node(**changes: Any) -> dict[str, Any]:
-    """Return the report of a node that can take part in a launch in /opt/x."""
+    """Return the report of a node that passes all preflight checks for a launch in /opt/x."""
     return {
         "uid": 0,
         "python": [3, 10, 12],
@@ -113,7 +114,7 @@ def facts_of_a_fit_node(**changes: Any) -> dict[str, Any]:
 
 
 def a_start(folder: Path, launch_id: str = LAUNCH_ID, **changes: Any) -> dict[str, Any]:
-    """Return the controller's request to a node to start an administrator launch as nobody in a folder."""
+    """Return the controller's request to a node to start an administrator launch that runs as nobody in a folder."""
     return {
         "launch_id": launch_id,
         "user": "nobody",

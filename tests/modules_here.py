@@ -38,7 +38,7 @@ def load(name: str) -> ModuleType:
 
 
 def among_files_of(folder: Path, module: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Redirect a module's file access under these names to a folder."""
+    """Redirect the module's file access to a folder."""
     functions = {"Path": Path, **{name: getattr(module, name) for name in ("read", "names") if hasattr(module, name)}}
     for name, function in functions.items():
         monkeypatch.setattr(module, name, partial(_below, function, folder))
@@ -51,7 +51,7 @@ def _below(function: Callable[[str], Any], folder: Path, path: Any, *more: str) 
 
 
 def answer(module: ModuleType, *, check: bool = False, **options: Any) -> dict[str, Any]:
-    """Run a module's main. Return its result."""
+    """Run a module's main function. Return the module's result."""
     printed, warned = io.StringIO(), list[str]()
     with (
         patch.object(module.AnsibleModule, "warn", lambda _self, text: warned.append(text)),
@@ -68,7 +68,7 @@ def answer(module: ModuleType, *, check: bool = False, **options: Any) -> dict[s
 
 
 def write(file: Path, text: str) -> Path:
-    """Write a file and create its folders."""
+    """Write a file and create missing parent folders."""
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text)
     return file
@@ -76,7 +76,8 @@ def write(file: Path, text: str) -> Path:
 
 @dataclass
 class Commands:
-    """Stub for `run`. answers: by command or its prefix. A command without an answer is not installed."""
+    """Stub for `run`. answers: results by command or command prefix. A command without an answer counts as not
+    installed."""
 
     answers: dict[str, str]
     ran: list[str] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Nodes on this machine: a stub of their connections that runs node programs locally."""
+"""Stub for the connections to nodes that runs node programs on this machine."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ OWN = "/THIS-NODE"  # prefix of paths that differ by node
 
 @dataclass(frozen=True)
 class Here:
-    """Stub for the connection to a node: node programs run on this machine. broken: verbs without an answer. folder:
-    replaces the path prefix OWN.
+    """Stub for the connection to a node that runs node programs on this machine. broken: verbs that get no answer.
+    folder: path that replaces the path prefix OWN.
     """
 
     name: str

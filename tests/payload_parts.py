@@ -1,4 +1,4 @@
-"""Parts of the acceptance test's payload that do not need torch, for unit tests."""
+"""Import parts of the acceptance test's payload that do not need torch, for unit tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded output of real nvidia-smi programs: the folders of tests/unit/gpu_info/recorded.
+"""Read and store recorded output of real nvidia-smi programs (tests/unit/gpu_info/recorded).
 
 Folders are stored in a short form. `recorded` returns the original output:
 
@@ -39,13 +39,13 @@ def provenance(folder: Path) -> dict[str, Any]:
 
 
 def recorded(folder: Path, name: str) -> str | None:
-    """Return the text of a recorded file, or None if the program printed none."""
+    """Return the text of a recorded file; None if the program printed nothing."""
     text = kept(folder, name)
     return None if text is None else each_link(text)
 
 
 def kept(folder: Path, name: str) -> str | None:
-    """Return the stored text of a file, in which lines may represent several links."""
+    """Return the stored text of a file, in which a line can represent several links."""
     source, patch = provenance(folder), folder / f"{name}.patch"
     text = None
     if (folder / name).exists():
@@ -58,7 +58,7 @@ def kept(folder: Path, name: str) -> str | None:
 
 
 def with_gpus(text: str, number: int | None) -> str:
-    """Return the output with this number of GPUs: the last one is repeated, or the last ones are removed."""
+    """Return the output with this number of GPUs. The last GPU is repeated, or surplus GPUs at the end are removed."""
     gpus = list(GPU.finditer(text))
     if not gpus or number is None:
         return text
@@ -77,7 +77,7 @@ def each_link(text: str) -> str:
 
 
 def many_links(text: str) -> str:
-    """Merge lines of consecutive links that differ only in the link number: the inverse of each_link."""
+    """Merge lines of consecutive links that differ only in the link number. This is the inverse of each_link."""
     blocks: list[tuple[str, list[str]]] = []
     for block in ONE_LINK.finditer(text):
         lines = block[0].replace(f"\t Link {block[1]}:", "\t Link {}:")
@@ -90,7 +90,8 @@ def many_links(text: str) -> str:
 
 
 def shorten(folder: Path, sibling: str = "") -> None:
-    """Store a folder in the short form. A file becomes a patch if the patch has less than half of its lines."""
+    """Store a folder in the short form. A file is stored as a patch if the patch has less than half as many lines as
+    the file."""
     other = folder.parent / sibling if sibling else folder
     names = {path.name.removesuffix(".patch") for path in (*folder.iterdir(), *other.iterdir())} - {PROVENANCE}
     texts = {name: many_links(recorded(folder, name) or "") for name in names}
@@ -142,7 +143,7 @@ def patched(before: str, patch: str) -> str:
 
 
 def lines_of(text: str) -> list[str]:
-    """Return the lines of a text. Raises ValueError without a final newline."""
+    """Return the lines of a text. Raises ValueError if the final newline is missing."""
     *lines, rest = text.split("\n")
     if rest:
         raise ValueError("the last line has no end")

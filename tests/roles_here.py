@@ -1,4 +1,4 @@
-"""Run the tasks of roles in this process with Ansible itself and stubbed module results."""
+"""Run the tasks of roles in this process, with the real Ansible and stubbed module results."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SAID = "_given"
 
 @dataclass(frozen=True)
 class Answers:
-    """Results by task name or module name. Other tasks report a change and nothing else."""
+    """Stubbed results by task name or module name. Other tasks only report a change."""
 
     known: dict[str, Any]
 
     def handler(self, executor: Any) -> Any:
-        """Return a stub for the action of a task."""
+        """Return a stub for the action plugin of a task."""
         task, check = executor._task, executor._play_context.check_mode or executor._task.check_mode
 
         def run(**_: Any) -> dict[str, Any]:
@@ -49,14 +49,14 @@ class Answers:
 
 
 def told(value: Any) -> Any:
-    """Return only the test's values of a registered result."""
+    """Return a registered result with only the values that the test has defined."""
     if not isinstance(value, dict) or SAID not in value:
         return value
     return {name: each for name, each in value.items() if name not in (SAID, "changed", "rc", "failed")}
 
 
 class Noted(CallbackBase):
-    """Collect the modules' arguments, and the message of a failure."""
+    """Callback that collects module arguments and the message of a failure."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,7 +85,7 @@ class Noted(CallbackBase):
 def play(
     folder: Path, role: str, known: dict[str, Any], *, tasks: str = "main", check: bool = False, **variables: Any
 ) -> tuple[list[Any], str]:
-    """Return the executed modules with their arguments in order, and the failure message."""
+    """Run a task file of a role. Return the executed modules with their arguments in order, and the failure message."""
     names = {"name": role, "tasks_from": tasks}
     source = {"hosts": "all", "gather_facts": False, "tasks": [{"include_role": names, "vars": variables}]}
     noted, answers = Noted(), Answers(known)

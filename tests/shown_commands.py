@@ -1,4 +1,4 @@
-"""Commands shown in the docs."""
+"""Find the commands shown in the docs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PLACEHOLDERS = {"<name>": "lab", "<verb>": "up", "<cluster>": "lab"}
 
 
 class Shown(NamedTuple):
-    """A command, and the page that shows it."""
+    """A command and the page that shows the command."""
 
     where: str
     command: str
 
 
 def lines() -> Iterator[tuple[str, str, str]]:
-    """Yield page, language and text of each line in code blocks. Continued lines are joined."""
+    """Yield the page, language and text of each line in a code block. Continuation lines are joined."""
     for path in PAGES:
         for language, block in FENCE.findall(path.read_text()):
             for line in block.replace("\\\n", " ").splitlines():
@@ -55,14 +55,14 @@ def of_others() -> Iterator[Shown]:
 
 
 class Typed(NamedTuple):
-    """A Muster command for readers, and the pages that show it."""
+    """A Muster command for readers, and the pages that show the command."""
 
     command: str
     pages: tuple[str, ...]
 
 
 def called(command: str) -> str:
-    """Return the command's name in tests/shown_commands.yml, without the program and the inventory."""
+    """Return the command's name in tests/shown_commands.yml: the command without the program and the inventory."""
     for placeholder, value in PLACEHOLDERS.items():
         command = command.replace(placeholder, value)
     words = " ".join(shlex.split(command, comments=True)).rstrip(".")  # end of a sentence
@@ -70,7 +70,7 @@ def called(command: str) -> str:
 
 
 def of_readers() -> dict[str, Typed]:
-    """Return the commands of README and the user docs, each once. The Chinese pages show the same commands."""
+    """Return the commands in README and the user docs without repetitions. The Chinese pages show the same commands."""
     found: dict[str, Typed] = {}
     for page, command in in_pages():
         if page == "README.md" or re.fullmatch(r"docs/\w+\.md", page):
@@ -81,6 +81,7 @@ def of_readers() -> dict[str, Typed]:
 
 
 def table() -> dict[str, dict[str, Any]]:
-    """Return the commands to run in order, and the reasons for not running others."""
+    """Return the entries of tests/shown_commands.yml: commands to run in order, and the reasons why other commands are
+    not run."""
     read: dict[str, dict[str, Any]] = yaml.safe_load(Path(__file__).with_suffix(".yml").read_text())
     return read

@@ -1,4 +1,5 @@
-"""Wait for permanent conditions. The limit allows for a busy machine and only ends hanging tests."""
+"""Wait for conditions that stay true once they are true. The time limit is long enough for a busy machine. It only ends
+hanging tests."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ PATIENCE = 300.0  # seconds
 
 
 def until(condition: Callable[[], Any], seconds: float = PATIENCE, what: str = "a condition") -> Any:
-    """Wait for a condition. Return its first true value."""
+    """Wait until a condition is true. Return the condition's first true value."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         value = condition()

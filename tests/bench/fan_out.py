@@ -1,12 +1,12 @@
-"""Measure the seconds until N nodes have the files of one node over links of a limited rate: one copy, all copies from
-one node (a star), and along a chain, as wheels and projects are distributed.
+"""Measure how many seconds it takes until N nodes have the files of one node over links with a limited rate: for one
+copy, for all copies from one node (a star), and along a chain, which is how wheels and projects are distributed.
 
 PYTHONPATH=tests/integration:plugins/module_utils .venv-dev/bin/python tests/bench/fan_out.py [NODES [MB [MBIT [RUNS]]]]
 
 Run as root on a machine with the sandbox's image and network (created by script/demo or script/test). The benchmark
-creates its own containers without an init and removes them. tbf limits each link in both directions, which one copy
-verifies. The program on the nodes is the real one, started by podman instead of SSH. For the star, the sources are set
-differently.
+creates its own containers without an init and removes them afterwards. tbf limits each link in both directions; the
+time of one copy verifies the limit. The nodes run the real node program, started by podman instead of SSH. For the
+star, all nodes have the first node as source.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def podman(*argv: str) -> str:
 
 
 class Node:
-    """A container with a link that is limited in both directions."""
+    """A container whose network link is limited in both directions."""
 
     def __init__(self, number: int, mbit: int) -> None:
         self.name = f"{NAME}-bench{number}"
@@ -78,7 +78,7 @@ def end(process: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 def fill(node: Node, size: int) -> tuple[str, list[str]]:
-    """Create the files on one node. Return their manifest and digests."""
+    """Create the files on one node. Return the manifest and the digests of the files."""
     made = f"for each in $(seq {FILES}); do head -c {size} /dev/urandom >$each.whl; done"
     node.inside("sh", "-ec", f"mkdir -p {FOLDER}; cd {FOLDER}; {made}")
     sums = node.inside("sh", "-ec", f"cd {FOLDER} && sha256sum *.whl").split()
@@ -90,7 +90,7 @@ def fill(node: Node, size: int) -> tuple[str, list[str]]:
 
 
 def run(holder: Node, takers: list[Node], place: dict[str, Any], *, star: bool) -> float:
-    """Return the seconds from the announcement until all nodes have all files."""
+    """Distribute the files. Return the seconds from the announcement until all nodes have all files."""
     for node in takers:
         node.inside("rm", "-rf", FOLDER)
     pieces = end(holder.begin("offer", place))["pieces"]

@@ -1,9 +1,9 @@
-"""Measure the cost of rules for many peers: the role's single step, compared with one `ufw allow` per peer.
+"""Measure the cost of firewall rules for many peers: the role's single step, compared with one `ufw allow` per peer.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/firewall_peers.py [PEERS] [NODE]
 
 Needs a running sandbox. ufw is enabled without rules before each measurement. The node keeps the last rules until
-playbooks/network.yml runs again. Seconds depend on the machine and its load; the other columns do not.
+playbooks/network.yml runs again. Seconds depend on the machine and its load. The values in the other columns do not.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def measure(machine: Machine, go: Callable[[], None]) -> Cost:
 
 
 def traffic(machine: Machine) -> int:
-    """Return the bytes in both directions since the start of the machine."""
+    """Return the bytes sent and received since the machine started."""
     files = [f"/sys/class/net/eth0/statistics/{name}_bytes" for name in ("rx", "tx")]
     return sum(int(word) for word in machine.inside("cat", *files).stdout.split())
 

@@ -1,10 +1,10 @@
-"""Measure the cost of a network check and its growth with the nodes, compared with one task per pair of nodes.
+"""Measure how the cost of a network check grows with the number of nodes, compared with one task per pair of nodes.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/health_growth.py [NODES...]
 
-Needs a running sandbox with as many nodes (script/demo --nodes 16). SSH connections are already open, as in a second
-run. Bytes are the traffic between controller and nodes in both directions with all headers, without traffic between
-nodes. Seconds depend on the machine, which runs all nodes.
+Needs a running sandbox with at least this number of nodes (script/demo --nodes 16). SSH connections are already open,
+as in a second run. Bytes include all headers of the traffic between controller and nodes in both directions, but not
+traffic between nodes. Seconds depend on the machine, because it runs all nodes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main(numbers: list[int]) -> None:
 
 
 def play(playbook: str, limit: str, requests: dict[str, object]) -> Result:
-    """Run a playbook with a new folder, because ansible-runner keeps earlier settings in its folder."""
+    """Run a playbook in a new folder, because ansible-runner keeps settings from earlier runs in its folder."""
     with tempfile.TemporaryDirectory() as folder:
         result = run_playbook(Path(folder), playbook, limit=limit, extravars=requests)
     if result.rc != 0:
@@ -71,14 +71,14 @@ def measure(machines: list[Machine], playbook: str, limit: str, requests: dict[s
 
 
 def tasks(result: Result) -> int:
-    """Return the number of executed tasks, with every loop item counted."""
+    """Return the number of executed tasks. Every loop item counts as a task."""
     items = [event for event in result.events if event["event"] == "runner_item_on_ok"]
     whole = [event["event_data"] for event in result.events if event["event"] == "runner_on_ok"]
     return len(items) + sum("results" not in data["res"] for data in whole)
 
 
 def count(machine: Machine) -> None:
-    """Count the traffic between the machine and the controller from now on."""
+    """Start counting the traffic between the machine and the controller."""
     controller = f"{machine.address.rpartition('.')[0]}.1"
     machine.inside("nft", "delete", "table", "inet", TABLE, check=False)
     lines = [f"add table inet {TABLE}"]

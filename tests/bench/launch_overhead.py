@@ -1,11 +1,12 @@
-"""Compare the cost of a Muster launch with plain torchrun over SSH: same payload, same nodes, alternating.
+"""Compare the cost of a Muster launch with plain torchrun over SSH. Both use the same payload and the same nodes, and
+alternate.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/launch_overhead.py [TIMES] [STEPS]
 
 Needs a running sandbox with PyTorch. Both run the acceptance test's training with two ranks on each of two nodes.
-Muster's time includes work that a manual launch omits: it validates the inventory, checks the nodes, fetches all logs,
-cleans up, and writes the verdict and the report. For the manual launch, the script is already on the nodes. Results are
-medians.
+Muster's time includes work that a manual launch omits: Muster validates the inventory, checks the nodes, fetches all
+logs, cleans up, and writes the verdict and the report. For the manual launch, the script is already on the nodes.
+Results are medians.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def main(times: int, steps: int) -> None:
 
 
 def by_muster(folder: Path, machines: list[Machine], steps: int) -> tuple[dict[str, Any], dict[str, float]]:
-    """Return the plan, and the seconds of each part."""
+    """Launch with Muster. Return the plan, and the duration of each part in seconds."""
     options = {
         "cluster_launch_nodes": [machine.name for machine in machines],
         "cluster_nproc_per_node": 2,
@@ -90,20 +91,22 @@ def launch_task(result: Result) -> tuple[float, dict[str, Any]]:
 
 
 def written(machines: list[Machine], folder: str) -> tuple[float, float]:
-    """Return the times of the first rank's files and of the last write. All nodes share this machine's clock."""
+    """Return the time when the first rank created its files, and the time of the last write. All nodes share this
+    machine's clock."""
     return min(times(machines, folder, "-type", "d", "-path", "*/attempt_0/*")), max(
         times(machines, folder, "-name", "stdout.log")
     )
 
 
 def times(machines: list[Machine], folder: str, *which: str) -> list[float]:
-    """Return the modification times: of a folder when a file was created in it, of a file when it was written."""
+    """Return modification times. A folder's time changes when a file is created in the folder, a file's time when the
+    file is written."""
     looks = [machine.inside("find", folder, *which, "-printf", "%T@\\n") for machine in machines]
     return [float(line) for look in looks for line in look.stdout.splitlines()]
 
 
 def by_hand(plan: dict[str, Any], machines: list[Machine]) -> dict[str, float]:
-    """Run the plan's command on each node over SSH. Return the seconds of each part."""
+    """Run the plan's command on each node over SSH. Return the duration of each part in seconds."""
     logs = f"/var/tmp/launch-overhead-logs-{time.monotonic_ns()}"
     began = time.time()
     shells = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for argv in typed(plan, logs)]

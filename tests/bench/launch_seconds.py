@@ -1,12 +1,13 @@
 r"""Measure the seconds until a launch starts and until its verdict, compared with an SSH loop that runs the same
-torchrun commands, on 2 and 8 nodes, alternating. Also measure the link probe before a start.
+torchrun commands. Both run alternately on 2 and 8 nodes. Also measure the link probe before a start.
 
 PYTHONPATH=tests/integration:plugins/module_utils:plugins/plugin_utils \
   .venv-dev/bin/python tests/bench/launch_seconds.py [--without-pytorch] [TIMES] [NODES...]
 
-Needs a running sandbox with as many nodes and PyTorch. Without PyTorch, both run a torchrun stub that imports nothing,
-because eight imports of PyTorch at once take all the time of two processors. One rank per node, which does not need
-PyTorch and prints when it started and ended. All nodes share this machine's clock and processors. Results are medians.
+Needs a running sandbox with at least this number of nodes and PyTorch. Without PyTorch, both run a torchrun stub that
+imports nothing, because eight imports of PyTorch at once take all the time of two processors. Each node has one rank,
+which does not need PyTorch and prints its start and end time. All nodes share this machine's clock and processors.
+Results are medians.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def compare(
 def by_muster(
     folder: Path, machines: list[Machine], options: dict[str, Any]
 ) -> tuple[dict[str, Any], dict[str, float]]:
-    """Return the plan, and the seconds of each part."""
+    """Launch with Muster. Return the plan, and the duration of each part in seconds."""
     request = {
         **options,
         "cluster_launch_nodes": [machine.name for machine in machines],
@@ -103,7 +104,7 @@ def by_muster(
 
 
 def by_hand(plan: dict[str, Any], machines: list[Machine]) -> dict[str, float]:
-    """Run the plan's command on each node over SSH. The verdict is the return of all commands."""
+    """Run the plan's command on each node over SSH. The time at which all commands have ended counts as the verdict."""
     logs = f"/var/tmp/launch-seconds-{time.monotonic_ns()}"
     began = time.time()
     shells = [subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for argv in typed(plan, logs)]
@@ -118,7 +119,8 @@ def by_hand(plan: dict[str, Any], machines: list[Machine]) -> dict[str, float]:
 
 
 def parts(began: float, machines: list[Machine], folder: str, verdict: float, ended: float) -> dict[str, float]:
-    """Return the seconds of each part. folder: contains the times printed by the ranks, on the nodes."""
+    """Return the duration of each part in seconds. folder: folder on the nodes with the times that the ranks
+    printed."""
     looks = [machine.inside("find", folder, "-name", "stdout.log", "-exec", "cat", "{}", "+") for machine in machines]
     said = [list(map(float, look.stdout.split())) for look in looks]
     first, last = min(one[0] for one in said), max(one[-1] for one in said)
@@ -129,7 +131,7 @@ def parts(began: float, machines: list[Machine], folder: str, verdict: float, en
 
 
 def probes(machines: list[Machine]) -> list[float]:
-    """Return the seconds of each probe of all links over open connections."""
+    """Return the duration in seconds of each probe of all links. Connections are already open."""
     entries = [
         PlannedNode(machine.name, rank, [rank], 1, machine.address, "eth0") for rank, machine in enumerate(machines)
     ]

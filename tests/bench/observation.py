@@ -1,9 +1,10 @@
-"""Measure the cost of observable ranks (launch_observe) for a training: with and without, in pairs.
+"""Measure how much observation of the ranks (launch_observe) slows down a training run, in pairs of launches with and
+without observation.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/observation.py [PAIRS] [STEPS]
 
-Needs a running sandbox with PyTorch: one rank on each of two nodes. The two launches of a pair follow each other, in
-alternating order, so that other load affects both alike. Results are medians.
+Needs a running sandbox with PyTorch: one rank on each of two nodes. The two launches of a pair run one after the other,
+in alternating order, so that other load affects both equally. Results are medians.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Measure the cost of a second run on finished nodes and its growth, compared with a full run and an older commit.
+"""Measure how the cost of a second run on finished nodes grows with the nodes, compared with a full run and an older
+commit.
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/rerun.py [--before FOLDER] [--times N] [NODES...]
 
-Needs a running sandbox with as many nodes after a run of all steps (script/demo --nodes 8). FOLDER is a checkout of the
-commit to compare with (git worktree add), which gets links to this checkout's .venv and .sandbox. The variants
-alternate, so that load affects all of them: compare columns, and do not quote single figures. Processor seconds are
-those of ansible-playbook and its children on this machine, without the nodes.
+Needs a running sandbox with at least this number of nodes, on which all steps have run (script/demo --nodes 8). FOLDER
+is a checkout of the commit to compare with (git worktree add). The benchmark adds links to this checkout's .venv and
+.sandbox. The variants alternate, so that load affects all of them. Compare columns, and do not quote single figures.
+Processor seconds are those of ansible-playbook and its children on this machine, without the nodes.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ RECAP = re.compile(r"^(\S+) +: ok=(\d+) +changed=(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Cost:
-    """tasks: executed on a node, or once for all nodes. sent: bytes between the controller and the nodes."""
+    """The cost of a run. tasks: number of tasks executed on a node or once for all nodes. sent: bytes transferred
+    between controller and nodes."""
 
     seconds: float
     processor: float
@@ -82,7 +84,7 @@ def spent() -> float:
 
 
 def play(folder: Path, machines: list[Machine], words: list[str]) -> str:
-    """Run all steps on these nodes from that checkout. Stop if anything changes."""
+    """Run all steps on these nodes from a checkout. Raise an error if a step changes anything."""
     limit = ",".join(["localhost", *(machine.name for machine in machines)])
     command = [
         str(BIN / "ansible-playbook"),

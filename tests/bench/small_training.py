@@ -1,4 +1,4 @@
-"""A small DDP training that prints its steps per second. observation.py launches it."""
+"""A small DDP training script that prints its steps per second. observation.py launches this script."""
 
 from __future__ import annotations
 

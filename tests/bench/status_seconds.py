@@ -1,11 +1,11 @@
-"""Measure the seconds of the status screen, compared with a ping of all nodes and the list of launches, alternating on
-the same nodes, and again with one silent node (a paused container).
+"""Measure the duration of the status screen, compared with a ping of all nodes and with the list of launches. The
+variants alternate on the same nodes, and run again with one silent node (a paused container).
 
 PYTHONPATH=tests/integration .venv-dev/bin/python tests/bench/status_seconds.py [TIMES] [NODES...]
 
-Needs a running sandbox with as many nodes, with or without PyTorch. Seconds are those of the whole command. Connections
-are already open (ControlPersist). Results are medians with minimum and maximum. The load shows how busy the machine
-was.
+Needs a running sandbox with at least this number of nodes, with or without PyTorch. Seconds are the duration of the
+whole command. Connections are already open (ControlPersist). Results are medians with minimum and maximum. The load
+column shows how busy the machine was.
 """
 
 from __future__ import annotations

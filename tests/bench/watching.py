@@ -1,9 +1,10 @@
-"""Measure the controller's cost of watching a quiet launch: processor seconds of the supervisor, and checks.
+"""Measure the controller's cost of watching a quiet launch: processor seconds of the supervisor, and number of checks.
 
     .venv-dev/bin/python tests/bench/watching.py 8 64
 
 The nodes are stubs behind Ansible's real SSH connections (tests/standins/many_nodes.py), so the cost of ssh and of the
-node program is not included. A longer launch is compared with a shorter one, so that start and end do not count.
+node program is not included. The result is the difference between a longer and a shorter launch, so that start and end
+do not count.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""GPU rates measured by the acceptance test next to their limits, and the samples of a short soak."""
+"""Show the GPU rates measured by the acceptance test together with the limits, and the samples of a short soak."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def show(reports: Reports, measured: dict[str, Any], say: Callable[[str], None]) -> bool:
-    """Return whether every GPU has rates, and nvidia-smi readings taken during the computation."""
+    """Return whether every GPU has rates and nvidia-smi readings from the time of the computation."""
     whole = True
     for row in measured["device"]["ranks"]:
         rates = ", ".join(

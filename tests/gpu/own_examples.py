@@ -1,4 +1,4 @@
-"""The examples on a real GPU: they train, resume from a checkpoint, and are reproducible where documented."""
+"""Run the examples on a real GPU: they must train, resume from a checkpoint, and be reproducible where documented."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def torchrun(program: str, *words: str) -> tuple[int, str, float]:
 
 
 def run(out: Path, say: Callable[[str], None]) -> bool:
-    """Run part 7."""
+    """Run part 7 of run.py: the examples."""
     base = out / "examples"
     base.mkdir(parents=True, exist_ok=True)
     rows = [

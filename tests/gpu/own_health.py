@@ -1,4 +1,4 @@
-"""nccl_health on a machine with GPUs, including the short collective over NCCL."""
+"""Run nccl_health on a machine with GPUs, including the short collective over NCCL."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def request(count: int) -> dict[str, Any]:
 
 
 def run(count: int, out: Path, say: Callable[[str], None]) -> bool:
-    """Run part 3. The collective uses systemd units like a launch, or plain processes without systemd."""
+    """Run part 3 of run.py: nccl_health. The collective uses systemd units like a launch, or plain processes on a
+    machine without systemd."""
     asked = request(count)
     looked = health.look(asked, unit_properties(asked["user"], "/", STOP_TIMEOUT))
     answer = node.judge_looks(looked, asked)

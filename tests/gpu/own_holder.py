@@ -1,4 +1,4 @@
-"""A process with GPU memory is reported by status, by the check of a launch, and by health."""
+"""Check that status, the preflight check of a launch, and health report a process that holds GPU memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ HOLDS = "import sys, torch; held = torch.ones(1 << 28, device='cuda'); print('he
 
 
 def run(say: Callable[[str], None]) -> tuple[bool, dict[str, Any], dict[str, Any]]:
-    """Run part 3b. Return whether all report the process, and the probe and facts taken meanwhile."""
+    """Run part 4 of run.py. Return whether status, launch and health report the process, and the probe data and facts
+    collected while the process was running."""
     argv = [sys.executable, "-c", HOLDS]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None

@@ -1,7 +1,7 @@
-"""Programs with common failures on a real GPU, run by torchrun: their output and its diagnosis.
+"""Run programs with common failures on a real GPU with torchrun, and check the diagnosis of their output.
 
-Each fault is in the program or its start. None changes a GPU setting. Those that fail in a kernel (assert,
-illegal_access, misaligned) leave Xid lines in the kernel log, as usual.
+Each fault is in the program or in the way the program is started. No program changes a GPU setting. Programs that fail
+in a kernel (assert, illegal_access, misaligned) leave Xid lines in the kernel log, as usual.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=10))
 
 
 class Mishap(NamedTuple):
-    """body: Python after WORLD. expect: id of the expected text of diagnosis/texts; "" if none."""
+    """A program with a failure. body: Python code that is appended to WORLD. expect: id of the expected text in
+    diagnosis/texts; "" for none."""
 
     name: str
     body: str
@@ -167,7 +168,7 @@ for batch in torch.utils.data.DataLoader(Data(), num_workers=1, multiprocessing_
 
 
 def run(out: Path, say: Callable[[str], None]) -> bool:
-    """Run part 6. Return whether each failure was recognised."""
+    """Run part 6 of run.py. Return whether the diagnosis recognised each failure."""
     known = {text.id for text in TEXTS}
     held = True
     for mishap in MISHAPS:
@@ -202,7 +203,7 @@ def scrubbed(logs: dict[str, str], folder: Path, prefix: str, host: str) -> dict
 
 
 def fail(mishap: Mishap, folder: Path) -> dict[str, str]:
-    """Run the program. Return {log name: text} of launcher and ranks."""
+    """Run the program. Return {log name: text} of the launcher and the ranks."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "train.py"
     program.write_text(mishap.program)

@@ -1,4 +1,4 @@
-"""Coverage of the GPU rules on a real GPU: readings available, and commands that address it."""
+"""Check the coverage of the GPU rules on a real GPU: available readings, and commands that address the GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def show(facts: dict[str, Any], say: Callable[[str], None]) -> bool:
-    """Run part 2b. Return whether commands reach each GPU by its bus address."""
+    """Run the second half of part 2 of run.py. Return whether commands can address each GPU by its bus address."""
     wrong = [gpu for gpu in facts["gpus"] if not reached(gpu, say)]
     readings(facts, say)
     links(facts, say)
@@ -49,7 +49,7 @@ def links(facts: dict[str, Any], say: Callable[[str], None]) -> None:
 
 
 def slots(facts: dict[str, Any], say: Callable[[str], None]) -> None:
-    """Print the capabilities of the bridge above each GPU, with which the link is compared."""
+    """Print the capabilities of the bridge above each GPU, with which the link of the GPU is compared."""
     for device in facts["bus"]:
         link = device["link"]
         now, most = f"{link['speed']} GT/s x{link['width']}", f"{link['speed_max']} GT/s x{link['width_max']}"

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
-"""Inspect real RDMA adapters and test each against itself.
+"""Inspect real RDMA adapters, and test each adapter against itself.
 
     python3 tests/gpu/rdma.py [OUT]
 
-Run from the repository's root on a machine with an InfiniBand or RoCE adapter. Changes nothing there and needs only
-Python. With ibverbs-utils and perftest, the adapters also transfer data. Three parts:
+Run from the repository's root on a machine with an InfiniBand or RoCE adapter. The script changes nothing and needs
+only Python. With ibverbs-utils and perftest, the adapters also transfer data. Three parts:
 
-1. Probes of ports, user space and Ethernet flow control, saved to OUT/rdma.json without GIDs and GUIDs of the machine.
-2. Findings of the rules about adapters.
+1. Probes of ports, user-space libraries and Ethernet flow control, saved to OUT/rdma.json without the machine's GIDs
+   and GUIDs.
+2. Findings from the rules about adapters.
 3. Tests of every adapter against itself: ibv_rc_pingpong, ib_write_bw, ib_write_lat, as between nodes.
 
 Exit status: 0 if all parts passed, 1 if one failed, 77 without an adapter.
@@ -90,7 +91,7 @@ def met(adapters: list[plan.Hca]) -> list[outputs.RailTrial]:
 
 
 def whoami() -> str:
-    """Return the current user, as whom the test runs."""
+    """Return the current user, which runs the test."""
     return getpass.getuser()
 
 

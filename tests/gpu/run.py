@@ -3,17 +3,17 @@
 
     python3 tests/gpu/run.py [OUT]
 
-Run from the repository's root on a machine with an NVIDIA GPU and driver. Changes nothing there and needs only Python.
-With torch, ranks compute, too. Eight parts:
+Run from the repository's root on a machine with an NVIDIA GPU and driver. The script changes nothing and needs only
+Python. If torch is installed, ranks compute as well. Eight parts:
 
 1. gpu_info: four outputs of nvidia-smi are saved to OUT/recorded/<branch>-<model>-real/ without identifiers of the
-machine, with provenance. After a move to tests/unit/gpu_info/recorded/, the unit tests read them.
+   machine, with provenance. Unit tests read these outputs after you move them to tests/unit/gpu_info/recorded/.
 2. Comparison of the gpu_info facts with --query-gpu, value by value; access to each GPU by its bus address, and checks
-with a reading (own_rules.py).
+   that have a reading (own_rules.py).
 3. nccl_health with the short collective on all GPUs (own_health.py).
-4. Reports of a process with GPU memory by status, launch and health (own_holder.py).
-5. The acceptance test in full mode under torchrun and NCCL, evaluated as in a launch: GPU rates next to their limits,
-and nvidia-smi during the computation (own_device.py).
+4. Reports by status, launch and health about a process that holds GPU memory (own_holder.py).
+5. The acceptance test in full mode under torchrun and NCCL, evaluated as in a launch: GPU rates with their limits, and
+   nvidia-smi readings during the computation (own_device.py).
 6. Programs with common failures, and the diagnosis of their output (own_mishaps.py).
 7. The examples (own_examples.py).
 8. A soak of one minute.
@@ -122,7 +122,7 @@ def scrubbed(text: str, facts: dict[str, Any]) -> str:
 
 
 def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str, how: str) -> None:
-    """Save a recording. scenario: suffix of the folder. how: state of the machine."""
+    """Save a recording. scenario: suffix of the folder name. how: description of the machine's state."""
     loaded = facts["driver"]["loaded"] or "unknown"
     model = re.sub(r"\W+", "-", str(facts["gpus"][0]["name"]).removeprefix("NVIDIA ").lower())
     folder = out / "recorded" / f"{loaded.partition('.')[0]}-{model}-{scenario}"
@@ -149,7 +149,7 @@ def record(look: dict[str, Any], facts: dict[str, Any], out: Path, scenario: str
 
 
 def look_at_gpus(out: Path) -> tuple[dict[str, Any], bool]:
-    """Run parts 1 and 2."""
+    """Run parts 1 and 2: record gpu_info, and compare its facts with --query-gpu."""
     look = look_gpu.look()
     facts = gpu_facts(look)
     keep(out, "gpu_info.json", facts)
@@ -209,7 +209,7 @@ def equal(said: str, made: Any) -> bool:
 
 
 def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
-    """Run part 5."""
+    """Run part 5: the acceptance test under NCCL."""
     count = len(facts["gpus"])
     seen, held = tried(count, out / "full", "full", [])
     measured = judge.measured(seen, [dict(event) for event in seen.events])
@@ -218,7 +218,7 @@ def smoke_under_nccl(facts: dict[str, Any], out: Path) -> bool:
 
 
 def soak_under_nccl(facts: dict[str, Any], out: Path) -> bool:
-    """Run part 8, without level 3 of DCGM, which takes half an hour."""
+    """Run part 8: the soak, without level 3 of DCGM, which takes half an hour."""
     count = len(facts["gpus"])
     seen, soaked = tried(count, out / "soak", "soak", ["--stages=world,soak", f"--seconds={SOAK_SECONDS}"])
     measured = judge.measured(seen, [dict(event) for event in seen.events])
@@ -227,7 +227,7 @@ def soak_under_nccl(facts: dict[str, Any], out: Path) -> bool:
 
 
 def tried(count: int, out: Path, mode: str, words: list[str]) -> tuple[reports.Reports, bool]:
-    """Return the reports of the ranks, and whether the run passed."""
+    """Run the acceptance test. Return the reports of the ranks, and whether the run passed."""
     shutil.rmtree(out, ignore_errors=True)
     # A file per rank, because lines of several ranks on one pipe may be mixed.
     logs = ["--log-dir", str(out / "ranks"), "--redirects", "3"]
@@ -268,7 +268,7 @@ def tried(count: int, out: Path, mode: str, words: list[str]) -> tuple[reports.R
 
 
 def held_by(out: Path) -> bool:
-    """Run part 4."""
+    """Run part 4: reports of a process that holds GPU memory."""
     right, look, facts = own_holder.run(say)
     if not any((gpu["uuid"] or "").startswith(STANDIN) for gpu in facts["gpus"]):
         record(look, facts, out, "held", "a process held 1 GiB of it")

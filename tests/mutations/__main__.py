@@ -1,4 +1,4 @@
-"""Draw mutants of the product from a seed, and report which of them the tests catch: script/test mutations --seed N."""
+"""Draw mutants of the product from a seed, and report which mutants the tests catch: script/test mutations --seed N."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def main() -> int:
 
 
 def run(mutants: list[Mutant], name: str, folder: Path, records: Records) -> None:
-    """Run the unit tests first: they take a third of the time, and only their survivors need machines."""
+    """Run the unit tests first, because they take only a third of the time. Only mutants that survive the unit tests
+    need machines."""
     checkout = folder / name
     shutil.rmtree(checkout, ignore_errors=True)
     copy_checkout(ROOT, checkout)
@@ -71,7 +72,8 @@ def run(mutants: list[Mutant], name: str, folder: Path, records: Records) -> Non
 
 
 def run_groups(parts: list[list[Mutant]], suite: ScriptTest, records: Records, *, last: bool) -> list[Mutant]:
-    """Run one suite group by group. Return the survivors. Only the last suite records them."""
+    """Run one suite group by group. Return the survivors. last: whether this is the last suite, which records
+    survivors."""
     survivors: list[Mutant] = []
     for number, group in enumerate(parts, 1):
         begun = time.monotonic()

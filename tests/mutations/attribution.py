@@ -16,14 +16,15 @@ NOT_ENDED = "the suite did not end in time"
 
 @dataclass(frozen=True)
 class Failure:
-    """test: a test, a test file that failed to import, or "" for a stage that failed without a test."""
+    """A failure in a test run. test: a test, a test file that failed to import, or "" for a stage that failed without a
+    failed test."""
 
     stage: str
     test: str = ""
 
     @property
     def hides_others(self) -> bool:
-        """Return whether the failure prevented other tests: a test file or a stage that could not run."""
+        """Return whether the failure prevented other tests from running: a test file or a stage could not run."""
         return "::" not in self.test and self.stage not in STAGES_ALONE
 
     def __str__(self) -> str:
@@ -32,7 +33,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The result of a run. in_time: False after a timeout."""
+    """The result of a test run. in_time: False after a timeout."""
 
     failures: list[Failure] = field(default_factory=list)
     in_time: bool = True
@@ -45,7 +46,8 @@ class Suite(Protocol):
 
 @dataclass(frozen=True)
 class Result:
-    """caught_by: the first test that fails with this mutant alone; "" if it survived."""
+    """The result for a mutant. caught_by: first test that fails with only this mutant applied; "" if the mutant
+    survived."""
 
     mutant: Mutant
     caught_by: str

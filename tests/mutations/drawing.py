@@ -1,4 +1,5 @@
-"""Draw mutants from a seed: equal shares for all floors of the product, and turns for all rooms of a floor."""
+"""Draw mutants from a seed. All floors (areas of the product) get equal shares, and the rooms (packages) of a floor
+take turns."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ Rooms = dict[str, list[str]]
 
 
 def rooms(root: Path, floor: str) -> Rooms:
-    """Return the files of each room of a floor, in a stable order."""
+    """Return the files of each room on a floor, in a stable order."""
     folder, patterns = FLOORS[floor]
     found: Rooms = defaultdict(list)
     for path in sorted({path for pattern in patterns for path in (root / folder).glob(pattern)}):
@@ -45,7 +46,7 @@ def candidates(name: str, data: bytes) -> list[Candidate]:
 
 
 def draw(root: Path, seed: int, count: int) -> list[Mutant]:
-    """Return this number of distinct mutants. Neighbours are on different floors."""
+    """Return this number of distinct mutants. Successive mutants are on different floors."""
     chance = random.Random(seed)
     of_floors = {floor: of_floor for floor in FLOORS if (of_floor := rooms(root, floor))}
     floors = list(of_floors)
@@ -68,7 +69,7 @@ def draw(root: Path, seed: int, count: int) -> list[Mutant]:
 
 
 def turn(of_floor: Rooms, chance: random.Random) -> Iterator[tuple[str, list[str]]]:
-    """Yield the rooms of a floor in random order, each once before any repeats."""
+    """Yield the rooms of a floor in random order. Each room occurs once before any room is repeated."""
     while True:
         names = sorted(of_floor)
         chance.shuffle(names)
@@ -77,7 +78,7 @@ def turn(of_floor: Rooms, chance: random.Random) -> Iterator[tuple[str, list[str
 
 
 def one_of(root: Path, room: str, files: list[str], chance: random.Random) -> Mutant | None:
-    """Draw a file, one of its kinds of mutation, and a mutation of that kind."""
+    """Draw a file, then a kind of mutation that the file allows, then a mutation of that kind."""
     for name in chance.sample(files, min(len(files), TRIES)):
         data = (root / name).read_bytes()
         kinds: dict[str, list[Candidate]] = defaultdict(list)
@@ -91,7 +92,7 @@ def one_of(root: Path, room: str, files: list[str], chance: random.Random) -> Mu
 
 
 def groups(mutants: list[Mutant], size: int = 3) -> list[list[Mutant]]:
-    """Group mutants of different rooms, the earliest first."""
+    """Divide the mutants into groups, in order. The mutants in a group are from different rooms."""
     waiting, found = list(mutants), []
     while waiting:
         group: list[Mutant] = []

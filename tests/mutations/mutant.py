@@ -1,4 +1,4 @@
-"""One change of one product file, by byte offsets."""
+"""A mutant: one change of one product file, defined by byte offsets."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Candidate:
-    """is_one: check that the mutated source is valid and differs, which takes time."""
+    """A possible change. is_one: function that checks whether the mutated source is valid and differs; this check is
+    slow."""
 
     change: Change
     is_one: Callable[[], bool]
@@ -39,7 +40,8 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Mutant:
-    """file: relative to the checkout. room: part of the product from which the mutant was drawn."""
+    """A mutant of a file. file: path relative to the checkout. room: part of the product from which the mutant was
+    drawn."""
 
     file: str
     room: str
@@ -75,7 +77,7 @@ def write(path: Path, change: Change) -> None:
 
 
 def mutant(file: str, room: str, data: bytes, change: Change) -> Mutant:
-    """Return a mutant with its line and a diff with little context."""
+    """Return a mutant with its line number and a diff with little context."""
     before, after = data.decode().splitlines(), change.applied(data).decode().splitlines()
     diff = list(difflib.unified_diff(before, after, lineterm="", n=2))[2:]
     first = next((at for at, (old, new) in enumerate(zip(before, after, strict=False)) if old != new), len(after))

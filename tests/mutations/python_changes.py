@@ -21,7 +21,7 @@ TYPES_ONLY = {"TypeVar", "NewType", "ParamSpec"}
 
 
 def candidates(data: bytes) -> list[Candidate]:
-    """Return all candidates. A candidate counts if it is valid Python with another meaning."""
+    """Return all candidates. A candidate is a mutant only if the result is valid Python with another meaning."""
     tree = ast.parse(data)
     return [Candidate(each, partial(differs, data, tree, each)) for each in Finder(data).of(tree)]
 
@@ -103,12 +103,14 @@ class Finder:
         return self.replace("negate", test, f"(not ({source}))")
 
     def dropped(self, body: Sequence[ast.stmt]) -> Iterator[Change]:
-        """Replace a branch with `pass`. Skip decorated definitions, whose first line is above their position."""
+        """Replace a branch with `pass`. Decorated definitions are skipped, because their first line is above their
+        position."""
         if not getattr(body[0], "decorator_list", []):
             yield self.change("drop", self.begin(body[0]), self.end(body[-1]), "pass")
 
     def between(self, kind: str, values: Sequence[ast.expr], old: str, new: str) -> Iterator[Change]:
-        """Replace the operator between the first two values, unless the text there contains it twice."""
+        """Replace the operator between the first two values, unless the text between them contains the operator
+        twice."""
         start, end = self.end(values[0]), self.begin(values[1])
         word = re.compile(rb"(?<![\w=<>!])" + old.replace(" ", r"\s+").encode() + rb"(?![\w=<>!])")
         found = list(word.finditer(self.data[start:end]))
@@ -147,7 +149,7 @@ def is_text_alone(node: ast.AST) -> bool:
 
 
 def below(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the executed children, without annotations and code for type checkers."""
+    """Yield the child nodes that are executed, without annotations and code for type checkers."""
     match node:
         case ast.If() if names(node.test, {"TYPE_CHECKING"}):
             yield from node.orelse

@@ -1,4 +1,4 @@
-"""Results by seed: the evaluated mutants, with which a run can be resumed, and their table."""
+"""Results of a seed: the evaluated mutants, from which a run can be resumed, and their table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Records:
-    """caught_by: test that caught the mutant, by the mutant's key."""
+    """Results so far. caught_by: the test that caught a mutant, by the mutant's key."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -32,7 +32,7 @@ class Records:
 
 
 def table(mutants: Sequence[Mutant], caught_by: Mapping[str, str]) -> str:
-    """Return a section for each evaluated mutant, and the number of caught mutants."""
+    """Return a text with a section for each evaluated mutant and the number of caught mutants."""
     known = [one for one in mutants if one.key in caught_by]
     parts = []
     for number, one in enumerate(known, 1):

@@ -26,7 +26,7 @@ GRACE = 300  # seconds for script/test to remove its machines
 
 
 class ScriptTest:
-    """limit: seconds until a run is ended."""
+    """Runs script/test. limit: time limit of a run in seconds."""
 
     def __init__(self, checkout: Path, name: str, limit: float) -> None:
         self.checkout, self.name, self.limit = checkout, name, limit
@@ -48,7 +48,7 @@ class ScriptTest:
             return found
 
     def run(self, argv: list[str], stage: str, tests: Sequence[str] = ()) -> Outcome:
-        """Run script/test. tests: only these failed tests of the stage."""
+        """Run a stage with script/test. tests: run only these failed tests of the stage."""
         shutil.rmtree(self.kept, ignore_errors=True)
         if tests:
             asked = cache_of(self.kept, stage)
@@ -80,7 +80,7 @@ class ScriptTest:
 
 
 def end(child: subprocess.Popen[bytes]) -> None:
-    """End a run with all its child processes."""
+    """End a run together with all its child processes."""
     if child.poll() is None:
         os.killpg(child.pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE
@@ -97,7 +97,7 @@ def cache_of(kept: Path, stage: str) -> Path:
 
 
 def read_failures(kept: Path) -> list[Failure]:
-    """Read the results of the last run: failed tests, and stages that failed without a test."""
+    """Read the results of the last run: failed tests, and stages that failed without a failed test."""
     try:
         outcomes = json.loads((kept / "results.json").read_text())
     except FileNotFoundError:  # the run was ended

@@ -1,4 +1,4 @@
-"""Mutations of a role's YAML: remove a task, or a line of a task, list or mapping; invert a condition."""
+"""Mutations of a role's YAML: remove a task or a line of a task, list or mapping, or invert a condition."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Path = tuple[Any, ...]
 
 
 def candidates(data: bytes) -> list[Candidate]:
-    """Return all candidates of the file. A candidate counts if it changes exactly what it names."""
+    """Return all candidates in the file. A candidate is a mutant only if it changes nothing else in the file."""
     text = data.decode()
     loaded, tree = yaml.safe_load(text), yaml.compose(text)
     if tree is None or isinstance(tree, yaml.ScalarNode):
@@ -41,7 +41,8 @@ class Finder:
             self.starts.append(self.starts[-1] + len(line))
 
     def of(self, node: yaml.Node, path: Path, last: int, *, tasks: bool) -> Iterator[Candidate]:
-        """last: the line after the node. tasks: whether its items are tasks."""
+        """Yield the mutations of a node. last: the line after the node. tasks: whether the items of the node are
+        tasks."""
         if isinstance(node, yaml.SequenceNode) and not node.flow_style:
             yield from self.items(node, path, last, tasks=tasks)
         if isinstance(node, yaml.MappingNode) and not node.flow_style:
@@ -65,7 +66,7 @@ class Finder:
             yield from self.of(value, (*path, name), end, tasks=is_task and name in TASK_LISTS)
 
     def removed(self, kind: str, first: int, behind: int, path: Path) -> Iterator[Candidate]:
-        """Yield a removal. Comments after the part belong to the next part."""
+        """Yield the removal of a part. Comments after the part belong to the next part."""
         lines = self.lines[first:behind]
         while lines and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
             lines.pop()
@@ -81,7 +82,7 @@ class Finder:
             yield self.candidate("condition", start, end, new, lambda: replaced(self.loaded, path, new))
 
     def candidate(self, kind: str, start: int, end: int, new: str, expected: Callable[[], Any]) -> Candidate:
-        """expected: content of the file after the change."""
+        """Return a candidate. expected: returns the parsed content that the file must have after the change."""
 
         def is_one() -> bool:
             try:

@@ -1,4 +1,4 @@
-"""Options for rows of the platforms table: selection, and whether machines are kept."""
+"""Options that select rows of the platforms table and keep machines after the run."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def bare(row: str, request: pytest.FixtureRequest) -> Iterator[Bare]:
-    """Yield the machines of a row before their creation. Remains of earlier runs are removed."""
+    """Remove remains of earlier runs, then yield the machines of a row. The test creates the machines."""
     record = RECORDS / f"{row}.json"
     if not request.config.getoption("--row") and record.exists():
         kept = json.loads(record.read_text())

@@ -1,4 +1,4 @@
-"""Two bare machines of each release, from nothing to HEALTHY as described in README, with PyTorch's CUDA build."""
+"""Set up two bare machines of each release as described in README until they are HEALTHY, with PyTorch's CUDA build."""
 
 from __future__ import annotations
 

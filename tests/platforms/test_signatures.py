@@ -1,4 +1,4 @@
-"""The base images only install packages that Ubuntu has signed, tested with the real archive."""
+"""Test with the real archive that the base images install only packages signed by Ubuntu."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OTHER_KEYS = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 
 @pytest.mark.skipif(not OTHER_KEYS.exists(), reason="this machine has no keys of another distribution")
-def test_archive_signed_by_others_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_archive_signed_with_another_key_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "context").mkdir()
     (tmp_path / "context/apt.conf").write_text("")
     monkeypatch.setattr(bases, "ubuntu_keyring", lambda *_: OTHER_KEYS)

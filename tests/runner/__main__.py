@@ -66,7 +66,7 @@ def main() -> int:
 
 
 def leave_to_stage(number: int, frame: object) -> None:
-    """Ignore the signal: the stage also receives Ctrl-C and ends, and then the table is printed."""
+    """Ignore the signal. The stage also receives Ctrl-C and ends, and then the table is printed."""
 
 
 def parse() -> argparse.Namespace:
@@ -115,7 +115,7 @@ def several(stages: dict[str, Stage], options: argparse.Namespace) -> int:
 
 
 def run_possible(work: Work, wanted: Sequence[Stage], lanes: int, no_nodes: str) -> list[Stage]:
-    """Run the stages that this machine supports. Add the others to the results with the reason."""
+    """Run the stages that this machine supports. Add the other stages to the results with the reason."""
     possible = [stage for stage in wanted if not (stage.nodes and no_nodes)]
     left_out = work.run(possible, lanes)
     work.results += [Result(stage, NOT_RUN, why=no_nodes) for stage in wanted if stage not in possible]
@@ -157,7 +157,7 @@ def leave(number: int) -> NoReturn:
 
 
 def commits() -> int:
-    """Return the number of commits, which selects the rotating stage independently of local state."""
+    """Return the number of commits. It selects the rotating stage, independently of local state."""
     argv = ["git", "rev-list", "--count", "HEAD"]
     done = subprocess.run(argv, cwd=ROOT, check=False, capture_output=True, text=True)
     return int(done.stdout) if done.returncode == 0 else 0

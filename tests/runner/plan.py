@@ -1,4 +1,5 @@
-"""Choose the next stage, and the stages that fit the time of continuous integration. No processes, no clocks."""
+"""Choose the next stage, and the stages that fit into the time limit of CI. Nothing here runs processes or reads
+clocks."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ SLACK = 1.5
 def take_next(waiting: Sequence[Stage], lane: int) -> Stage | None:
     """Return the next stage for a lane.
 
-    The first lane has a sandbox and prefers stages with nodes. The others prefer stages without nodes, so that a
-    short run needs one sandbox only.
+    The first lane has a sandbox and prefers stages with nodes. The other lanes prefer stages without nodes, so that a
+    short run needs only one sandbox.
     """
     preferred = [stage for stage in waiting if stage.nodes == (lane == 0)]
     return next(iter([*preferred, *waiting]), None)
 
 
 def rotated(stages: Sequence[Stage], turn: int) -> list[Stage]:
-    """Return the stages in order, starting at this turn. turn: any number, taken modulo."""
+    """Return the stages in order, beginning with the stage at index turn modulo the number of stages."""
     if not stages:
         return []
     first = turn % len(stages)

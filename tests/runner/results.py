@@ -1,4 +1,4 @@
-"""Results of stages: outcome, seconds, test counts, and the table."""
+"""Results of stages: outcome, duration, test counts, and the result table."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PASSED, FAILED, STOPPED, NOT_RUN = "passed", "FAILED", "stopped", "not run"
 
 @dataclass
 class Counts:
-    """Tests of a stage by outcome."""
+    """Number of tests of a stage by outcome."""
 
     passed: int = 0
     failed: int = 0
@@ -45,7 +45,7 @@ class Result:
 
 
 def read_counts(report: Path) -> Counts:
-    """Read the counts of a JUnit report. Return zeros if there is none."""
+    """Read the counts in a JUnit report. Return zeros if there is no report."""
     root = read_report(report)
     if root is None:
         return Counts()
@@ -70,7 +70,7 @@ def read_failed(report: Path) -> list[str]:
 
 
 def read_report(report: Path) -> ET.Element | None:
-    """Read a JUnit report of pytest. Return None if it is missing or incomplete."""
+    """Read a JUnit report from pytest. Return None if the report is missing or incomplete."""
     parser: Any = ET.XMLPullParser(["start"])
     try:
         parser.feed(report.read_text())
@@ -83,7 +83,7 @@ def read_report(report: Path) -> ET.Element | None:
 
 
 def last_time(path: Path, stage: Stage) -> str:
-    """Return the last duration of a stage, from this machine or from stages.yml."""
+    """Return the last duration of a stage as text. The duration is from this machine or else from stages.yml."""
     try:
         here = json.loads(path.read_text()).get(stage.name)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Sandboxes of the tests: a name and addresses for each lane, and their removal."""
+"""Sandboxes of the tests: define a name and addresses for each lane, and remove sandboxes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Sandbox:
 
 
 def named() -> Sandbox:
-    """Return the sandbox named in the environment, or the tests' default."""
+    """Return the sandbox that the environment names, or else the default sandbox of the tests."""
     return Sandbox(
         os.environ.get("MUSTER_SANDBOX") or "muster-test", os.environ.get("MUSTER_SANDBOX_PREFIX") or "10.203.87"
     )
 
 
 def beside(sandbox: Sandbox, suffix: str, offset: int) -> Sandbox:
-    """Return another sandbox of the same run."""
+    """Return a further sandbox of the same run. suffix: added to the name. offset: added to the addresses."""
     first, _, third = sandbox.prefix.rpartition(".")
     return Sandbox(sandbox.name + suffix, f"{first}.{(int(third) + offset) % 256}")
 
@@ -49,7 +49,7 @@ def folder(sandbox: Sandbox) -> Path:
 
 
 def remove_all() -> list[str]:
-    """Remove all sandboxes of the tests, but not their image. Return those that could not be removed."""
+    """Remove all sandboxes of the tests, but not their image. Return the sandboxes that could not be removed."""
     every = [beside(named(), suffix, offset) for suffix, offset in LANES]
     every += [beside(each, *GPU) for each in every]
     failed = [each.name for each in every if folder(each).is_dir() and not remove(each)]
@@ -71,7 +71,7 @@ def remove(sandbox: Sandbox) -> bool:
 
 
 def remove_platforms(begin: str) -> None:
-    """Remove machines, networks and images kept by a platform run."""
+    """Remove the machines, networks and images that a platform run has kept."""
     listed = {
         ("podman", "rm", "--force", "--time=0"): ("podman", "ps", "--all", "--quiet", f"--filter=name=^{begin}"),
         ("podman", "network", "rm"): ("podman", "network", "ls", "--quiet", f"--filter=name=^{begin}"),

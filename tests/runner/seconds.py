@@ -1,4 +1,4 @@
-"""Generate docs/dev/test_seconds.md: the duration of each stage and its slow tests, from the last reports."""
+"""Generate docs/dev/test_seconds.md from the last reports: the duration of each stage and of the stage's slow tests."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Seconds = list[tuple[str, float]]
 
 
 def read_seconds(report: Path) -> Seconds:
-    """Return the tests of a JUnit report with their seconds, slowest first."""
+    """Return the tests in a JUnit report with their durations in seconds, slowest first."""
     root = read_report(report)
     if root is None:
         return []
@@ -34,7 +34,7 @@ def read_seconds(report: Path) -> Seconds:
 
 
 def page(stages: Sequence[str], kept: Mapping[str, float], tests: Mapping[str, Seconds]) -> str:
-    """Build the page. kept: seconds of each stage. tests: seconds of its tests."""
+    """Build the page. kept: duration of each stage in seconds. tests: durations of the tests by stage."""
     parts = [HEAD.format(least=LEAST)]
     for stage in (one for one in stages if one in kept):
         parts.append(f"## {stage}: {clock(kept[stage])}\n")

@@ -32,12 +32,12 @@ SLOW = "slow and not campaign"
 
 
 class UnknownStageError(ValueError):
-    """No stage has this name."""
+    """Raised if no stage has the requested name."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of the tests. Its commands run in the checkout's root, one after the other."""
+    """A test stage. The commands of a stage run in the checkout's root, one after the other."""
 
     name: str
     does: str
@@ -61,7 +61,7 @@ def read_stages(path: Path = TABLE) -> dict[str, Stage]:
 
 
 def slow_part(name: str, entry: dict[str, Any]) -> Stage:
-    """Build the stage of the slow tests in the files of another stage."""
+    """Build the stage that runs the slow tests in the files of another stage."""
     its: dict[str, Any] = {"does": f"slow tests of {name}", "tier": "slow", "seconds": entry["slow"]}
     its |= {key: entry[key] for key in ("files", "options") if key in entry}
     return make_stage(f"{name}-slow", its)
@@ -93,7 +93,7 @@ def pytest_of(entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def path_of(name: str) -> str:
-    """Return the path of a test file, or of a folder (name with a trailing slash)."""
+    """Return the path of a test file or folder. The name of a folder ends with a slash."""
     return f"tests/integration/{name}" if name.endswith("/") else f"tests/integration/test_{name}.py"
 
 
@@ -102,7 +102,7 @@ def of_tier(stages: dict[str, Stage], *tiers: str) -> list[Stage]:
 
 
 def find_stage(stages: dict[str, Stage], name: str, verbs: tuple[str, ...] = ()) -> Stage:
-    """Return the stage of this name. Raises UnknownStageError with the nearest stage or verb."""
+    """Return the stage with this name. Raises UnknownStageError with the most similar stage or verb."""
     if name in stages:
         return stages[name]
     near = difflib.get_close_matches(name, [*stages, *verbs], 1)

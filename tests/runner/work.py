@@ -70,7 +70,7 @@ def report_of(stage: Stage) -> Path:
 
 
 def argv_of(stage: Stage, command: Sequence[str], further: Sequence[str]) -> list[str]:
-    """Return the argv of a command. pytest and molecule also get the user's further arguments."""
+    """Return the argv of a command. For pytest and molecule, add the user's further arguments."""
     if command[0] == "pytest":
         cache = f"cache_dir={KEPT / (stage.name + '.cache')}"
         return ["python", "-m", *command, "-o", cache, f"--junitxml={report_of(stage)}", *further]
@@ -78,12 +78,12 @@ def argv_of(stage: Stage, command: Sequence[str], further: Sequence[str]) -> lis
 
 
 def opening(stage: Stage) -> str:
-    """Return the first line of a stage."""
+    """Return the line that is printed when a stage starts."""
     return f"== {stage.name}: {stage.does} ({last_time(TIMES, stage)})"
 
 
 class Running:
-    """The process of a running stage, in its own process group."""
+    """A running stage. Its process has a separate process group."""
 
     def __init__(self, stage: Stage, sandbox: Sandbox, output: IO[bytes] | None) -> None:
         self.stage, self.sandbox, self.output = stage, sandbox, output
@@ -129,10 +129,11 @@ class Running:
 
 
 def yield_processor(pid: int) -> None:
-    """Lower the priority of a session: stages with nodes take longest and mostly wait.
+    """Lower the priority of a session, so that stages with nodes, which take longest and mostly wait, are not slowed
+    down.
 
-    If the kernel groups processes by session, niceness only applies within a group, and groups have their own
-    (sched(7)).
+    If the kernel groups processes by session (autogroup), a process's niceness applies only within the group. The group
+    has its own nice value (sched(7)).
     """
     with suppress(OSError):
         os.setpriority(os.PRIO_PGRP, pid, os.nice(0) + NICENESS)
@@ -142,7 +143,8 @@ def yield_processor(pid: int) -> None:
 
 @dataclass
 class Work:
-    """Stages in lanes. show: prints a line. retry: repeat the failed tests of a stage if they are few."""
+    """Runs stages in lanes. show: function that prints a line. retry: whether to repeat the failed tests of a stage if
+    only few tests failed."""
 
     show: Callable[[str], None]
     retry: bool = False
@@ -152,7 +154,8 @@ class Work:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, stages: Sequence[Stage], lanes: int, fits: Callable[[Stage], bool] | None = None) -> list[Stage]:
-        """Run stages until none is left. Return those that did not fit when they were due."""
+        """Run stages until no stage is left. Return the stages that did not fit into the time limit when they were
+        due."""
         waiting = list(stages)
         left_out: list[Stage] = []
 
@@ -210,7 +213,7 @@ class Work:
             self.show(f"   {', '.join(parts)}")
 
     def stop(self) -> None:
-        """End all running stages and start no others."""
+        """End all running stages, and start no further stages."""
         self.stopping = True
         for one in list(self.running.values()):
             one.stop()
@@ -223,7 +226,7 @@ def finished(current: Running, status: int, retried: list[str]) -> Result:
 
 
 def describe_progress(one: Running) -> str:
-    """Return the progress of a stage: its time and the share of finished tests."""
+    """Return the progress of a stage: elapsed time and share of finished tests."""
     text = f"{one.stage.name} {clock(time.monotonic() - one.began)}"
     with suppress(OSError), (KEPT / f"{one.stage.name}.log").open("rb") as log:
         log.seek(max(0, log.seek(0, os.SEEK_END) - TAIL))
@@ -234,7 +237,7 @@ def describe_progress(one: Running) -> str:
 
 
 def failures(log: str) -> list[str]:
-    """Return the part of a stage's output about failures, limited to MOST_LINES lines."""
+    """Return the part of a stage's output that describes failures, limited to MOST_LINES lines."""
     lines = log.splitlines()
     begin = next((place for place, line in enumerate(lines) if re.match(r"=+ (FAILURES|ERRORS) =+", line)), 0)
     return lines[begin:][-MOST_LINES:]

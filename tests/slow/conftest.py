@@ -1,4 +1,5 @@
-"""Slow tests: the stages kills, lines, commands and others. docs/dev/proof.md lists the last results."""
+"""Fixtures of the slow tests: the stages kills, lines, commands and others. docs/dev/proof.md lists the latest
+results."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def pytest_report_header(config: pytest.Config) -> str:
 
 @pytest.fixture(scope="session")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], None]:
-    """Return a function that starts two nodes and the outsider, if they are missing."""
+    """Return a function that starts two nodes and the outsider if they are not running."""
 
     def bring() -> None:
         play = run_playbook(tmp_path_factory.mktemp("up"), "playbooks/sandbox_up.yml", inventory=HOSTS)

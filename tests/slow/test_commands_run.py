@@ -1,7 +1,8 @@
-"""Every Muster command in README and the user docs, run unchanged on three sandbox nodes.
+"""Run every Muster command in README and the user docs unchanged on three sandbox nodes.
 
-tests/shown_commands.yml lists the commands in order, and the commands that are not run with the reason.
-tests/integration/desk.py prepares the prerequisites of the pages and fills in placeholders (node names, launch ids).
+tests/shown_commands.yml lists the commands in order, and the reasons why some commands are not run.
+tests/integration/desk.py prepares the prerequisites named in the pages and fills in placeholders (node names, launch
+ids).
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ SHOWN = of_readers()
 
 
 def each(group: str) -> pytest.MarkDecorator:
-    """Parametrize a test with the commands of a group. Ids: the first page with the command, and its name."""
+    """Parametrize a test with the commands of a group. A test id consists of the first page that shows the command and
+    the command's name."""
     entries: dict[str, Any] = table()["run"][group]
     names = [pytest.param(name, id=f"{Path(SHOWN[name].pages[0]).stem}: {name}") for name in entries if name in SHOWN]
     return pytest.mark.parametrize("name", names)
@@ -37,7 +39,7 @@ def each(group: str) -> pytest.MarkDecorator:
 
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
-    """Yield the workplace with three running nodes in any state and a user with an account."""
+    """Yield the workplace with three running nodes in any state and a user account."""
     list_nodes()
     up = run_playbook(tmp_path_factory.mktemp("up"), "playbooks/sandbox_up.yml")
     assert up.rc == 0, up.stdout
@@ -51,14 +53,14 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Desk]:
 
 @pytest.fixture(scope="module")
 def prepared(desk: Desk) -> Desk:
-    """Yield the workplace after all steps, with the files that the pages name as prerequisites."""
+    """Yield the workplace after all steps have run, with the files that the pages name as prerequisites."""
     desk.bring_to_nodes()
     return desk
 
 
 @pytest.fixture(scope="class")
 def held(prepared: Desk) -> Iterator[Desk]:
-    """Keep the training running until it is stopped."""
+    """Make the training run until it is stopped."""
     prepared.hold(on=True)
     yield prepared
     prepared.hold(on=False)
@@ -76,52 +78,52 @@ def run_command(desk: Desk, group: str, name: str) -> None:
 
 
 @each("first_day")
-def test_first_day_commands(desk: Desk, name: str) -> None:
+def test_first_day_commands_succeed(desk: Desk, name: str) -> None:
     run_command(desk, "first_day", name)
 
 
 @each("looks")
-def test_check_commands(prepared: Desk, name: str) -> None:
+def test_check_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "looks", name)
 
 
 @each("launches")
-def test_launch_commands(prepared: Desk, name: str) -> None:
+def test_launch_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "launches", name)
 
 
 class TestRunningLaunch:
     @each("running")
-    def test_running_launch_commands(self, held: Desk, name: str) -> None:
+    def test_running_launch_commands_succeed(self, held: Desk, name: str) -> None:
         run_command(held, "running", name)
 
 
 @each("own")
-def test_user_launch_commands(prepared: Desk, name: str) -> None:
+def test_user_launch_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "own", name)
 
 
 @each("data_and_steps")
-def test_data_and_step_commands(prepared: Desk, name: str) -> None:
+def test_data_and_step_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "data_and_steps", name)
 
 
 @each("examples")
-def test_example_commands(prepared: Desk, name: str) -> None:
+def test_example_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "examples", name)
 
 
 @each("acceptance")
-def test_acceptance_commands(prepared: Desk, name: str) -> None:
+def test_acceptance_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "acceptance", name)
 
 
 @each("members")
-def test_member_commands(prepared: Desk, name: str) -> None:
+def test_member_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "members", name)
 
 
 @each("demo")
-def test_demo_commands(desk: Desk, name: str) -> None:
-    """Runs in its own sandbox, which the last command removes."""
+def test_demo_commands_succeed(desk: Desk, name: str) -> None:
+    """The demo runs in its own sandbox, which the last command removes."""
     run_command(desk, "demo", name)

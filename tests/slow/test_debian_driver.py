@@ -1,7 +1,7 @@
-"""Debian's own driver on a plain Debian node: real packages and a simulated GPU.
+"""Install Debian's own driver on a plain Debian node, with real packages and a simulated GPU.
 
-No module is loaded there, and none can be built for the kernel of the sandbox host. The tests cover the steps up to
-Debian's packages and the report of the failure.
+The node cannot load a kernel module, and no module can be built for the kernel of the sandbox host. The tests cover the
+installation of Debian's packages and the report of the failure after it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def run(node: Machine, tmp_path_factory: pytest.TempPathFactory) -> Result:
     return result
 
 
-def test_packages_of_debian_are_installed(node: Machine, run: Result) -> None:
+def test_debian_packages_are_installed(node: Machine, run: Result) -> None:
     there = versions(node)
     assert {"nvidia-open-kernel-dkms", "nvidia-smi", "nvidia-persistenced"} <= set(there)
     origin = node.inside("apt-cache", "policy", "nvidia-smi").stdout

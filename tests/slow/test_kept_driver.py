@@ -1,4 +1,4 @@
-"""An existing driver from another source than Muster's, on a simulated GPU node. The tests are ordered."""
+"""A simulated GPU node has a driver that Muster did not install. The order of the tests matters."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ THEIRS_VERSION, OURS_VERSION = "580.126.20", "580.178.04"
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GpuCluster]:
-    """Yield two nodes. node1 has Ubuntu's driver, as installed by `ubuntu-drivers install`; node2 has none."""
+    """Yield two nodes. node1 has Ubuntu's driver, as installed by `ubuntu-drivers install`; node2 has no driver."""
     made = bring_up(tmp_path_factory.mktemp("kept_driver"))
     result = made.play(extravars=THEIRS, limit="node1")
     assert result.rc == 0, result.stdout
@@ -45,7 +45,7 @@ def output_of(result: Result) -> str:
     return " ".join(result.stdout.replace("''", "'").split())
 
 
-def test_existing_driver_is_kept_beside_a_node_with_musters_driver(cluster: GpuCluster) -> None:
+def test_existing_driver_is_kept_while_another_node_gets_musters_driver(cluster: GpuCluster) -> None:
     first, second = cluster.nodes
     before = versions(first), boot(first)
     checked = cluster.play(check=True)

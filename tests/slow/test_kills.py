@@ -1,8 +1,8 @@
-"""The steps up to network are killed at random moments. The next run completes them, nothing is left, and SSH works
-throughout.
+"""Kill the steps up to network at random moments. The next run must complete the steps without leftovers, and SSH must
+work at all times.
 
-The moments are spread over the duration of an undisturbed run: one random moment in each twentieth. Every fourth run
-starts on bare machines, the others on nodes damaged by molecule's break.yml.
+One random moment is in each twentieth of the duration of an undisturbed run. Every fourth run starts on bare machines,
+the other runs on nodes that molecule's break.yml has damaged.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 class Cluster:
-    """The machines of the kills, their state after undisturbed runs, and the duration of these runs."""
+    """The machines, their state after undisturbed runs, and the duration of these runs."""
 
     def __init__(self, up: Callable[[], None], folders: pytest.TempPathFactory) -> None:
         self.up = up

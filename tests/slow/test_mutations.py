@@ -1,7 +1,7 @@
-"""Lines of each role are removed in a copy of the checkout, one at a time, and the tests must detect each removal.
+"""Remove lines of each role, one at a time, in a copy of the checkout. The tests must detect each removal.
 
-mutations.yml lists the removals and the tests. These tests first run unchanged from the same state. An undetected
-mutation is a gap in the tests.
+mutations.yml lists the removals and the tests. The tests first run from the same state without a removal. An undetected
+removal shows a gap in the tests.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CASES = [pytest.param(role, each, id=f"{role}-{each['what']}") for role, listed 
 
 
 class Checkout:
-    """A copy of the checkout. Its tests use the running sandbox of this checkout."""
+    """A copy of the checkout. Tests in the copy use the running sandbox of this checkout."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -47,7 +47,7 @@ class Checkout:
         path.write_text(text.replace(find, replace))
 
     def test(self, *tests: str) -> Outcome:
-        """Run tests until the first failure."""
+        """Run these tests until the first failure."""
         begun = time.monotonic()
         report = self.folder / "report.xml"
         argv = [sys.executable, "-m", "pytest", "-q", "-x", f"--junitxml={report}"]
@@ -76,7 +76,7 @@ class Outcome:
 
     @property
     def detected_by(self) -> list[str]:
-        """Return the tests that failed by an assertion, including the check of a play's result."""
+        """Return the tests that failed with an assertion, including assertions on the result of a play."""
         found = re.findall(r' name="([^"]*)"[^>]*><(?:failure|error) message="([^"]*)"', self.report)
         own = re.compile("(failed on setup with &quot;)?(AssertionError|assert |Failed: DID NOT RAISE)")
         return [name for name, said in found if own.match(said)]
@@ -103,7 +103,7 @@ def rows(figures: Callable[[str, list[dict[str, Any]]], Path]) -> Iterator[list[
 
 @pytest.fixture(scope="module")
 def sound(machines: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], None]:
-    """Return a function that checks once per role that the tests pass without a mutation."""
+    """Return a function that checks, once per role, that the tests pass without a mutation."""
     proved: set[str] = set()
 
     def prove(role: str) -> None:
@@ -119,7 +119,7 @@ def sound(machines: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def begin(machines: list[Machine], mutation: dict[str, Any]) -> None:
-    """Undo on the nodes what the removed line provides."""
+    """Undo the effects of the removed line on the nodes."""
     for machine in machines:
         if mutation.get("begin"):
             machine.inside("sh", "-ec", mutation["begin"])

@@ -1,4 +1,5 @@
-"""The downloads of four nodes, compared with one node and with four nodes that do not share."""
+"""Compare the downloads of four nodes that share files with those of one node and of four nodes that do not share
+files."""
 
 from __future__ import annotations
 
@@ -41,7 +42,7 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
     return run
 
 
-def test_four_nodes_download_as_much_as_one(
+def test_four_nodes_together_download_as_much_as_one_node(
     play: Play, figures: Callable[[str, list[dict[str, Any]]], Path], tmp_path: Path
 ) -> None:
     with counted_cluster(play, [find_machine(name) for name in NODES], tmp_path) as cluster:

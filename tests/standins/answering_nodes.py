@@ -1,4 +1,4 @@
-"""Stub for messages to the nodes of a launch: every node answers immediately from a table."""
+"""Stub for the messages to the nodes of a launch. Every node answers immediately from a table."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
 
 class AnsweringNodes(LaunchMessages):
-    """table: answers by node and verb in order: data, or an error as text.
+    """Nodes that answer from a table. table: answers by node and verb, in order. An answer is data, or an error as
+    text.
 
-    A verb without a remaining answer is not answered.
+    If no answer is left for a verb, the node does not answer.
     """
 
     def __init__(self, table: dict[tuple[str, str], list[Any]], read: Reader = as_it_is) -> None:
@@ -52,5 +53,5 @@ class AnsweringNodes(LaunchMessages):
         on_other: Callable[[NodeReply], None],
         give_up: Callable[[], bool] = lambda: False,
     ) -> dict[str, NodeReply]:
-        """Do not wait for answers that never come."""
+        """Shorten the timeout, because answers that are not in the table never arrive."""
         return super().gather(verb, nodes, min(timeout, 0.01), on_other, give_up)

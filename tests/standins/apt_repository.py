@@ -1,4 +1,4 @@
-"""Query the real apt about the stub repositories without changing this machine."""
+"""Run the real apt with the stub repositories, without changing this machine."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ OF_THE_KEYRING = "Package: *\nPin: release l=NVIDIA CUDA\nPin-Priority: 600\n"
 
 @dataclass(frozen=True)
 class Answer:
-    """The packages that apt would install with versions, or its error."""
+    """The packages with versions that apt would install, or apt's error."""
 
     installs: dict[str, str]
     error: str
 
 
 class Apt:
-    """apt with its own root and no installed packages."""
+    """apt with a separate root folder in which no packages are installed."""
 
     def __init__(self, folder: Path, repositories: Sequence[str] = tuple(LABELS)) -> None:
         self.folder = folder

@@ -1,4 +1,5 @@
-"""Turn nodes of a running sandbox into simulated GPU nodes, with repositories served by the outsider.
+"""Turn nodes of a running sandbox into simulated GPU nodes. The outsider, a machine that is not a node, serves the
+repositories.
 
 .venv-dev/bin/python tests/standins/bring_up.py [node ...] (default: node1 node2; see --help)
 """

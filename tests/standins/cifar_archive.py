@@ -1,4 +1,4 @@
-"""A small archive with CIFAR-10's layout: 120 noise images instead of 60000.
+"""Create a small archive with the layout of CIFAR-10: 120 noise images instead of 60000.
 
 The batches are pickles as written by Python 2 with NumPy: cifar-10-python.tar.gz
 (https://www.cs.toronto.edu/~kriz/cifar.html)
@@ -19,7 +19,7 @@ EACH = 20  # images per batch, instead of 10000
 
 
 def text(value: bytes) -> bytes:
-    """Return a Python 2 string as opcode BINSTRING."""
+    """Return the pickle opcode BINSTRING for a Python 2 string."""
     return b"T" + len(value).to_bytes(4, "little") + value
 
 

@@ -1,4 +1,4 @@
-"""Stub packages as real .deb files in signed repositories with the paths of the real ones."""
+"""Build stub packages as real .deb files, in signed repositories with the same paths as the real repositories."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ OTHER_RELEASES = ("compute/cuda/repos/ubuntu2204",)
 
 @dataclass(frozen=True)
 class Key:
-    """A signing key for the tests. Both halves are kept in its folder. The gpg home is temporary."""
+    """A signing key for the tests. The folder keeps the public and the private key. The gpg home is temporary."""
 
     folder: Path
 
@@ -95,7 +95,7 @@ def gpg(home: str, *arguments: str) -> str:
 
 
 class Repositories:
-    """The four repositories in a folder. Built packages are cached until their recipe changes."""
+    """The four repositories in a folder. A built package is cached until its recipe changes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -104,7 +104,8 @@ class Repositories:
         self.stranger = Key(folder / "stranger").make()
 
     def publish(self, packages: Sequence[Package] | None = None, *, signed_by: Key | None = None) -> None:
-        """Rewrite all repositories with these packages, or all. NVIDIA's may be signed by another key."""
+        """Rewrite all repositories with these packages (default: all packages). signed_by: another key for NVIDIA's
+        repository."""
         shutil.rmtree(self.root, ignore_errors=True)
         debs = self._build(packages or read_packages())
         for name, place in FOLDERS.items():

@@ -1,8 +1,8 @@
-"""A simulated GPU with silent errors: installed next to torch, this module flips a bit in results of torch.mm.
+"""Simulate a GPU with silent errors: installed next to torch, this module flips a bit in results of torch.mm.
 
-flipped_bit.txt next to it contains `RANK FIRST LAST`: in products FIRST to LAST of this rank's process, counted from 1,
-bit 20 of the value in row 3, column 5 is flipped. A .pth file imports the module in every Python of the environment.
-Only processes of this rank are affected.
+flipped_bit.txt in the same folder contains `RANK FIRST LAST`: in products FIRST to LAST of this rank's process, counted
+from 1, bit 20 of the value in row 3, column 5 is flipped. A .pth file imports the module in every Python of the
+environment. Only processes of this rank are affected.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def flip(torch: Any) -> None:
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Import torch as usual and patch it afterwards."""
+    """Import hook that imports torch as usual, then patches it."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         if fullname != "torch":

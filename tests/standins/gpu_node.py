@@ -1,4 +1,4 @@
-"""A sandbox machine disguised as an Ubuntu server with GPUs, as far as files allow."""
+"""Make a sandbox machine look like an Ubuntu server with GPUs, as far as files allow."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def inside(container: str, script: str) -> str:
 
 
 def put(container: str, path: str, content: str | bytes, mode: str = "0644") -> None:
-    """Write a file in a container and create its folders."""
+    """Write a file in a container and create missing parent folders."""
     script = f"rm -f {path}; install -D -m {mode} /dev/stdin {path}"
     argv = ["podman", "exec", "--interactive", container, "sh", "-euc", script]
     subprocess.run(
@@ -48,7 +48,7 @@ def put(container: str, path: str, content: str | bytes, mode: str = "0644") -> 
 
 
 def devices(gpus: int, gpu: str, nvswitches: int) -> list[dict[str, str]]:
-    """Return the PCI devices: GPUs with this device id, and NVSwitches of an H100 board."""
+    """Return PCI devices: GPUs with this device id, and the NVSwitches of an H100 board."""
     listed = [{"slot": "0000:00:00.0", "vendor": "0x8086", "device": "0x09a2", "class": "0x060000"}]
     listed += [
         {"slot": f"0000:{0x18 + number:02x}:00.0", "vendor": "0x10de", "device": gpu, "class": "0x030200"}
@@ -78,10 +78,10 @@ def put_kernel(container: str, **settings: Any) -> None:
 
 
 def put_scenario(container: str, **wrong: Any) -> None:
-    """Set the faults of a machine's GPUs. Without arguments, all GPUs are healthy.
+    """Simulate GPU faults on a machine. Without arguments, all GPUs are healthy.
 
     lost: numbers of GPUs that fell off the bus. inactive_links: {GPU number: [links]}. remap_pending: numbers of GPUs
-    that wait for a reset. hangs: nvidia-smi never ends. says_first: text that nvidia-smi prints first.
+    that wait for a reset. hangs: whether nvidia-smi hangs. says_first: text that nvidia-smi prints first.
     """
     put(container, "/etc/standin-gpu-scenario.json", json.dumps(wrong))
     inside(container, "standin-gpu config")
@@ -90,7 +90,7 @@ def put_scenario(container: str, **wrong: Any) -> None:
 def make_gpu_node(
     container: str, repositories: str, archive_key: Path, *, system: str = "ubuntu-24.04", **bus: Any
 ) -> None:
-    """Give a machine Ubuntu's name, its kernel, and GPUs (put_gpus), without a driver."""
+    """Give a machine the name and kernel of an Ubuntu release, and GPUs (see put_gpus). No driver is installed."""
     version, name, codename = RELEASES[system]
     release = f'PRETTY_NAME="Ubuntu {name[:7]}"\nNAME="Ubuntu"\nVERSION_ID="{version}"\nVERSION="{name}"\n'
     release += f"VERSION_CODENAME={codename}\nID=ubuntu\nID_LIKE=debian\nUBUNTU_CODENAME={codename}\n"

@@ -1,6 +1,6 @@
-"""A proxy and mirror for tests, on the controller's side of the sandbox network, which counts its traffic.
+"""A proxy and mirror for tests, which counts its traffic and runs on the controller's side of the sandbox network.
 
-As a proxy it fetches absolute URLs and opens tunnels (CONNECT). As a mirror it serves given paths from a local folder
+As a proxy, it fetches absolute URLs and opens tunnels (CONNECT). As a mirror, it serves given paths from a local folder
 or another server.
 """
 
@@ -28,7 +28,7 @@ GIVEN_BACK = ("Content-Type", "Content-Length", "Last-Modified", "Content-Range"
 
 @dataclass(frozen=True)
 class Request:
-    """A request. body: bytes returned, or for a tunnel, bytes in both directions."""
+    """A request. body: number of bytes in the response; for a tunnel, bytes in both directions."""
 
     client: str
     method: str
@@ -38,9 +38,10 @@ class Request:
 
 @dataclass
 class Proxy:
-    """places: sources by path prefix, a folder or a URL.
+    """A proxy and mirror. places: source (a folder or a URL) by path prefix.
 
-    hosts: host names that do not exist, served from a folder. Requests for them prove the use of the proxy.
+    hosts: nonexistent host names, served from a folder. A request for such a host proves that the client used the
+    proxy.
     """
 
     address: str
@@ -75,7 +76,7 @@ class Proxy:
 
     @property
     def requests(self) -> list[Request]:
-        """Return all requests so far. Waits for responses in progress, which are recorded at their end."""
+        """Wait for responses in progress, then return all requests. Requests are recorded when their responses end."""
         with self._settled():
             return list(self._noted)
 
@@ -107,7 +108,7 @@ class Proxy:
             self._noted.append(request)
 
     def count(self, end: str = "") -> int:
-        """Return the bytes returned for targets with this suffix."""
+        """Return the number of bytes in responses to requests for targets with this suffix."""
         return sum(request.body for request in self.requests if request.target.endswith(end))
 
 
@@ -145,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._note(passed)
 
     def log_message(self, *arguments: Any) -> None:
-        """Print nothing: requests are kept in a list."""
+        """Print nothing, because requests are recorded in a list."""
 
     def _note(self, body: int) -> None:
         self.proxy.note(Request(self.client_address[0], self.command, self.path, body))

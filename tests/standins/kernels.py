@@ -1,8 +1,8 @@
-"""Machines with stub kernels from packages, and a stub security pocket with a newer kernel.
+"""Install stub kernels from packages on machines, and create a stub security pocket with a newer kernel.
 
-The packages are the kernel packages of packages.yml, almost without content. The pocket is a folder on the machine with
-a matching Release file. The GRUB stub consists of a menu and a grub-reboot, which select the kernel that the kernel
-stub (node/standin_gpu.py) reports after the next boot.
+The packages are the kernel packages from packages.yml, almost without content. The pocket is a folder on the machine
+with a matching Release file. The GRUB stub consists of a menu and a grub-reboot command. They select the kernel that
+the kernel stub (node/standin_gpu.py) reports after the next boot.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ONLY_IT = f"-o Dir::Etc::SourceParts=/etc/none -o Dir::Etc::SourceList={SOURCE} 
 
 
 def make_pocket(folder: Path, *, newer: bool, parts: Sequence[str] = PARTS) -> Path:
-    """Create a folder with the packages and their index."""
+    """Create a folder with the kernel packages and their index. newer: whether to include the newer kernel."""
     folder.mkdir()
     packages = [package for package in read_packages() if package["name"] in parts]
     if newer:
@@ -57,7 +57,7 @@ def put_pocket(container: str, pocket: Path) -> None:
 
 
 def put_old_kernel(container: str, pocket: Path) -> None:
-    """Install the older kernel, report it as running, and install the GRUB stub."""
+    """Install the older kernel, make the machine report it as running, and install the GRUB stub."""
     put_pocket(container, pocket)
     put(container, "/boot/grub/grub.cfg", f"{ANNOUNCEMENT}{MENU}")
     put(container, REBOOT, f'#!/bin/sh\n{ANNOUNCEMENT}echo "$1" >/boot/grub/standin-once\n', "0755")
@@ -67,7 +67,7 @@ def put_old_kernel(container: str, pocket: Path) -> None:
 
 
 def remove_all(container: str) -> None:
-    """Remove everything. The reported kernel changes with the next boot."""
+    """Remove the stub kernels. The reported kernel changes at the next boot."""
     inside(
         container,
         f"""

@@ -1,6 +1,6 @@
-"""Stubs of many nodes: Ansible's real SSH connections, with a stub of the ssh program that answers.
+"""Simulate many nodes: Ansible's real SSH connections run a stub of the ssh program, which answers.
 
-As a program, it supervises a launch on this many nodes and prints the result and its cost:
+Run as a program, this module supervises a launch on the given number of nodes and prints the result and the cost:
 
     PYTHONPATH=... python tests/standins/many_nodes.py FOLDER NODES SECONDS
 """
@@ -32,7 +32,7 @@ PATIENCE = 300.0
 
 
 class Started(Supervisor):
-    """A supervisor of a launch whose nodes are already checked."""
+    """A supervisor of a launch that skips the checks of the nodes."""
 
     def prepare(self) -> None:
         for name in self.reports.by_node:

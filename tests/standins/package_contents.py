@@ -1,4 +1,4 @@
-"""The content of stub packages: the few files that roles check, and a note that the package is a stub."""
+"""Contents of the stub packages: the few files that roles check, and a note that the package is a stub."""
 
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ fi
 
 @dataclass
 class Contents:
-    """files: by path. programs: executable files. scripts: maintainer scripts, run as root."""
+    """The content of a package. files: data by path. programs: paths of executables. scripts: maintainer scripts by
+    name, which dpkg runs as root."""
 
     files: dict[str, bytes] = field(default_factory=dict)
     programs: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""A stub package index: serves a folder of wheels (PEP 503) and counts the bytes it sends."""
+"""A stub package index that serves a folder of wheels (PEP 503) and counts the bytes sent."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class PackageIndex:
-    """Listens between start and stop on a free port of this address."""
+    """A server that listens on a free port of this address between start and stop."""
 
     def __init__(self, folder: Path, address: str) -> None:
         self.folder = folder
@@ -31,7 +31,7 @@ class PackageIndex:
         self._server.server_close()
 
     def take_count(self) -> int:
-        """Return the bytes of wheels sent since the last call."""
+        """Return the number of wheel bytes sent since the previous call."""
         with self._counts:
             sent, self.sent = self.sent, 0
             self.askers.clear()
@@ -72,6 +72,6 @@ class PackageIndex:
                 self.wfile.write(body)
 
             def log_message(self, *_: object) -> None:
-                """Print nothing: requests are counted."""
+                """Print nothing, because requests are counted."""
 
         return Handler

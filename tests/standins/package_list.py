@@ -1,4 +1,4 @@
-"""The stub packages (packages.yml) as repository indexes, and the apt preferences of pinning packages."""
+"""Write repository indexes for the stub packages (packages.yml), and apt preferences for pinning packages."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def read_packages() -> list[Package]:
 
 
 def renamed(packages: Sequence[Package], old: str, new: str) -> list[Package]:
-    """Return the packages with this version or name, changed to another one: a newer driver or kernel."""
+    """Return the packages whose name or version contains `old`, with `old` replaced by `new`, for example for a newer
+    driver or kernel."""
     chosen = [package for package in packages if old in package["name"] or old in package["version"]]
     return [{field: text.replace(old, new) for field, text in package.items()} for package in chosen]
 
@@ -56,7 +57,8 @@ def write_index(
     *,
     suite: str = "stable",
 ) -> None:
-    """Write the index of a flat repository. Without .deb files by name, its packages cannot be downloaded."""
+    """Write the index of a flat repository. debs: .deb files by package name. If none are given, the index lists the
+    packages, but they cannot be downloaded."""
     stanzas = []
     for package in packages:
         name = file_name(package)
@@ -73,7 +75,7 @@ def write_index(
 
 
 def preferences(pinning: str) -> str:
-    """Return the preferences of a package nvidia-driver-pinning-VERSION, at priority 1000."""
+    """Return the apt preferences (priority 1000) of a package nvidia-driver-pinning-VERSION."""
     version = pinning.removeprefix(PINNING)
     globs = "*nvidia* *nvsdm* cuda-drivers* libcuda1* xserver-xorg-video-nvidia*"
     # Versions of a branch start with its number and a dot. An exact version is followed by the package revision.

@@ -1,6 +1,6 @@
-"""A sandbox machine disguised as a machine with RDMA adapters, as far as files and programs allow.
+"""Make a sandbox machine look like a machine with RDMA adapters, as far as files and programs allow.
 
-/sys/class is a copy of the real one with added adapters (rdma_sysfs.py). The tools communicate over TCP
+/sys/class is a copy of the real folder with added adapters (rdma_sysfs.py). The tools communicate over TCP
 (programs/rdma_tool.py).
 """
 
@@ -48,7 +48,7 @@ def inside(container: str, script: str, given: bytes = b"") -> None:
 
 
 def make(container: str, adapters: Mapping[str, Mapping[str, str]], faults: Mapping[str, Any]) -> None:
-    """Add these adapters to a machine, with these faults of its tools."""
+    """Add adapters to a machine. faults: faults that the tools simulate (see programs/rdma_tool.py)."""
     programs = {f"usr/local/bin/{name}": TOOL.read_bytes() for name in TOOLS}
     listed = f"#!/bin/sh\necho '\tlibibverbs.so.1 (libc6,x86-64) => {LIBRARY}/libibverbs.so.1'\n"
     programs["usr/local/bin/ldconfig"] = listed.encode()

@@ -1,7 +1,7 @@
-"""Simulated sysfs files of RDMA adapters: /sys/class/infiniband in any folder.
+"""Write simulated sysfs files of RDMA adapters (/sys/class/infiniband) in any folder.
 
-The layout follows the kernel's Documentation/ABI/stable/sysfs-class-infiniband. The values are those of a ConnectX-7.
-They were not compared with a real adapter.
+The layout follows the kernel's Documentation/ABI/stable/sysfs-class-infiniband. The values are those of a ConnectX-7,
+but were not compared with a real adapter.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ ROCE = {
 
 
 def write(folder: Path, adapters: Mapping[str, Mapping[str, str]], driver: str = "mlx5_core") -> None:
-    """Write the files of these adapters with one port each. folder: replaces /sys/class/infiniband."""
+    """Write the files of these adapters. Each adapter has one port. folder: used instead of /sys/class/infiniband."""
     for name, port in adapters.items():
         own = folder / name
         files = {"fw_ver": "28.43.2026", "board_id": "MT_0000000838", "hca_type": "MT4129"}

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Serve a folder over HTTP on one address, and log the requests as JSON lines.
 
-served.py installs it on a sandbox machine as a unit. Usage: repository_server.py ADDRESS FOLDER LOG
+served.py installs this program as a unit on a sandbox machine. Usage: repository_server.py ADDRESS FOLDER LOG
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOCK = threading.Lock()
 
 
 class Handler(SimpleHTTPRequestHandler):
-    """Counts the body bytes of every response."""
+    """Request handler that counts the body bytes of every response."""
 
     protocol_version = "HTTP/1.1"
 
@@ -45,7 +45,7 @@ class Handler(SimpleHTTPRequestHandler):
         super().send_response(code, message)
 
     def log_message(self, *arguments: Any) -> None:
-        """Print nothing: the log is written after each response."""
+        """Print nothing, because the log is written after each response."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The stub repositories, served to sandbox machines by a machine that is not a node."""
+"""Serve the stub repositories to sandbox machines from a machine that is not a node."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ WantedBy=multi-user.target
 
 
 class Served:
-    """The repositories exist as long as their machine, and listen only on its address in the sandbox."""
+    """The served repositories, which exist as long as their machine. The server listens only on the machine's sandbox
+    address."""
 
     def __init__(self, folder: Path, container: str, address: str) -> None:
         self.repositories = Repositories(folder)
@@ -52,7 +53,7 @@ class Served:
         )
 
     def publish(self, packages: Sequence[Package] | None = None, *, signed_by: Key | None = None) -> None:
-        """Serve these packages from now on, or the complete list."""
+        """Serve these packages (default: all packages) from now on."""
         self.repositories.publish(packages, signed_by=signed_by)
         packed = BytesIO()
         with tarfile.open(fileobj=packed, mode="w") as archive:
@@ -81,5 +82,5 @@ class Served:
         return counted
 
     def forget(self) -> None:
-        """Start a new log."""
+        """Delete the logged requests."""
         inside(self.container, f"rm -f {LOG}")

@@ -1,9 +1,9 @@
-"""Simulated hardware with wrong results: installed next to torch, this module corrupts one rank's collectives.
+"""Simulate hardware that computes wrong results: installed next to torch, this module corrupts one rank's collectives.
 
-spoilt_ranks.txt next to it selects the fault: `result RANK` (the rank receives 1 too much at the first place),
-`contribution RANK` (the rank's contribution is lost), `broadcast RANK` (the rank's broadcast is lost), `interface NAME`
-(Gloo uses this interface on the node). A .pth file imports the module in every Python of the environment. Only ranks of
-the acceptance test are affected.
+spoilt_ranks.txt in the same folder selects the fault: `result RANK` (the first value that the rank receives is 1 too
+large), `contribution RANK` (the rank's contribution is lost), `broadcast RANK` (the rank's broadcast is lost),
+`interface NAME` (Gloo uses this interface on the node). A .pth file imports the module in every Python of the
+environment. Only ranks of the acceptance test are affected.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def spoil(module: Any) -> None:
 
 
 class Finder(importlib.abc.MetaPathFinder):
-    """Import the module as usual and patch it afterwards."""
+    """Import hook that imports the module as usual, then patches it."""
 
     def find_spec(self, fullname: str, path: Any, target: Any = None) -> Any:
         if fullname != MODULE:

@@ -1,8 +1,9 @@
-"""Faults in a rank's training: this module patches torch in one place and records each fault.
+"""Simulate faults in the training of a rank: this module patches torch in one place and records each fault.
 
-It is installed next to torch with spoilt_training.pth, which imports it in every Python, and spoilt_training.json:
-{"marks": a folder that ranks may write to, "faults": {rank: [name of a function below and its arguments]}}. Only the
-worker process of a rank is affected. rank-N-FAULT.json in the folder records the values before and after.
+The module is installed next to torch, together with spoilt_training.pth, which imports it in every Python, and
+spoilt_training.json: {"marks": a folder that ranks can write to, "faults": {rank: [name of a function below and its
+arguments]}}. Only the worker process of a rank is affected. rank-N-FAULT.json in the folder records the values before
+and after the fault.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def mark(fault: str, before: Any, after: Any) -> None:
 
 
 def weights(step: int) -> None:
-    """Change a parameter of the rank after this step of its first optimizer."""
+    """Change a parameter of the rank after this step of the rank's first optimizer."""
     sgd = import_module("torch.optim").SGD
     original, steps = sgd.step, [0]
 
@@ -64,7 +65,7 @@ def epoch() -> None:
 
 
 def seed(other: int) -> None:
-    """Start the rank with another seed."""
+    """Make the rank start with another seed."""
     parser: Any = argparse.ArgumentParser
     original = parser.parse_args
 
@@ -79,7 +80,7 @@ def seed(other: int) -> None:
 
 
 def torn(size: int) -> None:
-    """Truncate the first file that the rank renames into place, like a server that lost its page cache."""
+    """Truncate the first checkpoint that the rank renames into place, as if a file server had lost its page cache."""
     system: Any = os
     original, done = system.replace, list[Any]()
 
@@ -111,7 +112,7 @@ def loss(factor: float) -> None:
 
 
 def random() -> None:
-    """Do not restore the random state of a checkpoint."""
+    """Make the rank ignore the random state in a checkpoint."""
 
     def spoilt(state: Any) -> None:
         mark("random", len(state), 0)

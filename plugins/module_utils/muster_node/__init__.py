@@ -1,1 +1,1 @@
-"""What runs on nodes: tools, looks that modules take with them, and programs that are handed to another Python."""
+"""Code that runs on nodes: tools, data collectors for modules, and programs that other Python interpreters run."""

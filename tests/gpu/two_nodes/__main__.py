@@ -25,7 +25,7 @@ ARTIFACTS = Path("artifacts/two-nodes")
 
 
 class Session:
-    """One run: its clock, steps and results."""
+    """A run of the experiments: clock, steps and results."""
 
     def __init__(self, out: Path, limit: float) -> None:
         self.out = out
@@ -42,7 +42,8 @@ class Session:
 
     @contextmanager
     def step(self, name: str) -> Iterator[list[str]]:
-        """Print the duration of a step with the texts appended to the yielded list. A failure names the step."""
+        """Run a step, then print its duration and the texts appended to the yielded list. Add the step's name to an
+        exception."""
         began, said = self.now(), list[str]()
         try:
             yield said

@@ -1,7 +1,7 @@
-"""Files for a machine without a network: Ubuntu 24.04 packages that a node needs, and Ansible.
+"""Collect files for a machine without a network: Ubuntu 24.04 packages that a node needs, and Ansible.
 
-Packages are verified with Ubuntu's keys. Packages of every Ubuntu are left out, except those that must match systemd's
-version and those missing in container images.
+Packages are verified with Ubuntu's keys. Packages that every Ubuntu system has are left out, except packages that must
+match systemd's version and packages that container images do not have.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ PLATFORMS = ("manylinux_2_34", "manylinux_2_28", "manylinux_2_17", "manylinux201
 
 
 def files() -> tuple[list[Path], list[Path]]:
-    """Return the local packages and wheels."""
+    """Return the packages and wheels that have been downloaded."""
     return sorted(FOLDER.glob("debs/*.deb")), sorted(FOLDER.glob("wheels/*.whl"))
 
 
 def names(printed: str) -> set[str]:
-    """Return the packages listed by apt-get --print-uris: 'uri' name_version_architecture.deb size hash."""
+    """Return the package names in the output of apt-get --print-uris: 'uri' name_version_architecture.deb size hash."""
     return {line.split()[1].partition("_")[0] for line in printed.splitlines() if line.startswith("'")}
 
 
 def required(available: str) -> list[str]:
-    """Return the packages of every Ubuntu, from the output of apt-cache dumpavail."""
+    """Return the packages that every Ubuntu system has, from the output of apt-cache dumpavail."""
     found = {"apt"}
     for stanza in available.split("\n\n"):
         fields = dict(line.split(": ", 1) for line in stanza.splitlines() if ": " in line and line[0] != " ")
@@ -47,7 +47,7 @@ def required(available: str) -> list[str]:
 
 
 class Apt:
-    """apt with the sources of Ubuntu 24.04 and its own state. work: folder for the state."""
+    """apt with the sources of Ubuntu 24.04 and a separate state. work: folder for the state."""
 
     def __init__(self, work: Path) -> None:
         for folder in ("state/lists/partial", "cache/archives/partial"):

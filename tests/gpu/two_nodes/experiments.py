@@ -1,4 +1,4 @@
-"""The experiments by priority, with their steps, durations and expected results."""
+"""The experiments in order of priority, with steps, durations and expected results."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Lab:
         return {path.name for path in self.artifacts.glob("2*")}
 
     def keep(self, name: str, *argv: str) -> None:
-        """Record the output of a command, whether it succeeds or not."""
+        """Record the output of a command, whether the command succeeds or not."""
         with (self.folder / f"{name}.txt").open("ab", buffering=0) as file:
             file.write(f"$ {' '.join(argv)[-200:]}\n".encode())
             subprocess.run(["timeout", "60", *argv], check=False, stdout=file, stderr=subprocess.STDOUT)
@@ -94,7 +94,7 @@ class Lab:
             self.keep(name, *nodes.inside(node, *argv))
 
     def keep_smi(self, name: str) -> None:
-        """Record the GPU processes seen by the machine and by each node."""
+        """Record the GPU processes that the machine and each node can see."""
         asked = ("nvidia-smi", "--query-compute-apps=pid,name,used_memory", "--format=csv")
         self.keep(f"{name}_smi", *asked)
         self.keep_of_nodes(f"{name}_smi", *asked)
@@ -114,7 +114,7 @@ class Lab:
                 run.interrupt()
 
     def seen(self) -> Seen:
-        """Return the results of the newest run since the last call."""
+        """Return the results of the newest run since the previous call."""
         new = sorted(self.runs() - self.known)
         self.known |= set(new)
         return read_seen(self.artifacts / new[-1]) if new else Seen("no run")
@@ -148,7 +148,7 @@ class Run:
 
 @contextmanager
 def cut_off(verdict: str) -> Iterator[None]:
-    """Drop or reject on node2 the packets from ranks of node1."""
+    """Drop or reject packets from ranks of node1 on node2. verdict: drop or reject."""
     rules = CUT.format(peer=nodes.ADDRESS["node1"], verdict=verdict)
     subprocess.run(nodes.inside("node2", "nft", "-f", "-"), check=True, input=rules, text=True)
     try:
@@ -174,7 +174,7 @@ def played(playbook: str) -> Try:
 
 
 def fault(**environment: str) -> Try:
-    """Return an experiment whose fault comes from the environment or the script."""
+    """Return an experiment in which environment variables make the script fail."""
 
     def experiment(lab: Lab, name: str) -> Seen:
         lab.launch(name, {**FAULTY, **environment}).wait()
@@ -230,7 +230,7 @@ def refused(lab: Lab, name: str) -> Seen:
 
 
 def held(lab: Lab, name: str) -> Seen:
-    """A launch on node2 holds the GPU memory. node1 cannot see the process."""
+    """Experiment: a launch on node2 holds the GPU memory, and node1 cannot see the process."""
     holder = lab.launch("holder", {"FAULT": "hold", "FAULT_RANK": "0"}, cluster_launch_nodes=["node2"])
     holder.says(r"rank 0 holds")
     lab.keep_smi(name)
@@ -250,7 +250,8 @@ def off(lab: Lab, name: str) -> Seen:
 
 @dataclass(frozen=True)
 class Experiment:
-    """seconds: duration if all is as expected. gpu: reason why the experiment is useless with Gloo."""
+    """An experiment on the two nodes. seconds: duration if everything goes as expected. gpu: reason why the experiment
+    is useless with Gloo."""
 
     name: str
     does: str
@@ -261,7 +262,7 @@ class Experiment:
 
 
 class Choice(NamedTuple):
-    """left_out: requested experiments that cannot run here, with the reason."""
+    """Experiments to run. left_out: reasons by name for requested experiments that cannot run on this machine."""
 
     experiments: list[Experiment]
     left_out: dict[str, str]
@@ -300,7 +301,7 @@ EXPERIMENTS = (
 
 
 def choose(wanted: list[str], gpus: int) -> Choice:
-    """Return the requested experiments in order, or all if none is named."""
+    """Return the requested experiments in order, or all experiments if none are requested."""
     unknown = set(wanted) - {one.name for one in EXPERIMENTS}
     if unknown:
         raise ValueError(f"no such experiment: {', '.join(sorted(unknown))}; --list prints the names")

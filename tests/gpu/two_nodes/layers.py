@@ -1,4 +1,4 @@
-"""The file systems of nodes and controller: overlays over this machine's root with the carried files."""
+"""Create the file systems of nodes and controller: overlays over this machine's root that add the carried files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ docker.socket podman.socket cups.socket avahi-daemon.socket
 
 
 def call(*argv: str | Path, text: str = "", timeout: float = 120.0) -> str:
-    """Run a program that must succeed. Return its output."""
+    """Run a program and return its output. Raise an error if the program fails."""
     words = list(map(str, argv))
     done = subprocess.run(
         words, check=False, input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout
@@ -55,7 +55,7 @@ def call(*argv: str | Path, text: str = "", timeout: float = 120.0) -> str:
 
 
 def in_root(root: Path, *argv: str | Path) -> list[str]:
-    """Return the argv of a command with this folder as its root."""
+    """Return the argv that runs a command with this folder as root."""
     return ["chroot", str(root), "/usr/bin/env", f"PATH={PLACE}/bin:{PATH}", *map(str, argv)]
 
 
@@ -66,7 +66,7 @@ def own_mounts() -> list[str]:
 
 
 def make_place() -> None:
-    """Create the folder of everything, which one umount removes."""
+    """Create the folder that contains everything. A single umount removes it."""
     PLACE.mkdir()
     call("mount", "-t", "tmpfs", "-o", "mode=0755,size=40%", "two-nodes", PLACE)
     call("mount", "--make-private", PLACE)
@@ -74,7 +74,7 @@ def make_place() -> None:
 
 
 def mount_root(root: Path, *lower: Path) -> None:
-    """Mount an overlay with the required mounts of the machine."""
+    """Mount an overlay, then mount in the overlay the machine's mounts that nodes need."""
     for folder in (root, root.parent / "upper", root.parent / "work"):
         folder.mkdir(parents=True)
     layers = f"lowerdir={':'.join(map(str, lower))},upperdir={root.parent}/upper,workdir={root.parent}/work"
@@ -92,7 +92,7 @@ def bind(place: Path, root: Path) -> None:
 
 
 def with_kernel(root: Path) -> None:
-    """Give a root the machine's /proc, /sys and /dev, and empty folders."""
+    """Mount the machine's /proc, /sys and /dev in a root, and create empty folders."""
     for name in ("proc", "sys", "dev"):
         bind(Path("/", name), root)
     for name, mode in (("tmp", "1777"), ("run", "0755")):
@@ -101,7 +101,7 @@ def with_kernel(root: Path) -> None:
 
 
 def make_base() -> str:
-    """Add to this machine's root what a node needs. Return a description."""
+    """Create a layer that adds the files that a node needs to this machine's root. Return a description."""
     mount_root(BASE, Path("/"))
     with_kernel(BASE)
     how = install_packages()
@@ -173,7 +173,8 @@ def set_up_units() -> None:
 
 
 def open_environment() -> None:
-    """Give users of a node access to the machine's PyTorch, and units access to the driver libraries and nvidia-smi."""
+    """Give users on a node access to the machine's PyTorch, and give units access to the driver libraries and
+    nvidia-smi."""
     torchrun = machine.torchrun()
     for path in (torchrun, torchrun.with_name("python3").resolve()):
         for parent in list(path.parents)[:-1]:
@@ -197,7 +198,7 @@ def write(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def make_controller(address: dict[str, str]) -> str:
-    """Create the root of Ansible, in this machine's namespaces, and the inventory."""
+    """Create the root for Ansible, which runs in this machine's namespaces, and the inventory."""
     tree = Path.cwd()
     mount_root(CONTROLLER, PLACE / "base/upper", Path("/"))
     with_kernel(CONTROLLER)
@@ -232,7 +233,7 @@ def make_controller(address: dict[str, str]) -> str:
 
 
 def controller(*argv: str) -> list[str]:
-    """Return the argv of a command in the working tree within the controller's root."""
+    """Return the argv that runs a command in the working tree inside the controller's root."""
     tree = Path.cwd()
     words = [f"ANSIBLE_CONFIG={tree}/ansible.cfg", "HOME=/root", "LC_ALL=C.UTF-8", "ANSIBLE_LOCAL_TEMP=/tmp/.ansible"]
     return in_root(CONTROLLER, "env", f"--chdir={tree}", *words, *argv)

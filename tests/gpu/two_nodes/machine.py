@@ -1,4 +1,5 @@
-"""Properties of the machine for the nodes: mounts, cgroups and GPUs, and the locations of PyTorch and the driver."""
+"""Properties of the machine that nodes depend on: mounts, cgroups, GPUs, and the locations of PyTorch and the
+driver."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Mount(NamedTuple):
 
 
 class Tree(NamedTuple):
-    """A cgroup hierarchy. place: where this machine has mounted it; empty if the nodes mount it."""
+    """A cgroup hierarchy. place: its mount point on this machine; empty if the nodes mount the hierarchy."""
 
     place: str
     kind: str
@@ -35,7 +36,7 @@ class Tree(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Return the name of its folder in a node."""
+        """Return the name of the hierarchy's folder in a node."""
         if self.kind == "cgroup2":
             return "unified"
         return "systemd" if "name=systemd" in self.options else Path(self.place).name
@@ -46,7 +47,7 @@ def read_mounts(text: str) -> list[Mount]:
 
 
 def trees_of(mounts: list[Mount]) -> list[Tree]:
-    """Return the hierarchies for nodes: cgroup v2 only, or cgroup v1 with cgroup v2."""
+    """Return the cgroup hierarchies that nodes get: v2 only, or v1 together with v2."""
     found = {
         one.place: Tree(one.place, one.kind, own_options(one))
         for one in mounts
@@ -71,7 +72,7 @@ def own_options(mount: Mount) -> str:
 def mounts_to_take(mountinfo: str, without: list[str]) -> list[str]:
     """Return the machine's mounts below its root that nodes need, such as the driver's folder.
 
-    An overlay of the root does not include them. without: further folders that nodes do not get.
+    An overlay of the root does not include these mounts. without: further folders that nodes do not get.
     """
     places = {line.split()[4] for line in mountinfo.splitlines()} - {"/"}
     hidden = (*OWN_OF_NODE, *without)
@@ -94,7 +95,8 @@ def torch_version() -> str:
 
 
 def driver_libraries() -> Path | None:
-    """Return the folder of libcuda. LD_LIBRARY_PATH is included, because units do not inherit it."""
+    """Return the folder with libcuda. LD_LIBRARY_PATH is searched as well, because units do not inherit the
+    variable."""
     printed = subprocess.run(["ldconfig", "-p"], check=False, capture_output=True, text=True).stdout
     known = [Path(line.split()[-1]).parent for line in printed.splitlines() if line.strip().startswith(f"{LIBRARY} ")]
     told = [Path(one) for one in os.environ.get("LD_LIBRARY_PATH", "").split(":") if one]

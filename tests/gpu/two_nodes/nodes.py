@@ -1,4 +1,4 @@
-"""Two nodes on this machine: namespaces with systemd as PID 1, a network between them, and their removal."""
+"""Create and remove two nodes on this machine: namespaces with systemd as PID 1, and a network between the nodes."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ def state() -> dict[str, Any]:
 
 
 def keep(**more: Any) -> None:
-    """Record what the removal needs to know, before it is created."""
+    """Record an item that the removal must know about, before the item is created."""
     STATE.write_text(json.dumps({**state(), **more}))
 
 
 def inside(node: str, *argv: str) -> list[str]:
-    """Return the argv of a command as root in all namespaces of a node."""
+    """Return the argv that runs a command as root in all namespaces of a node."""
     spaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root"]
     return ["nsenter", f"--target={state()['init'][node]}", *spaces, "env", "--chdir=/", *argv]
 
@@ -85,7 +85,7 @@ def make_groups() -> str:
 
 
 def delegate(group: Path) -> None:
-    """Enable cgroup v2 controllers for nodes. Record those that the root group had not enabled."""
+    """Enable cgroup v2 controllers for nodes. Record the controllers that were not enabled in the root group."""
     control = group.parent / "cgroup.subtree_control"
     wanted = (group.parent / "cgroup.controllers").read_text().split()
     keep(handed_on=[one for one in wanted if one not in control.read_text().split()])
@@ -96,7 +96,7 @@ def delegate(group: Path) -> None:
 
 
 def begin(node: str) -> None:
-    """Start a node's first process, which waits for its network."""
+    """Start the first process of a node, which waits for the node's network."""
     folder = PLACE / node
     root = folder / "root"
     layers.mount_root(root, PLACE / "base/upper", Path("/"))
@@ -164,7 +164,7 @@ def make_network() -> str:
 
 
 def wait_for_boot() -> str:
-    """Wait until each node has booted and accepts the controller. Return a description."""
+    """Wait until each node has booted and accepts connections from the controller. Return a description."""
     said = []
     for node in NODES:
 
@@ -194,7 +194,7 @@ def wait_for_boot() -> str:
 
 
 def of_rank(rank: int) -> int:
-    """Return the PID of a rank in this machine's numbering."""
+    """Return the PID of a rank in this machine's PID namespace."""
     for path in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
             words = path.read_bytes().split(b"\0")
@@ -204,7 +204,7 @@ def of_rank(rank: int) -> int:
 
 
 def end_controller() -> bool:
-    """End the controller's playbooks and shared SSH connections. Return whether there were none."""
+    """End the controller's playbooks and shared SSH connections. Return whether nothing had to be ended."""
     ended = True
     for path in Path("/proc").glob("[0-9]*/root"):
         with suppress(OSError):
@@ -215,7 +215,7 @@ def end_controller() -> bool:
 
 
 def remove() -> list[str]:
-    """Remove everything that was created. Return the leftovers."""
+    """Remove everything that was created. Return the items that could not be removed."""
     if not PLACE.exists():
         return []
     known = state()
@@ -245,7 +245,7 @@ def remove() -> list[str]:
 
 
 def left(known: dict[str, Any]) -> list[str]:
-    """Return the leftovers of removed nodes."""
+    """Return what is left of removed nodes."""
     mounts = [one.place for one in machine.read_mounts(Path("/proc/mounts").read_text())]
     links = [f"/sys/class/net/{name}" for name in (BRIDGE, *(f"two-{node}" for node in NODES))]
     places = [*known.get("groups", []), *links, str(PLACE)]

@@ -1,4 +1,5 @@
-"""Recordings of experiments in few archives, rewritten after each experiment, so that an aborted run keeps results."""
+"""Pack the recordings of experiments into few archives. Archives are rewritten after each experiment, so that an
+aborted run keeps its results."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def pack(folder: Path, archive: Path) -> None:
-    """Replace the archive with the folder's content, without HTML pages, which are generated from the rest."""
+    """Write the folder's content to the archive, except HTML pages, which can be generated from the other files."""
     new = archive.with_suffix(".new")
     with tarfile.open(new, "w:gz") as packed:
         packed.add(folder, folder.name, filter=lambda one: None if one.name.endswith((".html", ".fifo")) else one)

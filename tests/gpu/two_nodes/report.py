@@ -1,4 +1,4 @@
-"""Expected and observed results of the experiments, and their table."""
+"""Compare expected and observed results of the experiments, and print them as a table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ MOST = 300  # maximum length of a quoted line
 
 @dataclass(frozen=True)
 class Expected:
-    """status: of the verdict. ids: causes or findings, one of which must be reported (NCCL and Gloo may differ)."""
+    """The expected result. status: status of the verdict. ids: causes or findings, one of which must be reported (the
+    cause can depend on NCCL or Gloo)."""
 
     status: str
     ids: tuple[str, ...] = ()
@@ -26,7 +27,7 @@ class Expected:
 
 @dataclass(frozen=True)
 class Seen:
-    """Results in the artifacts of a run. says: lines of the diagnosis, or the verdict's summary."""
+    """Results from the artifacts of a run. says: lines of the diagnosis, or the summary of the verdict."""
 
     status: str
     ids: tuple[str, ...] = ()
@@ -38,7 +39,8 @@ class Seen:
 
 @dataclass
 class Result:
-    """outcome: PASS; FINDING if the result is unexpected; FAILED at a step; left out, with the reason."""
+    """The result of an experiment. outcome: PASS; FINDING if the result is unexpected; FAILED with the step; or left
+    out, with the reason."""
 
     name: str
     outcome: str

@@ -1,9 +1,9 @@
-"""A training run with faults chosen by environment variables, over NCCL with a GPU, else over Gloo.
+"""A training script with faults that environment variables select. It uses NCCL with a GPU, and Gloo otherwise.
 
-STEPS, SIZE (floats of an all-reduce), PACE (seconds between steps), PG_TIMEOUT (seconds). FAULT is the action of
-FAULT_RANK (default: 1) at FAULT_STEP (default: 10): mismatch (another collective), shape (another size), absent
-(sleeps), raise, exit. ifname: a missing interface from the start. hog: allocates all GPU memory but 200 MiB before
-init_process_group; hold allocates it and sleeps.
+STEPS, SIZE (floats of an all-reduce), PACE (seconds between steps), PG_TIMEOUT (seconds). FAULT is what FAULT_RANK
+(default: 1) does at FAULT_STEP (default: 10): mismatch (another collective), shape (another size), absent (sleeps),
+raise, exit. ifname: uses a missing interface from the start. hog: allocates all but 200 MiB of the GPU memory before
+init_process_group. hold: allocates the same memory and sleeps.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""Bare machines of one release on a separate network: systemd, sshd, sudo with a password, Python, nothing else.
+"""Bare machines of one release on a separate network. They have only systemd, sshd, sudo with a password, and Python.
 
-They are podman containers like the sandbox machines, without any change by the project's roles.
+The machines are podman containers like the sandbox machines, but the project's roles have not changed them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def podman(*arguments: str, check: bool = True) -> str:
 
 
 def pip_variables() -> tuple[dict[str, object], list[str]]:
-    """Return variables and mounts for this machine's pip settings, without local wheel folders."""
+    """Return variables and mounts that pass on this machine's pip settings, without local wheel folders."""
     listing = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], check=True, capture_output=True, text=True
     ).stdout
@@ -58,7 +58,7 @@ def pip_variables() -> tuple[dict[str, object], list[str]]:
 
 
 def room_for(instances: int) -> bool:
-    """Return whether this many inotify instances are free. Without one, systemd hangs during boot."""
+    """Return whether this number of inotify instances is free. Without a free instance, systemd hangs during boot."""
     made = [int(ctypes.CDLL(None).inotify_init()) for _ in range(instances)]
     for descriptor in made:
         if descriptor >= 0:
@@ -70,12 +70,12 @@ ESCAPES = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 
 class NoBootError(Exception):
-    """The release does not boot on this machine; the message comes from its init."""
+    """Raised if the release does not boot on this machine. The message is from the release's init."""
 
 
 @dataclass
 class Bare:
-    """The machines of a row, and the folder of the row's files."""
+    """The machines for a row of the platforms table. folder: contains the row's files."""
 
     row: str
     folder: Path
@@ -103,7 +103,7 @@ class Bare:
         return [Machine(name, f"{self.label}-{name}", address, self.folder) for name, address in NODES.items()]
 
     def build(self) -> None:
-        """Bootstrap the release with all signatures verified, and build an image from it."""
+        """Bootstrap the release, verify all signatures, and build an image from the result."""
         build = self.folder / "image"
         shutil.rmtree(build, ignore_errors=True)
         context = build / "context"
@@ -129,7 +129,7 @@ class Bare:
         shutil.rmtree(build)
 
     def up(self) -> None:
-        """Create the network and the machines, and wait for their boot."""
+        """Create the network and the machines, and wait until the machines have booted."""
         # Other users of inotify finish eventually. A release that does not boot is another problem.
         until(lambda: room_for(WATCHES), PATIENCE, FULL)
         podman("network", "create", "--disable-dns", f"--subnet={PREFIX}.0/24", self.label)
@@ -186,7 +186,7 @@ class Bare:
         )
 
     def down(self) -> None:
-        """Remove everything that exists."""
+        """Remove the machines, the network and the images, as far as they exist."""
         for machine in self.machines:
             podman("rm", "--force", "--time=0", "--ignore", machine.container)
         podman("network", "rm", "--force", self.label, check=False)
@@ -194,7 +194,7 @@ class Bare:
             podman("rmi", "--force", "--ignore", image, check=False)
 
     def versions(self) -> dict[str, str]:
-        """Return the versions reported by the first machine."""
+        """Return the versions that the first machine reports."""
         first = self.machines[0]
         release = dict(
             line.partition("=")[::2]

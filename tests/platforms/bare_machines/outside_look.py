@@ -1,4 +1,4 @@
-"""Snapshots of a bare machine with its own few programs. Those of snapshot.py need nft and procps."""
+"""Take snapshots of a bare machine using only the few programs that it has. snapshot.py would need nft and procps."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LOOKS = {
 
 
 def take(machine: Machine) -> dict[str, str]:
-    """Return texts by subject. The firewall is read with this machine's tools in the container's network namespace."""
+    """Return {subject: text}. The firewall is read with this host's tools in the container's network namespace."""
     looks = {subject: machine.inside("sh", "-c", command).stdout for subject, command in LOOKS.items()}
     pid = subprocess.run(
         ["podman", "inspect", "--format", "{{.State.Pid}}", machine.container],

@@ -1,4 +1,5 @@
-"""The record of a row: artifacts/platforms/<row>.json, which script/platforms.py reads for its table."""
+"""The record of a row of the platforms table: artifacts/platforms/<row>.json. script/platforms.py creates the table
+from the records."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def revision(root: Path) -> str:
 
 @dataclass
 class Record:
-    """One row, written for every outcome."""
+    """The record of one row, which is written for every outcome."""
 
     row: str
     passed: bool = False

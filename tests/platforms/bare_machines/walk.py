@@ -1,4 +1,4 @@
-"""A user's steps from an inventory of two lines to HEALTHY, with the commands of README."""
+"""The steps of a user from an inventory with two lines to HEALTHY, with the commands from README."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Step:
 
 
 class Walk:
-    """The controller's side of a row: an inventory, a key, a vault secret, and the commands so far."""
+    """The controller's side of a row: an inventory, a key, a vault secret, and the commands that have run."""
 
     def __init__(self, bare: Bare, logs: Path) -> None:
         self.bare = bare
@@ -88,7 +88,7 @@ class Walk:
         options.write_text(f"{options.read_text()}\n{own}{encrypted}")
 
     def copy_key(self) -> None:
-        """Install the key on each node with ssh-copy-id: by password, with a known host key."""
+        """Install the key on each node with ssh-copy-id, which logs in with the password and a known host key."""
         begun = time.monotonic()
         known, home = self.inventory / "known_hosts", self.bare.folder / "home"
         (home / ".ssh").mkdir(parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class Walk:
         self._keep(Step("ssh-copy-id", 0, time.monotonic() - begun, said))
 
     def play(self, name: str, *arguments: str) -> Step:
-        """Run ansible-playbook like a user."""
+        """Run ansible-playbook as a user would."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("ANSIBLE_", "MUSTER_"))}
         environment["ANSIBLE_VAULT_PASSWORD_FILE"] = str(self.bare.folder / "vault_password")
         begun = time.monotonic()

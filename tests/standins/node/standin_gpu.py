@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Simulated GPUs and their kernel for Muster's tests, set up at every boot of a sandbox machine.
+"""Simulate GPUs and a kernel for Muster's tests, at every boot of a sandbox machine.
 
-The newest kernel in /boot is reported as running, unless the GRUB stub selects another one (by the name of its menu
-entry). The nvidia module installed for that kernel is reported as loaded. Each boot starts from scratch, so a reboot
+The newest kernel in /boot is reported as running, unless the GRUB stub selects another kernel by the name of its menu
+entry. The nvidia module installed for that kernel is reported as loaded. Each boot starts from scratch, so a reboot
 changes the loaded driver, as on a real GPU machine. With the argument config, only the devices' configuration spaces
 are rewritten, as after a GPU has fallen off the bus.
 """
@@ -45,7 +45,7 @@ def remove_mounts() -> None:
 
 
 def booted_kernel() -> str:
-    """Return the kernel selected for one boot or pinned, or the newest."""
+    """Return the kernel that is selected for one boot or pinned; by default the newest kernel."""
     for chosen in (ONCE, PINNED):
         if chosen.exists():
             found = re.search(r"gnulinux-(\d.*)-advanced-", chosen.read_text())
@@ -62,7 +62,7 @@ def newest_kernel() -> str:
 
 
 def module_version(kernel: str) -> tuple[str, bool]:
-    """Return the version of the module installed for this kernel, and whether it is an open module."""
+    """Return the version of the nvidia module installed for this kernel, and whether it is the open module."""
     # depmod prefers updates to modules of the kernel package.
     places = [f"/lib/modules/{kernel}/updates/dkms/nvidia.ko", f"/lib/modules/{kernel}/kernel/nvidia/nvidia.ko"]
     for place in places:
@@ -77,7 +77,8 @@ def module_version(kernel: str) -> tuple[str, bool]:
 
 
 def nouveau_kept_out(kernel: str) -> bool:
-    """Return whether the initramfs of the kernel blacklists nouveau, which would be loaded from there."""
+    """Return whether the kernel's initramfs blacklists nouveau. Otherwise, nouveau would be loaded from the
+    initramfs."""
     try:
         with tarfile.open(f"/boot/initrd.img-{kernel}") as image:
             files = [image.extractfile(member) for member in image.getmembers() if member.isfile()]
@@ -106,7 +107,7 @@ def show_bus(devices: list[dict[str, str]], driver: str) -> None:
 
 
 def show_config(devices: list[dict[str, str]]) -> None:
-    """Show the start of each device's configuration space. A lost device reads as ones."""
+    """Provide the start of each device's configuration space. A lost device reads as all ones."""
     lost = json.loads(SCENARIO.read_text()).get("lost", []) if SCENARIO.exists() else []
     gpus = [device["slot"] for device in devices if device["class"].startswith(GPU)]
     for device in devices:
@@ -116,7 +117,7 @@ def show_config(devices: list[dict[str, str]]) -> None:
 
 
 def show_modules(loaded: dict[str, str]) -> None:
-    """Show the kernel's modules and these additional ones."""
+    """List the kernel's modules and these additional modules as loaded."""
     listing = Path("/proc/modules")
     if listing.exists():
         ours = "".join(f"{name} 1 0 - Live 0x0000000000000000 (OE)\n" for name in loaded)

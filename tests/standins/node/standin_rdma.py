@@ -1,8 +1,8 @@
 #!/usr/bin/python3
-"""Simulated RDMA adapters for Muster's tests: their sysfs files without hardware.
+"""Simulate RDMA adapters for Muster's tests by providing their sysfs files.
 
-Reads /etc/standin-rdma.json: {device: {slot, layer, rate, state, driver, pkeys}}. Runs once; the files disappear at the
-next boot.
+The program reads /etc/standin-rdma.json: {device: {slot, layer, rate, state, driver, pkeys}}. It runs once, and the
+files disappear at the next boot.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def mount(*arguments: str) -> None:
 
 
 def show_class() -> None:
-    """Mount a folder over /sys/class with its content and room for another class."""
+    """Mount over /sys/class a folder that has the same content and allows an additional class."""
     REAL.mkdir(parents=True)
     # All of /sys, because links in /sys/class point to ../../devices.
     mount("--rbind", "/sys", str(REAL))

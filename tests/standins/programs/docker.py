@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Stub of docker for Muster's tests. As dockerd, it reads its configuration at start and on reload.
+"""Stub of docker for Muster's tests. Installed as dockerd, it reads its configuration at the start and on reload.
 
-Containers listed in /run/standin/containers count as running. With /run/standin/deaf, it ignores reloads.
+Containers listed in /run/standin/containers count as running. If /run/standin/deaf exists, the stub ignores reloads.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Stub of a daemon of NVIDIA's driver for Muster's tests: same conditions for starting, same open devices."""
+"""Stub of a daemon of NVIDIA's driver for Muster's tests. It has the same start conditions and opens the same
+devices."""
 
 from __future__ import annotations
 

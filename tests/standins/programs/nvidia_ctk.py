@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Stub of nvidia-ctk for Muster's tests: writes the files of the real program."""
+"""Stub of nvidia-ctk for Muster's tests: writes the same files as the real program."""
 
 from __future__ import annotations
 

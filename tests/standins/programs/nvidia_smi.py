@@ -1,8 +1,8 @@
 #!/usr/bin/python3
 """Stub of nvidia-smi for Muster's tests: prints the state of the simulated GPUs in the format of the real program.
 
-Lines, elements and exit codes are those of nvidia-smi 580; stderr says that it is a stub. A file on the node sets
-faults of the GPUs (put_scenario of gpu_node.py). Without the file, all are healthy.
+Lines, elements and exit codes are those of nvidia-smi 580. A note on stderr identifies the stub. A file on the node
+defines faults of the GPUs (put_scenario in gpu_node.py). Without the file, all GPUs are healthy.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def query(fields: list[str], form: list[str]) -> str:
 
 
 def fabric() -> dict[str, str]:
-    """Return the fabric state of the GPUs, set by the fabric manager if there are NVSwitches."""
+    """Return the fabric state of the GPUs. If there are NVSwitches, the fabric manager sets the state."""
     nothing = dict.fromkeys(COMPLETED, "N/A")
     if not any((slot / "class").read_text().startswith("0x0680") for slot in BUS.iterdir()):
         return nothing

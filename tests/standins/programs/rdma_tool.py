@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""Stub of ibv_rc_pingpong, ib_write_bw and ib_write_lat, selected by the name of the installed file.
+"""Stub of ibv_rc_pingpong, ib_write_bw and ib_write_lat. The name of the installed file selects the tool.
 
-It takes their options, connects both ends over TCP, and prints results in their format, without RDMA.
-/etc/standin-rdma.json, or the file in STANDIN_RDMA, sets faults of this node's adapters for either end; `log` is a file
-that records the calls:
+The stub accepts the options of the tool, connects both ends over TCP instead of RDMA, and prints results in the tool's
+format. /etc/standin-rdma.json, or the file in STANDIN_RDMA, defines faults of this node's adapters for both ends; `log`
+is a file that records the calls:
 
     {"mlx5_1": {"ibv_rc_pingpong": "Failed to modify QP to RTR"}, "mlx5_2": {"gbps": 41.2, "usec": 30.0}, "log": "/x"}
 """

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Stub of torchrun without PyTorch, for tests that do not need real ranks.
 
-It takes the options of a launch, connects the nodes on MASTER_PORT like the store, starts the ranks with torchrun's
-environment and log files, ends all ranks when one fails, and prints the failure like torchrun.
+The stub accepts the options of a launch, connects the nodes on MASTER_PORT like the store, and starts the ranks with
+torchrun's environment and log files. When one rank fails, it ends all ranks and prints the failure like torchrun.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def main() -> None:
 
 
 def meet(request: argparse.Namespace, deadline: float) -> socket.socket:
-    """The head node listens until the end, like the store. Other nodes connect and stay connected."""
+    """Connect the nodes: the head node listens until the end, like the store; other nodes connect and stay
+    connected."""
     if request.node_rank == 0:
         store = socket.create_server(("", request.master_port), backlog=1024)
         store.settimeout(max(0.1, deadline - time.monotonic()))

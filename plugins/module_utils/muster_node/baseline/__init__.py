@@ -1,1 +1,1 @@
-"""Node side of the role node_baseline: read the node's state and compare it with the request."""
+"""Read the state of a node and compare it with a baseline request (role node_baseline)."""

@@ -1,4 +1,4 @@
-"""Compare a node with the request; later tasks apply the changes."""
+"""Compare a node with a baseline request. Later tasks of the role apply the changes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 def compare(given: Mapping[str, Any], *, check: bool) -> dict[str, Any]:
-    """Return the changes for this node, once other package work has ended. given: options of library/node_plan.py."""
+    """Wait for other package tools to end, then return the changes that this node needs. given: options of
+    library/node_plan.py."""
     request = request_of(given)
     acts = given["mode"] == "manage" and not check
     if acts:
@@ -51,7 +52,7 @@ def request_of(given: Mapping[str, Any]) -> model.BaselineRequest:
 
 
 def shaped(shape: Any, given: Mapping[str, Any]) -> Any:
-    """Convert an option with suboptions to a data class."""
+    """Build a data class from an option with suboptions."""
     return shape(**{name: tuple(value) if isinstance(value, list) else value for name, value in given.items()})
 
 

@@ -37,7 +37,8 @@ def cloud_init_at_work() -> str:
 
 
 def package_tools_at_work() -> str:
-    """Return the process that holds a lock of apt or dpkg. The kernel knows locks, so a leftover file has no effect."""
+    """Return the process that holds a lock of apt or dpkg. Locks are read from the kernel, so stale lock files are
+    ignored."""
     for lock in LOCKS:
         with contextlib.suppress(OSError), lock.open("rb") as stream:
             # struct flock: type, whence, start, length, pid.

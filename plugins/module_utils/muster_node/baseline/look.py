@@ -69,7 +69,8 @@ def show(*argv: str) -> list[dict[str, str]]:
 
 
 def look_at_units(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """Return all units in one call, with the start time on the wall clock (systemd's has only whole seconds)."""
+    """Query all units with one call. Add the wall-clock start time with fractions, because systemd prints whole
+    seconds."""
     asked = list(dict.fromkeys(names))
     if not asked:
         return {}
@@ -142,7 +143,7 @@ def capabilities() -> int:
 
 
 def dpkg_interrupted() -> bool:
-    """Return whether dpkg left its journal behind, which blocks apt."""
+    """Return whether dpkg was interrupted and left its journal, which blocks apt."""
     with contextlib.suppress(OSError):
         return any(entry.name.isdigit() for entry in (DPKG / "updates").iterdir())
     return False

@@ -1,1 +1,1 @@
-"""Gathers evidence on a node for the diagnosis of a launch; for the shapes see muster/diagnosis/evidence.py."""
+"""Collects evidence on a node for the diagnosis of a launch. muster/diagnosis/evidence.py defines the data shapes."""

@@ -1,7 +1,7 @@
 """Finds running launchers of PyTorch ranks on this node, started by any user, and their ranks.
 
-A launcher is recognized by its command line. A rank without a known launcher, as under srun, counts as its own
-launcher. Root sees the processes of all users, other users only their own.
+A launcher is recognized by its command line. A rank without a known launcher (for example under srun) counts as its own
+launcher. Root sees the processes of all users. Other users see only their own processes.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ def agents(request: Json) -> Json:
 
 
 def account(uid: int, pid: int) -> pwd.struct_passwd:
-    """Return the account of a process; in a container its uid may be unknown on this node. Raises OSError."""
+    """Return the account of a process. The uid of a process in a container can be unknown on this node. Raises
+    OSError."""
     try:
         return pwd.getpwuid(uid)
     except KeyError:
@@ -83,7 +84,7 @@ def with_shots(theirs: list[Json]) -> list[Json]:
 
 
 def observe(agent: int, pids: list[int]) -> dict[int, Json]:
-    """Observe ranks: those of a Muster launch answer on their sockets; others are observed with py-spy."""
+    """Observe ranks through their sockets if they belong to a Muster launch, and with py-spy otherwise."""
     launch = process.launch_at(agent)
     return observed.all_observed(pids, f"{state.dir_of(launch)}/{hook.SOCKETS}" if launch else "")
 
@@ -118,7 +119,7 @@ def processes() -> Iterator[Seen]:
 
 
 def is_launcher(argv: list[str]) -> bool:
-    """Return whether a command line is that of a launcher, by its program or by the script or module Python runs."""
+    """Return whether a command line starts a launcher, directly or as a script or module of Python."""
     what, words = argv[0], iter(argv[1:])
     if os.path.basename(what).startswith("python"):
         what = next((word for word in words if word == "-m" or not word.startswith("-")), "")

@@ -1,5 +1,5 @@
-"""Entry points of the diagnosis for the launch program, which runs every second: the modules are loaded only when a
-request needs them."""
+"""Entry points of the diagnosis for the launch program. That program runs every second, so each diagnosis module is
+loaded only when a request needs it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def sampling(state: str, seconds: float) -> SampleKeeper:
 
 
 def start(spec: Json) -> Json:
-    """See starting.start. The node is recorded while the unit waits for its GPU slots."""
+    """Start a launch (see starting.start), and record the node's state while the unit waits for its GPU slots."""
     if spec.get("observe"):
         spec["hook"] = source_of(f"{__package__}.hook")
     wanted = spec.pop("record", None)  # it contains a key, which must not be stored on the node
@@ -42,7 +42,8 @@ def start(spec: Json) -> Json:
 
 
 def stop(request: Json) -> Json:
-    """See stopping.stop. Facts that vanish with the unit are recorded before it is stopped, the others after."""
+    """Stop a launch (see stopping.stop). Record data that is lost with the unit before the stop, and other data after
+    it."""
     wanted = request.get("record")
     return stopping.stop(request, AnswerEvidence(wanted) if wanted else None)
 
@@ -69,7 +70,7 @@ class AnswerEvidence:
 
 
 def harmless(look: Callable[[], Json]) -> Json:
-    """Return the result of a check, or why it failed: a failing check must not affect the launch."""
+    """Return the result of a check, or the reason for its failure. A failed check must not affect the launch."""
     try:
         return look()
     except Exception as problem:

@@ -1,23 +1,24 @@
 """The `sitecustomize` of a launch's Python processes: a rank reports its stack and flight recorder on a Unix socket.
-Otherwise the process behaves as without this file.
+The process otherwise behaves as if this file did not exist.
 
-Python imports only the first sitecustomize that it finds. Therefore this module removes its folder from the path, then
-imports the one that Python would have found without it, or fails as Python would. It acts only in ranks, not in the
+Python imports only the first sitecustomize that it finds. Therefore this module removes its own folder from the path,
+then imports the next sitecustomize. If there is none, it fails as Python would. It acts only in ranks, not in the
 launcher or in programs that a rank starts, because a rank removes the folder from its environment. Forked children of a
 rank have neither the thread nor the socket.
 
-What it must not change, and how:
-- Modules. A user's file may have the name of a standard library module. Therefore only modules are imported that every
-  Python has already imported, or that no path can hide, and `_socket`; torch is used only if the script has loaded it.
+What this module must not change, and how:
+- Modules. A user's file can have the name of a standard library module. Therefore this module imports only modules
+  that every Python has already imported, built-in modules, and `_socket`. It uses torch only if the script loaded it.
 - Threads. The answering thread is not one of `threading` and blocks all signals. It ends before each fork, because
   Python warns about forks with threads since 3.12. 3.13.0 also warns if the thread restarts at once; if it would be the
-  only thread besides the main one, it restarts at the next garbage collection.
-- Files. The user may close any descriptor and get its number again, so it is compared before use.
+  only thread besides the main thread, it restarts at the next garbage collection.
+- Files. The user's code can close any descriptor, and its number can be reused. Therefore the descriptor is
+  compared before use.
 - Exit. No excepthook is installed, because other programs check for one. torch's flight recorder is written at exit,
-  after all user code; a process killed by a signal leaves none, but was asked before.
+  after all user code; a process that a signal kills writes none, but was queried before.
 
-The thread needs the interpreter lock: a rank that holds it in a C call does not answer, and neither does a stopped one.
-torch's own server would answer in the former case, but adds a dozen threads to the rank.
+The thread needs the interpreter lock: a rank whose C call holds the lock does not answer, and neither does a stopped
+rank. torch's own server would answer during a C call, but adds a dozen threads to the rank.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ LAST = 64_000  # bytes of the flight recorder written at exit
 
 
 def is_rank(launch: str) -> bool:
-    """Return whether this process is a rank of the launch, and not a child started by multiprocessing."""
+    """Return whether this process is a rank of the launch. Children that multiprocessing starts are not ranks."""
     known = os.environ.get(MARK) == launch and "RANK" in os.environ and "LOCAL_RANK" in os.environ
     return known and sys.version_info >= (3, 10) and "--multiprocessing-fork" not in sys.orig_argv
 
@@ -80,9 +81,10 @@ def stack(thread: int) -> str:
 
 
 def flight(*, finished: bool, entries: bool = True) -> tuple[bytes, str]:
-    """Return torch's flight recorder as JSON, and why there is none. finished: include finished collectives.
+    """Return torch's flight recorder as JSON, or the reason why it is missing. finished: include finished collectives.
 
-    It is not read before a process group exists: its first use reads its settings, which the script may still change.
+    The flight recorder is not read before a process group exists: the first read fixes its settings, which the script
+    can still change until then.
     """
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
     if getattr(getattr(c10d, "GroupMember", None), "WORLD", None) is None:
@@ -229,7 +231,7 @@ class Answering:
 
 
 def observe(folder: str) -> None:
-    """Let this rank answer in a folder, if the folder exists and belongs to the rank's user."""
+    """Start answering on a socket in a folder, if the folder exists and belongs to the rank's user."""
     try:
         if os.stat(folder).st_uid != os.getuid():
             return

@@ -30,7 +30,7 @@ MORE = re.compile(
 
 
 def since(began: float) -> list[Json]:
-    """Return the newest lines since a time on the monotonic clock, oldest first. Raises UnseenError."""
+    """Return the newest kernel log lines, oldest first. began: time on the monotonic clock. Raises UnseenError."""
     lines, reach = ring(time.monotonic() + SECONDS)
     if reach is None or reach > began:  # no ring buffer, or it has lost lines of this time
         lines = journal(began) or lines
@@ -42,7 +42,7 @@ def since(began: float) -> list[Json]:
 
 
 def ring(until: float) -> tuple[list[tuple[float, str]], float | None]:
-    """Return the lines of the kernel's ring buffer, and the time of the oldest; None if it cannot be read."""
+    """Return the lines of the kernel's ring buffer and the time of the oldest line; None if no line can be read."""
     try:
         handle = os.open(KMSG, os.O_RDONLY | files.SAFE)
     except OSError:
@@ -65,7 +65,7 @@ def ring(until: float) -> tuple[list[tuple[float, str]], float | None]:
 
 
 def parsed(record: str) -> tuple[float, str]:
-    """Parse "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT"; messages with priority 8 or more are not from the kernel."""
+    """Parse "PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT". Messages with priority 8 or higher are not from the kernel."""
     head, _, text = record.partition(";")
     words = head.split(",")
     own = int(words[0]) < 8

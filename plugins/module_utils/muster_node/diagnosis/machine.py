@@ -54,7 +54,7 @@ def memory() -> dict[str, int]:
 
 
 def pressure() -> dict[str, float]:
-    """Return PSI values (some avg10, in percent). Raises UnseenError if the kernel has none."""
+    """Return PSI values (some avg10, in percent). Raises UnseenError if the kernel does not provide PSI."""
     found = {}
     for name in ("cpu", "memory", "io"):
         some = re.search(r"^some avg10=([\d.]+)", files.text(f"{PROC}/pressure/{name}") or "", re.MULTILINE)
@@ -82,7 +82,7 @@ def counters() -> dict[str, int]:
 
 
 def table(path: str) -> dict[str, dict[str, int]]:
-    """Parse pairs of lines (names, then numbers), each line with the name of its row first."""
+    """Parse pairs of lines: a line of names, then a line of numbers. Both lines begin with the row name."""
     lines = (files.text(path) or "").splitlines()
     found = {}
     for names_, numbers in zip(lines[::2], lines[1::2], strict=False):
@@ -93,7 +93,8 @@ def table(path: str) -> dict[str, dict[str, int]]:
 
 
 def dropped(text: str) -> dict[str, int]:
-    """Sum the columns of DROPPED: below a line of names, each CPU has a line of hexadecimal numbers."""
+    """Sum the columns in DROPPED over all CPUs. A line of names is followed by one line of hexadecimal numbers per
+    CPU."""
     title, *rows = text.splitlines() or [""]
     columns = title.split()
     found = {}
@@ -105,8 +106,8 @@ def dropped(text: str) -> dict[str, int]:
 
 
 def disks(logs: str, work: str) -> list[Json]:
-    """Return the file systems that a launch writes to, and other local ones that are full or read-only; see Disk in
-    evidence.py."""
+    """Return the file systems that a launch writes to, and other local file systems that are full or read-only; see
+    Disk in evidence.py."""
     mounts = files.text(f"{PROC}/self/mounts") or ""
     found = []
     for use, path in {"logs": logs, "work": work, **SHARED}.items():
@@ -120,7 +121,8 @@ def disks(logs: str, work: str) -> list[Json]:
 
 
 def full_ones(mounts: str, known: set[str]) -> list[Json]:
-    """Return full or read-only local file systems. Remote ones are skipped: their servers may not respond."""
+    """Return full or read-only local file systems. Skip remote file systems, because their servers might not
+    respond."""
     found: list[Json] = []
     for line in mounts.splitlines()[:MOST_MOUNTS]:
         _, path, kind, *_ = line.split()
@@ -161,7 +163,8 @@ def port_facts(folder: str) -> dict[str, str]:
 
 
 def gpus(seconds: float) -> list[Json]:
-    """Return the GPUs that nvidia-smi lists; [] without running it if there is no device file. Raises UnseenError."""
+    """Return the GPUs that nvidia-smi lists. If there is no device file, return [] without running nvidia-smi. Raises
+    UnseenError."""
     if not any(name.startswith("nvidia") and name[6:].isdecimal() for name in names("/dev")):
         return []
     listed = run("nvidia-smi", f"--query-gpu={','.join(GPU)}", FORM, seconds=seconds)

@@ -30,7 +30,8 @@ FAILED = re.compile(r"Command failed -:(\d+)")
 
 
 def ask_ip(peers: dict[str, str]) -> tuple[dict[str, list[str]], dict[str, Json]]:
-    """Return the addresses of each interface and the route to each peer, with one call of ip. Raises UnseenError."""
+    """Return the addresses of each interface and the route to each peer, from a single run of ip. Raises
+    UnseenError."""
     batch = "".join(["address show\n", *(f"route get {address}\n" for address in peers.values())])
     # With -force, ip continues after a peer without a route, whose answer is missing.
     answer = run("ip", "-json", "-force", "-batch", "-", stdin=batch, seconds=SECONDS)
@@ -59,7 +60,7 @@ def documents(text: str) -> list[list[Json]]:
 
 
 def routes(peers: dict[str, str], said: list[list[Json]], aside: str) -> dict[str, Json]:
-    """Assign ip's answers, in order, to the peers for whose batch lines ip reports no error."""
+    """Map each peer to the route that ip printed. ip prints routes in batch order and skips lines with an error."""
     errors: dict[int, str] = {}
     before = ""
     for line in aside.splitlines():
@@ -80,7 +81,8 @@ def routes(peers: dict[str, str], said: list[list[Json]], aside: str) -> dict[st
 
 
 def interfaces(addresses: dict[str, list[str]]) -> dict[str, Json]:
-    """Return the interfaces, those with an address first: a container host may have hundreds of others."""
+    """Return the interfaces. Interfaces with an address come first, because a container host can have hundreds of
+    interfaces without an address."""
     there = sorted(names(NET), key=lambda name: (not any(map(is_own, addresses.get(name, ()))), name))
     return {name: interface(name, addresses.get(name, [])) for name in there[:MOST_INTERFACES]}
 
@@ -112,7 +114,8 @@ def kind(folder: str) -> str:
 
 
 class Resolving:
-    """Resolves several names in parallel, because a silent name server would block for many seconds."""
+    """Resolves several names in parallel, because a name server that does not respond blocks each lookup for many
+    seconds."""
 
     def __init__(self, wanted: list[str]) -> None:
         self.found: dict[str, list[str]] = {}
@@ -131,7 +134,8 @@ class Resolving:
         self.found[name] = list(dict.fromkeys(str(each[4][0]) for each in said))[:MOST_ADDRESSES]
 
     def answers(self, until: float) -> tuple[dict[str, list[str]], list[str]]:
-        """Return the answers until a time on the monotonic clock, and the names without an answer."""
+        """Return the answers that arrive in time, and the names without an answer. until: deadline on the monotonic
+        clock."""
         for thread in self.threads.values():
             thread.join(max(0.0, until - time.monotonic()))
         found = dict(self.found)

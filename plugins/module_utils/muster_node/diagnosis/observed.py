@@ -1,8 +1,9 @@
-"""Reads the stack and torch's flight recorder of a rank: from the socket that hook.py opens in it, else with py-spy if
-the environment has it, else only the state that the kernel reports.
+"""Reads the stack and torch's flight recorder of a rank from the socket that hook.py opens. If the rank does not
+answer, py-spy reads the stack. Without py-spy, only the process state from the kernel is available.
 
-This runs as the training user. Answers are untrusted: the rank's own code may answer in place of the hook. Therefore an
-answer must come from the rank's process, within limits of time and size, and is treated as text.
+This code runs as the training user. Answers are untrusted, because the rank's own code could answer instead of the
+hook. Therefore an answer is accepted only from the rank's process and within limits of time and size. It is treated as
+text.
 """
 
 from __future__ import annotations
@@ -56,13 +57,13 @@ SILENT = {
 
 
 def observed(pid: int, folder: str) -> Json:
-    """Return {stack, stack_why, flight, flight_why} of one rank. folder: of the launch's sockets, "" for none."""
+    """Return {stack, stack_why, flight, flight_why} of one rank. folder: contains the launch's sockets; "" for none."""
     return all_observed([pid], folder)[pid]
 
 
 def all_observed(pids: Iterable[int], folder: str, *, finished: bool = True, spy: bool = True) -> dict[int, Json]:
-    """Observe several ranks at once, see `observed`. finished: include finished collectives. spy: use py-spy for ranks
-    that do not answer."""
+    """Observe several ranks in parallel; see `observed`. finished: include finished collectives. spy: use py-spy for
+    ranks that do not answer."""
     pids = list(pids)
     said = answers(pids, folder, hook.ALL if finished else hook.NOW) if folder else {}
     found = {pid: read(said[pid]) if pid in said else silent(pid, folder) for pid in pids}
@@ -77,7 +78,7 @@ def all_observed(pids: Iterable[int], folder: str, *, finished: bool = True, spy
 
 
 def silent(pid: int, folder: str) -> Json:
-    """Return the facts of a rank that does not answer: why, and the flight recorder it wrote at exit."""
+    """Return the reason why a rank does not answer, and the flight recorder that the rank wrote at exit."""
     seen = process.status(pid)
     if seen is None or seen.state in process.GONE:
         why, left = "the rank has ended", last_word(pid, folder)
@@ -108,7 +109,7 @@ def last_word(pid: int, folder: str) -> bytes:
 
 
 def answers(pids: Iterable[int], folder: str, asked: bytes) -> dict[int, bytes]:
-    """Return the answers that arrive in time from the expected processes."""
+    """Send a request to ranks. Return the answers from the expected processes that arrive in time, by PID."""
     until = time.monotonic() + SECONDS
     called = {asking: pid for pid in pids if (asking := call(pid, folder, asked))}
     said = {asking: bytearray() for asking in called}
@@ -132,7 +133,7 @@ def answers(pids: Iterable[int], folder: str, asked: bytes) -> dict[int, bytes]:
 
 
 def call(pid: int, folder: str, asked: bytes) -> socket.socket | None:
-    """Connect to a rank, or to its child if a shell started it, send the request and return the socket."""
+    """Connect to a rank, send the request and return the socket. If the rank is a shell, connect to its child."""
     for one in (pid, *process.children(pid)):
         asking = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
@@ -160,7 +161,7 @@ def part(asking: socket.socket) -> bytes:
 
 
 def read(answer: bytes) -> Json:
-    """Parse an answer of hook.py."""
+    """Parse an answer from hook.py."""
     stack, has_flight, flight = answer.partition(hook.FLIGHT.encode())
     if has_flight:
         found, flight_why = recorded(flight)
@@ -173,7 +174,8 @@ def read(answer: bytes) -> Json:
 
 
 def recorded(answer: bytes) -> tuple[Json | None, str]:
-    """Return {group, enqueued, last} of the group of all ranks; if it has no entries, of the newest entry's group."""
+    """Return {group, enqueued, last} of the default process group. If that group has no entries, use the group of the
+    newest entry."""
     known = foreign.parsed(newest(answer))
     if not isinstance(known, dict):
         return None, "the flight recorder is not valid JSON"
@@ -191,7 +193,7 @@ def recorded(answer: bytes) -> tuple[Json | None, str]:
 
 
 def newest(answer: bytes) -> bytes:
-    """Drop the older entries: 2000 take 0.1 s to parse, and Gloo never marks entries as finished."""
+    """Keep only the newest entries: parsing 2000 entries takes 0.1 s, and Gloo never marks entries as finished."""
     begin = answer.find(ENTRIES) + len(ENTRIES)
     cut = end = answer.find(BEHIND, begin)
     if begin < len(ENTRIES) or end < 0:
@@ -223,7 +225,7 @@ def listed(value: Any) -> list[Any]:
 
 
 def whole(value: Any) -> int:
-    """Return a count, which torch writes as a number or a string; -1 (none so far) becomes 0."""
+    """Convert a count, which torch writes as a number or a string. -1 (none so far) becomes 0."""
     return int(str(value)) if NUMBER.fullmatch(str(value)) else 0
 
 
@@ -236,8 +238,9 @@ def text(value: Any, most: int) -> str:
 
 
 def spied(pid: int, seconds: float) -> tuple[list[str], str]:
-    """Return the main thread's stack from py-spy, and why it was refused; [] if py-spy is not in the rank's PATH. With
-    --nonblocking it does not pause the rank, so it is safe for a rank that is already stopped."""
+    """Return the main thread's stack from py-spy, and the reason if py-spy was not permitted to read it. Return [] if
+    py-spy is not in the rank's PATH. With --nonblocking, py-spy does not pause the rank, so stopped ranks stay
+    stopped."""
     spy = shutil.which("py-spy", path=process.environment(pid).get("PATH", ""))
     if not spy or seconds <= 0:
         return [], ""

@@ -1,4 +1,4 @@
-"""Runs checks that may fail independently: a failed part is missing, with the reason."""
+"""Runs checks that can fail independently. A failed part gets a default value, and the reason is recorded."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ MOST_WHY = 200  # characters
 
 
 class UnseenError(Exception):
-    """The reason why a part could not be checked."""
+    """Raised if a part cannot be checked; the message is the reason."""
 
 
 class Parts:
-    """found: results by part. unseen: by part, why it could not be checked."""
+    """Results of the checks. found: results by part. unseen: by part, the reason why the part could not be checked."""
 
     def __init__(self) -> None:
         self.found: Json = {}
         self.unseen: dict[str, str] = {}
 
     def look(self, name: str, work: Callable[[], Any], instead: Any) -> None:
-        """Run `work` for a part. instead: its value if `work` fails."""
+        """Run `work` for a part. instead: value of the part if `work` fails."""
         self.found[name] = instead
         try:
             self.found[name] = work()

@@ -1,7 +1,7 @@
 """Facts about the program of a launch's ranks, read as the training user: argv, executables, versions, digests.
 
-Nothing is imported or run. Environment variables are stored as names and keyed digests, never as values: without the
-key, which is different for each launch, values cannot be guessed from the digests.
+Nothing is imported or run. Environment variables are stored as names and keyed digests, never as values. Each launch
+has its own key, and without the key nobody can guess a value from its digest.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def environment(env: Mapping[str, str], key: str) -> dict[str, str]:
 
 
 def digest(key: str, value: str) -> str:
-    """key: hexadecimal."""
+    """Return the keyed digest of a value. key: hexadecimal."""
     return hmac.new(bytes.fromhex(key), value.encode("utf-8", "surrogateescape"), hashlib.sha256).hexdigest()[:DIGEST]
 
 
@@ -50,7 +50,7 @@ def shortened(argv: list[str]) -> list[str]:
 
 
 def behind(argv: list[str], env: Mapping[str, str]) -> tuple[str, str]:
-    """Return the executable and its interpreter, with links resolved; "" if not found."""
+    """Return the paths of the executable and its interpreter, with links resolved; "" for a missing one."""
     found = located(argv[0], env.get("PATH", os.defpath)) if argv else ""
     if not found:
         return "", ""
@@ -69,7 +69,7 @@ def located(name: str, path: str) -> str:
 
 
 def digests(script: str, cwd: str) -> tuple[dict[str, str], str]:
-    """Return the digests of the script and of the code beside it, and why one is missing."""
+    """Return the digests of the script and of the code in its folder, and the reason if a digest is missing."""
     if not script:
         return {}, "the launch runs no script path"
     path = os.path.join(cwd or "/", script)
@@ -108,7 +108,7 @@ def python_files(folder: str, depth: int) -> Iterator[str]:
 
 
 def versions(folder: str, interpreter: str) -> dict[str, str]:
-    """Return the versions in the environment of this folder, read from its files."""
+    """Return the Python and package versions of the environment in a folder, read from files."""
     folder = folder or os.path.dirname(os.path.dirname(interpreter))
     found: dict[str, str] = {}
     told = PYTHON.search(files.text(f"{folder}/pyvenv.cfg", most=10_000, links=True) or "")

@@ -34,7 +34,8 @@ NOT_ROOT = "requires root; this is a user launch"
 
 
 def started(request: Json, spec: Json) -> Json:
-    """request: RecordRequest. spec: StartRequest of a launch whose unit was just created."""
+    """Return the node's record at the start of a launch. request: RecordRequest. spec: StartRequest of the launch,
+    whose unit was just created."""
     return record(request, spec, STARTING, group_facts(main_process(spec["launch_id"]), {}))
 
 
@@ -46,7 +47,8 @@ class Ended:
         self.unit: tuple[Json | None, Json] = (None, {})
 
     def before_stop(self) -> None:
-        """Record the control group, current or as written by the unit's program, and the limits of that program."""
+        """Record the control group and the limits of the unit's main process. If the process has ended, use the control
+        group data that it wrote."""
         launch_id = self.request["launch_id"]
         self.unit = group_facts(main_process(launch_id), written.read_group(launch_id) or {})
 
@@ -60,7 +62,8 @@ def main_process(launch_id: str) -> int:
 
 
 def group_facts(pid: int, noted: Json) -> tuple[Json | None, Json]:
-    """Return the control group of the unit, and the limits of its main process. noted: facts that it has written."""
+    """Return the control group of the unit, and the limits of its main process. noted: data that the main process
+    wrote."""
     if not pid:
         return noted or None, {}
     try:
@@ -70,7 +73,7 @@ def group_facts(pid: int, noted: Json) -> tuple[Json | None, Json]:
 
 
 def limits(pid: int) -> dict[str, list[int | None]]:
-    """Return (soft, hard) by limit; None for no limit."""
+    """Return {limit: [soft, hard]}; None means unlimited."""
     return {
         name.lower().replace(" ", "_"): [number(soft), number(hard)]
         for name, soft, hard in LIMIT.findall(process.read(pid, "limits"))
@@ -137,7 +140,7 @@ def kernel_lines(request: Json, moment: str) -> list[Json]:
 
 
 def of_the_user(request: Json, spec: Json, moment: str, hostname: str) -> Json:
-    """Return {program, disks, names, left, unseen}."""
+    """Collect the data that the training user can access: {program, disks, names, left, unseen}."""
     table = written.read_table(request["launch_id"])["ranks"] if moment == ENDED else []
     try:
         found: Json = written.in_its_name(
@@ -192,7 +195,8 @@ def working_folder(spec: Json) -> str:
 
 
 def read_spec(launch_id: str) -> Json:
-    """Return the launch's spec, which its user may have changed meanwhile; {} if it is gone or invalid."""
+    """Return the launch's spec, which its user could have changed since the start; {} if the spec is missing or
+    invalid."""
     try:
         found: Any = written.in_its_name({"launch_id": launch_id}, lambda: _spec(launch_id))
     except SilentError:

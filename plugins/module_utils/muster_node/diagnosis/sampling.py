@@ -1,5 +1,5 @@
-"""Samples a launch's ranks periodically to distinguish hanging ranks from computing ones: CPU time, context switches,
-stack, and number of collectives begun.
+"""Periodically samples the CPU time, context switches, stack and number of started collectives of a launch's ranks, to
+distinguish hanging ranks from computing ranks.
 
 Sampling runs in a thread, so that ranks that do not answer do not delay the launch.
 """
@@ -29,7 +29,7 @@ SWITCHES = re.compile(r"^(?:non)?voluntary_ctxt_switches:\t(\d+)$", re.MULTILINE
 
 class Sampling:
     def __init__(self, state: str, seconds: float) -> None:
-        """seconds: between samples; 0 for none."""
+        """seconds: interval between samples; 0 disables sampling."""
         self.folder = f"{state}/{hook.SOCKETS}"
         self.path = f"{state}/unit/samples.json"
         self.seconds = seconds
@@ -38,7 +38,7 @@ class Sampling:
         self.thread: threading.Thread | None = None
 
     def keep(self, ranks: Iterable[Json]) -> None:
-        """Take a sample if one is due. Called repeatedly."""
+        """Take a sample of the ranks if one is due. The main process calls this repeatedly."""
         if not self.seconds or time.monotonic() < self.due or (self.thread and self.thread.is_alive()):
             return
         self.due = time.monotonic() + self.seconds

@@ -1,6 +1,7 @@
 """Takes snapshots of ranks from the kernel's data; see RankShot in muster/diagnosis/evidence.py.
 
-This runs as the training user: open files and wait channels of a process are visible only to its user and root.
+This code runs as the training user, because open files and wait channels of a process are visible only to the process's
+user and root.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ def not_observed(_pids: list[int]) -> dict[int, Json]:
 def shots(
     ranks: list[Json], said: dict[int, float], observe: Callable[[list[int]], dict[int, Json]] = not_observed
 ) -> list[Json]:
-    """Return the snapshots of running ranks. ranks: {rank, local_rank, pid, started} of each. said: last write time by
-    local rank. observe: returns facts from within the processes, by PID."""
+    """Return the snapshots of running ranks. ranks: {rank, local_rank, pid, started} for each rank. said: time of the
+    last log output by local rank. observe: function that returns data from inside the processes by PID."""
     there = [rank for rank in ranks[:MOST_RANKS] if process.runs(rank["pid"], rank["started"])]
     try:
         known = {each.inode: each for each in sockets.connections() if each.inode and each.state != sockets.LISTEN}
@@ -49,7 +50,7 @@ def shots(
 
 
 def shot(rank: Json, said: dict[int, float], known: dict[int, Connection]) -> Json:
-    """Return the snapshot of one rank; {} if it has just ended."""
+    """Return the snapshot of one rank; {} if the rank has just ended."""
     pid = rank["pid"]
     seen = process.status(pid)
     if seen is None or seen.started != rank["started"]:
@@ -97,7 +98,8 @@ def inodes(pid: int, opened: list[str]) -> list[int]:
 
 
 def shown(of_it: Iterable[Connection]) -> list[Json]:
-    """Return connections, the most informative first: retransmitting ones, then those that leave the node."""
+    """Return connections with the most informative first: retransmitting connections, then connections to other
+    nodes."""
     ordered = sorted(of_it, key=lambda each: (not each.retransmits, not each.queued, within(each), each.peer))
     return [
         {
@@ -121,7 +123,7 @@ def end(place: tuple[str, int]) -> str:
 
 
 def last_words(run_dir: str) -> dict[int, float]:
-    """Return when each local rank last wrote to its logs, on the wall clock."""
+    """Return the wall-clock time of the last log output by local rank."""
     found: dict[int, float] = {}
     try:
         with log_folder(run_dir) as (logs, _):

@@ -1,4 +1,4 @@
-"""Takes a snapshot of a node's part of a launch before the launch is stopped: its ranks, and listeners on its ports."""
+"""Takes a snapshot of a launch on one node before the launch is stopped: the ranks, and the listeners on its ports."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_COMMAND = 200  # characters
 
 
 def snapshot(request: Json) -> Json:
-    """request: {launch_id, run_dir, ports}. See Snapshot in muster/diagnosis/evidence.py."""
+    """Return a Snapshot (muster/diagnosis/evidence.py). request: {launch_id, run_dir, ports}."""
     parts = Parts()
     at = time.time()
     parts.look("ranks", lambda: ranks(request), {"ranks": [], "left": []})
@@ -35,7 +35,7 @@ def snapshot(request: Json) -> Json:
 
 
 def ranks(request: Json) -> Json:
-    """Return {ranks, left}. Runs as the training user, because the rank table and the logs come from that user."""
+    """Return {ranks, left}. Run as the training user, who owns the rank table and the logs."""
     table = written.read_table(request["launch_id"])["ranks"]
     try:
         found: Json = written.in_its_name(request, lambda: _ranks(request, table), RANKS_SECONDS)
@@ -52,7 +52,7 @@ def _ranks(request: Json, table: list[Json]) -> Json:
 
 
 def frozen(launch_id: str) -> bool | None:
-    """Return whether the launch's control group is frozen, found through the main process in the rank table."""
+    """Return whether the launch's control group is frozen. The main process in the rank table identifies the group."""
     agent = written.read_table(launch_id)["agent"]
     if agent is None or not process.runs(agent["pid"], agent["started"]):
         raise UnseenError("the main process is gone")
@@ -64,7 +64,7 @@ def frozen(launch_id: str) -> bool | None:
 
 
 def listeners(ports: list[int]) -> list[Json]:
-    """Return the listeners on these ports; see Listener. Reading the command line of a process may block."""
+    """Return the listeners on these ports; see Listener. This can block while the command line of a process is read."""
     there = {
         each.inode: each for each in sockets.connections() if each.state == sockets.LISTEN and each.local[1] in ports
     }
@@ -79,7 +79,7 @@ def listeners(ports: list[int]) -> list[Json]:
 
 
 def half_open(ports: list[int]) -> list[str]:
-    """Return the peers of half-open connections to these ports: the SYN-ACK was not acknowledged, or not yet."""
+    """Return the peers of half-open connections to these ports: the peer has not acknowledged the SYN-ACK."""
     calls = (each for each in sockets.connections() if each.state in sockets.COMING and each.local[1] in ports)
     return list(dict.fromkeys(each.peer[0] for each in calls))[:MOST_HALF_OPEN]
 

@@ -1,4 +1,4 @@
-"""Lists TCP connections and listeners of this node from netlink (like ss), or from /proc."""
+"""Lists TCP connections and listeners of this node, read from netlink (like ss) or else from /proc."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ MOST = 16_000_000  # bytes of one of them
 
 
 class Connection(NamedTuple):
-    """local, peer: address and port. queued: bytes not yet acknowledged. retransmits: consecutive. idle: seconds."""
+    """A TCP connection. local, peer: address and port. queued: unacknowledged bytes. retransmits: consecutive
+    retransmissions. idle: seconds."""
 
     inode: int
     uid: int
@@ -47,7 +48,7 @@ class Connection(NamedTuple):
 
 
 def connections() -> list[Connection]:
-    """Return all connections found within the time limit. Raises OSError."""
+    """Return the connections that can be read within the time limit. Raises OSError."""
     until = time.monotonic() + SECONDS
     try:
         return [each for family in (socket.AF_INET, socket.AF_INET6) for each in asked(family, until)]
@@ -107,7 +108,7 @@ def address(family: int, where: bytes) -> str:
 
 
 def table(text: str, family: int) -> Iterator[Connection]:
-    """Parse a table of /proc/net, in which an address consists of 32-bit words in the machine's byte order."""
+    """Parse a table of /proc/net. Its addresses consist of 32-bit words in the machine's byte order."""
     for line in text.splitlines()[1:]:
         words = line.split()
         if len(words) < 10:

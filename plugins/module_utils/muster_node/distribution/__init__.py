@@ -1,1 +1,1 @@
-"""Content that nodes receive from the controller and from each other: format, storage and transfer."""
+"""Format, storage and transfer of content that nodes receive from the controller and from each other."""

@@ -1,10 +1,11 @@
-"""Receive pieces from other nodes. A piece is untrusted until its sha256 matches the announced one.
+"""Receive pieces from other nodes. A piece is trusted only after its sha256 matches the announced digest.
 
-The process runs as nobody if its parent is root. A matching piece is stored at once, and other processes forward it. If
-a source dies, does not respond, is slow or sends wrong data, the next source is asked.
+The process runs as nobody if its parent is root. Each verified piece is stored at once, and other processes forward it.
+If a source ends, does not respond, is slow or sends wrong data, the receiver continues with the next source.
 
-A node skips a slow source. Each piece carries three counts: the pieces of the source, the pieces of the node above the
-source, and how often the source has changed its own source. Since that change, the distance must not have grown.
+A node skips a slow source. With each piece come three counts: the pieces of the source, the pieces of the source's own
+source, and how often the source has changed its own source. The node skips a source that has fallen far behind its own
+source since that change.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ SHARE = 16  # fraction of the content by which a node may fall behind
 
 
 class WrongError(Exception):
-    """The received data does not match the announcement."""
+    """Raised if received data does not match the announcement."""
 
 
 class PieceSource(NamedTuple):
@@ -45,8 +46,8 @@ class PieceSource(NamedTuple):
 
 
 class PieceReceiver:
-    """request: {givers: [[address, port], ...] in order of preference; address: of this node; token; calls_for}. until:
-    deadline."""
+    """Receives the missing pieces. request: {givers: [[address, port], ...] in order of preference; address: address of
+    this node; token; calls_for}. until: deadline."""
 
     def __init__(self, request: Json, whole: PieceSet, until: float) -> None:
         self.sources = [PieceSource(*each) for each in request["givers"]]
@@ -88,14 +89,14 @@ class PieceReceiver:
                 self.change(self.at, None)
 
     def change(self, source: PieceSource, peer: socket.socket | None) -> None:
-        """Continue with this source, and tell the previous one that no more is needed."""
+        """Switch to this source, and notify the previous source that this node needs no more pieces."""
         before, self.at, self.peer = self.peer, source, peer
         if before is not None:
             with before, suppress(OSError):
                 before.sendall(NUMBER.pack(ENOUGH))
 
     def sign(self) -> None:
-        """Tell the source that this node is alive and may forward to others."""
+        """Notify the source that this node is alive and might forward pieces to other nodes."""
         if self.peer is not None:
             try:
                 self.peer.sendall(NUMBER.pack(NOTHING))
@@ -105,7 +106,7 @@ class PieceReceiver:
     # ------------------------------------------------------------ one source
 
     def called(self, source: PieceSource, patience: float) -> socket.socket:
-        """Connect to a source; retry until it listens, because all nodes start at the same time."""
+        """Connect to a source. Retry until the source listens, because all nodes start at the same time."""
         until = min(self.until, time.monotonic() + patience)
         self.asked = source.address
         while True:
@@ -130,7 +131,7 @@ class PieceReceiver:
         return peer
 
     def take(self, peer: socket.socket) -> bool:
-        """Receive the missing pieces from the current source in order, with some requested ahead. Return whether to
+        """Receive the missing pieces from the current source in order, and request some pieces ahead. Return whether to
         continue with another source."""
         whole, count = self.whole, self.whole.layout.count
         queue = iter(whole.missing())
@@ -162,7 +163,8 @@ class PieceReceiver:
         return False
 
     def go_past(self) -> bool:
-        """Try to receive from a node above the source, so that a slow source does not delay all nodes behind it."""
+        """Try to receive from a node that precedes the slow source in the chain, so that the slow source does not delay
+        all nodes after it."""
         before = self.sources[self.sources.index(self.at) + 1 :]
         for source in before:
             if self.tries[source] < TRIES:
@@ -190,7 +192,7 @@ def receive(peer: socket.socket, content: memoryview) -> None:
 
 
 class TransferPace:
-    """The pace of one node. count: pieces of the content."""
+    """The transfer rate of one node, compared with its source. count: number of pieces in the content."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -199,12 +201,14 @@ class TransferPace:
         self.begin()
 
     def begin(self) -> None:
-        """Reset for a new source."""
+        """Reset the counts for a new source."""
         self.behind = self.source_behind = 2**63
         self.turn = -1
 
     def too_slow(self, own: int, source: int, above: int, turn: int) -> bool:
-        """Return whether to skip the source. All but turn count pieces. The node next to the slow one moves first."""
+        """Return whether to skip the source. own, source, above: pieces of this node, of the source, and of the
+        source's source. turn: how often the source has changed its own source. The node next to the slow source skips
+        it first."""
         if turn != self.turn:
             self.turn, self.source_behind = turn, 2**63
         self.behind = min(self.behind, source - own)

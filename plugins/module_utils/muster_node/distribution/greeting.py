@@ -1,4 +1,4 @@
-"""Mutual authentication of both ends of a transfer. Each proves knowledge of the token without sending it.
+"""Mutual authentication of both ends of a transfer. Each end proves that it knows the token without sending the token.
 
 The listener sends 32 random bytes. The caller answers with 32 random bytes of its own and a proof over both. Then the
 listener sends its proof. A proof is valid for this connection only.
@@ -20,7 +20,7 @@ CALLER, LISTENER = b"muster caller", b"muster listener"
 
 
 class StrangerError(OSError):
-    """The other end does not know the token, or does not follow the protocol."""
+    """Raised if the other end does not know the token or does not follow the protocol."""
 
 
 def greet(peer: socket.socket, token: str, admitted: Callable[[], bool] = lambda: True) -> None:
@@ -43,7 +43,7 @@ def introduce(peer: socket.socket, token: str) -> None:
 
 
 def received(peer: socket.socket, size: int) -> bytes:
-    """Return this many bytes. Raises OSError if the other end closes earlier."""
+    """Receive exactly this number of bytes. Raises OSError if the other end closes the connection earlier."""
     found = bytearray()
     while len(found) < size:
         chunk = peer.recv(min(1 << 20, size - len(found)))

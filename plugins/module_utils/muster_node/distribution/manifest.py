@@ -1,4 +1,5 @@
-"""A folder as a list of its files with their digests. The digest of the list identifies the folder's content."""
+"""Manifests: lists of the files in a folder with their digests. The digest of a manifest identifies the folder's
+content."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029]")
 
 
 class ManifestFile(NamedTuple):
-    """path: relative to the folder. executable: of the mode bits. size: bytes."""
+    """A file in a manifest. path: relative to the folder. executable: whether the file is executable. size: in
+    bytes."""
 
     path: str
     executable: bool
@@ -28,7 +30,7 @@ class ManifestFile(NamedTuple):
 
 
 def render(files: Iterable[ManifestFile]) -> bytes:
-    """Return the list as a text, identical wherever the same files are listed."""
+    """Return the list as text. Equal lists give identical text on every machine."""
     entries = [[each.path, each.executable, each.size, each.sha256] for each in sorted(files)]
     return json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode() + b"\n"
 
@@ -38,7 +40,7 @@ def digest_of(text: bytes) -> str:
 
 
 def parse(text: bytes) -> list[ManifestFile]:
-    """Return the files. Raises ValueError for a text that `render` did not produce from one folder."""
+    """Return the files in a text from `render`. Raises ValueError for any other text."""
     if len(text) > MOST_TEXT:
         raise ValueError(f"the manifest has more than {MOST_TEXT} bytes")
     try:
@@ -64,7 +66,7 @@ def above(path: str) -> list[str]:
 
 
 def unusable(path: str) -> str:
-    """Return why a path cannot be in a manifest; "" if it can."""
+    """Return the reason why a path is not allowed in a manifest; "" if it is allowed."""
     if CONTROL.search(path):
         return "its name contains non-printable characters"
     parts = path.split("/")

@@ -1,7 +1,7 @@
 """The content of a distribution: all requested files, concatenated and cut into pieces of equal size.
 
-A node forwards each piece once it is verified, while others still arrive. Its processes share the list of present
-pieces in memory. The bytes are in existing files, or in an unnamed file.
+A node forwards each verified piece while it receives further pieces. The node's processes share the list of present
+pieces in memory. The bytes are in existing files or in an unnamed file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FIRST = 24  # offset of the pieces in shared memory, after the state, `above` an
 
 
 class PieceLayout:
-    """Positions of files and pieces in the content."""
+    """Calculates the positions of files and pieces in the content."""
 
     def __init__(self, listed: Iterable[ManifestFile], wanted: Iterable[str]) -> None:
         left = set(wanted)
@@ -62,7 +62,7 @@ class PieceLayout:
 
 
 class PieceSet:
-    """The pieces that this node has. digests: of each piece. scratch: the unnamed file."""
+    """The pieces that this node has. digests: sha256 of each piece. scratch: the unnamed file."""
 
     def __init__(self, layout: PieceLayout, digests: Sequence[str], scratch: int) -> None:
         self.layout = layout
@@ -81,7 +81,7 @@ class PieceSet:
 
     @property
     def above(self) -> int:
-        """Number of pieces of this node's source."""
+        """Return the number of pieces that this node's source has."""
         return int(COUNT.unpack(self.shared[8:16])[0])
 
     @above.setter
@@ -90,7 +90,7 @@ class PieceSet:
 
     @property
     def turn(self) -> int:
-        """How often this node has changed its source."""
+        """Return how often this node has changed its source."""
         return int(COUNT.unpack(self.shared[16:FIRST])[0])
 
     @turn.setter
@@ -141,8 +141,8 @@ class PieceSet:
 def gathered(
     there: store.Shelf, layout: PieceLayout, digests: Sequence[str], *, compared: bool = False
 ) -> Iterator[PieceSet]:
-    """Yield the content with its present files, whose sha256 was verified. compared: large files were verified before,
-    and receivers verify each piece."""
+    """Yield the content with the present files after verifying their sha256. compared: skip large files, which were
+    verified before; receivers verify each piece."""
     with ExitStack() as stack:
         whole = PieceSet(layout, digests, stack.enter_context(store.scratch(there)))
         for at in range(len(layout.files)):

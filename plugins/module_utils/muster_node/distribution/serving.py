@@ -1,7 +1,7 @@
 """Send pieces to other nodes over the training network.
 
-The processes run as nobody if their parent is root. They serve only the content that they were given, only to the
-listed addresses of nodes, and only to callers with the token.
+The processes run as nobody if their parent is root. They serve only the content of this distribution, only to the
+listed node addresses, and only to callers that know the token.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NOTHING, ENOUGH = 2**64 - 1, 2**64 - 2  # instead of a piece index: keep-alive; 
 
 
 class Stranger(NamedTuple):
-    """An unauthenticated caller. admission: socket on which its process requests a slot."""
+    """An unauthenticated caller. admission: socket on which the caller's process requests a slot."""
 
     address: str
     since: float
@@ -51,8 +51,8 @@ class Stranger(NamedTuple):
 
 
 class PieceServer:
-    """request: {peers: [address], token, followed: whether this node is another node's preferred source,
-    calls_for: seconds for all to begin}."""
+    """Sends pieces to other nodes. request: {peers: [address], token, followed: whether this node is another node's
+    preferred source, calls_for: seconds within which all nodes must begin}."""
 
     def __init__(self, request: Json, whole: PieceSet, listener: socket.socket, until: float) -> None:
         self.peers = {ipaddress.ip_address(each) for each in request["peers"]}
@@ -70,7 +70,7 @@ class PieceServer:
         self.lost -= COMES_BACK
 
     def run(self) -> None:
-        """Serve until this node is complete (or receives nothing more) and no receiver needs it."""
+        """Serve until this node has all pieces or cannot receive more, and no receiver needs this node."""
         while time.monotonic() < self.until and os.getppid() == self.parent and not nobody_listens():
             if self.receivers or self.whole.state == pieces.TAKING:
                 self.quiet = time.monotonic()
@@ -130,7 +130,7 @@ class PieceServer:
             self.strangers[pid] = Stranger(str(address), time.monotonic(), admission)
 
     def admit(self, pid: int) -> None:
-        """Give an authenticated caller a slot if one is free. Its process may have ended instead."""
+        """Give an authenticated caller a slot if one is free. The caller's process might have ended in the meantime."""
         admission = self.strangers[pid].admission
         with suppress(OSError):
             if admission.recv(1) and len(self.receivers) < MOST_AT_ONCE:
@@ -165,15 +165,15 @@ class PieceServer:
 
 
 def has_room(asks: socket.socket) -> bool:
-    """Request a slot from the listening process; called in the process of an authenticated caller."""
+    """Request a slot from the listening process. Called in the process of an authenticated caller."""
     asks.sendall(ROOM)
     return asks.recv(1) == ROOM
 
 
 def one_too_many(strangers: Mapping[int, Stranger]) -> int:
-    """Return which unauthenticated caller to drop: the oldest of the address with the most.
+    """Return which unauthenticated caller to drop: the oldest caller from the address with the most callers.
 
-    So calls from one address cannot displace callers from another one.
+    Therefore calls from one address cannot displace callers from other addresses.
     """
     of = Counter(stranger.address for stranger in strangers.values())
     return max(strangers, key=lambda pid: of[strangers[pid].address])
@@ -185,14 +185,14 @@ def listen(address: str, port: int) -> socket.socket:
 
 
 def nobody_listens() -> bool:
-    """Return whether the reader of standard output is gone, so that no result is needed."""
+    """Return whether the reader of standard output is gone, so that nothing can receive the result."""
     poll = select.poll()
     poll.register(1, 0)
     return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 def give(peer: socket.socket, whole: PieceSet, parent: int) -> None:
-    """Send the pieces that a node requests, until it needs no more. Raises OSError."""
+    """Send the pieces that a node requests, until the node needs no more. Raises OSError."""
     peer.settimeout(PATIENCE)
     while (index := NUMBER.unpack(greeting.received(peer, NUMBER.size))[0]) != ENOUGH:
         if index == NOTHING:

@@ -1,7 +1,7 @@
-"""One node's part in a distribution: it sends its pieces, receives the missing ones, and forwards them.
+"""One node's part in a distribution: send the present pieces, receive the missing pieces, and forward them.
 
-Root verifies present files and passes them on as open handles. An unprivileged child process (nobody, if this is root)
-does the network transfer into an unnamed file. Root then verifies that file and stores its content.
+Root verifies present files and passes them on as open file descriptors. An unprivileged child process (nobody, if this
+is root) does the network transfer into an unnamed file. Root then verifies that file and stores its content.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ SPARE = 5.0  # seconds for the child to respond
 
 @contextmanager
 def opened(request: Json) -> Iterator[tuple[store.Shelf, list[ManifestFile]]]:
-    """Yield the place and its files: {store, digest}, or {folder, manifest} for a plain folder."""
+    """Yield the open store and the files to distribute. request: {store, digest}, or {folder, manifest} for a plain
+    folder."""
     if "store" in request:
         with store.opened(request["store"]) as there:
             yield there, store.read_manifest(there, request["digest"])
@@ -44,7 +45,7 @@ def opened(request: Json) -> Iterator[tuple[store.Shelf, list[ManifestFile]]]:
 
 
 def offer(request: Json) -> Json:
-    """Verify the files to send; return {pieces: [sha256], error}. request: the place, {wanted: [sha256]}."""
+    """Verify the files to send; return {pieces: [sha256], error}. request: as for `opened`, with {wanted: [sha256]}."""
     with opened(request) as (there, listed):
         layout = pieces.PieceLayout(listed, request["wanted"])
         with pieces.gathered(there, layout, ()) as whole:
@@ -55,10 +56,10 @@ def offer(request: Json) -> Json:
 
 
 def share(request: Json) -> Json:
-    """Return {missing, came: {address: pieces}, error}.
+    """Send, receive and forward pieces; return {missing, came: {address: pieces}, error}.
 
-    request: the place; {wanted, pieces}, as offered; {address, port}, to listen on; {givers, peers, followed, token,
-    seconds, calls_for}: see PieceReceiver and PieceServer.
+    request: as for `opened`, with {wanted, pieces}: see `offer`; {address, port}: to listen on; {givers, peers,
+    followed, token, seconds, calls_for}: see PieceReceiver and PieceServer.
     """
     with opened(request) as (there, listed):
         layout = pieces.PieceLayout(listed, request["wanted"])
@@ -83,7 +84,7 @@ def share(request: Json) -> Json:
 
 
 def unprivileged() -> pwd.struct_passwd | None:
-    """Return the user for the network process: nobody, if this is root."""
+    """Return the user for the network process: nobody if this process is root, else None."""
     return pwd.getpwnam(NOBODY) if os.geteuid() == 0 else None
 
 

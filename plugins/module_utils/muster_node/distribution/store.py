@@ -1,13 +1,13 @@
-"""Content storage of a node. A store keeps each file under its sha256, and is accessible for this user only:
+"""Content storage of a node. A store keeps each file under its sha256, and only this user can access the store:
 
-    STORE/manifests/DIGEST   a received list of files; read again by programs that need one of the files
+    STORE/manifests/DIGEST   a received manifest, for programs that later need one of its files
     STORE/objects/SHA256     a file's content
     STORE/parts              files that are still incomplete
 
-A plain folder has files under their own names, for example wheels for pip. Only this user can write to it; everyone
-can read it.
+A plain folder has files under their own names, for example wheels for pip. Everyone can read the folder, but only this
+user can write to it.
 
-Stored content is not trusted: it is read and verified against its name at each use.
+Stored content is not trusted: each use verifies the content against the sha256 in its name.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ TIDY_SECONDS = 2.0
 
 
 class Shelf(NamedTuple):
-    """An open store or plain folder. folder: the whole. content: for complete files. parts: for incomplete files."""
+    """An open store or plain folder. Descriptors: folder: its root; content: complete files; parts: incomplete
+    files."""
 
     folder: int
     content: int
@@ -49,7 +50,7 @@ class Shelf(NamedTuple):
 
 @contextmanager
 def opened(path: str) -> Iterator[Shelf]:
-    """Yield the store, and create it if missing. Raises ForeignError if others can change it."""
+    """Yield the store after creating it if missing. Raises ForeignError if other users can change the store."""
     trust.make_folder(path.rpartition("/")[0])
     with suppress(FileExistsError):
         files.make_folder(path, mode=0o700)
@@ -65,7 +66,7 @@ def opened(path: str) -> Iterator[Shelf]:
 
 @contextmanager
 def opened_plain(path: str) -> Iterator[Shelf]:
-    """Yield a plain folder, and create it if missing. Raises ForeignError if others can change it."""
+    """Yield a plain folder after creating it if missing. Raises ForeignError if other users can change the folder."""
     trust.make_folder(path)
     with files.folder(path, owner=os.geteuid()) as folder:
         old = time.time() - UNUSED
@@ -76,7 +77,7 @@ def opened_plain(path: str) -> Iterator[Shelf]:
 
 
 def keep_manifest(there: Shelf, text: bytes) -> list[ManifestFile]:
-    """Store a manifest under its digest, as the newest. Raises ValueError."""
+    """Store a manifest under its digest and mark it as the newest. Raises ValueError for an invalid manifest."""
     found = manifest.parse(text)
     files.replace(f"manifests/{manifest.digest_of(text)}", text, mode=0o600, within=there.folder)
     return found
@@ -95,7 +96,7 @@ def read_manifest(there: Shelf, digest: str) -> list[ManifestFile]:
 
 
 def missing(there: Shelf, wanted: Iterable[ManifestFile]) -> list[ManifestFile]:
-    """Return the files whose content is missing or different, each content once."""
+    """Return the files whose content is missing or different. Files with equal content are returned once."""
     once = {each.sha256: each for each in wanted}
     return [each for each in once.values() if not is_there(there, each)]
 
@@ -109,7 +110,8 @@ def is_there(there: Shelf, file: ManifestFile) -> bool:
 
 
 def copy(there: Shelf, file: ManifestFile, write: Callable[[bytes], object]) -> None:
-    """Pass on the content in chunks. Raises UnsafePathError at the end if it does not match its sha256."""
+    """Pass the content to `write` in chunks. Raises UnsafePathError at the end if the content does not match its
+    sha256."""
     with open_content(there, file) as handle:
         compare(file, handle, write)
 
@@ -187,12 +189,12 @@ def scratch(there: Shelf) -> Iterator[int]:
 
 
 def room(there: Shelf) -> int:
-    """Return the bytes that can be written."""
+    """Return the free space of the store in bytes."""
     return _room(os.fstatvfs(there.folder))
 
 
 def room_at(path: str) -> int:
-    """Return the same for a folder that may not exist yet."""
+    """Return the free space in bytes for a folder that might not exist yet."""
     while True:
         try:
             return _room(os.statvfs(path or "/"))
@@ -201,7 +203,7 @@ def room_at(path: str) -> int:
 
 
 def tidy(there: Shelf) -> None:
-    """Remove content that none of the newest manifests lists, unless it was used within a day."""
+    """Remove content that none of the newest manifests lists, unless the content was used within the last day."""
     store = there.folder
     deadline, old = time.monotonic() + TIDY_SECONDS, time.time() - UNUSED
     ages = {name: _changed(store, f"manifests/{name}") for name in files.names("manifests", within=store)}
@@ -247,7 +249,7 @@ def _changed(store: int, path: str) -> float:
 
 
 def _name(text: str) -> str:
-    """Return the digest after validation."""
+    """Return the text if it is a valid sha256."""
     if not manifest.DIGEST.match(text):
         raise files.UnsafePathError(errno.EINVAL, "is not a sha256", text[:100])
     return text

@@ -1,1 +1,1 @@
-"""The present state of a node, the record of its last installation, and the authors of changes in its logs."""
+"""Drift of a node: its current state, the record of its last installation, and who changed it according to its logs."""

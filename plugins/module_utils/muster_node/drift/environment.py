@@ -1,6 +1,7 @@
-"""Digests of PyTorch environments: one for each entry in site-packages, from file sizes and times only.
+"""Compute digests of PyTorch environments: one for each entry in site-packages, from file sizes and times only.
 
-A changed file has a different time or size, unless someone reset the time. Reading gigabytes would take minutes.
+A changed file has a different time or size, unless someone reset the time. Reading all contents (gigabytes) would take
+minutes.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ DIGITS = 12
 
 
 class UnreadableEnvironmentError(Exception):
-    """A part could not be inspected; the message gives the reason."""
+    """Raised if a part cannot be inspected; the message gives the reason."""
 
 
 def parts(link: str) -> Json:
-    """Return {name, parts}: the link's target, and a digest for each entry in site-packages. No target: name is ""."""
+    """Return {name, parts}: the link's target, and a digest for each entry in site-packages. name is "" if there is no
+    target."""
     folder = site_packages(link)
     if not folder:
         return {"name": "", "parts": {}}
@@ -53,7 +55,7 @@ def parts(link: str) -> Json:
 
 
 def changed_last(link: str, wanted: list[str]) -> dict[str, Json]:
-    """Return the last changed file of each of these parts: {at, path, owner}; missing parts are left out."""
+    """Return the most recently changed file of each requested part: {at, path, owner}. Omit missing parts."""
     folder = site_packages(link)
     deadline = time.monotonic() + SECONDS
     found: dict[str, Json] = {}
@@ -71,8 +73,8 @@ def changed_last(link: str, wanted: list[str]) -> dict[str, Json]:
 
 
 def condemn(link: str, changed: list[str]) -> list[str]:
-    """Make the step pytorch detect that the environment was changed: remove pip's or conda's record of one package, a
-    changed one if known. Return the removed path. Processes that use the environment are not affected."""
+    """Make the step pytorch detect that the environment was changed: remove pip's or conda's record of one package,
+    preferably of a changed package. Return the removed path. Running processes are not affected."""
     conda = f"{os.path.realpath(link)}/conda-meta"
     folder = conda if os.path.isdir(conda) else site_packages(link)
     ending, record = (".json", "") if folder == conda else (".dist-info", "/RECORD")
@@ -86,7 +88,8 @@ def condemn(link: str, changed: list[str]) -> list[str]:
 
 
 def by_environment(request: Json, wanted: list[str]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield (prefix, link, parts) for each environment. Parts of named environments have the name as prefix."""
+    """Yield (prefix, link, parts) for each environment. The names of parts in named environments begin with the
+    prefix."""
     links = {"": request["environment"], **{f"{name}/": link for name, link in request["named"].items()}}
     for begin, link in links.items():
         own = [part[len(begin) :] for part in wanted if part.rpartition("/")[0] == begin.rstrip("/")]
@@ -95,7 +98,7 @@ def by_environment(request: Json, wanted: list[str]) -> Iterator[tuple[str, str,
 
 
 def site_packages(link: str) -> str:
-    """Return the site-packages folder; "" without an environment."""
+    """Return the path of the site-packages folder; "" if the environment does not exist."""
     library = f"{os.path.realpath(link)}/lib"
     try:
         versions = [name for name in files.names(library) if name.startswith("python3")]

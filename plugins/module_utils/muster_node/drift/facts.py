@@ -1,4 +1,4 @@
-"""The present state of a node: Muster's packages and environments, kernel, driver, GPUs and firmware."""
+"""Read the current state of a node: Muster's packages and environments, kernel, driver, GPUs and firmware."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ MOST_PACKAGES = 500
 
 
 def facts(request: Json) -> Json:
-    """request: {packages, prefixes, environment, named}: package names, name prefixes, the link of the default
-    environment, and the links of named ones.
+    """Return the current state. request: {packages: package names, prefixes: prefixes of package names, environment:
+    link of the default environment, named: links of named environments}.
 
-    Parts that could not be inspected are only in `unseen`, with the reason.
+    Parts that could not be inspected are listed only in `unseen`, with the reason.
     """
     unseen: dict[str, str] = {}
     found: Json = {
@@ -62,7 +62,7 @@ def text(path: str) -> str:
 
 
 def booted() -> float:
-    """Return the start time of this system's first process, in seconds of the wall clock (in a container: its own)."""
+    """Return the wall-clock start time of PID 1 in seconds; in a container, PID 1 is the container's own."""
     stat = text("/proc/1/stat").rpartition(") ")[2].split()
     try:
         ago = time.clock_gettime(time.CLOCK_BOOTTIME) - int(stat[19]) / os.sysconf("SC_CLK_TCK")
@@ -72,7 +72,7 @@ def booted() -> float:
 
 
 def bus() -> list[str]:
-    """Return NVIDIA GPUs on the PCI bus: address and device ID, independent of the driver."""
+    """Return the address and device ID of each NVIDIA GPU on the PCI bus, independent of the driver."""
     found = []
     for address in names(BUS):
         vendor, kind = text(f"{BUS}/{address}/vendor"), text(f"{BUS}/{address}/class")
@@ -82,7 +82,7 @@ def bus() -> list[str]:
 
 
 def gpus() -> dict[str, str]:
-    """Return name and VBIOS by UUID."""
+    """Return the name and VBIOS version of each GPU by UUID."""
     if not any(name.startswith("nvidia") and name[6:].isdecimal() for name in names("/dev")):
         return {}
     listed = run("nvidia-smi", *SMI, seconds=SMI_SECONDS)
@@ -101,7 +101,7 @@ def firmware() -> dict[str, str]:
 
 
 def packages(wanted: list[str], prefixes: list[str]) -> dict[str, str]:
-    """Return the versions of installed packages with these names and prefixes."""
+    """Return the versions of installed packages that have one of these names or prefixes."""
     listed = run("dpkg-query", "-W", "-f=${db:Status-Abbrev} ${Package} ${Version}\n", seconds=DPKG_SECONDS)
     if listed.code != 0:
         raise UnreadableEnvironmentError(listed.why)

@@ -1,4 +1,4 @@
-"""Collect evidence of changes from a node's logs and files: times and users. Texts are passed on unchanged, truncated.
+"""Collect evidence of changes (times and users) from a node's logs and files. Texts are only truncated, not changed.
 
 dpkg and apt log local times. They are converted to seconds here, because only the node knows its time zone.
 """
@@ -46,7 +46,8 @@ UNIT_TIMES = ("InactiveEnterTimestampMonotonic", "ActiveEnterTimestampMonotonic"
 
 
 def history(request: Json) -> Json:
-    """request: {since, packages, paths, units, parts, environment, named}; since: seconds of the wall clock."""
+    """Return the evidence since a time. request: {since (wall-clock seconds), packages, paths, units, parts,
+    environment, named}."""
     since = float(request["since"])
     unseen: dict[str, str] = {}
     found: Json = {"clock": time.time(), "unseen": unseen, "parts": {}}
@@ -69,7 +70,7 @@ def history(request: Json) -> Json:
 
 
 def texts(paths: tuple[str, ...]) -> list[str]:
-    """Return the end of each log, oldest first."""
+    """Return the last part of each log, oldest log first."""
     found = []
     for path in paths:
         with suppress(OSError, EOFError, zlib.error):
@@ -84,7 +85,7 @@ def texts(paths: tuple[str, ...]) -> list[str]:
 
 
 def seconds(stamp: re.Match[str] | None) -> float:
-    """Convert a local time; 0 if invalid."""
+    """Convert a local time to seconds since the epoch; 0 if the time is invalid."""
     if stamp is None:
         return 0.0
     try:
@@ -94,7 +95,7 @@ def seconds(stamp: re.Match[str] | None) -> float:
 
 
 def dpkg(logs: list[str], since: float, packages: set[str]) -> Iterator[Json]:
-    """Yield {at, action, package, before, after} for dpkg's actions on these packages and on kernels."""
+    """Yield {at, action, package, before, after} for each action of dpkg on these packages or on kernels."""
     for line in "\n".join(logs).splitlines():
         words = line.split()
         if len(words) != 6 or words[2] not in ACTIONS:
@@ -110,8 +111,8 @@ def asked_for(name: str, packages: set[str]) -> bool:
 
 
 def apt(log: str, since: float, packages: set[str]) -> Iterator[Json]:
-    """Yield {begin, end, command, by, packages} for apt's runs: the command, its user, and the packages of these (and
-    kernels) that it changed."""
+    """Yield {begin, end, command, by, packages} for each run of apt. by: the user. packages: the changed packages,
+    limited to requested packages and kernels."""
     for stanza in re.split(r"\n\s*\n", log):
         fields = dict(FIELD.findall(stanza))
         begin = seconds(STAMP.match(fields.get("Start-Date", "")))
@@ -128,7 +129,7 @@ def apt(log: str, since: float, packages: set[str]) -> Iterator[Json]:
 
 
 def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
-    """Return [{at, text}] of one source, oldest first, and the error if there is none."""
+    """Return the journal entries of one source as [{at, text}], oldest first, and the error if there are none."""
     asked = run(
         "journalctl",
         field,
@@ -156,7 +157,8 @@ def journal(field: str, pattern: str, since: float) -> tuple[list[Json], str]:
 
 
 def file_facts(path: str) -> Json:
-    """Return {path, at, owner, mode}; for a missing file {path, gone: true, at: last change of its folder}."""
+    """Return {path, at, owner, mode} of a file. For a missing file, return {path, gone: true, at: last change of its
+    folder}."""
     real = os.path.expanduser(path)
     try:
         seen = os.lstat(real)

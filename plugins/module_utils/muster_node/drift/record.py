@@ -1,6 +1,6 @@
-"""The record of the last installation on a node. Only drift uses it.
+"""The record of the last installation on a node. Only the drift check uses the record.
 
-No step uses it for decisions: it shows what has changed since, not what to do.
+No step bases decisions on the record: it only shows what has changed since the installation.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PASSING = ("at", "by", "run", "booted", "unseen")
 
 
 def read() -> Json:
-    """Return {record, why}. Without a usable record, it is empty and why has the reason."""
+    """Return {record, why}. If there is no usable record, record is empty and why gives the reason."""
     try:
         found = json.loads(files.read(PATH, most=MOST, owner=0))
     except FileNotFoundError:
@@ -34,7 +34,7 @@ def read() -> Json:
 
 
 def keep(now: Json, by: str, run: str, parts: list[str]) -> bool:
-    """Write the record if its content changes; return whether it was written."""
+    """Write the record if its content changes; return whether the record was written."""
     whole = to_write(now, parts)
     if not whole:
         return False
@@ -44,8 +44,8 @@ def keep(now: Json, by: str, run: str, parts: list[str]) -> bool:
 
 
 def to_write(now: Json, parts: list[str]) -> Json:
-    """Return the new record; empty if unchanged. A part that could not be inspected keeps its recorded value. So does
-    each part that is not in `parts`, if given and if a record exists."""
+    """Return the new record; {} if nothing changed. A part keeps its recorded value if it could not be inspected, or if
+    `parts` is not empty and does not list it."""
     there = read()["record"]
     whole = {**{name: there[name] for name in now["unseen"] if name in there}, **now}
     whole.pop("unseen")

@@ -1,1 +1,1 @@
-"""The parts of a launch on a node, by verb (programs/launch.py)."""
+"""Launches on a node: the implementation of the verbs in programs/launch.py."""

@@ -1,7 +1,7 @@
-"""Limit the size of each log of a launch: at the limit, the blocks in the middle of the file are freed.
+"""Limit the size of each log of a launch: when a log reaches the limit, the blocks in the middle of the file are freed.
 
 torchrun opens the logs, and its ranks write to them at their own offsets, so a log can be neither truncated nor
-replaced. A hole in the middle needs no disk space, and keeps all offsets, the beginning and the end.
+replaced. A hole in the middle needs no disk space and preserves all offsets, the beginning and the end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ BLOCK = 512  # the unit of st_blocks on all file systems
 
 
 class Cap:
-    """most: maximum bytes on disk of each log; 0 for no limit. notes: errors, without repetitions."""
+    """Limits the logs of a launch. most: maximum bytes on disk for each log; 0 for no limit. notes: errors without
+    repetitions."""
 
     def __init__(self, run_dir: str, most: int) -> None:
         self.folder = f"{run_dir}/logs"
@@ -34,7 +35,7 @@ class Cap:
         self.looked = time.monotonic()
 
     def keep(self, seconds: float) -> None:
-        """Limit the logs for this time. The sizes are checked more often if a log grows fast."""
+        """Limit the logs for this number of seconds. Check the sizes more often if a log grows fast."""
         end = time.monotonic() + seconds
         while True:
             pause = self.look() if self.most else PAUSE
@@ -44,7 +45,7 @@ class Cap:
                 return
 
     def look(self) -> float:
-        """Shorten logs above the limit. Return the seconds until a log may exceed it again."""
+        """Shorten logs above the limit. Return the seconds until a log could exceed the limit again."""
         pause = PAUSE
         now = time.monotonic()
         passed, self.looked = max(now - self.looked, 0.001), now
@@ -77,7 +78,7 @@ class Cap:
 
 
 def punch_hole(handle: int, begin: int, length: int) -> int:
-    """Return 0, or the error number: some file systems do not support holes (EOPNOTSUPP)."""
+    """Free a part of a file. Return 0 or the error number; some file systems do not support holes (EOPNOTSUPP)."""
     function = _fallocate()
     if function is None:
         return errno.ENOSYS

@@ -1,4 +1,4 @@
-"""Find the compute processes on the GPUs with nvidia-smi; graphics processes of a screen are not listed."""
+"""Find the compute processes on the GPUs with nvidia-smi. nvidia-smi does not list graphics processes in this query."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ GPU = "gpu-{}"
 
 
 def computing(*, gpus: bool) -> Json:
-    """Return {computing: {seat: [holder]}, uuids, why}. gpus: whether the launch uses GPUs; if not, run no query."""
+    """Return {computing: {seat: [holder]}, uuids, why}. gpus: whether the launch uses GPUs; if not, nothing is
+    queried."""
     if not gpus:
         return {"computing": {}, "uuids": [], "why": ""}
     asked = ask("index,uuid", SECONDS)
@@ -35,7 +36,8 @@ def computing(*, gpus: bool) -> Json:
 
 
 class Asked(NamedTuple):
-    """Output of nvidia-smi: the requested fields of each GPU, and (uuid, pid) of compute processes. why: its error."""
+    """Output of nvidia-smi: the requested fields of each GPU, and (uuid, pid) of each compute process. why: the error
+    of nvidia-smi."""
 
     gpus: list[list[str]]
     apps: list[list[str]]
@@ -43,7 +45,7 @@ class Asked(NamedTuple):
 
 
 def ask(fields: str, seconds: float) -> Asked:
-    """Run both queries in parallel, because each waits for the same driver. fields: of --query-gpu."""
+    """Run both queries in parallel, because each query waits for the same driver. fields: argument of --query-gpu."""
     questions = (f"--query-gpu={fields}", "--query-compute-apps=gpu_uuid,pid")
     with ThreadPoolExecutor(max_workers=len(questions)) as pool:
         gpus, apps = pool.map(partial(_answer, seconds=seconds), questions)

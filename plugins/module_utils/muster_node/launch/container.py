@@ -1,9 +1,9 @@
-"""Run a launch in a container image: root's podman is the main process of the unit, and starts the launch's program in
+"""Run a launch in a container image. Root's podman is the main process of the unit, and starts the launch's program in
 the image as the training user.
 
-The container only provides files and no isolation: it shares the processes, network, shared memory and limits of the
-node and the unit. So a launch is inspected and stopped as without an image. All processes stay in the unit's control
-group.
+The container provides files but no isolation: it shares the processes, network, shared memory and limits of the node
+and the unit. Therefore a launch is inspected and stopped in the same way as without an image. All processes stay in the
+unit's control group.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ CGROUPS = "/sys/fs/cgroup"
 
 
 def command(spec: Json, user: pwd.struct_passwd, *words: str) -> list[str]:
-    """Return the main process of the launch's unit. words: arguments for the image's Python. spec: see StartRequest."""
+    """Return the command of the unit's main process. words: arguments for the image's Python. spec: see
+    StartRequest."""
     folder = state.state_dir(spec["launch_id"])
     image = spec["image"]
     work = spec["work_dir"] or image["chdir"]
@@ -76,15 +77,15 @@ def command(spec: Json, user: pwd.struct_passwd, *words: str) -> list[str]:
 
 
 def engine(hooks: str, user: pwd.struct_passwd, shared: Sequence[str] = ()) -> list[str]:
-    """Return the common arguments of `podman run`. hooks: the folder for the hook; hooks in other folders are not used.
-    shared: see write_hook."""
+    """Return the common arguments of `podman run`. hooks: the folder with the OCI hook; podman uses no hooks from other
+    folders. shared: see write_hook."""
     write_hook(hooks, user, shared)
     podman = shutil.which("podman") or "podman"
     return [podman, RUNTIME, f"--hooks-dir={hooks}", "run", *CLOSED, f"--user={user.pw_uid}:{user.pw_gid}"]
 
 
 def write_hook(folder: str, user: pwd.struct_passwd, shared: Sequence[str]) -> None:
-    """Write the hook. shared: namespaces of the node that the container shares."""
+    """Write the OCI hook. shared: namespaces of the node that the container shares."""
     groups = sorted(set(os.getgrouplist(user.pw_name, user.pw_gid)))
     identity = {"uid": user.pw_uid, "gid": user.pw_gid, "additionalGids": groups}
     wanted = json.dumps({"user": identity, "shared": list(shared)})
@@ -99,14 +100,14 @@ def write_hook(folder: str, user: pwd.struct_passwd, shared: Sequence[str]) -> N
 
 
 def removal(launch_id: str) -> list[str]:
-    """Return properties for systemd that remove the container after the unit's end, if podman itself was killed. The
-    first removal can fail on a process that is just ending; the second one then succeeds."""
+    """Return unit properties that make systemd remove the container after the unit has ended, in case podman itself was
+    killed. The first removal can fail while a process is ending; the second removal then succeeds."""
     podman = shutil.which("podman") or "podman"
     return 2 * ["--property", f"ExecStopPost=-{podman} rm --force --ignore {NAME.format(launch_id)}"]
 
 
 def remove_old() -> list[str]:
-    """Remove containers of finished launches that podman still lists, for example after a power loss; return the
+    """Remove containers of finished launches that podman still lists, for example after a power loss. Return their
     names."""
     said = run("podman", "ps", "--all", f"--filter=label={LABEL}", "--format={{.Names}}", seconds=SECONDS)
     begin = NAME.format("")

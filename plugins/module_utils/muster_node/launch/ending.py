@@ -1,7 +1,7 @@
-"""End a launch with time for the ranks: SIGTERM to each of them, and SIGKILL after the time.
+"""End a launch gracefully: send SIGTERM to each rank, and SIGKILL after a grace period.
 
-Used for requested stops and time limits, when a script may write a checkpoint. torchrun gets no signal while a rank
-runs, because it would end the ranks by its own limits. Other processes in the unit end with the unit.
+Used for requested stops and time limits, so that a script can write a checkpoint. torchrun receives no signal while a
+rank is running, because it would end the ranks with its own timeouts. Other processes in the unit end with the unit.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SLACK = 2.0  # seconds after the deadline until the whole unit is stopped
 
 
 class RanksEnding:
-    """The end of the ranks, in the unit's main process. reason: "" before the end."""
+    """Ends the ranks, in the unit's main process. reason: "" until the end begins."""
 
     def __init__(self) -> None:
         self.reason = ""
@@ -38,7 +38,7 @@ class RanksEnding:
         self.idle_since = 0.0
 
     def begin(self, reason: str, until: float) -> None:
-        """Begin the end of the ranks, which cannot be cancelled. until: on the monotonic clock."""
+        """Begin to end the ranks, which cannot be cancelled. until: deadline on the monotonic clock."""
         self.reason, self.until = reason, until
         self.seconds = max(0.0, until - time.monotonic())
 
@@ -47,7 +47,8 @@ class RanksEnding:
         return {"reason": self.reason, "until": self.until, "seconds": self.seconds} if self.reason else None
 
     def go_on(self, agent: Mapping[str, Any] | None, ranks: Iterable[Mapping[str, Any]]) -> bool:
-        """Send SIGTERM to each running process once. Return whether the time is over and all of them were killed."""
+        """Send SIGTERM once to each running process. Return whether the grace period has expired and all processes were
+        killed."""
         running = [rank for rank in ranks if rank["gone_at"] is None]
         alone = [agent] if agent else []
         if time.monotonic() > self.until:
@@ -66,7 +67,7 @@ class RanksEnding:
 
 
 def ask_to_end(launch_id: str, seconds: float) -> None:
-    """Request the end of the ranks; return when the launch's main process has ended or the time is over.
+    """Request the end of the ranks. Return when the launch's main process has ended or the time has expired.
 
     The request is repeated, because a supervisor that watches the launch overwrites it.
     """
@@ -80,7 +81,8 @@ def ask_to_end(launch_id: str, seconds: float) -> None:
 
 
 def tell(processes: Iterable[Mapping[str, Any]], number: signal.Signals) -> None:
-    """Send a signal to processes that the unit's main process has seen, never to later processes with the same PIDs."""
+    """Send a signal to processes that the unit's main process has seen, never to later processes that reuse their
+    PIDs."""
     for one in processes:
         with suppress(OSError), pinned(one["pid"]) as handle:
             if process.runs(one["pid"], one["started"]):
@@ -89,7 +91,7 @@ def tell(processes: Iterable[Mapping[str, Any]], number: signal.Signals) -> None
 
 @contextmanager
 def pinned(pid: int) -> Iterator[int]:
-    """Yield a descriptor of the process with this PID. Signals sent through it reach no later process."""
+    """Yield a pidfd of the process. A signal sent through the pidfd cannot reach a later process with the same PID."""
     handle = os.pidfd_open(pid)
     try:
         yield handle

@@ -1,4 +1,4 @@
-"""Collect the facts that a start depends on, without changes to the node."""
+"""Collect the data that the preflight checks of a launch need, without changing the node."""
 
 from __future__ import annotations
 
@@ -48,7 +48,8 @@ NOTHING: Json = {"kind": "", "count": 0, "bytes": 0, "digest": "", "names": [], 
 
 
 def data_facts(paths: list[str], user: pwd.struct_passwd | None) -> list[Json]:
-    """Return {path, kind, count, bytes, digest, names, cut, error} of each; kind: folder, file, or "" with an error.
+    """Return {path, kind, count, bytes, digest, names, cut, error} of each path. kind: folder, file, or "" with an
+    error.
 
     cut: the count is incomplete, or the time limit was reached. names: [[name, size], ...] of a small folder.
     """
@@ -97,7 +98,8 @@ def _file(path: str, until: float) -> Json:
 
 
 def _folder(top: str, until: float) -> Json:
-    """Return the facts of a folder. The order is the same on all nodes, so that incomplete counts are comparable."""
+    """Return the data of a folder. Entries are visited in the same order on all nodes, so that incomplete counts are
+    comparable."""
     digest, names = hashlib.sha256(), list[list[Any]]()
     count = total = 0
     todo = [""]
@@ -160,7 +162,7 @@ def port_facts(port: int) -> Json:
 
 
 def port_holders(port: int) -> list[Json]:
-    """Return processes that listen on the port, or otherwise use it as their local port."""
+    """Return the processes that listen on the port or use it as their local port."""
     here = [one for one in sockets() if one.port == port and one.inode != "0"]
     here = [one for one in here if one.state == LISTENING] or here
     if not here:
@@ -172,7 +174,8 @@ def port_holders(port: int) -> list[Json]:
 
 
 def by_user(uids: set[int], deadline: float) -> list[Json]:
-    """Return possible holders without root: the first process of each launch of these users, or else the users."""
+    """Return possible holders, found without root: the first process of each launch of these users, or else the
+    users."""
     first: dict[process.LaunchUnit, int] = {}
     for pid in process.ids():
         launch = process.launch_at(pid)
@@ -190,7 +193,7 @@ SIOCGIFADDR = 0x8915
 
 
 def interface_of(address: str) -> str | None:
-    """Return the name of the interface that has this address, or None."""
+    """Return the name of the interface with this address, or None."""
     if ":" in address:
         return interface_of_ipv6(address)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
@@ -206,7 +209,8 @@ def interface_of(address: str) -> str | None:
 
 
 def secondary_interface_of(address: str) -> str | None:
-    """Return the interface by its other addresses from `ip`: the ioctl above returns only the first one."""
+    """Return the interface that has this address as a secondary address. `ip` lists all addresses. The ioctl above
+    returns only the first address."""
     try:
         links = json.loads(command("ip", "-json", "address", "show").text)
     except ValueError:
@@ -231,7 +235,7 @@ MOST_PLACES = 20  # of PATH
 
 
 def prepare(request: Json) -> Json:
-    """Return the facts for the preflight checks of this node; only reads.
+    """Return the data for the preflight checks of this node. Changes nothing.
 
     request: see PrepareRequest in muster/launch/messages.py.
     """
@@ -262,7 +266,8 @@ def prepare(request: Json) -> Json:
 
 
 def foreign_folders(request: Json) -> list[str]:
-    """Return sentences on launch folders that other users than root can change, who could redirect root's writes."""
+    """Return a sentence for each launch folder that users other than root can change. Such users could redirect root's
+    writes."""
     roots = [path for path in (request["run_root"], request.get("work_root")) if path]
     return [f"{path}: {why}" for path in roots if (why := trust.foreign_writer(path))]
 
@@ -282,7 +287,7 @@ def user_facts(name: str) -> Json | None:
 
 
 def file_facts(path: str, user: str, mode: int) -> Json:
-    """Return whether a path exists, and whether the user has access, checked as that user with a time limit."""
+    """Return whether a path exists and whether the user has access, checked as that user and with a time limit."""
     usable = False
     with suppress(KeyError):
         usable = asked(pwd.getpwnam(user), lambda: os.access(path, mode))
@@ -290,8 +295,8 @@ def file_facts(path: str, user: str, mode: int) -> Json:
 
 
 def program_facts(name: str, user: str, path: str) -> Json:
-    """Return file_facts of a program by its path, or by its name in PATH: the first one that the user can execute, as
-    in the launch."""
+    """Return file_facts of a program. A name is searched in PATH, as in the launch: the first file that the user can
+    execute is used."""
     if "/" in name:
         return file_facts(name, user, os.X_OK)
     places = [f"{folder}/{name}" for folder in path.split(":")[:MOST_PLACES] if folder.startswith("/")]

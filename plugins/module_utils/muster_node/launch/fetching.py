@@ -1,8 +1,8 @@
-"""List and read the files in a launch's working directory that the controller fetches.
+"""List and read files in a launch's working directory for the controller.
 
-All of this runs as the launch's user, the owner of the files: no link is followed, only regular files are read, and
-every step has a limit. Patterns are those of the shell for each part of a path; `**` matches any number of folders, and
-a matching folder includes its whole content.
+This code runs as the launch's user, who owns the files. It follows no links, reads only regular files, and limits every
+step. Shell patterns apply to each part of a path. `**` matches any number of folders, and a matching folder includes
+its whole content.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Patterns:
         return self._with_any({(number, 0) for number in range(len(self.parts))})
 
     def step(self, places: Places, name: str) -> Places:
-        """Return the positions after this name; empty if no pattern matches."""
+        """Return the positions in the patterns after this name; no positions if no pattern matches."""
         found = set()
         for number, at in places:
             parts = self.parts[number]
@@ -59,7 +59,7 @@ class Patterns:
         return any(at == len(self.parts[number]) for number, at in places)
 
     def _with_any(self, places: Places) -> Places:
-        """Add the positions after `**`, which also matches no folder."""
+        """Add the positions after `**`, because `**` also matches zero folders."""
         more = {
             (number, at + 1) for number, at in places if at < len(self.parts[number]) and self.parts[number][at] == ANY
         }
@@ -67,13 +67,14 @@ class Patterns:
 
 
 def fetchable(request: Json) -> Json:
-    """Return {files: [{path, size, changed}], left: [{path, why}], why}: matching files, excluded files, and why the
-    list is incomplete. request: {launch_id, run_dir, folder, patterns}"""
+    """Return {files: [{path, size, changed}], left: [{path, why}], why}: matching files, excluded files, and the reason
+    if the list is incomplete. request: {launch_id, run_dir, folder, patterns}"""
     return asked(request, lambda: _listed(request["folder"], Patterns(request["patterns"])), {"files": [], "left": []})
 
 
 def fetched(request: Json) -> Json:
-    """Return {parts: [{path, offset, data (base64), size, changed}], why}: bytes of these files, up to `limit`.
+    """Return {parts: [{path, offset, data (base64), size, changed}], why}: the contents of these files, at most `limit`
+    bytes.
 
     request: {launch_id, run_dir, folder, wanted: [{path, offset}], limit}
     """
@@ -109,7 +110,8 @@ def _listed(folder: str, patterns: Patterns) -> Json:
 
 
 def _walk(folder: str, patterns: Patterns) -> Iterator[tuple[str, os.stat_result | None]]:
-    """Yield every matching path that is not a folder. Raises OSError if the folder is not readable or at a limit."""
+    """Yield every matching path that is not a folder. Raises OSError if the folder is not readable or a limit is
+    exceeded."""
     deadline, seen = time.monotonic() + SECONDS, 0
     with files.folder(folder, links=True) as top:
         todo = [("", patterns.begin())]

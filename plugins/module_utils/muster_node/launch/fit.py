@@ -1,4 +1,4 @@
-"""Check a node between two attempts of a launch: its availability, and its newest checkpoint."""
+"""Check the availability and the newest checkpoint of a node between two attempts of a launch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ UNFINISHED = (".tmp", ".temp", ".part", ".partial", ".incomplete", ".lock")
 
 
 def newest(pattern: str, work_dir: str) -> Json | None:
-    """Return {path, time} of the newest complete checkpoint, or None. A relative glob starts in work_dir."""
+    """Return {path, time} of the newest complete checkpoint, or None. A relative glob is resolved in work_dir."""
     whole = os.path.join(glob.escape(work_dir), pattern)
     found = []
     for path in islice(glob.iglob(whole, recursive=True), MOST_FOUND):
@@ -51,7 +51,7 @@ def newest(pattern: str, work_dir: str) -> Json | None:
 
 
 def written(path: str) -> float:
-    """Return the time of a file, or of the newest file in a folder."""
+    """Return the modification time of a file, or of the newest file in a folder."""
     seen = os.stat(path)
     if not stat.S_ISDIR(seen.st_mode):
         return seen.st_mtime
@@ -80,7 +80,8 @@ def complete_folder(path: str) -> bool:
 
 
 def complete_file(path: str, *, empty: bool = False) -> bool:
-    """Return whether the file is complete, if its format shows that. empty: whether it may be empty."""
+    """Return whether the file is complete, as far as its format shows this. empty: whether an empty file counts as
+    complete."""
     with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         seen = os.fstat(file.fileno())
         if not stat.S_ISREG(seen.st_mode):
@@ -96,7 +97,8 @@ def complete_file(path: str, *, empty: bool = False) -> bool:
 
 
 def length_of(header: bytes) -> int:
-    """Return the size of the tensors in the header of a safetensors file. Raises ValueError if it is truncated."""
+    """Return the total size of the tensors according to the header of a safetensors file. Raises ValueError if the
+    header is truncated."""
     ends = [one["data_offsets"][1] for name, one in json.loads(header).items() if name != "__metadata__"]
     return int(max(ends, default=0))
 
@@ -118,7 +120,7 @@ def fit(request: Json) -> Json:
 
 
 def gpu_use() -> tuple[list[Json], str]:
-    """Return {index, used_mib, uncorrected} of each GPU, and the error of nvidia-smi."""
+    """Return {index, used_mib, uncorrected} of each GPU, and the error from nvidia-smi."""
     said = run("nvidia-smi", f"--query-gpu={FIELDS}", "--format=csv,noheader,nounits", seconds=SMI_SECONDS)
     if said.code != 0:
         return [], said.why
@@ -136,7 +138,8 @@ def count(text: str) -> int:
 
 
 def checkpoint_of(request: Json) -> Json | None:
-    """Search as the launch's user, because the paths can contain links of that user."""
+    """Search for the newest checkpoint as the launch's user, because the paths can contain links that this user
+    created."""
     try:
         user = pwd.getpwnam(request["user"])
         found: Json | None = as_user(

@@ -1,5 +1,5 @@
-"""Validate data that the training user wrote or could have written: limited in size, and only in the shapes that the
-launch itself writes."""
+"""Validate data that the training user wrote or could have written. Only data of limited size, in the shapes that the
+launch itself writes, is accepted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NUMBER = re.compile(r"0|[1-9]\d{0,6}", re.ASCII)
 
 
 def number(text: str) -> int | None:
-    """Return a rank or local rank in the launcher's notation; None for other text that int() accepts."""
+    """Parse a rank or local rank in the launcher's notation. Return None for other text, even if int() accepts it."""
     return int(text) if NUMBER.fullmatch(text) else None
 
 
@@ -37,7 +37,7 @@ def parsed(text: bytes) -> Any:
 
 
 def result(value: Any) -> Json | None:
-    """Return the result of the main process in the shape of running.write_result, or None."""
+    """Validate a result in the shape of running.write_result. Return None if it is invalid."""
     if not isinstance(value, dict) or not isinstance(value.get("reason"), str) or not _is_time(value.get("ended_at")):
         return None
     found = {"reason": value["reason"][:MOST_TEXT], "ended_at": value["ended_at"]}
@@ -49,7 +49,8 @@ def result(value: Any) -> Json | None:
 
 
 def table(value: Any) -> Json:
-    """Return {agent, ranks, notes, ending} in the shape of running.run. agent: {pid, started}, or None."""
+    """Validate a process table in the shape of running.write_table: {agent, ranks, notes, ending}. agent: {pid,
+    started}, or None."""
     value = value if isinstance(value, dict) else {}
     agent = value.get("agent")
     ranks = {one["pid"]: one for one in _objects(value.get("ranks"))[:MOST_RANKS] if _is_rank(one)}
@@ -64,7 +65,7 @@ def table(value: Any) -> Json:
 
 def ending(value: Any) -> Json | None:
     """Return {reason, until, seconds}: why the ranks are being ended, the deadline on the node's monotonic clock, and
-    the total time; see ending.py."""
+    the grace period; see ending.py."""
     if not isinstance(value, dict) or value.get("reason") not in ENDINGS:
         return None
     return _only(value, ENDING) if all(_is_time(value.get(name)) for name in ENDING[1:]) else None

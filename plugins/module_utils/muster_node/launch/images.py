@@ -42,7 +42,7 @@ DESCRIPTOR = ("mediaType", "digest", "size")
 
 
 class Edit(NamedTuple):
-    """A change at one position of the file. old and new have the same length."""
+    """A replacement at one position of the archive file. old and new have the same length."""
 
     begin: int
     old: bytes
@@ -50,12 +50,12 @@ class Edit(NamedTuple):
 
 
 def plain_manifest(text: bytes) -> bytes:
-    """Return manifest.json without names. Raises ValueError, LookupError or TypeError."""
+    """Return manifest.json without image names. Raises ValueError, LookupError or TypeError."""
     return _dump([{key: each[key] for key in IMAGE} for each in json.loads(text)])
 
 
 def plain_index(text: bytes) -> bytes:
-    """Return index.json without names. Raises ValueError, LookupError or TypeError."""
+    """Return index.json without image names. Raises ValueError, LookupError or TypeError."""
     index = json.loads(text)
     images = [{key: each[key] for key in DESCRIPTOR} for each in index["manifests"]]
     return _dump({**{key: index[key] for key in INDEX if key in index}, "manifests": images})
@@ -65,7 +65,8 @@ PLAIN = {"manifest.json": plain_manifest, "index.json": plain_index}
 
 
 def edits(path: str) -> list[Edit]:
-    """Return the edits that remove the names. Raises UnsafePathError if podman might read the archive differently."""
+    """Return the edits that remove the image names from an archive. Raises UnsafePathError if podman could interpret
+    the archive differently."""
     found: dict[str, Edit] = {}
     try:
         with files.opened(path) as handle, os.fdopen(os.dup(handle), "rb") as stream, _tar(stream) as tar:
@@ -85,14 +86,14 @@ def edits(path: str) -> list[Edit]:
 
 
 def write(path: str, wanted: list[Edit]) -> None:
-    """Apply the edits."""
+    """Apply the edits to the archive."""
     with files.opened(path, written=True) as handle:
         for edit in wanted:
             os.pwrite(handle, edit.new, edit.begin)
 
 
 def undo(path: str, done: list[Edit]) -> None:
-    """Restore the archive."""
+    """Revert the edits in the archive."""
     write(path, [Edit(edit.begin, edit.new, edit.old) for edit in done])
 
 
@@ -149,7 +150,7 @@ print(json.dumps({"python": sys.version_info[:3], "torch": torch, "nccl": nccl})
 
 
 def look(request: Json) -> Json:
-    """Return ImageFacts and remove containers of old launches. request: {image: its id or name, user, folders}."""
+    """Return ImageFacts and remove containers of old launches. request: {image: id or name, user, folders}."""
     podman = run("podman", "version", "--format={{.Client.Version}}", seconds=LOOK_SECONDS)
     there = podman.code == 0
     found = inspected(request["image"]) if there and request["image"] else ""
@@ -165,13 +166,13 @@ def look(request: Json) -> Json:
 
 
 def inspected(image: str) -> str:
-    """Return the id of an image, by its id or name; "" if it does not exist."""
+    """Return the id of an image, given its id or name; "" if the image does not exist."""
     said = run("podman", "image", "inspect", "--format={{.Id}}", image, seconds=LOOK_SECONDS)
     return said.text.strip().removeprefix("sha256:") if said.code == 0 else ""
 
 
 def describes_gpus() -> bool:
-    """Return whether podman has a CDI specification of GPUs."""
+    """Return whether podman finds a CDI specification that describes GPUs."""
     for folder in CDI:
         try:
             names = files.names(folder, links=True)
@@ -184,7 +185,8 @@ def describes_gpus() -> bool:
 
 
 def folder_facts(path: str, user: str) -> Json:
-    """Return file_facts, and why the path is not safe to mount as root: other users can replace it."""
+    """Return file_facts of a folder to mount, and the reason if mounting it as root is unsafe because other users can
+    replace the folder."""
     why = trust.foreign_writer(os.path.dirname(path)) or ""
     if not why and os.path.islink(path):
         why = f"{path} is a link"
@@ -192,9 +194,10 @@ def folder_facts(path: str, user: str) -> Json:
 
 
 def load(request: Json) -> Json:
-    """Load the distributed archive, and remove the archive afterwards. Return {id, error}.
+    """Load the distributed archive into podman, then remove the archive. Return {id, error}.
 
-    request: {store, digest, id, seconds}"""
+    request: {store, digest, id, seconds}
+    """
     try:
         with store.opened(request["store"]) as there:
             archive = store.read_manifest(there, request["digest"])[0]
@@ -216,7 +219,7 @@ def load(request: Json) -> Json:
 
 
 def load_nameless(path: str, seconds: float) -> str:
-    """Load an archive without its names. Return the error, "" for none."""
+    """Load an archive without its image names. Return the error, or "" on success."""
     names = edits(path)
     write(path, names)
     try:
@@ -227,8 +230,8 @@ def load_nameless(path: str, seconds: float) -> str:
 
 
 def named(image: str) -> str:
-    """Return an image's id, "" if it does not exist. The image gets a name, because `podman image prune` removes images
-    without a name."""
+    """Name an image and return its id, or "" if the image does not exist. Without a name, `podman image prune` would
+    remove the image."""
     found = inspected(image)
     if found:
         run("podman", "tag", found, NAME.format(found[:12]), seconds=LOOK_SECONDS)
@@ -243,8 +246,9 @@ def pull(request: Json) -> Json:
 
 
 def versions(request: Json) -> Json:
-    """Run the image's Python as the user and return {text, error, unsafe}: the last line of its output, why it failed,
-    why it was not run. The image controls the text; image.read_versions validates it. request: {id, user, name}"""
+    """Run the image's Python as the user and return {text, error, unsafe}: the last line of the output, the reason for
+    a failure, and the reason if Python was not run. The image controls the text; image.read_versions validates it.
+    request: {id, user, name}"""
     why = unsafe(request["id"])
     if why:
         return {"text": "", "error": "", "unsafe": why}
@@ -263,9 +267,9 @@ def versions(request: Json) -> Json:
 
 
 def unsafe(image: str) -> str:
-    """Return why no program of an image may run: it contains a device file. A container without a separate control
-    group can open device files, because crun mounts the root file system without nodev. An image that passed is not
-    checked again until the next boot."""
+    """Return the reason why running programs of an image is unsafe (the image contains a device file), or "" if it is
+    safe. A container without a separate control group can open device files, because crun mounts the root file system
+    without nodev. An image that passed the check is not checked again until the next boot."""
     seen = f"{SEEN}/{image}"
     if os.path.exists(seen):
         return ""
@@ -286,7 +290,7 @@ def unsafe(image: str) -> str:
 
 
 def first_device(root: str, deadline: float) -> str:
-    """Return the path of the first device file in a tree, or nothing. Raises OSError, also when the deadline passes."""
+    """Return the path of the first device file in a tree, or "". Raises OSError, also if the deadline passes."""
     folders = [root]
     while folders:
         folder = folders.pop()

@@ -1,7 +1,7 @@
-"""List the launches of all users on this node, as far as the current user can see them; only reads.
+"""List the launches of all users on this node, as far as the current user can see them. Changes nothing.
 
-Launches run in units of the system and of users' systemd instances. Every user can read the unit of a process from the
-kernel. Files of a launch are read as its user.
+Launches run in units of the system and of users' systemd instances. The kernel shows the unit of a process to every
+user. The files of a launch are read as the launch's user.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ MOST_ERROR = 1 << 14  # characters of an error file
 
 
 def last_words(run_dir: str, result: Json | None, ranks: list[Json]) -> Json | None:
-    """Return {agent, stderr, errors, ranks} by local rank; None if the launch succeeded here. ranks: see running.py."""
+    """Return the last log output and errors by local rank: {agent, stderr, errors, ranks}; None if the launch succeeded
+    on this node. ranks: see running.py."""
     if result and (result["reason"], result.get("code")) == ("exit", 0):
         return None
     found: Json = {"agent": "", "stderr": {}, "errors": {}, "ranks": ranks}
@@ -84,7 +85,8 @@ SMI = ("--query-gpu=index,utilization.gpu,memory.used,memory.total", "--format=c
 
 
 class Root(NamedTuple):
-    """The folder and the state of launches. user: of user launches; None for administrator launches."""
+    """The folder with the launches of one owner, and the folder with their state. user: user of user launches; None for
+    administrator launches."""
 
     folder: str
     state: str
@@ -92,7 +94,7 @@ class Root(NamedTuple):
 
 
 class KeptLaunch(NamedTuple):
-    """A launch. pids: of its unit, in the order of their start."""
+    """A launch. pids: processes of its unit in start order."""
 
     root: Root
     launch_id: str
@@ -120,10 +122,11 @@ def jobs(request: Json) -> Json:
 
 
 def plan(request: Json) -> Json:
-    """Return {plan (packed), run_dir, user, manager, reader} of one launch on this node; empty values for none.
+    """Return {plan (packed), run_dir, user, manager, reader} of one launch on this node; empty values if there is no
+    such launch.
 
-    request: {launch_id, run_root, users_root}. reader: the uid that can inspect it without root. A running launch has
-    precedence over a folder of the same name, because any user can create one.
+    request: {launch_id, run_root, users_root}. reader: uid of the account that can inspect the launch without root. A
+    running launch has precedence over a folder of the same name, because any user can create one.
     """
     running = process.in_launches()
 
@@ -148,7 +151,7 @@ def plan(request: Json) -> Json:
 
 
 def follow(request: Json) -> Json:
-    """Return {logs, over}: output after the offsets, or the last `tail` bytes; waits for new output.
+    """Wait for new output and return {logs, over}: output after the offsets, or the last `tail` bytes.
 
     Following a launch does not renew its lease.
     request: {launch_id, run_dir, offsets, tail, limit, wait}
@@ -192,7 +195,7 @@ def roots(request: Json) -> list[Root]:
 
 
 def launches(request: Json) -> Iterator[KeptLaunch]:
-    """Yield running launches, launches whose end was not recorded, and the newest finished ones, by owner."""
+    """Yield running launches, launches whose end was not recorded, and the newest finished launches of each owner."""
     running = process.in_launches()
     for root in roots(request):
         uid = root.user.pw_uid if root.user else None
@@ -213,7 +216,7 @@ def launches(request: Json) -> Iterator[KeptLaunch]:
 
 
 def looked_at(launch: KeptLaunch, request: Json) -> Json:
-    """See Job in muster/launch/jobs.py."""
+    """Return the description of a launch; see Job in muster/launch/jobs.py."""
     run_dir = f"{launch.root.folder}/{launch.launch_id}"
     known = {
         "launch_id": launch.launch_id,
@@ -238,7 +241,7 @@ def looked_at(launch: KeptLaunch, request: Json) -> Json:
 
 
 def _facts(launch: KeptLaunch, run_dir: str, request: Json) -> Json:
-    """Return the facts of a launch. Runs as its user."""
+    """Read the data of a launch. Runs as the launch's user."""
     unit = f"{launch.root.state}/{launch.launch_id}/unit"
     table = foreign.table(_json(unit, "ranks.json"))
     end = kept.read_end(run_dir)
@@ -270,7 +273,7 @@ def state_of(launch: KeptLaunch, table: Json, word: str, *, ended: bool) -> str:
 
 
 def of_plan(plan: Json, node: str) -> Json:
-    """Return the parts of a plan for the list. A user may have written the plan."""
+    """Return the parts of a plan that the list needs. The plan is untrusted, because a user might have written it."""
     entries = [one for one in plan["nodes"] if isinstance(one, dict)] if isinstance(plan.get("nodes"), list) else []
     here = next((one for one in entries if one.get("node") == node), {})
     said = plan.get("begun")
@@ -292,7 +295,7 @@ def of_plan(plan: Json, node: str) -> Json:
 
 
 def last_lines(run_dir: str, most: int) -> tuple[str, list[str]]:
-    """Return the key (see logs.py) and the last lines of the log that was written last."""
+    """Return the key (see logs.py) and the last lines of the log with the most recent output."""
     try:
         with log_folder(run_dir) as (logs, uid):
             there = []
@@ -343,7 +346,7 @@ def _name(pids: list[int], folder: str) -> str:
 
 
 def gpu_facts() -> Json:
-    """Return {busy (percent), used, total (MiB)} by GPU number, or {why}."""
+    """Return {busy (percent), used (MiB), total (MiB)} by GPU number, or {why} after an error."""
     answer = run("nvidia-smi", *SMI, seconds=SMI_SECONDS)
     if answer.code != 0:
         return {"why": answer.why}

@@ -1,10 +1,10 @@
-"""Files that a node keeps for a launch besides its logs, for all controllers that can log in.
+"""Files that a node keeps for a launch in addition to the logs. Any controller that can log in can use the files.
 
-RUN_ROOT/ID/plan.json    the plan without values of environment variables and without secret arguments
+RUN_ROOT/ID/plan.json    the plan, without values of environment variables and secret arguments
 RUN_ROOT/ID/ended.json   the outcome on this node: the result of the main process, when its ranks ended, and the reason
                          given for a stop
 
-Their owner is root, or the user of a user launch.
+The files belong to root, or to the user of a user launch.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ def packed(text: bytes) -> str:
 
 
 def keep_end(request: Json, last: Mapping[str, Any]) -> None:
-    """Store the outcome of the launch on this node, once; a full disk is ignored. request: {launch_id, run_dir, why?}.
-    last: from written.read_all."""
+    """Store the outcome of the launch on this node, unless it is already stored. Write errors, such as a full disk, are
+    ignored. request: {launch_id, run_dir, why?}. last: result of written.read_all."""
     path = f"{request['run_dir']}/{ENDED}"
     if os.path.lexists(path) or not os.path.lexists(f"{request['run_dir']}/{PLAN}"):
         return
@@ -72,7 +72,7 @@ def keep_end(request: Json, last: Mapping[str, Any]) -> None:
 
 
 def keep_ends(run_root: str) -> None:
-    """Store the outcomes of launches that ended without a supervisor, before their state is removed."""
+    """Store the outcomes of launches that ended without a supervisor, before the state of these launches is removed."""
     for launch_id in launches(state.root()):
         request = {"launch_id": launch_id, "run_dir": f"{run_root}/{launch_id}"}
         if os.path.isdir(request["run_dir"]) and state.is_over(launch_id):
@@ -94,7 +94,7 @@ def read_plan(run_dir: str) -> Json | None:
 
 
 def read_end(run_dir: str) -> Json | None:
-    """Return {result, why, at, ranks}, or None."""
+    """Return the stored outcome {result, why, at, ranks}; None if it is missing."""
     found = _read(run_dir, ENDED, MOST_ENDED)
     if not isinstance(found, dict) or not isinstance(found.get("at"), (int, float)):
         return None
@@ -107,7 +107,7 @@ def read_end(run_dir: str) -> Json | None:
 
 
 def _read(run_dir: str, name: str, most: int) -> Any:
-    """Return the JSON value of a file that only the owner of the launch's folder can have written."""
+    """Return the JSON value of a file. Only a file that belongs to the owner of the launch's folder is read."""
     try:
         with files.folder(run_dir) as folder:
             return foreign.parsed(files.read(name, most=most, within=folder, owner=os.fstat(folder).st_uid))

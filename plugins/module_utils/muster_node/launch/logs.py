@@ -1,4 +1,4 @@
-"""Read new parts of the logs of ranks and torchrun in RUN_ROOT/ID/logs, and the error files.
+"""Read new output in the logs of ranks and torchrun (RUN_ROOT/ID/logs), and the error files.
 
 The training user owns these files: only regular files of that user are opened, no links are followed, and every step
 has a limit. A log that exceeded its limit has a hole in the middle (capping.py).
@@ -30,7 +30,7 @@ MOST_JOBS = 4  # torchrun makes one
 
 @contextmanager
 def log_folder(run_dir: str) -> Iterator[tuple[int, int]]:
-    """Yield the open folder and the uid of its owner, the training user."""
+    """Yield the descriptor of the logs folder and the uid of its owner, the training user."""
     with files.folder(f"{run_dir}/logs") as handle:
         yield handle, os.fstat(handle).st_uid
 
@@ -44,7 +44,7 @@ def log_files(logs: int) -> list[tuple[str, str]]:
 
 
 def rank_folders(logs: int) -> list[tuple[int, str]]:
-    """Return (local rank, path) of each rank; of several with one number, the first."""
+    """Return (local rank, path) of each rank. If several folders have the same local rank, the first one counts."""
     found: dict[int, str] = {}
     for job in names(logs, "torchrun")[:MOST_JOBS]:
         attempt = f"torchrun/{job}/attempt_0"
@@ -74,7 +74,7 @@ def sizes(logs: int) -> dict[str, int]:
 
 
 def new_log_text(logs: int, uid: int, offsets: dict[str, int], limit: int) -> dict[str, Json]:
-    """Return {key: {begin, gap, offset, text, more}}: text after each offset, at most `limit` bytes of all logs."""
+    """Return {key: {begin, gap, offset, text, more}}: text after each offset, at most `limit` bytes in total."""
     limit = min(limit, MOST_PART)
     found = {}
     for key, path in log_files(logs):
@@ -90,10 +90,10 @@ def new_log_text(logs: int, uid: int, offsets: dict[str, int], limit: int) -> di
 
 
 def next_part(handle: int, begin: int, limit: int) -> tuple[Json | None, int]:
-    """Return the part of a log after an offset, and its number of bytes.
+    """Return the part of a log after an offset, and the part's size in bytes.
 
-    The part ends before the next hole. If the limit ends it, it ends after a complete line (also one ended by `\\r`),
-    if there is one. It never ends within a character, unless the log does.
+    The part ends before the next hole. If the limit cuts the part, it ends after the last complete line (ended by `\\n`
+    or `\\r`), if there is one. The part never ends within a character, unless the log does.
     """
     size = os.fstat(handle).st_size
     if begin >= size:
@@ -136,7 +136,7 @@ def whole_characters(data: bytes) -> bytes:
 
 
 def error_files(logs: int, uid: int) -> Json:
-    """Return {LOCAL_RANK: error.json}, from ranks whose main function has torch's @record."""
+    """Return {LOCAL_RANK: error.json} of the ranks whose main function has torch's @record decorator."""
     found = {}
     left = MOST_ERRORS
     for rank, path in rank_folders(logs):

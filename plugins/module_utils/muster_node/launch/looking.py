@@ -1,4 +1,4 @@
-"""Answer the supervisor's repeated requests: the state of the launch and new output."""
+"""Answer the supervisor's repeated requests for the state of the launch and new output."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ Json = dict[str, Any]
 
 
 def look(request: Json) -> Json:
-    """Renew the lease, wait up to `wait` seconds for changes, and report. The first request starts the launch's work.
+    """Renew the lease, wait up to `wait` seconds for changes, and return a report. The first request makes the launch
+    start its command.
 
     request: {launch_id, run_dir, lease, wait, offsets: {log: bytes seen}, limit: bytes to send at most}
     """

@@ -1,6 +1,6 @@
-"""Log in from this node to other nodes of the cluster as this user, with existing keys and known host keys.
+"""Log in from this node to other cluster nodes as this user, with existing keys and known host keys.
 
-The role ssh_mesh creates both. A site's own setup also works, such as home folders on a file server.
+The role ssh_mesh creates both kinds of keys. A site's own setup also works, for example home folders on a file server.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALONE = ("ControlMaster=no", "ControlPath=none")
 
 
 def environment() -> dict[str, str]:
-    """Return the environment that ssh needs to find this user's files."""
+    """Return the environment variables that ssh needs to find this user's files."""
     user = pwd.getpwuid(os.getuid())
     return {"PATH": PATH, "LC_ALL": "C.UTF-8", "HOME": user.pw_dir, "USER": user.pw_name, "LOGNAME": user.pw_name}
 
@@ -44,7 +44,7 @@ def log_in(
     seconds: float = REACH_SECONDS,
     most: int = MOST_REPLY,
 ) -> CommandResult:
-    """Run a shell command on another node as this user. options: in addition to OPTIONS."""
+    """Run a shell command on another node as this user. options: ssh options in addition to OPTIONS."""
     words = [f"-o{option}" for option in (*OPTIONS, *options)]
     user = pwd.getpwuid(os.getuid()).pw_name
     return run(
@@ -64,7 +64,7 @@ def log_in(
 
 
 def reach(request: Json) -> Json:
-    """Return {tried: {node: {code, said}}}. request: {nodes: {name: address}}."""
+    """Try to log in to each node; return {tried: {node: {code, said}}}. request: {nodes: {name: address}}."""
     nodes: dict[str, str] = request["nodes"]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         answers = pool.map(lambda address: log_in(address, "true"), nodes.values())

@@ -1,4 +1,5 @@
-"""Determine the file system of a folder, in a separate process, since access to a dead file server blocks forever."""
+"""Determine the file system of a folder in a separate process, because access to an unavailable file server blocks
+forever."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ OCTAL = re.compile(r"\\([0-7]{3})")
 
 
 def real_path(path: str) -> str:
-    """Return the path with links resolved; unchanged if that fails."""
+    """Return the path with links resolved; the unchanged path if resolving fails."""
     try:
         return str(as_user(None, lambda: os.path.realpath(path), seconds=SECONDS))
     except SilentError:
@@ -25,13 +26,13 @@ def real_path(path: str) -> str:
 
 
 def cache_facts(path: str) -> Json:
-    """Return {path, type}: the type of the file system of the folder, which may not exist yet."""
+    """Return {path, type}. type: file system type of the folder, which might not exist yet."""
     return {"path": path, "type": type_of(real_path(path), files.text(MOUNTS) or "")}
 
 
 def type_of(path: str, mounts: str) -> str:
-    """Return the type of the innermost mount of a path without links; "" for none. Of several mounts on one folder, the
-    last one counts, because it covers the others."""
+    """Return the type of the innermost mount of a path without links; "" for none. If several file systems are mounted
+    on one folder, the last mount counts, because it hides the others."""
     found, longest = "", -1
     for line in mounts.splitlines():
         words = line.split(" ")

@@ -1,4 +1,4 @@
-"""Collect the facts that a user launch depends on: the user's systemd instance, its limits, and accessible slots."""
+"""Collect the data that a user launch depends on: the user's systemd instance, its limits, and the accessible slots."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def identity(_request: Json) -> Json:
 
 
 def is_launch_user(user: pwd.struct_passwd) -> bool:
-    """Return whether an account is in the group, by the user database: an older session does not have the group yet."""
+    """Return whether an account is a member of the group. Read the user database, because older sessions do not have
+    the group yet."""
     if user.pw_uid == 0:
         return False
     try:
@@ -46,7 +47,7 @@ def is_launch_user(user: pwd.struct_passwd) -> bool:
 
 
 def own_facts() -> Json | None:
-    """Return OwnFacts of this user's systemd instance; None in an administrator launch."""
+    """Return OwnFacts of this user's systemd instance; None for an administrator launch."""
     if not state.is_own():
         return None
     user = pwd.getpwuid(os.getuid())
@@ -69,7 +70,8 @@ def manager_pid(uid: int) -> int:
 
 
 def knows_group(pid: int) -> bool:
-    """Return whether units of this instance are in the group: not if it was started before the user was added."""
+    """Return whether units of this instance are in the group. They are not if the instance started before the user was
+    added."""
     found = re.search(r"^Groups:\t([\d ]*)", process.read(pid, "status"), re.MULTILINE)
     gid = re.search(r"^Gid:\t(\d+)", process.read(pid, "status"), re.MULTILINE)
     if found is None or gid is None:
@@ -80,7 +82,7 @@ def knows_group(pid: int) -> bool:
 
 
 def limits(pid: int) -> Json:
-    """Return {name: hard limit of this process, None for no limit}."""
+    """Return {name: hard limit} of this process; None means unlimited."""
     text = process.read(pid, "limits")
     found: Json = {}
     for name, title in LIMITS.items():
@@ -91,7 +93,6 @@ def limits(pid: int) -> Json:
 
 
 def controllers(uid: int) -> list[str]:
-    """Return the controllers for units of a user's systemd instance: this requires cgroup v2 and systemd's
-    delegation."""
+    """Return the cgroup controllers that systemd delegates to a user's instance. Delegation requires cgroup v2."""
     path = f"{CGROUPS}/user.slice/user-{uid}.slice/user@{uid}.service/cgroup.controllers"
     return (files.text(path, links=True) or "").split()

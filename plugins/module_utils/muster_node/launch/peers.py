@@ -1,9 +1,9 @@
-"""End a detached launch on all nodes: without a supervisor, its nodes watch each other.
+"""End a detached launch on all nodes. Because the launch has no supervisor, its nodes monitor each other.
 
-The main process of each node's unit sends a heartbeat to the head node every two seconds, on the training network, and
-gets an answer. A node with a failure reports it, and the head node forwards it to all nodes. If a node sends no
-heartbeat for SILENCE, the head node ends the launch on all nodes. A node without answers from the head node ends its
-own part. A shorter network failure ends nothing: nodes reconnect.
+The main process of each node's unit sends a heartbeat to the head node every two seconds over the training network and
+receives an answer. A node reports its failure to the head node, which forwards the failure to all nodes. If a node
+sends no heartbeat for SILENCE, the head node ends the launch on all nodes. A node that receives no answers from the
+head node ends its own part. After shorter network failures, nodes reconnect and the launch continues.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ CHUNK = 16 * 1024
 
 
 class Channel:
-    """head: whether this end is the head node. known: whether the peer has proved that it knows the secret."""
+    """A connection between two nodes. head: whether this end is the head node. known: whether the peer has proved that
+    it knows the secret."""
 
     def __init__(self, sock: socket.socket, token: str, *, head: bool) -> None:
         sock.setblocking(False)
@@ -65,7 +66,7 @@ class Channel:
         self.outbox += self.code(self.said, text, head=self.head) + b" " + text + b"\n"
 
     def exchange(self) -> list[Json]:
-        """Send and receive without blocking. Return the authenticated messages of the peer."""
+        """Send and receive without blocking. Return the authenticated messages from the peer."""
         for act in (self.take, self.send):
             try:
                 act()
@@ -97,7 +98,7 @@ class Channel:
         return whole
 
     def read(self, line: bytes) -> Json | None:
-        """Return the message in a line. A line that is not authentic closes the connection."""
+        """Return the message in a line. Close the connection if the line is not authentic."""
         if self.closed and not self.key:
             return None
         if not self.key:
@@ -149,19 +150,19 @@ RUNS, DONE, OVER = "runs", "done", "over"
 
 
 class Alone:
-    """A launch with a supervisor or a single node: no communication with other nodes."""
+    """Part of a launch that has a supervisor or a single node, and therefore does not communicate with other nodes."""
 
     told = False  # whether the other nodes were told that this part ends
 
     def step(self) -> str:
-        """Communicate without blocking. Return why the launch must end here, or ""."""
+        """Communicate without blocking. Return the reason why the launch must end on this node, or ""."""
         return ""
 
     def meet(self, _stopped: Callable[[], bool]) -> str:
         return ""
 
     def tell(self, _why: str) -> None:
-        """Report that this part failed; the next step sends it to the other nodes."""
+        """Report that this part failed. The next step sends the report to the other nodes."""
         self.told = True
 
     def see_out(self, _stopped: Callable[[], bool], _until: float, _why: str = "") -> None:
@@ -169,7 +170,8 @@ class Alone:
 
 
 class PeerPart(Alone, ABC):
-    """This node's part. state, why: its own outcome. over: why the launch has ended on all nodes."""
+    """This node's part of a launch. state, why: outcome of this part. over: reason why the launch has ended on all
+    nodes."""
 
     def __init__(self, spec: Json) -> None:
         self.spec = spec
@@ -179,7 +181,7 @@ class PeerPart(Alone, ABC):
         self.trouble = ""
 
     def meet(self, stopped: Callable[[], bool]) -> str:
-        """Wait for the first heartbeat. Return the error, "" for none."""
+        """Wait for the first heartbeat. Return the error, or "" on success."""
         while not (self.met() or stopped()):
             if why := self.step():
                 return why
@@ -191,7 +193,8 @@ class PeerPart(Alone, ABC):
         self.news()
 
     def see_out(self, stopped: Callable[[], bool], until: float, why: str = "") -> None:
-        """Report the outcome of this part, and wait until the other nodes have it or end. why: "" for success."""
+        """Report the outcome of this part, and wait until the other nodes have received the outcome or have ended. why:
+        "" for success."""
         if why:
             self.tell(why)
         elif not self.told:
@@ -221,7 +224,7 @@ class PeerPart(Alone, ABC):
 
 @dataclass
 class Other:
-    """The head node's state of another node. ended: whether it has reported its outcome."""
+    """State of another node, as seen by the head node. ended: whether the node has reported its outcome."""
 
     name: str
     heard: float
@@ -287,14 +290,15 @@ class Head(PeerPart):
         channel.say({"state": OVER if self.over else RUNS, "why": self.over, "got": state})
 
     def end(self, why: str) -> None:
-        """End the launch on all nodes; the first reason counts."""
+        """End the launch on all nodes. Only the first reason is kept."""
         if not self.over:
             self.over = why
             for channel in self.channels:
                 channel.say({"state": OVER, "why": why, "got": ""})
 
     def met(self) -> bool:
-        """The head node does not wait for the others, so that each of them can connect when it starts."""
+        """Return True: the head node does not wait for other nodes, so that each node can connect as soon as it
+        starts."""
         return True
 
     def news(self) -> None:
@@ -364,7 +368,7 @@ class PeerNode(PeerPart):
 
 
 def join(spec: Json | None) -> Alone:
-    """Return this node's part in the communication of the launch. spec: see PeersRequest; None for none."""
+    """Return this node's part in the communication of the launch. spec: see PeersRequest; None for no communication."""
     if spec is None or len(spec["nodes"]) < 2:
         return Alone()
     return Head(spec) if spec["rank"] == 0 else PeerNode(spec)
@@ -375,7 +379,7 @@ def family(address: str) -> socket.AddressFamily:
 
 
 def listen(place: tuple[str, int]) -> socket.socket:
-    """Listen only on the training address. Raises OSError."""
+    """Listen on the training address only. Raises OSError."""
     sock = socket.socket(family(place[0]), socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -31,7 +31,7 @@ CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | files.SAFE
 
 
 def place(spec: Json, user: pwd.struct_passwd) -> None:
-    """Create the copy in the launch's folder. Raises OSError with the name of a file that differs from its sha256."""
+    """Create the copy in the launch's folder. Raises OSError with the file name if a file does not match its sha256."""
     path = f"{spec['run_dir']}/{FOLDER}"
     own = os.geteuid() != 0
     files.make_folder(path, mode=0o700)
@@ -52,7 +52,8 @@ def place(spec: Json, user: pwd.struct_passwd) -> None:
 
 
 def digest_there(run_dir: str) -> str:
-    """Return the digest of the copy's current content; of an unreadable copy, a text that no manifest has."""
+    """Return the digest of the copy's current content. If the copy is unreadable, return a text that matches no
+    manifest."""
     try:
         with files.folder(f"{run_dir}/{FOLDER}", owner=os.geteuid()) as top:
             return manifest.digest_of(manifest.render(_listed(top, "")))
@@ -61,7 +62,7 @@ def digest_there(run_dir: str) -> str:
 
 
 def let_in(folder: int, path: str, user: pwd.struct_passwd) -> None:
-    """Let only one user enter a folder of root, by an ACL, or by a group that has no other member."""
+    """Allow only one user to enter a root-owned folder, with an ACL or with a group that has no other member."""
     entries = [(OWNER, 7, NO_ID), (ONE_USER, ENTER, user.pw_uid), (GROUP, 0, NO_ID), (MASK, ENTER, NO_ID)]
     packed = b"".join(ACL_ENTRY.pack(*each) for each in [*entries, (OTHERS, 0, NO_ID)])
     try:
@@ -77,7 +78,7 @@ def let_in(folder: int, path: str, user: pwd.struct_passwd) -> None:
 
 
 def is_alone(user: pwd.struct_passwd) -> bool:
-    """Return whether the user's group has no other member, among the users that the node can list."""
+    """Return whether the user's group has no other member. Only users that the node can list are considered."""
     with suppress(KeyError):
         if set(grp.getgrgid(user.pw_gid).gr_mem) - {user.pw_name}:
             return False

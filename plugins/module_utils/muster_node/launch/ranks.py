@@ -1,7 +1,7 @@
-"""Find the ranks of a launch: processes of its control group with RANK and LOCAL_RANK that are not a rank's children.
+"""Find the ranks of a launch: processes in its control group with RANK and LOCAL_RANK, except descendants of a rank.
 
 This works with any launcher. Ranks are children of torchrun or accelerate, deeper descendants of a shell script, or
-have another parent if the launcher went into the background.
+children of another process if the launcher runs in the background.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ PAUSE = 2.0  # seconds between two checks of an older process
 
 
 class OtherProcess(NamedTuple):
-    """A process that is not a rank. first: when it was first seen. again: when to check it again. below: whether it
-    belongs to a rank, and so never becomes one."""
+    """A process that is not a rank. first: time of the first check. again: time of the next check. below: whether the
+    process is a descendant of a rank and can never become a rank."""
 
     started: int
     first: float
@@ -33,17 +33,17 @@ class OtherProcess(NamedTuple):
 
 
 class Ranks:
-    """table: {pid: {rank, local_rank, pid, started, gone_at}}, in the order of detection."""
+    """Ranks found so far. table: {pid: {rank, local_rank, pid, started, gone_at}} in order of detection."""
 
     def __init__(self, agent: int) -> None:
-        """agent: the launcher's process; its descendants are in the control group of the current process."""
+        """agent: PID of the launcher, whose descendants are in the control group of the current process."""
         self.agent = agent
         self.table: dict[int, Json] = {}
         self.others: dict[int, OtherProcess] = {}
         self.group = control_group()
 
     def look(self) -> bool:
-        """Update the table. Return whether it changed."""
+        """Update the table. Return whether the table changed."""
         changed = False
         members = self.members()
         now = time.monotonic()
@@ -58,8 +58,8 @@ class Ranks:
         return changed
 
     def members(self) -> set[int]:
-        """Return the processes of the control group; if its list is not readable, the agent's descendants down to
-        ranks."""
+        """Return the processes of the control group. If the kernel's list is not readable, return the agent's
+        descendants down to the ranks."""
         text = files.text(f"{self.group}/cgroup.procs", most=MOST_PROCESSES) if self.group else None
         found = {int(line) for line in text.split() if line.isdecimal()} if text else set()
         return found - {os.getpid()} if self.agent in found else self.descendants()
@@ -93,8 +93,8 @@ class Ranks:
         return False
 
     def is_below(self, pid: int, members: set[int], local_rank: int) -> bool:
-        """Return whether the process belongs to a rank: one of its ancestors is a rank. Without the parents, the first
-        process of this launch with a local rank counts as that rank."""
+        """Return whether an ancestor of the process is a rank. If the parents are unknown, the first process with this
+        local rank counts as the rank."""
         parent = pid
         for _ in range(MOST_DEPTH):
             seen = process.status(parent)
@@ -112,7 +112,7 @@ class Ranks:
 
 
 def control_group() -> str:
-    """Return the folder of the current process's control group; "" if it is not visible."""
+    """Return the folder of the current process's control group; "" if the folder is not visible."""
     text = files.text("/proc/self/cgroup") or ""
     for line in text.splitlines():
         number_, _, rest = line.partition(":")
@@ -129,7 +129,8 @@ def control_group() -> str:
 
 
 def rank_facts(pid: int) -> Json | None:
-    """Return {rank, local_rank, pid, started, gone_at} of a process with RANK and LOCAL_RANK, else None."""
+    """Return {rank, local_rank, pid, started, gone_at} of a process with RANK and LOCAL_RANK; None for other
+    processes."""
     environ = process.environment(pid)
     rank, local_rank = (number(environ.get(name, "")) for name in ("RANK", "LOCAL_RANK"))
     facts = process_facts(pid)
@@ -139,6 +140,6 @@ def rank_facts(pid: int) -> Json | None:
 
 
 def process_facts(pid: int) -> Json | None:
-    """Return the identity of a process, which no later process with the same PID has."""
+    """Return an identity of the process that differs from later processes with the same PID."""
     seen = process.status(pid)
     return {"pid": pid, "started": seen.started} if seen else None

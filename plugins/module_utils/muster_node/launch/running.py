@@ -1,5 +1,5 @@
-"""The main process of a launch's unit, run as the training user: runs torchrun or launch_command, and watches the
-lease, the time limit and the ranks."""
+"""The main process of a launch's unit. As the training user, it runs torchrun or launch_command and monitors the lease,
+the time limit and the ranks."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class SampleKeeper(Protocol):
 
 
 def run(state: str, sampling: Callable[[str, float], SampleKeeper]) -> None:
-    """Run the launch until it ends, the lease expires or the time limit is reached. The rest ends with the unit's
-    cgroup.
+    """Run the launch until it ends, the lease expires or the time limit is reached. Remaining processes end with the
+    unit's cgroup.
 
     sampling: creates the sampler of the ranks from the state's folder and the seconds between two samples.
 
-    The outcome is in the result, and the exit status is always 0: a failed unit stays until it is collected, which
-    might not happen after a lost connection.
+    The outcome is written to the result, and the exit status is always 0: systemd keeps a failed unit until it is
+    reset, which might not happen after a lost connection.
     """
     spec = json.loads(files.read(state + "/spec.json"))
     signalled: list[float] = []  # when its unit was stopped
@@ -109,7 +109,7 @@ def run(state: str, sampling: Callable[[str, float], SampleKeeper]) -> None:
 
 
 def begin(state: str, spec: Json, signalled: list[float]) -> tuple[Seats, Alone] | None:
-    """Wait for the slots and the other nodes before the start. Return None if the launch ended before."""
+    """Wait for the slots and the other nodes before the start. Return None if the launch ended while waiting."""
     try:
         seats = Seats(state, shared=spec["shared"])
     except OSError as problem:  # in a user launch: no access to the slots
@@ -127,7 +127,7 @@ def begin(state: str, spec: Json, signalled: list[float]) -> tuple[Seats, Alone]
 
 
 def started(state: str, spec: Json) -> subprocess.Popen[bytes] | None:
-    """Start the command of the plan. Return its process, or None if the start failed."""
+    """Start the launch's command. Return the process, or None if the start failed."""
     log = open_agent_log(spec["run_dir"])
     # The image's environment has the paths of its programs and libraries.
     env = {**os.environ, **spec["env"]} if spec.get("image") else spec["env"]
@@ -139,7 +139,8 @@ def started(state: str, spec: Json) -> subprocess.Popen[bytes] | None:
 
 
 def follow(state: str, peers: Alone, ending: RanksEnding, *, stopped: bool) -> str:
-    """Return why this part must end because of another node. A stop of this unit is reported to the others at once."""
+    """Return the reason if this part must end because of another node. Report a stop of this unit to the other nodes at
+    once."""
     if stopped and not ending.reason and not peers.told:
         write_result(state, "stopped")
         peers.tell(STOPPED_HERE)
@@ -148,22 +149,22 @@ def follow(state: str, peers: Alone, ending: RanksEnding, *, stopped: bool) -> s
 
 
 def how_it_ended(code: int, reason: str, *, stopped: bool) -> str:
-    """Return the outcome for the other nodes; "" for success."""
+    """Return the outcome to report to the other nodes; "" for success."""
     if reason or stopped:
         return HOW.get(reason, STOPPED_HERE)
     return f"torchrun exited with code {code}" if code else ""
 
 
 def write_table(state: str, ranks: Ranks, cap: Cap, ending: RanksEnding) -> None:
-    """Write the table of ranks for other processes; see foreign.table."""
+    """Write the rank table for other processes; see foreign.table."""
     table = {"agent": process_facts(ranks.agent), "ranks": list(ranks.table.values()), "notes": cap.notes}
     write_json(state + "/unit/ranks.json", {**table, "ending": ending.facts()})
 
 
 def wait_for_the_word(folder: str, seats: Seats, signalled: list[float]) -> str:
-    """Take the slots, and wait until the supervisor has seen that all nodes hold theirs.
+    """Take the slots, and wait until the supervisor confirms that all nodes hold their slots.
 
-    Return why the launch ended, or "" to start.
+    Return the reason if the launch ended while waiting, or "" to start.
     """
     seen = lease(folder)
     while not signalled:
@@ -184,7 +185,8 @@ def wait_for_the_word(folder: str, seats: Seats, signalled: list[float]) -> str:
 
 
 def open_agent_log(run_dir: str) -> int:
-    """Open the log of the launcher, or /dev/null if the disk is full (the ranks then fail and report it)."""
+    """Open the log of the launcher, or /dev/null if the disk is full. In that case the ranks fail and report the full
+    disk."""
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | files.SAFE
         return os.open(run_dir + "/logs/agent.log", flags, 0o644)
@@ -193,7 +195,8 @@ def open_agent_log(run_dir: str) -> int:
 
 
 def open_log_folder(run_dir: str) -> None:
-    """Open torchrun's log folder, made with mkdtemp (0700), for users with access to the logs' folder above it."""
+    """Make torchrun's log folder, which mkdtemp created with mode 0700, accessible to users with access to its parent
+    folder."""
     for path in glob.glob(run_dir + "/logs/torchrun/*"):
         with suppress(OSError):
             if os.lstat(path).st_mode & 0o005 == 0:
@@ -201,10 +204,10 @@ def open_log_folder(run_dir: str) -> None:
 
 
 def write_result(state: str, reason: str, signalled: Sequence[float] = (), **more: Any) -> None:
-    """Write the outcome for the supervisor and to the journal, and the state of the control group before it is gone.
+    """Write the outcome for the supervisor and to the journal, and the state of the control group while it exists.
 
-    signalled: when its unit was stopped. This is the time of the end: the stop may take longer than the supervisor's
-    stop of the other nodes, although it was the first.
+    signalled: times of stop requests; the first is recorded as the end of this part. The stop of this unit can take
+    longer than later stops of other nodes, so the current time would give a wrong order.
     """
     with suppress(Exception):  # the unit may be at its memory limit; these facts are optional
         module = import_module("...tools.control_group", __name__)
@@ -215,6 +218,6 @@ def write_result(state: str, reason: str, signalled: Sequence[float] = (), **mor
 
 
 def write_json(path: str, value: Any) -> None:
-    """Write a file for the supervisor. A failure does not end the launch."""
+    """Write a file for the supervisor. A write error does not end the launch."""
     with suppress(OSError):
         files.replace(path, json.dumps(value).encode())

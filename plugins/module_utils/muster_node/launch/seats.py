@@ -1,12 +1,12 @@
-"""The exclusive slots of a launch: a kernel lock for each GPU slot, or for the CPU slot.
+"""The exclusive slots of a launch: one kernel lock for each GPU slot, or one for the CPU slot.
 
-/run/muster/reservations/SEAT        owned by root, a file for each slot, always empty
+/run/muster/reservations/SEAT        a file for each slot, owned by root and always empty
 /run/muster/launches/ID/seats/SEAT   the same file at a path that only the launch's user can access
 
 Launch users have access to the files (role launch_users); the state of user launches has links to the files.
 
-The unit's main process holds the locks (running.py), and the kernel releases them when the process ends. The holders
-are read from the kernel's table of locks.
+The unit's main process (running.py) holds the locks, and the kernel releases them when the process ends. Holders are
+read from the kernel's lock table.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def alone() -> Iterator[None]:
 
 
 def offer(launch: str, seats: Iterable[str], group: int) -> None:
-    """Give the user of a launch access to its slots. launch: the folder of its state."""
+    """Give the user of a launch access to the launch's slots. launch: the launch's state folder."""
     files.make_folder(f"{launch}/{FOLDER}", mode=MODE, owner=(os.geteuid(), group))
     if state.is_own():
         for seat in seats:
@@ -72,7 +72,8 @@ def offer(launch: str, seats: Iterable[str], group: int) -> None:
 
 
 class Seats:
-    """The locks of a launch, in its own process. A shared launch takes shared locks on all free slots."""
+    """The locks of a launch, held in the launch's main process. A shared launch takes shared locks on all free
+    slots."""
 
     def __init__(self, launch: str, *, shared: bool) -> None:
         self.shared = shared
@@ -102,7 +103,7 @@ class Seats:
 
 
 def held(seats: Iterable[str] | None = None, *, thorough: bool = False) -> dict[str, list[Json]]:
-    """Return the holders by slot, by default of all slots.
+    """Return the holders of these slots (default: all slots) by slot.
 
     thorough: if the table shows no holder, search for processes that share a lock whose original holder has ended.
     """
@@ -126,7 +127,8 @@ def held(seats: Iterable[str] | None = None, *, thorough: bool = False) -> dict[
 
 
 def readable() -> list[str]:
-    """Return the slots that this user can access: root all, launch users those made for them."""
+    """Return the slots that this user can access. Root can access all slots, launch users only the slots made for
+    them."""
     try:
         found = files.names(ROOT)
     except OSError:
@@ -135,12 +137,12 @@ def readable() -> list[str]:
 
 
 def name_of(seen: os.stat_result) -> str:
-    """Return the name of a file in the kernel's table of locks."""
+    """Return the name by which the kernel's lock table identifies a file."""
     return f"{os.major(seen.st_dev):02x}:{os.minor(seen.st_dev):02x}:{seen.st_ino}"
 
 
 def locks() -> dict[str, list[int]]:
-    """Return the processes that hold a flock by file, without those that wait for one."""
+    """Return the processes that hold a flock, by file. Processes that wait for a flock are excluded."""
     found: dict[str, list[int]] = {}
     for line in (files.text("/proc/locks", most=MOST_LOCKS) or "").splitlines():
         words = line.split()
@@ -150,7 +152,7 @@ def locks() -> dict[str, list[int]]:
 
 
 def shares(pid: int, name: str) -> bool:
-    """Return whether a process shares a lock on this file through a descriptor from another process."""
+    """Return whether a process holds a lock on this file through an inherited descriptor."""
     try:
         numbers = os.listdir(f"/proc/{pid}/fdinfo")
     except OSError:
@@ -159,14 +161,14 @@ def shares(pid: int, name: str) -> bool:
 
 
 def holders(pids: Iterable[int], deadline: float) -> list[Json]:
-    """Return the first of these processes as holders; after the deadline, with few details."""
+    """Describe the first of these processes as holders. After the deadline, the descriptions have few details."""
     return [holder(pid, deadline - time.monotonic()) for pid in sorted(set(pids))[:MOST_HOLDERS]]
 
 
 def holder(pid: int, seconds: float = HOLDER_SECONDS) -> Json:
-    """Return a process as Holder (muster/launch/reservation.py).
+    """Describe a process as a Holder (muster/launch/reservation.py).
 
-    Read in a separate process, because a process can make readers of its command line block forever.
+    The command line is read in a separate process, because reading it can block forever.
     """
     try:
         seen: Json = as_user(None, lambda: _holder(pid), seconds=max(0.0, min(seconds, HOLDER_SECONDS)))
@@ -187,7 +189,8 @@ def _holder(pid: int) -> Json:
 
 
 def launch_facts(pid: int) -> Json:
-    """Return {launch_id, manager_of, detached}. For user launches of others, `detached` is unknown and False."""
+    """Return {launch_id, manager_of, detached}. For other users' launches, `detached` is unknown and therefore
+    False."""
     launch = process.launch_at(pid)
     if launch is None:
         return {"launch_id": "", "manager_of": None, "detached": False}
@@ -197,7 +200,8 @@ def launch_facts(pid: int) -> Json:
 
 
 def reserve(request: Json) -> Json:
-    """Let a launch take or release its slots, and wait until it holds all; see ReserveRequest and Reserved."""
+    """Let a launch take or release its slots, and wait until the launch holds all of them; see ReserveRequest and
+    Reserved."""
     launch_id = request["launch_id"]
     folder = state.state_dir(launch_id)
     state.renew_lease(folder, request["lease"], state.TAKE if request["take"] else state.LET_GO)

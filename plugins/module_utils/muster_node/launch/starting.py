@@ -39,7 +39,7 @@ HALF_GONE = ".pruned."  # prefix of the names of folders that are being removed
 
 
 class StoredLaunch(NamedTuple):
-    """The folder of an earlier launch. began: seconds on the node's clock. size: bytes on disk."""
+    """The folder of an earlier launch. began: start time in seconds (node's clock). size: bytes on disk."""
 
     launch_id: str
     began: float
@@ -47,7 +47,8 @@ class StoredLaunch(NamedTuple):
 
 
 def prune(run_root: str, keep: int, keep_bytes: int) -> Json:
-    """Remove surplus launches, counting the one that is starting. Return {pruned: ids, bytes}."""
+    """Remove the folders of surplus launches. The launch that is starting counts as well. Return {pruned: ids,
+    bytes}."""
     pruned, size = [], 0
     with files.folder(run_root, links=True) as root:
         runs = _runs(root, time.monotonic() + MEASURED)
@@ -64,8 +65,8 @@ def prune(run_root: str, keep: int, keep_bytes: int) -> Json:
 
 
 def surplus(runs: list[StoredLaunch], keep: int, keep_bytes: int) -> list[StoredLaunch]:
-    """Return the runs after the newest `keep`, and those that exceed `keep_bytes` (0: no limit) together with all newer
-    ones, oldest first. The newest run is never removed because of its size."""
+    """Return the runs to remove, oldest first: all but the newest `keep`, and runs that exceed `keep_bytes` (0: no
+    limit) together with all newer runs. The newest run is never removed because of its size."""
     found, total = [], 0
     for place, run in enumerate(sorted(runs, key=lambda one: one.began, reverse=True)):
         total += run.size
@@ -75,7 +76,7 @@ def surplus(runs: list[StoredLaunch], keep: int, keep_bytes: int) -> list[Stored
 
 
 def _runs(root: int, deadline: float) -> list[StoredLaunch]:
-    """Return the launches without a state; running launches always have one."""
+    """Return the folders of launches that have no state. Running launches always have a state."""
     found = []
     for name in os.listdir(root):
         if not process.LAUNCH_ID.match(name) or os.path.lexists(state.state_dir(name)):
@@ -103,7 +104,7 @@ OUTER_MODE = 0o750
 
 
 def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
-    """Create all files of the unit, and return the path of its program. Raises files.UnsafePathError."""
+    """Create all files of the unit, and return the path of the unit's program. Raises files.UnsafePathError."""
     folder, run_dir = state.state_dir(spec["launch_id"]), spec["run_dir"]
     own, shared = (user.pw_uid, user.pw_gid), (user.pw_uid, spec["reader"]["gid"])
     for path in (folder, run_dir):
@@ -133,7 +134,7 @@ def make_folders(spec: Json, user: pwd.struct_passwd) -> str:
 
 
 def place_hook(folder: str, hook: str, env: dict[str, str], owner: tuple[int, int]) -> None:
-    """Make Python import the hook (diagnosis/hook.py) first; the hook then removes itself from the path."""
+    """Make Python import the hook (diagnosis/hook.py) first. The hook then removes itself from the path."""
     files.make_folder(f"{folder}/hook", mode=0o755)
     files.replace(f"{folder}/hook/sitecustomize.py", hook.encode(), mode=0o644)
     files.make_folder(f"{folder}/observe", mode=0o700, owner=owner)
@@ -141,7 +142,7 @@ def place_hook(folder: str, hook: str, env: dict[str, str], owner: tuple[int, in
 
 
 def make_kept(path: str, owner: tuple[int, int]) -> None:
-    """Create a folder that is kept after the launch, unless an earlier launch has created it."""
+    """Create a folder that is kept after the launch, if no earlier launch has created it."""
     try:
         files.make_folder(path, mode=0o700, owner=owner)
     except FileExistsError:
@@ -155,8 +156,8 @@ LIMIT_SLACK = 60  # seconds after the time limit until systemd ends a unit that 
 
 
 def start(spec: Json, meanwhile: Callable[[], Any] | None = None) -> Json:
-    """Create the folders and the unit, and wait briefly for its slots. spec: see StartRequest. meanwhile: called before
-    that wait; its result is the record in the answer."""
+    """Create the folders and the unit, and wait briefly for the unit's slots. spec: see StartRequest. meanwhile: called
+    before the wait; its return value is added to the answer as the record."""
     os.umask(0o022)  # independent of the umask of the account that logs in
     pruned: Json = {"pruned": [], "bytes": 0}
     with alone():
@@ -185,13 +186,14 @@ def start(spec: Json, meanwhile: Callable[[], Any] | None = None) -> Json:
 
 
 def still_there(*launches: str) -> str:
-    """Return an error if a launch with the same id, or an earlier attempt, has not ended; else ""."""
+    """Return an error if a launch with one of these ids (the launch itself or an earlier attempt) has not ended; else
+    ""."""
     running = [launch_id for launch_id in launches if not state.is_over(launch_id)]
     return f"not ended yet: {' and '.join(map(state.unit_name, running))}" if running else ""
 
 
 def make_room(spec: Json) -> Json:
-    """Create the folders above all launches, and remove remains of earlier launches."""
+    """Create the parent folders of all launches, and remove remains of earlier launches."""
     run_root = os.path.dirname(spec["run_dir"])
     above = [os.path.dirname(path) for path in (spec["work_dir"], spec.get("cache_root", ""))]
     for path in (state.root(), run_root, *above):
@@ -203,7 +205,7 @@ def make_room(spec: Json) -> Json:
 
 
 def make(spec: Json) -> str:
-    """Create the launch's folders and its unit. Return the error, "" for none."""
+    """Create the launch's folders and its unit. Return the error, or "" on success."""
     launch_id = spec["launch_id"]
     user = pwd.getpwnam(spec["user"])
     program = make_folders(spec, user)
@@ -226,14 +228,15 @@ def make(spec: Json) -> str:
 
 
 def memory_limit() -> int:
-    """Return the memory limit of a launch in bytes: the rest is for the system, sshd and Muster's own requests."""
+    """Return the memory limit of a launch in bytes. The remaining memory is for the system, sshd and Muster's own
+    requests."""
     found = re.search(r"^MemTotal: +(\d+) kB", files.text("/proc/meminfo") or "", re.MULTILINE)
     total = int(found[1]) * 1024 if found else 0
     return max(total - max(total // 20, RESERVE), total // 2)
 
 
 def forget_ended_launches() -> None:
-    """Remove the state of launches that ended while no supervisor could reach this node."""
+    """Remove the state of launches that ended while no supervisor could connect to this node."""
     for launch_id in os.listdir(state.root()):
         if process.LAUNCH_ID.match(launch_id) and state.is_over(launch_id):
             state.forget(launch_id)

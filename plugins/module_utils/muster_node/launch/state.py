@@ -4,7 +4,7 @@
 /run/user/UID/muster/launches/ID   the state of a user launch, whose unit is in the user's systemd instance
 RUN_ROOT/ID                        logs
 
-The type of the launch is set once for a run of the program (`use`). It alone determines the folder of the state and the
+`use` sets the type of the launch once per run of the program. The type alone determines the state folder and the
 systemd instance.
 """
 
@@ -52,7 +52,7 @@ PROPERTIES = (
 
 @dataclass
 class Manager:
-    """The systemd instance of the launches. uid: its user; None for the system instance."""
+    """The systemd instance that runs the launches. uid: user of the instance; None for the system instance."""
 
     uid: int | None = None
 
@@ -66,7 +66,8 @@ def use(*, own: bool) -> None:
 
 
 def in_its_manager(work: Callable[[Json], Json]) -> Callable[[Json], Json]:
-    """Wrap a verb to use the instance of its request. own: a user launch. as: its user, if known."""
+    """Wrap a verb to use the systemd instance that the request selects. Fields of the request: own: whether it is a
+    user launch; as: the launch's user, if known."""
 
     def done(request: Json) -> Json:
         own = request.get("own") is True
@@ -79,8 +80,7 @@ def in_its_manager(work: Callable[[Json], Json]) -> Callable[[Json], Json]:
 
 
 def be(name: str) -> None:
-    """Become this user: root permanently gives up its privileges, so that it only has the user's access and opens no
-    file as root."""
+    """Permanently switch from root to this user, so that no file is opened as root."""
     user = pwd.getpwnam(name)
     if os.geteuid() == 0 and user.pw_uid:
         become(user)
@@ -107,7 +107,7 @@ def state_dir(launch_id: str) -> str:
 
 
 def dir_of(launch: process.LaunchUnit) -> str:
-    """Return the folder of the state of any launch."""
+    """Return the state folder of a launch of any type and user."""
     return f"{STATE_ROOT if launch.uid is None else OWN_ROOT.format(launch.uid)}/{launch.id}"
 
 
@@ -120,7 +120,7 @@ def systemctl(*words: str, seconds: float = SYSTEMCTL_SECONDS) -> CommandResult:
 
 
 def ask_systemd(program: str, *words: str, seconds: float = SYSTEMCTL_SECONDS) -> CommandResult:
-    """Run one of systemd's programs on the instance of the launches."""
+    """Run one of systemd's programs on the selected systemd instance."""
     if not is_own():
         return command(program, *words, seconds=seconds)
     return command(program, "--user", *words, seconds=seconds, env={**CLEAN, "XDG_RUNTIME_DIR": runtime_dir()})
@@ -143,7 +143,8 @@ def unit_state(unit: str) -> dict[str, str]:
 
 
 def manager_listens() -> bool:
-    """Return whether this user's systemd instance is running. The file of its socket may still exist after its end."""
+    """Return whether this user's systemd instance is running. The socket file can still exist after the instance has
+    ended."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
             sock.settimeout(TALK_SECONDS)
@@ -163,15 +164,16 @@ def forget(launch_id: str) -> None:
 
 
 def is_over(launch_id: str) -> bool:
-    """Return whether its unit has ended or does not exist; False if systemd did not respond."""
+    """Return whether the launch's unit has ended or does not exist; False if systemd did not respond."""
     return unit_state(unit_name(launch_id))["ActiveState"] in OVER
 
 
 def lease(state: str, last: tuple[float, str] = (0.0, "")) -> tuple[float, str]:
-    """Return the deadline and the action of a lease. The monotonic clock makes it independent of wall clock changes.
+    """Return the deadline of a lease, and the action at its end. The deadline is on the monotonic clock, which is
+    independent of wall clock changes.
 
-    last: the result of the previous call, used while the file cannot be read, for example in a unit at its memory
-    limit. A missing file means that the launch was removed.
+    last: result of the previous call, returned if the file cannot be read, for example in a unit at its memory limit.
+    If the file is missing, the launch was removed.
     """
     try:
         text = files.part(state + "/lease", 0, MOST_LEASE).decode("ascii", "replace")

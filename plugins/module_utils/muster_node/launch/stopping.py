@@ -34,9 +34,9 @@ MOST = 50
 
 
 def leftovers(launch_id: str, user: pwd.struct_passwd | None) -> tuple[list[Json], str]:
-    """Return the leftover processes, and the error of a failed check.
+    """Return the leftover processes, and the error if the check fails.
 
-    Read in a separate process, because a process can make readers of its command line block forever.
+    Command lines are read in a separate process, because reading them can block forever.
     """
     if user is None:
         return [], ""
@@ -49,8 +49,8 @@ def leftovers(launch_id: str, user: pwd.struct_passwd | None) -> tuple[list[Json
 
 
 def belongs_to_launches(launch_id: str, user: pwd.struct_passwd) -> bool:
-    """Return whether all processes of this user belong to this launch: the account has no logins and no other
-    launch."""
+    """Return whether all processes of this user belong to this launch, because the account has no logins and no other
+    launches."""
     if user.pw_gecos.split(",")[0] != MADE_BY_MUSTER and os.path.basename(user.pw_shell) not in NO_LOGIN:
         return False
     if user.pw_uid in {0, _reader(launch_id)}:
@@ -97,7 +97,8 @@ def _is_left(pid: int, launch_id: str, uid: int, *, all_of_it: bool) -> bool:
 
 
 class StopEvidence(Protocol):
-    """before_stop: collect the data that is lost with the unit. record: return all data after the end."""
+    """Collects data for a diagnosis. before_stop: collect data that is lost when the unit ends. record: return all data
+    after the unit has ended."""
 
     def before_stop(self) -> None: ...
 
@@ -109,11 +110,11 @@ STACK_SECONDS = 1.5  # for the ranks to print their stacks
 
 
 def stop(request: Json, evidence: StopEvidence | None = None) -> Json:
-    """Stop the unit, and return the last report, with leftover processes.
+    """Stop the unit, and return the last report including leftover processes.
 
-    request: as for look. dump: first print the Python stacks of the ranks, which `freeze` has stopped on all nodes, as
-    evidence of a stall. seconds: time for the ranks to end, for requested stops. evidence: collects data of the node
-    for a diagnosis.
+    request: as for looking.look, with these fields. dump: first print the Python stacks of the ranks as evidence of a
+    stall; `freeze` has stopped the ranks on all nodes. seconds: grace period for the ranks after a requested stop.
+    evidence: collects data of the node for a diagnosis.
     """
     launch_id = request["launch_id"]
     unit = state.unit_name(launch_id)
@@ -140,7 +141,8 @@ def stop(request: Json, evidence: StopEvidence | None = None) -> Json:
 
 
 def freeze(request: Json) -> Json:
-    """Stop the agent and the ranks with SIGSTOP, so that no rank sees the end of another before printing its stack."""
+    """Stop the agent and the ranks with SIGSTOP, so that no rank notices the end of another rank before it has printed
+    its stack."""
     table = written.read_table(request["launch_id"])
     agent = [table["agent"]] if table["agent"] else []
     stopped = send(request["launch_id"], [signal.SIGSTOP], [*agent, *table["ranks"]])
@@ -148,7 +150,7 @@ def freeze(request: Json) -> Json:
 
 
 def dump_stacks(launch_id: str) -> None:
-    """Send SIGABRT, on which PYTHONFAULTHANDLER=1 prints the stack to stderr."""
+    """Send SIGABRT to the ranks. With PYTHONFAULTHANDLER=1, Python then prints the stack to stderr."""
     asked = send(launch_id, [signal.SIGABRT, signal.SIGCONT], written.read_table(launch_id)["ranks"])
     deadline = time.monotonic() + STACK_SECONDS
     while time.monotonic() < deadline and any(map(may_answer, asked)):
@@ -163,7 +165,8 @@ def may_answer(pid: int) -> bool:
 def send(launch_id: str, numbers: list[signal.Signals], processes: list[Json]) -> list[int]:
     """Send signals to the processes that belong to the launch. Return the PIDs that were signalled.
 
-    The training user controls the table, so the signals are sent as that user and cannot reach processes of others.
+    The training user controls the table. Therefore the signals are sent as the training user and cannot reach processes
+    of other users.
     """
     request = {"launch_id": launch_id}
     user = written.training_user(request)

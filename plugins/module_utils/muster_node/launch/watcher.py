@@ -3,11 +3,11 @@
 The watcher is the controller's supervisor in a transient unit of the user of the launch. Its files:
 
 /run/user/UID/muster/watchers/ID/watcher.pyz  the program from the controller
-/run/user/UID/muster/watchers/ID/spec.json    its request, with the values of environment variables: readable only for
+/run/user/UID/muster/watchers/ID/spec.json    its request, with the values of environment variables: readable only by
                                               its user, and removed after reading
 /run/user/UID/muster/watchers/ID/state.json   its state: attempts, messages and finally the verdict
 
-All files are in memory and lost when the node reboots, as is the launch.
+All files are in memory. They are lost when the node reboots, like the launch itself.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def word(request: Json) -> Json:
 
 
 def end(request: Json) -> Json:
-    """Stop the watcher and the launch it watches, so that no further attempt starts. request: {launch_id}."""
+    """Stop the watcher and its launch, so that no further attempt starts. request: {launch_id}."""
     done = state.systemctl("stop", "--no-block", UNIT.format(request["launch_id"]))
     return {"error": "" if done.code == 0 or not is_alive(request["launch_id"]) else done.aside.strip() or done.why}
 

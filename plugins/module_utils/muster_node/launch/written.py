@@ -1,5 +1,5 @@
-"""Read files that the training user wrote, as that user: root must not follow that user's links, and other accounts
-must not read their own files instead."""
+"""Read files that the training user wrote with that user's rights, because the user's links could redirect root to any
+file. Files that belong to other accounts are not accepted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MOST_SAMPLES = 256 * 1024
 
 
 def training_user(request: Json) -> pwd.struct_passwd | None:
-    """Return the owner of the launch's folders; None without folders, or if the account does not exist."""
+    """Return the owner of the launch's folders; None if the folders or the account do not exist."""
     for path in (f"{state_dir(request['launch_id'])}/unit", f"{request.get('run_dir')}/logs"):
         try:
             return pwd.getpwuid(os.stat(path, follow_symlinks=False).st_uid)
@@ -38,7 +38,7 @@ def training_user(request: Json) -> pwd.struct_passwd | None:
 
 
 def in_its_name(request: Json, work: Callable[[], Any], seconds: float = SECONDS) -> Any:
-    """Run the function as the training user if this is root. Raises SilentError."""
+    """Run the function as the training user; without root, as the current user. Raises SilentError."""
     user = training_user(request)
     if user is None:
         raise SilentError(0, "the launch has no folders on this node")
@@ -46,7 +46,7 @@ def in_its_name(request: Json, work: Callable[[], Any], seconds: float = SECONDS
 
 
 def read_all(request: Json) -> Json:
-    """Return {result, ranks, errors, logs, notes, ending}. Unreadable data is missing and reported in a note."""
+    """Return {result, ranks, errors, logs, notes, ending}. Unreadable data is left out and reported in a note."""
     if training_user(request) is None:
         return NOTHING
     try:
@@ -65,7 +65,7 @@ def read_logs(request: Json) -> Json:
 
 
 def read_table(launch_id: str) -> Json:
-    """Return {agent, ranks, notes} from the main process."""
+    """Return {agent, ranks, notes} as written by the main process."""
     request = {"launch_id": launch_id}
     try:
         found: Json = in_its_name(request, lambda: _unit(launch_id)[1])
@@ -75,7 +75,7 @@ def read_table(launch_id: str) -> Json:
 
 
 def read_group(launch_id: str) -> Json | None:
-    """Return the main process's data on its control group at its end."""
+    """Return the control group data that the main process wrote when it ended."""
     try:
         found = in_its_name({"launch_id": launch_id}, lambda: _json(launch_id, GROUP, MOST_RESULT))
     except SilentError:
@@ -84,7 +84,7 @@ def read_group(launch_id: str) -> Json | None:
 
 
 def wait_for_news(request: Json) -> None:
-    """Wait for new output, at most `wait` seconds."""
+    """Wait up to `wait` seconds for new output."""
     try:
         in_its_name(request, lambda: _wait(request), request["wait"] + SECONDS)
     except SilentError:
@@ -108,7 +108,7 @@ def _all(request: Json) -> Json:
 
 
 def _samples(request: Json) -> Json | None:
-    """Return new samples of the ranks with their age; None if there are none."""
+    """Return new samples of the ranks and the samples' age; None if there are no new samples."""
     found = _json(request["launch_id"], "samples.json", MOST_SAMPLES)
     if not isinstance(found, dict) or found.get("number") == request.get("sampled"):
         return None
@@ -133,7 +133,7 @@ def _unit_owner(launch_id: str) -> int | None:
 
 
 def _unit(launch_id: str) -> tuple[Json | None, Json]:
-    """Return the result and the table of processes from the main process."""
+    """Return the result and the process table that the main process wrote."""
     return (
         foreign.result(_json(launch_id, "result.json", MOST_RESULT)),
         foreign.table(_json(launch_id, "ranks.json", MOST_TABLE)),

@@ -1,1 +1,1 @@
-"""The setup of a node for launch users (library/launch_users.py)."""
+"""Set up a node for launch users (library/launch_users.py)."""

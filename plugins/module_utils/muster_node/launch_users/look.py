@@ -1,4 +1,4 @@
-"""Inspect the setup for launch users, without changes."""
+"""Inspect the setup for launch users without changing it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ LIMITS = {
 
 
 def record() -> LaunchUsersRecord:
-    """Return Muster's record. Raises ValueError if it cannot be read."""
+    """Return Muster's record of this setup. Raises ValueError if the record cannot be read."""
     return domain.record_of(files.text(RECORD) or "")
 
 
@@ -101,7 +101,7 @@ def account(name: str, request: LaunchUsersRequest, group: grp.struct_group | No
 
 
 def owner_of(path: str) -> str:
-    """Return the owner of a folder; "" if it does not exist."""
+    """Return the owner of a folder; "" if the folder does not exist."""
     try:
         seen = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -115,7 +115,7 @@ def manager_pid(uid: int) -> int:
 
 
 def of_manager(pid: int, main: int) -> bool:
-    """Return whether a process is the user manager, or its PAM helper."""
+    """Return whether a process is the user manager (main) or the manager's PAM helper."""
     if pid == main:
         return True
     seen = process.status(pid)
@@ -134,7 +134,8 @@ def manager(pid: int, user: pwd.struct_passwd, group: grp.struct_group | None) -
 
 
 def unit_nofile(user: pwd.struct_passwd) -> float:
-    """Return the manager's limit of open files for its units. The manager is the user's, so this is not trusted."""
+    """Return the limit on open files that the manager applies to its units. The user controls the manager, so the value
+    is untrusted."""
     env = {"PATH": os.defpath, "XDG_RUNTIME_DIR": f"/run/user/{user.pw_uid}"}
     argv = ("systemctl", "--user", "show", "--property=DefaultLimitNOFILESoft", "--value")
     said = run(*argv, env=env, user=user, most=MOST_ANSWER).text.strip()
@@ -148,13 +149,14 @@ def limit(pid: int, name: str) -> Limit:
 
 
 def launches(uid: int, running: Iterable[int]) -> list[str]:
-    """Return the launches in the account's own manager; units with such names elsewhere do not count."""
+    """Return the running launches in the account's own manager. Units with launch names in other managers do not
+    count."""
     found = {launch.id for pid in running if (launch := process.launch_at(pid)) and launch.uid == uid}
     return sorted(found)
 
 
 def may_run(user: pwd.struct_passwd, torchrun: str) -> bool | None:
-    """Return whether the account can run torchrun, tested as that account; None if torchrun does not exist yet."""
+    """Test as the account whether it can run torchrun. Return None if torchrun does not exist yet."""
     if not Path(torchrun).exists():
         return None
     try:
@@ -170,7 +172,7 @@ def link() -> str:
 
 
 def seats() -> dict[str, str]:
-    """Return owner and mode of the GPU and CPU slots, and of their folder."""
+    """Return the owner and mode of the GPU and CPU slot files and of their folder."""
     found = {}
     with suppress(OSError), files.folder(SEATS) as handle:
         found[""] = kept(os.fstat(handle))
@@ -188,7 +190,7 @@ def kept(seen: os.stat_result) -> str:
 
 
 def unsafe(root: str) -> str:
-    """Return why users' folders cannot be created below a root; "" if they can."""
+    """Return the reason why users' folders cannot be created in a folder; "" if they can."""
     foreign = trust.foreign_writer(root)
     if foreign:
         return foreign

@@ -1,6 +1,7 @@
-"""The setup of a node for launch users: inspect it, apply it, and revert it for former launch users.
+"""Inspect and apply the setup of a node for launch users, and revert it for former launch users.
 
-Changes are recorded before they are made, so that the next run can complete or revert an interrupted run.
+Each change is recorded before it is made, so that the next run can complete or revert the changes of an interrupted
+run.
 """
 
 from __future__ import annotations

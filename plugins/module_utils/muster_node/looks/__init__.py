@@ -1,1 +1,2 @@
-"""Data collection on a node: one module per subject, with the name of the check module that uses it."""
+"""Data collectors on a node: one module per subject. Each collector has the name of the check module that uses its
+data."""

@@ -1,6 +1,6 @@
-"""Network interfaces with their addresses and routes, and RDMA adapters with their kernel modules and user space.
+"""Network interfaces with addresses and routes, and RDMA adapters with kernel modules and user-space libraries.
 
-Read from sysfs and dpkg. The state and the counters of RDMA ports are read in rdma.py.
+Data comes from sysfs and dpkg. rdma.py reads the state and the counters of RDMA ports.
 """
 
 from __future__ import annotations

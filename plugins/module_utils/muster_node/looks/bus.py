@@ -1,4 +1,4 @@
-"""NVIDIA devices and other vendors' GPUs on the PCI bus, from sysfs, which cannot hang as nvidia-smi can."""
+"""NVIDIA devices and other vendors' GPUs on the PCI bus, read from sysfs, which cannot hang, unlike nvidia-smi."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Whether the kernel considers its clock synchronised.
+"""Check whether the kernel considers its clock synchronised.
 
-Read with adjtimex, as timedatectl does; but timedatectl would start a service, and data collection must not.
+The state is read with adjtimex, as in timedatectl. timedatectl itself would start a service, which data collection must
+not do.
 """
 
 from __future__ import annotations

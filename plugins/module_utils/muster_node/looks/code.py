@@ -1,4 +1,4 @@
-"""A fingerprint of the code that a job runs: equal fingerprints mean equal files with equal content."""
+"""Compute fingerprints of the code that a job runs. Equal fingerprints mean the same files with the same content."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LEFT_OUT = (".git", "__pycache__", ".mypy_cache", ".ruff_cache", ".pytest_cache"
 
 
 def look(code: list[str]) -> dict[str, Any]:
-    """Return {path: {digest, files, why}}; no digest if the path does not exist or is too large."""
+    """Return {path: {digest, files, why}}. The digest is missing if the path does not exist or is too large."""
     deadline = time.monotonic() + SECONDS
     return {path: fingerprint(path, deadline) for path in code}
 

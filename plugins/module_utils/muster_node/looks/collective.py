@@ -1,4 +1,4 @@
-"""A short all-reduce of all ranks of this node, in a unit like a launch's, as the training user."""
+"""Run a short all-reduce with all ranks of this node, as the training user and in a unit like that of a launch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SLACK = 10.0
 
 
 def look(request: Mapping[str, Any], interface: str, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return {skipped, why, said, ...}. request: the options of nccl_health."""
+    """Run the all-reduce; return {skipped, why, said, ...}. request: options of nccl_health."""
     python = str(Path(request["torchrun"]).parent / "python")
     why = why_no_unit(request["user"])
     if not why and not Path(python).exists():

@@ -12,7 +12,7 @@ def look(paths: list[str]) -> dict[str, Any]:
 
 
 def room(path: str) -> dict[str, Any]:
-    """Return the free space of the path's file system, from the nearest existing folder."""
+    """Return the free space of the path's file system, measured at the nearest existing parent folder."""
     there = next(folder for folder in (Path(path), *Path(path).parents, Path("/")) if folder.is_dir())
     try:
         seen = os.statvfs(there)

@@ -1,6 +1,6 @@
-"""Existing environments of conda, mamba and pixi in their usual locations.
+"""Find existing conda, mamba and pixi environments in their usual locations.
 
-Nothing in the environments is run. Home directories are read as their owner, everything else as nobody.
+No program of an environment is run. Home directories are read as their owner, other folders as nobody.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MOST_PATH = 300
 
 
 def look(user: str, prefixes: list[str]) -> Json:
-    """Return {found, why}. found: [{path, marks, python, torch, usable}]. prefixes: paths in the inventory. usable:
-    whether the training user (or nobody, if that user does not exist) can run the environment's Python."""
+    """Return {found, why}. found: [{path, marks, python, torch, usable}]. prefixes: paths from the inventory. usable:
+    whether the training user (or nobody, if the training user does not exist) can run the environment's Python."""
     found: dict[str, Json] = {}
     why = ""
     for entry, work in _whom(user, prefixes):
@@ -53,7 +53,8 @@ def look(user: str, prefixes: list[str]) -> Json:
 
 
 def _whom(user: str, prefixes: list[str]) -> Iterator[tuple[pwd.struct_passwd | None, Callable[[], dict[str, Json]]]]:
-    """Yield accounts and searches: nobody, the training user, the login user and root."""
+    """Yield (account, search) for nobody, the training user, the login user and root. Each search runs as its
+    account."""
     yield _account("nobody"), lambda: _all(_in_places())
     # A path in the inventory may be readable for the training user only.
     yield _account(user) or _account("nobody"), lambda: _all(prefixes)

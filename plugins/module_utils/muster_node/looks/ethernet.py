@@ -1,4 +1,4 @@
-"""The interface that carries a launch's TCP: its link, counters and underlying interfaces."""
+"""The interface that carries the TCP traffic of a launch: link, counters and underlying interfaces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def look(interface: str, address: str) -> dict[str, Any]:
 
 
 def carrier(text: str, address: str) -> str:
-    """Return the interface that has the address, or ""."""
+    """Return the interface that has the address, or "" if there is none."""
     try:
         links = json.loads(text or "[]")
     except ValueError:
@@ -36,7 +36,7 @@ def carrier(text: str, address: str) -> str:
 
 
 def below(name: str) -> list[str]:
-    """Return the interface and those below it: the parent of a VLAN, the members of a bond."""
+    """Return the interface and the interfaces below it: the parent of a VLAN, the members of a bond."""
     found = [name]
     for each in found:
         lower = [entry.removeprefix("lower_") for entry in names(f"{NET}/{each}") if entry.startswith("lower_")]
@@ -64,12 +64,12 @@ def link(name: str) -> dict[str, Any]:
 
 
 def counters(name: str) -> dict[str, int]:
-    """Return the counters since the interface was created. Two readings show which ones increase."""
+    """Return the counters, which start when the interface is created. Two readings show which counters increase."""
     folder = f"{NET}/{name}/statistics"
     seen = {each: read(f"{folder}/{each}").text.strip() for each in names(folder)}
     return {each: int(value) for each, value in seen.items() if value.isdigit()}
 
 
 def again(seen: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Read the counters a second time, by interface."""
+    """Read the counters a second time. Return them by interface."""
     return {name: counters(name) for name in seen["links"]}

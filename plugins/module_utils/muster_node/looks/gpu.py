@@ -1,7 +1,7 @@
-"""Data of a node's GPUs: four queries of nvidia-smi, the PCI bus, the driver, and the fabric manager.
+"""Collect data on a node's GPUs from four nvidia-smi queries, the PCI bus, the driver and the fabric manager.
 
-nvidia-smi runs only while the module is loaded, because it would load the module, and data collection starts nothing.
-The four queries run in parallel, because a GPU that has fallen off the bus can block each of them.
+nvidia-smi would load the kernel module, and data collection must not start anything. Therefore nvidia-smi runs only if
+the module is loaded. The four queries run in parallel, because a GPU that has fallen off the bus can block each query.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DISPLAY = "0x03"
 
 
 def look(seconds: float = SECONDS) -> dict[str, Any]:
-    """Collect the data. seconds: the timeout of nvidia-smi."""
+    """Collect the data. seconds: timeout of nvidia-smi."""
     bus = look_at_bus()
     loaded = read("/sys/module/nvidia/version").text.strip()
     # Before nvidia-smi starts, which opens the devices, too.
@@ -82,9 +82,9 @@ def _ask(program: str, argv: tuple[str, ...], seconds: float) -> dict[str, Any]:
 
 
 def _on_the_bus(slot: str, device: dict[str, str]) -> dict[str, str]:
-    """Return the link, slot and errors of a GPU, and {} for other devices.
+    """Return the PCIe link, slot and errors of a GPU; {} for other devices.
 
-    The slot is described by the bridge above: the device only describes itself.
+    The bridge above the GPU describes the slot. The device describes only itself.
     """
     if not device["class"].startswith(DISPLAY):
         return {}
@@ -103,7 +103,7 @@ def _on_the_bus(slot: str, device: dict[str, str]) -> dict[str, str]:
 
 
 def _library() -> str:
-    """Return the file name behind the link libnvidia-ml.so.1, which ends with the version."""
+    """Return the target of the link libnvidia-ml.so.1. The file name ends with the version."""
     there = (Path(folder, "libnvidia-ml.so.1") for folder in FOLDERS)
     return next((path.resolve().name for path in there if path.exists()), "")
 
@@ -131,7 +131,7 @@ def _fabric_manager() -> dict[str, Any]:
 
 
 def driver_holders() -> dict[str, Any]:
-    """Return all processes that have the devices open. Only root sees the open files of other users."""
+    """Return all processes that have the GPU devices open. Only root can see open files of other users."""
     holders = []
     for pid in process.ids():
         devices = sorted(path for path in process.opened(pid) if path.startswith("/dev/nvidia"))

@@ -1,4 +1,4 @@
-"""Collect the data of a node's health in parallel, because most of the time is spent waiting for programs."""
+"""Collect node health data in parallel, because collectors spend most of their time waiting for programs."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ APART = ("system", "jobs", "collective")
 
 
 def look(request: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str, Any]:
-    """Return the data of each module in LOOKS by name. request: the options of nccl_health.
+    """Return the data from each collector in LOOKS by name. request: options of nccl_health.
 
-    properties: those of a launch's unit. `later` has the second reading of the counters.
+    properties: systemd properties of a launch's unit. The result's `later` contains the second reading of the counters.
     """
     began = time.monotonic()
     system = LOOKS["system"].look()
@@ -64,7 +64,7 @@ def look(request: Mapping[str, Any], properties: Mapping[str, str]) -> dict[str,
 
 
 def side_by_side(looks: Mapping[str, Callable[..., Any]], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Run all looks at once; a look that uses the data of another waits for it."""
+    """Run all collectors in parallel. A collector that uses the data of another collector waits for that data."""
     builds = {name: [one for one in takes(each) if one in looks and one not in known] for name, each in looks.items()}
     started: dict[str, Future[Any]] = {}
     with ThreadPoolExecutor(max_workers=len(looks)) as pool:
@@ -75,7 +75,7 @@ def side_by_side(looks: Mapping[str, Callable[..., Any]], known: Mapping[str, An
 
 
 def asked(way: Callable[..., Any], known: Mapping[str, Any], upon: Mapping[str, Future[Any]]) -> Any:
-    """Call a look with arguments by parameter name: known values, or the data of another look."""
+    """Call a collector. Its parameter names select the arguments: known values, or the data of another collector."""
     given = {name: known[name] for name in takes(way) if name in known}
     return way(**given, **{name: answer.result() for name, answer in upon.items()})
 

@@ -36,7 +36,7 @@ def nccl_conf() -> str | None:
 
 
 def login_files() -> dict[str, str]:
-    """Return the configuration files of systemd-logind, which it reads at its start: {path: text}."""
+    """Return {path: text} of the configuration files that systemd-logind reads at its start."""
     paths = [
         path
         for place in SYSTEMD

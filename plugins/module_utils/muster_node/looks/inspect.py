@@ -1,4 +1,4 @@
-"""Data of a machine before it becomes a node, for muster/inspect/facts.py."""
+"""Collect data on a machine before it becomes a node. muster/inspect/facts.py evaluates the data."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SUBJECTS = (
 
 
 def look_at(wanted: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the data by subject. wanted: the options of library/node_inspect.py."""
+    """Return the data by subject. wanted: options of library/node_inspect.py."""
     subjects = wanted["only"] or SUBJECTS
     system = look_system.look()
     ways: dict[str, Callable[[], Any]] = {

@@ -19,10 +19,11 @@ AGENT = re.compile(r"(^|/)torchrun$|^torch\.distributed\.(run|launch)$")
 
 
 def look(listeners: Mapping[str, str], port: int) -> dict[str, Any]:
-    """Return the processes. listeners: the data of that look. port: the rendezvous port. why: the reason of a failure.
+    """Return the processes. listeners: data from listeners.py. port: rendezvous port. The result's `why` is the reason
+    for a failure.
 
-    Runs in a separate process, because reading the command line of another process can block forever; so no thread
-    may run meanwhile.
+    The work is done in a forked process, because reading the command line of another process can block forever. Because
+    of the fork, no other thread must be running.
     """
     try:
         seen: dict[str, Any] = as_user(None, lambda: collected(listeners["ss"], port), seconds=SECONDS)
@@ -39,7 +40,7 @@ def collected(listeners: str, port: int) -> dict[str, Any]:
 
 
 def training(pid: int, boot: float) -> dict[str, Any] | None:
-    """Return the description of a rank or an agent, or None for any other process."""
+    """Return a description of a rank or agent; None for other processes."""
     marks = process.environment(pid)
     words = process.words(pid)
     agent = any(AGENT.search(word) for word in words[:4])
@@ -66,7 +67,7 @@ def training(pid: int, boot: float) -> dict[str, Any] | None:
 
 
 def holders(listeners: str, port: int) -> list[dict[str, Any]]:
-    """Return the processes that listen on a port, as far as visible to ss. listeners: the output of ss."""
+    """Return the processes that listen on a port, as far as ss can see them. listeners: output of ss."""
     pids = {
         int(pid)
         for line in listeners.splitlines()

@@ -1,7 +1,7 @@
-"""The kernel log since boot: relevant lines with their age.
+"""Collect relevant lines of the kernel log since boot, with their age.
 
-So that noise does not hide a fault, each kind of line has its own limit. Lines over the limit are counted, and the age
-of the oldest line is returned, because checks are skipped for what is missing.
+Each kind of line has its own limit, so that noise cannot hide a fault. Lines over the limit are counted, and the age of
+the oldest line is returned. Checks are skipped if the lines that they need are missing.
 """
 
 from __future__ import annotations
@@ -28,9 +28,8 @@ FROM_THE_START = 30.0
 def look() -> dict[str, Any]:
     """Return {why, source, lines: [{age, text, kind, which}], read, reach, cut}.
 
-    The journal goes further back than the ring buffer.
-    reach: the age of the oldest line; None if the log is complete. cut: {kind: number of lines over the limit}, without
-    repetitions of returned lines.
+    The journal goes further back than the ring buffer. reach: age of the oldest line; None if the log is complete. cut:
+    {kind: number of lines over the limit}; repetitions of returned lines are not counted.
     """
     # The newest first: a limit cuts the oldest lines.
     newest = ("--reverse", f"--lines={MOST_READ}")

@@ -1,4 +1,4 @@
-"""Listening sockets. ss shows the processes to root only."""
+"""Listening sockets, from ss. Only root can see the processes that listen."""
 
 from __future__ import annotations
 

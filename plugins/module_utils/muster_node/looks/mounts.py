@@ -1,4 +1,4 @@
-"""Network file systems: which are mounted, and whether each responds. A blocked mount does not block the check."""
+"""List mounted network file systems and test whether each one responds. A blocked mount does not block the test."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ MOST = 24  # an automounter with one mount per home directory can have hundreds
 
 
 def look(shares: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Test the mounts. shares: the requested ones (shared_data_mounts), tested first because access mounts them."""
+    """Test the mounts. shares: requested mounts (shared_data_mounts), which are tested first, because the access
+    triggers automounts."""
     if not mounted():
         return {"why": "the mounts cannot be listed", "folders": {}}
     requested = list(dict.fromkeys(str(one.get("path", "")) for one in shares))

@@ -1,4 +1,4 @@
-"""Relevant installed packages, files of Muster, cloud-init's state and package locks."""
+"""Relevant installed packages, files that Muster wrote, cloud-init's state and package locks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _found(pattern: str) -> list[str]:
 
 
 def _sight(path: str) -> dict[str, Any]:
-    """Return the target of a link, and whether a file's text names Muster (None for a folder)."""
+    """Return the target of a link, and whether the text of a file mentions Muster (None for a folder)."""
     place = Path(path)
     return {
         "to": str(place.resolve()) if place.is_symlink() else "",

@@ -1,4 +1,4 @@
-"""GPUs and RDMA adapters on the PCIe bus: the bridges above them, link speeds, errors and configuration space."""
+"""GPUs and RDMA adapters on the PCIe bus: bridges above the devices, link speeds, errors and configuration space."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def look() -> dict[str, Any]:
 
 
 def bridges(slot: str) -> list[str]:
-    """Return the bridges above a device, starting at the root: sysfs folders are nested like the bus."""
+    """Return the bridges above a device, starting at the root. sysfs folders are nested like the bus."""
     parts = Path(BUS, slot).resolve().parts
     return [part for part in parts[:-1] if part.count(":") == 2 and Path(BUS, part).exists()]
 

@@ -1,4 +1,4 @@
-"""The NAT rules with which container engines publish ports past the firewall."""
+"""List the NAT rules that container engines use to publish ports, which bypass the firewall."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from ..tools.run import read, run
 
 
 def look(root: bool) -> dict[str, Any]:
-    """Return the rules, reading them only if the kernel modules are loaded: reading would load them.
+    """Return the NAT rules if the kernel modules are loaded. Otherwise, listing the rules would load the modules.
 
-    A kernel without loadable modules has them built in.
+    In a kernel without loadable modules, the modules are built in.
     """
     there = Path("/sys/module/nf_tables").is_dir() or bool(read("/proc/net/ip_tables_names").text)
     loaded = there or not read("/proc/modules").text

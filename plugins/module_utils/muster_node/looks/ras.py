@@ -1,4 +1,4 @@
-"""Query NCCL RAS of a running job: since NCCL 2.24, ranks serve status on a local port."""
+"""Query NCCL RAS of a running job. Since NCCL 2.24, ranks serve their status on a local port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_CHARACTERS = 200_000
 
 
 def look(listeners: Mapping[str, str]) -> dict[str, Any]:
-    """Return {asked, why, text}; query only if a process listens on the port. listeners: the data of that look."""
+    """Query RAS if a process listens on its port; return {asked, why, text}. listeners: data from listeners.py."""
     if f":{PORT} " not in listeners["ss"]:
         return {"asked": False, "why": "", "text": ""}
     deadline = time.monotonic() + SECONDS

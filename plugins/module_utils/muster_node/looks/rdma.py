@@ -63,7 +63,7 @@ def port(folder: str) -> dict[str, Any]:
 
 
 def pkeys(folder: str) -> dict[str, str]:
-    """Return the port's partitions by index; a RoCE port has one, without meaning."""
+    """Return the port's partition keys by index. A RoCE port has one partition key, which has no meaning."""
     listed = sorted(filter(str.isdigit, names(f"{folder}/pkeys")), key=int)[:MOST_PKEYS]
     found = {index: read(f"{folder}/pkeys/{index}").text.strip() for index in listed}
     return {index: pkey for index, pkey in found.items() if pkey and pkey != NO_PKEY}
@@ -80,7 +80,7 @@ def counters(folder: str) -> dict[str, int]:
 
 
 def again(seen: Mapping[str, Any]) -> dict[str, dict[str, int]]:
-    """Read the counters a second time, by "device/port"."""
+    """Read the counters a second time. Return them by "device/port"."""
     return {
         f"{name}/{number}": counters(f"{DEVICES}/{name}/ports/{number}")
         for name, device in seen["devices"].items()

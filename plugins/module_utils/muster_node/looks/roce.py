@@ -1,4 +1,4 @@
-"""Settings of RoCE interfaces against packet loss: PFC, pause frames, ECN, traffic classes."""
+"""Settings that prevent packet loss on RoCE interfaces: PFC, pause frames, ECN, traffic classes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def look() -> dict[str, Any]:
 
 
 def netdev(folder: str) -> str:
-    """Return the interface of a port: that of its first GID."""
+    """Return the network interface of a port, taken from the port's first GID."""
     for index in sorted(filter(str.isdigit, names(f"{folder}/gid_attrs/ndevs")), key=int):
         name = read(f"{folder}/gid_attrs/ndevs/{index}").text.strip()
         if name:
@@ -58,7 +58,7 @@ def interface(name: str) -> dict[str, Any]:
 
 
 def asked(ports: dict[str, Any]) -> dict[str, Any]:
-    """Run the tools for all ports in parallel and add their output; `why`: the reason for each tool without output."""
+    """Run the tools for all ports in parallel and add their output. `why`: reasons for tools without output."""
     wanted = {
         (port, key): [*words, seen["netdev"]]
         for port, seen in ports.items()

@@ -1,7 +1,7 @@
 """The GPU stack of a node: packages, modules on disk and loaded, configuration files, and processes that use GPUs.
 
-Kernel and modules are read from files, not with uname. nvidia-smi runs only while the module is loaded, because it
-would load the module, and data collection starts nothing.
+The kernel version and modules are read from files, not with uname. nvidia-smi would load the kernel module, and data
+collection must not start anything. Therefore nvidia-smi runs only if the module is loaded.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def look() -> dict[str, Any]:
 
 
 def show_packages() -> CommandResult:
-    """List the stack's packages in dpkg."""
+    """List the packages of the GPU stack from dpkg."""
     return run("dpkg-query", "--show", SHOW, *PATTERNS)
 
 
@@ -102,7 +102,7 @@ def _all(patterns: tuple[str, ...]) -> list[Path]:
 
 
 def _kernel(kernel: str) -> dict[str, Any]:
-    """Return the module that the kernel would load, and whether headers to build one are installed."""
+    """Return the NVIDIA module that this kernel would load, and whether headers to build a module are installed."""
     module = run("modinfo", "-k", kernel, *MODULES)
     return {
         # Exits with 1 if a module does not exist, but prints the others.
@@ -146,13 +146,13 @@ def _file(path: Path) -> dict[str, Any]:
 
 
 def _of_nvidia(path: Path) -> str:
-    """Return the text of an apt source list that mentions NVIDIA or CUDA, or ""."""
+    """Return the text of an apt source list if the text mentions NVIDIA or CUDA, or ""."""
     text = read(str(path)).text
     return text if "nvidia" in text.lower() or "/cuda" in text.lower() else ""
 
 
 def _unpacked() -> dict[str, Any]:
-    """Find programs and libraries of NVIDIA's runfile installer, which dpkg does not know."""
+    """Find programs and libraries from NVIDIA's runfile installer, which are unknown to dpkg."""
     there = [path for path in INSTALLER if Path(path).exists()]
     # A package may create the link only when it is configured; the library is always in its file list.
     libraries = dict.fromkeys(str(path.resolve()) for path in _all(LIBRARIES) if path.exists())
@@ -181,7 +181,7 @@ def _units() -> dict[str, Any]:
 
 
 def _own_launches() -> list[str]:
-    """Return user launches, which run in the users' systemd instances and not in the system's."""
+    """Return running user launches, which run in systemd instances of users instead of the system instance."""
     found = {launch for pid in process.ids() if (launch := process.launch_at(pid)) and launch.uid is not None}
     return sorted(f"{process.LAUNCH_UNIT.format(one.id)} of {files.user_name(one.uid or 0)}" for one in found)
 

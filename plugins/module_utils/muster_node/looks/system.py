@@ -1,4 +1,4 @@
-"""The machine: operating system, kernel, virtualization, and Secure Boot."""
+"""Operating system, kernel, virtualization and Secure Boot of the machine."""
 
 from __future__ import annotations
 

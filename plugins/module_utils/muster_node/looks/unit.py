@@ -1,4 +1,5 @@
-"""Collect data inside a unit like a launch's, where other settings apply than for a login or for root."""
+"""Collect data inside a unit like that of a launch, because its settings differ from those of a login session or
+root."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ SLACK = 5.0
 
 
 def look(user: str, torchrun: str, load: bool, properties: Mapping[str, str]) -> dict[str, Any]:
-    """Collect as the user, in a unit if possible: {way, why, inside}. way: unit, self or none."""
+    """Collect the data as the user, in a unit if possible; return {way, why, inside}. way: unit, self or none."""
     depth = "load" if load else "build"
     request = {
         "torchrun": torchrun,
@@ -44,7 +45,8 @@ def look(user: str, torchrun: str, load: bool, properties: Mapping[str, str]) ->
 
 
 def unit(properties: Mapping[str, str], seconds: float) -> list[str]:
-    """Return the prefix that runs a command in a transient unit, forwards its output, and removes the unit."""
+    """Return the systemd-run prefix that runs a command in a transient unit, forwards the output and removes the
+    unit."""
     limits = {**properties, "RuntimeMaxSec": f"{seconds:.0f}s"}
     name = f"muster-look-{secrets.token_hex(4)}.service"
     words = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", "--unit", name]

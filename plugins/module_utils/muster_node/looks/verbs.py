@@ -1,4 +1,5 @@
-"""RDMA user space, which NCCL loads at its start: libibverbs, and its providers for the adapters' drivers."""
+"""RDMA user-space libraries that NCCL loads at its start: libibverbs, and its providers for the drivers of the
+adapters."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def look() -> dict[str, Any]:
 
 
 def driver(adapter: str) -> str:
-    """Return the kernel driver of an adapter's device; software adapters have no device."""
+    """Return the kernel driver of an adapter; "" for software adapters, which have no device."""
     try:
         return Path(f"{DEVICES}/{adapter}/device/driver").readlink().name
     except OSError:

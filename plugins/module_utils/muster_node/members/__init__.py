@@ -1,1 +1,1 @@
-"""The node's record of its quarantine."""
+"""The quarantine record on a node."""

@@ -1,4 +1,5 @@
-"""The node's copy of its quarantine. The inventory is authoritative; the copy blocks launches with outdated ones."""
+"""The node's copy of its quarantine entry. The inventory is authoritative. The copy blocks launches that use an
+outdated inventory."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ PARTS = ("reason", "since", "by")
 
 
 def kept() -> Json | None:
-    """Return {reason, since, by}; None if the copy does not exist or does not belong to root."""
+    """Return {reason, since, by} from the copy; None if the copy does not exist or does not belong to root."""
     try:
         said = json.loads(files.read(FILE, most=MOST, owner=0))
     except (OSError, ValueError):
@@ -30,7 +31,7 @@ def look(_request: Json) -> Json:
 
 
 def keep(request: Json) -> Json:
-    """Return {changed}; request: {quarantine, check}."""
+    """Write the copy; return {changed}. request: {quarantine, check}."""
     wanted = {name: str(request["quarantine"][name]) for name in PARTS if name in request["quarantine"]}
     changed = kept() != wanted
     if changed and not request["check"]:
@@ -41,7 +42,7 @@ def keep(request: Json) -> Json:
 
 
 def forget(request: Json) -> Json:
-    """Return {changed}; request: {check}."""
+    """Remove the copy; return {changed}. request: {check}."""
     if request["check"]:
         return {"changed": os.path.lexists(FILE)}
     return {"changed": files.remove(FILE)}

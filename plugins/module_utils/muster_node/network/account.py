@@ -1,4 +1,4 @@
-"""Collect the properties of an account that sshd checks at login."""
+"""Collect the account properties that sshd checks at login."""
 
 from __future__ import annotations
 
@@ -44,7 +44,8 @@ def _has_name(gid: int) -> bool:
 
 
 def loose_paths(entry: pwd.struct_passwd) -> dict[str, str]:
-    """Return paths that sshd would not trust. Debian and Ubuntu allow the user's group if it has no other member."""
+    """Return paths that sshd would not trust. The sshd of Debian and Ubuntu accepts files that are writable by the
+    user's group if the group has no other member."""
     found: dict[str, str] = {}
     home = Path(entry.pw_dir)
     for path in (home, home / ".ssh", home / ".ssh/authorized_keys"):

@@ -43,7 +43,7 @@ class SshFolder:
         self.path = Path(entry.pw_dir) / ".ssh"
 
     def read(self, name: str) -> str:
-        """Return the text of a file, "" if missing. Invalid UTF-8 is preserved (surrogateescape)."""
+        """Return the text of a file; "" if the file is missing. Invalid UTF-8 is preserved (surrogateescape)."""
         path = str(self.path / name)
         try:
             content: bytes = files.read(path, most=MOST, links=True, owner=self.entry.pw_uid)
@@ -60,7 +60,7 @@ class SshFolder:
         return {name: self.read(name) for name in NAMES}
 
     def write(self, name: str, text: str) -> None:
-        """Write atomically. Links and file modes are kept."""
+        """Write a file atomically, keeping links and the file mode."""
         self.path.mkdir(mode=0o700, exist_ok=True)
         content = text.encode("utf-8", "surrogateescape")
         files.replace(str(self.path / name), content, mode=0o600, keep=True, links=True)

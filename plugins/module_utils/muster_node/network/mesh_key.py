@@ -1,4 +1,4 @@
-"""Provide a node's part of the SSH mesh: the training user's key, the host keys, and the sshd settings."""
+"""Provide one node's part of the SSH mesh: the training user's key, the host keys, and the sshd settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ MANAGE = playbook("playbooks/network.yml", ssh_mesh_mode="manage")
 
 
 def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
-    """Create the key, except in check mode or with mode verify. params: options of library/ssh_mesh_key.py."""
+    """Inspect the node, and create the key except in check mode and with mode verify. params: options of
+    library/ssh_mesh_key.py."""
     name = params["user"]
     settings = settings_in_force(name, params["address"])
     port = domain.port_at(settings, params["address"])
@@ -51,7 +52,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
 
 
 def warnings(params: dict[str, Any], overridden: list[str]) -> list[str]:
-    """Return warnings. overridden: weak algorithms in the site's sshd settings."""
+    """Return the warnings about sshd. overridden: weak algorithms in the site's sshd settings."""
     said = (
         f"{params['node']}: sshd offers {', '.join(overridden)}, which ssh-audit rejects: the site's settings"
         f" override {params['sshd_path']} and are not changed. Set ssh_mesh_sshd to off to disable this warning."
@@ -83,7 +84,7 @@ def diff_of(before: str, after: str, path: str) -> dict[str, str]:
 
 
 class IdentityFile:
-    """The file of the private key."""
+    """The private key file."""
 
     def __init__(self, path: str, entry: pwd.struct_passwd, comment: str) -> None:
         self.path = Path(path)
@@ -91,7 +92,8 @@ class IdentityFile:
         self.comment = comment
 
     def public(self) -> str:
-        """Return the public key derived from the private key, "" if not usable. A .pub file could differ."""
+        """Derive the public key from the private key, because a .pub file could differ. Return "" if the private key is
+        not usable."""
         if not self.path.is_file():
             return ""
         said = run("ssh-keygen", "-y", "-P", "", "-f", str(self.path))

@@ -1,7 +1,7 @@
-"""Log in to peers as the training user, and remember successful logins.
+"""Log in to peers as the training user, and cache successful logins.
 
-A successful login is stored with a digest of all it depends on at both ends (see mesh_ways). A different digest
-invalidates it.
+A successful login is stored with a digest of everything that the login depends on at both ends (see mesh_ways). A
+different digest invalidates the cached login.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def log_in_on(entry: pwd.struct_passwd, peers: Sequence[ssh_mesh.MeshMember]) ->
 
 
 def remembered(path: str) -> dict[str, str]:
-    """Return peer -> digest of its last successful login; {} if the file is missing."""
+    """Return {peer: digest of the last successful login}; {} if the file is missing."""
     with suppress(OSError, ValueError):
         found = json.loads(files.read(path, most=MOST_MEMORY, owner=os.geteuid()))
         if isinstance(found, dict):

@@ -1,6 +1,6 @@
-"""Compute digests of everything that a login between two nodes depends on, for each end (out, in).
+"""Compute digests of everything that logins between nodes depend on, for outgoing and incoming logins (out, in).
 
-The firewall is not included, because it is checked in every run.
+The firewall is not included, because every run checks the firewall.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SERVER = ("/etc/pam.d", "/etc/security", "/etc/nologin", "/etc/hosts.allow", "/e
 
 
 def ways(user: str, address: str, identity: str, texts: Mapping[str, str]) -> dict[str, str]:
-    """Return {out, in}. texts: file name in ~/.ssh -> content."""
+    """Return the digests {out, in}. texts: {file name in ~/.ssh: content}."""
     entry = pwd.getpwnam(user)
     account = account_of(entry)
     both = [files.text(BOOT), list(entry)[2:], list(account.groups)]
@@ -41,9 +41,9 @@ def ways(user: str, address: str, identity: str, texts: Mapping[str, str]) -> di
 
 
 def stamp(path: str, *, ids_alone: bool = False) -> list[Any]:
-    """Return metadata that changes with a file or the files in a folder; users cannot set the ctime.
+    """Return metadata that changes whenever a file or the files in a folder change. Users cannot set the ctime.
 
-    ids_alone: only owner and mode, for folders that users write to.
+    ids_alone: return only owner and mode, for folders that users write to.
     """
     try:
         seen = Path(path).stat()

@@ -29,7 +29,7 @@ TEMPLATES = ("templates/hosts.debian.tmpl", "templates/hosts.tmpl")
 
 
 def read(path: Path) -> str:
-    """Return the complete file, "" if missing. Raises RefusedError."""
+    """Return the complete text of a file; "" if the file is missing. Raises RefusedError."""
     if path.is_symlink():
         raise RefusedError(
             f"{path} is a link to {path.readlink()}, so another tool writes it. "
@@ -45,12 +45,12 @@ def read(path: Path) -> str:
 
 
 def text_of(path: Path) -> str:
-    """Return the text of a file that is only read, "" if unreadable."""
+    """Return the text of a file that Muster does not change; "" if the file is unreadable."""
     return files.text(str(path), links=True) or ""
 
 
 def write(path: Path, text: str) -> None:
-    """Replace the file atomically. Mode and owner are kept."""
+    """Replace the file atomically, keeping mode and owner."""
     try:
         files.replace(str(path), text.encode("utf-8", "surrogateescape"), mode=0o644, keep=True, parents=True)
     except OSError as problem:
@@ -61,7 +61,7 @@ def write(path: Path, text: str) -> None:
 
 
 def ask(names: Iterable[str]) -> dict[str, list[str]]:
-    """Resolve each name as programs on this node do; return name -> addresses."""
+    """Resolve each name like programs on this node; return {name: addresses}."""
     answers: dict[str, list[str]] = {}
     for name in names:
         with contextlib.suppress(OSError):
@@ -71,7 +71,8 @@ def ask(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def wanted_files(cluster: domain.HostsRequest, names: list[str]) -> list[dict[str, Any]]:
-    """Return the files to change: path, before, after, reasons. Raises RefusedError for problems in foreign lines."""
+    """Return the files to change: path, before, after, reasons. Raises RefusedError for problems in lines that Muster
+    did not write."""
     text = read(PATH)
     hosts = domain.rewrite(text, cluster, names)
     refuse([f"{PATH}, {problem}" for problem in hosts.problems])
@@ -93,7 +94,7 @@ def wanted_files(cluster: domain.HostsRequest, names: list[str]) -> list[dict[st
 
 
 def differences(cluster: domain.HostsRequest) -> list[str]:
-    """Return differences of the files; if there are none, wrong results of the resolver."""
+    """Return the differences in the files. If there are none, return wrong results of the resolver."""
     names = domain.own_names(read(PATH), cluster)
     reasons = [reason for file in wanted_files(cluster, names) for reason in file["reasons"]]
     return reasons or wrong_answers(cluster, names)
@@ -113,7 +114,7 @@ def wrong_answers(cluster: domain.HostsRequest, names: list[str]) -> list[str]:
 
 
 def provide(cluster: domain.HostsRequest, mode: str, *, check: bool) -> dict[str, Any]:
-    """Write the names, except in check mode; with mode verify, only check the resolver."""
+    """Write the names, except in check mode. With mode verify, only check the resolver."""
     if mode == "verify":
         names = domain.own_names(read(PATH) if not PATH.is_symlink() else "", cluster)
         verify(
@@ -136,7 +137,7 @@ def provide(cluster: domain.HostsRequest, mode: str, *, check: bool) -> dict[str
 
 
 def forgotten_files(hostname: str) -> list[dict[str, Any]]:
-    """Return the files with Muster's parts: path, before, after, reasons."""
+    """Return the files from which to remove Muster's parts: path, before, after, reasons."""
     found: list[dict[str, Any]] = []
     for path in (PATH, *(CLOUD / name for name in TEMPLATES)):
         # Another tool writes a linked file, so it has no block.

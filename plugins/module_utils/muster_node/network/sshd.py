@@ -1,4 +1,4 @@
-"""Read sshd's effective settings, its host keys, and the algorithms it offers."""
+"""Read sshd's effective settings, its host keys and the algorithms that sshd offers."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def asked(user: str, address: str) -> subprocess.CompletedProcess[str]:
 
 
 def in_force(user: str, address: str) -> str:
-    """Return all settings for this user as printed by sshd."""
+    """Return all effective settings for this user as printed by sshd."""
     return asked(user, address).stdout
 
 
@@ -47,7 +47,7 @@ def host_keys(settings: sshd.Settings) -> list[str]:
 
 
 def offered(address: str, port: int) -> dict[str, list[str]]:
-    """Return the algorithms of the running sshd, which may use older settings."""
+    """Return the algorithms that the running sshd offers. sshd might still use older settings."""
     try:
         with socket.create_connection((address, port), timeout=5) as sock, sock.makefile("rb") as stream:
             sock.sendall(b"SSH-2.0-muster_look\r\n")

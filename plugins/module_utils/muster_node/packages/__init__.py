@@ -1,1 +1,1 @@
-"""Packages on a node: apt's sources, repositories and lists, and files from peers."""
+"""Packages on a node: apt sources, repositories, package lists, and package files from peers."""

@@ -31,7 +31,7 @@ def apt_get(*argv: str, cwd: str | None = None) -> subprocess.CompletedProcess[s
 
 
 def update(*options: str) -> subprocess.CompletedProcess[str]:
-    """Update apt's package lists, after waiting for other readers."""
+    """Wait for other users of apt's package lists, then update the lists."""
     argv = ("update", "--quiet", *options)
     done = apt_get(*argv)
     deadline = time.monotonic() + LOCK_SECONDS
@@ -42,18 +42,19 @@ def update(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 def install(*packages: str) -> subprocess.CompletedProcess[str]:
-    """Install packages after an update: images ship without lists, and old lists name versions that mirrors removed.
+    """Update the package lists, then install packages. Images ship without lists, and old lists name versions that
+    mirrors have removed.
 
-    If lists cannot be read, apt keeps the old ones, which may be sufficient for these packages.
+    If lists cannot be downloaded, apt keeps the old lists, which might be sufficient for these packages.
     """
     update()
     return apt_get("install", "--yes", "--no-install-recommends", *packages)
 
 
 def read_lists(sources: str, complaints: Callable[[subprocess.CompletedProcess[str]], list[str]]) -> list[str]:
-    """Update the lists of this source file only, because third-party sources may be broken for long.
+    """Update only the lists of this source file, because third-party sources are sometimes broken for a long time.
 
-    complaints: returns the errors in apt-get's result. Errors that persist after all attempts are returned.
+    Return the errors that persist after all attempts. complaints: function that finds the errors in apt-get's result.
     """
     options = ["--option=APT::Get::List-Cleanup=0"]
     options += [f"--option=Dir::Etc::sourcelist={sources}", "--option=Dir::Etc::sourceparts=/dev/null"]

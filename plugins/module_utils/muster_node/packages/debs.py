@@ -1,4 +1,4 @@
-"""Provide .deb files for an installation from peers or repositories, and keep those of installed packages."""
+"""Get .deb files for an installation from peers or repositories, and keep the .deb files of installed packages."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ MODE = 0o755
 
 
 def look(params: dict[str, Any]) -> dict[str, Any]:
-    """Return what apt would fetch now. params: options of library/shared_debs.py."""
+    """Return the files that apt would download now. params: options of library/shared_debs.py."""
     debs, why = _needed(params)
     return {"changed": False, "debs": [asdict(deb) for deb in debs], "why": why}
 
 
 def get(params: dict[str, Any]) -> dict[str, Any]:
-    """Fetch files from peers, and download what the node still needs; with V(download), only its own share."""
+    """Fetch files from peers, then download the files that are still missing; with V(download), only this node's own
+    share."""
     files = [domain.Deb(**file) for file in params["files"]]
     tried: list[Any] = []
     if files and params["peers"]:
@@ -59,7 +60,7 @@ def get(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def _needed(params: dict[str, Any]) -> tuple[list[domain.Deb], str]:
-    """Return what apt would fetch now, and apt's error if it cannot install the packages."""
+    """Return the files that apt would download now, and apt's error if it cannot install the packages."""
     done = _install(params, "--print-uris")
     if done.returncode:
         return [], " ".join(done.stderr.split())
@@ -73,14 +74,15 @@ def _install(params: dict[str, Any], *more: str) -> subprocess.CompletedProcess[
 
 
 def _download(debs: list[domain.Deb]) -> subprocess.CompletedProcess[str]:
-    """Download only these files, because other nodes download their dependencies."""
+    """Download only these files, without dependencies, which other nodes download."""
     return apt_get("download", "--quiet=2", *(deb.spec for deb in debs), cwd=ARCHIVES)
 
 
 def keep(params: dict[str, Any]) -> dict[str, Any]:
-    """params: folder, owned by root, and packages as name=version. Afterwards the folder contains exactly these.
+    """Make the folder contain exactly the files of these packages. params: folder (owned by root); packages as
+    name=version.
 
-    missing: packages that are neither in apt's cache nor in a repository.
+    The result's `missing` lists packages that are neither in apt's cache nor in a repository.
     """
     folder = Path(params["folder"])
     folder.mkdir(mode=MODE, parents=True, exist_ok=True)
@@ -100,7 +102,7 @@ def keep(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def spec_of(path: Path) -> str:
-    """Return the package and version in a file; "" if it is not a complete package."""
+    """Return name=version of the package in a file; "" if the file is not a complete package."""
     said = run("dpkg-deb", "--show", "--showformat=${Package}=${Version}", str(path))
     return said.stdout if said.returncode == 0 else ""
 

@@ -1,4 +1,4 @@
-"""Fetch files from peers over the ssh mesh: the part that runs on the node."""
+"""Fetch files from peers over the SSH mesh (the part that runs on the node)."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ OPTIONS = (
 
 
 class OtherContentError(Exception):
-    """The content does not match its hash."""
+    """Raised if the content of a file does not match its hash."""
 
 
 class EndlessError(Exception):
-    """The peer sends more than was requested."""
+    """Raised if the peer sends more data than requested."""
 
 
 class SshStream:
-    """Standard output of ssh. Reading raises an error after a timeout or above a limit."""
+    """Standard output of ssh as a stream. Reading raises an error after a timeout or if the stream exceeds a limit."""
 
     def __init__(self, handle: int) -> None:
         self.handle = handle
@@ -61,7 +61,7 @@ class SshStream:
         self.until = time.monotonic() + LONGEST
 
     def allow(self, size: int) -> None:
-        """Accept this many more bytes."""
+        """Increase the limit by this number of bytes."""
         self.most = self.count + size
 
     def read(self, size: int) -> bytes:
@@ -76,7 +76,7 @@ class SshStream:
         return part
 
     def skip_to(self, line: bytes) -> bool:
-        """Skip output of a login shell; return whether the line arrived."""
+        """Skip everything up to this line, such as output of a login shell. Return whether the line arrived."""
         self.allow(CHUNK)
         before = b""
         while line not in before:
@@ -89,7 +89,7 @@ class SshStream:
 
 
 class StderrReader(threading.Thread):
-    """Reads an error stream to its end, so that the writer never blocks, and keeps a part of it."""
+    """Reads an error stream to its end, so that the writer never blocks, and keeps part of the text."""
 
     def __init__(self, stream: IO[bytes]) -> None:
         super().__init__(daemon=True)
@@ -103,7 +103,7 @@ class StderrReader(threading.Thread):
 
 
 class MeshUser:
-    """The user of the ssh mesh."""
+    """The user of the SSH mesh."""
 
     def __init__(self, name: str) -> None:
         self.entry = pwd.getpwnam(name)
@@ -144,7 +144,7 @@ def is_there(folder: Path, file: domain.WantedFile) -> bool:
 
 
 def prepare(folder: Path) -> None:
-    """Create the folder, writable for root only, and remove leftovers of a killed run."""
+    """Create the folder, writable by root only, and remove leftovers of a killed run."""
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     refuse_foreign(folder)
     for leftover in folder.glob(f".*{safe.NEW}"):
@@ -160,7 +160,8 @@ def refuse_foreign(folder: Path) -> None:
 def fetch(
     user: str, peers: Sequence[str], source: str, target: str, files: Sequence[domain.WantedFile]
 ) -> tuple[list[str], list[domain.FetchAttempt]]:
-    """Fetch missing files from the peers in order. Return the names still missing, and the attempts."""
+    """Fetch missing files from the peers in order. Return the names of files that are still missing, and the
+    attempts."""
     folder = Path(target)
     refuse_foreign(folder)
     missing = [file for file in files if not is_there(folder, file)]
@@ -236,7 +237,8 @@ def _ended(ssh: Any) -> int:
 
 
 def _unpack(stream: Any, folder: Path, expected: dict[str, str], fetched: list[str]) -> str:
-    """Write the requested files with matching hashes; return an error for others. The first copy of a file counts."""
+    """Write the requested files whose hashes match. Return an error for other files. If a file arrives twice, the first
+    copy counts."""
     wrong = ""
     left = dict(expected)
     stream.allow(MOST_BETWEEN)
@@ -258,7 +260,7 @@ def _unpack(stream: Any, folder: Path, expected: dict[str, str], fetched: list[s
 
 
 def _write(content: IO[bytes], path: Path, sha256: str) -> None:
-    """Write the file atomically. Raises OtherContentError, without a file, if the hash differs."""
+    """Write the file atomically. If the hash differs, write nothing and raise OtherContentError."""
     digest = hashlib.sha256()
     with safe.replacing(str(path), mode=0o644) as file:
         while chunk := content.read(CHUNK):

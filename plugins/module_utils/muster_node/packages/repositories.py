@@ -1,4 +1,4 @@
-"""apt repositories on a node: fetch and verify keys, write the entries, and test them."""
+"""apt repositories on a node: fetch and verify keys, write the entries, and test the repositories."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def repository_of(given: Mapping[str, Any], there: list[domain.AptSource]) -> do
 
 
 def key_of(repository: domain.AptRepository, given: Mapping[str, Any], fetch: Fetch) -> bytes:
-    """Return the repository's key: the given one, or the trusted key from the first URL that responds."""
+    """Return the given key, or else the repository's trusted key from the first URL that responds."""
     if given["key"]:
         return str(given["key"]).encode()
     trouble = ["no URL is known for the key"]
@@ -101,7 +101,8 @@ def complaints(done: subprocess.CompletedProcess[str]) -> list[str]:
 
 
 def has_lists(repository: domain.AptRepository) -> bool:
-    """Return whether apt has read the lists: an interrupted run may have written only the files."""
+    """Return whether apt has read the repository's lists. An interrupted run might have written only the configuration
+    files."""
     return any((LISTS / name).exists() for name in repository.list_names)
 
 
@@ -127,7 +128,7 @@ def add(repository: domain.AptRepository, given: Mapping[str, Any], paths: list[
 def set_up(wanted: Iterable[Mapping[str, Any]], fetch: Fetch, *, check: bool) -> dict[str, Any]:
     """Configure these repositories in apt.
 
-    wanted: as in library/apt_repositories.py. fetch: returns the content of a URL, or raises any exception.
+    wanted: see library/apt_repositories.py. fetch: function that returns the content of a URL or raises an exception.
     """
     there = list(entries())
     written: list[str] = []

@@ -1,4 +1,4 @@
-"""A node's mirrors, proxies, certificates and offline folder: inspect, write, and revert them if apt fails."""
+"""Inspect and write a node's mirrors, proxies, certificates and offline folder, and revert the changes if apt fails."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def proxies_in_force() -> dict[str, str]:
 
 
 def offline_trouble(folder: str) -> str:
-    """Return the problem with the offline folder. Only root may write to it, because apt trusts its packages."""
+    """Return the problem with the offline folder, if any. No user except root may have write access, because apt trusts
+    the packages in the folder."""
     debs = Path(folder) / "debs"
     if not debs.is_dir():
         return f"folder {debs} does not exist (cluster_offline_dir): docs/mirrors.md describes how to create it"
@@ -86,7 +87,7 @@ def observe(request: domain.SourcesRequest) -> domain.SourcesState:
 
 
 def wait_for_cloud_init() -> bool:
-    """Wait for cloud-init, which writes source files on a new machine. Return whether it was present."""
+    """Wait for cloud-init, which writes source files on a new machine. Return whether cloud-init is present."""
     if not Path("/run/cloud-init").exists() or shutil.which("cloud-init") is None:
         return False
     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -111,7 +112,7 @@ def trust(plan: domain.SourcesPlan) -> None:
 
 
 def have_lists_read(request: domain.SourcesRequest) -> None:
-    """Update the lists of the distribution only, because third-party sources may be broken for long."""
+    """Update only the lists of the distribution, because third-party sources are sometimes broken for a long time."""
     paths = [domain.OFFLINE_SOURCES] if request.offline else [path for path in STOCK_FILES if Path(path).is_file()]
     for path in paths:
         wrong = read_lists(path, complaints)

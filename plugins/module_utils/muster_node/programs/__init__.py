@@ -1,1 +1,1 @@
-"""Programs that are sent to a node whole, each run by one verb with a JSON object on its standard input."""
+"""Self-contained programs that run on nodes. Each call has one verb as argument and a JSON object on standard input."""

@@ -1,4 +1,4 @@
-"""Reports running work on this node, for a change that must not interrupt it. Every verb prints one JSON object.
+"""Reports running work on this node, so that a change does not interrupt the work. Every verb prints one JSON object.
 
 look  root  reports launches, processes on GPUs, processes of the PyTorch environment and, before a reboot, all
             processes of users
@@ -26,8 +26,8 @@ OF_A_LOGIN = (
 
 
 def look(request: dict[str, Any]) -> dict[str, Any]:
-    """request: root, the folder of the environments; restart, whether the node is to be rebooted. why: the error if
-    processes could not be listed."""
+    """Report running work. request: {root: folder of the environments, restart: whether the node will be rebooted}. The
+    result's `why` is the error if processes could not be listed."""
     root, restart = str(request["root"]), bool(request.get("restart"))
     seen: dict[str, Any] = {"processes": [], "why": "", "uptime": files.text("/proc/uptime") or ""}
     try:
@@ -54,7 +54,7 @@ def environments(root: str) -> list[str]:
 
 
 def processes(root: str, *, restart: bool) -> list[dict[str, Any]]:
-    """Return processes, launches first, so that a truncated list keeps the important ones."""
+    """Return processes. Launches come first, so that a truncated list keeps them."""
     places = {f"{root}/current/", *(f"{place}/{of}/" for place in (root, os.path.realpath(root)) for of in OF_US)}
     found = []
     for pid in process.ids():
@@ -83,7 +83,7 @@ def said(pid: int) -> tuple[str, str]:
 
 
 def is_at_work(pid: int) -> bool:
-    """Return whether the process belongs to a user and is more than a login."""
+    """Return whether the process belongs to a user and is not only part of a login session."""
     uid = process.user_id(pid)
     if uid is None or not FIRST <= uid < NOBODY:
         return False

@@ -1,4 +1,4 @@
-"""Decides which run may change this node: one run at a time, while it renews its claim.
+"""Decides which run is allowed to change this node. Only one run at a time can hold the claim, and must renew it.
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. All verbs need root.
 
@@ -7,10 +7,10 @@ Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on
     renew  extend the claim
     free   release the claim
 
-
-The claim is a file in a folder that only root can access. It ends with a reboot or with its lease, on a clock that
-cannot be set and that continues during suspend. A released claim is kept, so that an interrupted run notices that
-another run was active. The journal has a line for each claim and release: journalctl -t muster.
+The claim is a file in a folder that only root can access. The claim ends at a reboot or when its lease expires. The
+lease uses a clock that cannot be set and that continues during suspend. A released claim is kept, so that an
+interrupted run notices that another run was active. The journal has a line for each claim and release: journalctl -t
+muster.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ def main() -> None:
 
 
 def alone(verb: Callable[[Json, Json], Json], request: Json) -> Json:
-    """Run one verb with the current claim: {token, who, doing, since, until, freed}, or {} if there is none."""
+    """Run one verb under a lock. It receives the current claim: {token, who, doing, since, until, freed}, or {} if
+    there is none."""
     os.makedirs(os.path.dirname(FOLDER), mode=0o755, exist_ok=True)
     os.makedirs(FOLDER, mode=0o700, exist_ok=True)
     with files.folder(FOLDER, owner=os.geteuid()) as folder:
@@ -66,7 +67,8 @@ def look(_request: Json, claim: Json) -> Json:
 
 
 def take(request: Json, claim: Json) -> Json:
-    """request: {token, who, doing, lease, take_over}. Return {held, holder}; holder is another run with the claim."""
+    """Claim the node. request: {token, who, doing, lease, take_over}. Return {held, holder}; holder: the other run that
+    holds the claim."""
     foreign = claim.get("token") != request["token"]
     if foreign and lives(claim) and not request["take_over"]:
         return {"held": False, "holder": shown(claim)}
@@ -79,8 +81,8 @@ def take(request: Json, claim: Json) -> Json:
 
 
 def renew(request: Json, claim: Json) -> Json:
-    """Extend the claim like take. It is lost if another run claimed the node in the meantime, even if that claim was
-    released again, or if this run released it: a late renewal must not restore it."""
+    """Extend the claim; see `take`. A late renewal must not restore a lost claim. The claim is lost if this run
+    released it, or if another run has claimed the node since (even if that run has released its claim)."""
     if claim and (claim["token"] != request["token"] or claim["freed"]):
         return {"held": False, "holder": shown(claim)}
     have(request, claim)
@@ -88,7 +90,7 @@ def renew(request: Json, claim: Json) -> Json:
 
 
 def free(request: Json, claim: Json) -> Json:
-    """request: {token, who, doing, result}."""
+    """Release the claim. request: {token, who, doing, result}."""
     if claim and claim["token"] == request["token"] and not claim["freed"]:
         save({**claim, "freed": True})
         note(f"{request['who']} frees the claim: {request['doing']}: {request['result']}")

@@ -1,7 +1,8 @@
 """Runs a short all-reduce with several ranks on one node.
 
-looks/collective.py runs this program with the environment's own Python and the verb `start`, which starts it once for
-each rank with the verb `rank`. Returns whether every rank computed the expected sum, and the rates.
+looks/collective.py runs this program with the environment's own Python and the verb `start`. `start` then runs the
+program once for each rank with the verb `rank`, and reports whether every rank computed the expected sum, and the
+rates.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def begin(given: dict[str, Any], number: int, folder: str) -> subprocess.Popen[b
 
 
 def wait(ranks: list[subprocess.Popen[bytes]], deadline: float) -> tuple[int, int | None] | None:
-    """Return the rank that failed first with its exit code (None: did not end), or nothing if all succeeded."""
+    """Return the rank that failed first and its exit code (None: the rank did not end). Return None if all ranks
+    succeeded."""
     while True:
         codes = [process.poll() for process in ranks]
         bad = [(number, code) for number, code in enumerate(codes) if code]

@@ -1,12 +1,12 @@
-"""One node's part in copying a data folder (plugins/action/data_copy.py). The program distribution transfers the
+"""Copies a data folder: the part on one node (plugins/action/data_copy.py). The program distribution transfers the
 content.
 
 Run by NodeProgram (plugin_utils) as root, with a verb as argument and a JSON payload on standard input.
     measure     return the size of the source folder
     list        return the files of the source folder
     look        compare the target folder with the list
-    additional  return other files in the target folder
-    stage       put files into the store that other nodes may need
+    additional  return files in the target folder that are not in the list
+    stage       put files into the store that other nodes might need
     place       move received files to their final names
     finish      create links, and remove the store
 """
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def told(verb: Callable[[Json], Json]) -> Callable[[Json], Json]:
-    """Add {error} to the result: an error, or an empty string."""
+    """Wrap a verb to add {error} to its result: an error, or an empty string."""
 
     def tried(request: Json) -> Json:
         try:
@@ -53,7 +53,8 @@ def told(verb: Callable[[Json], Json]) -> Callable[[Json], Json]:
 
 
 def measure(request: Json) -> Json:
-    """request: {folder}; return {files, bytes, problems, more}."""
+    """Measure the source folder. request: {folder}; return {files, bytes, problems, more: number of further
+    problems}."""
     with copying.opened(request["folder"]) as (folder, owner):
         found = listing.walk(folder, owner)
         size = sum(size for *_, size in found.files)
@@ -61,7 +62,8 @@ def measure(request: Json) -> Json:
 
 
 def list_(request: Json) -> Json:
-    """request: {folder, kept}; return {listed: packed [[[path, executable, size, sha256]], [[path, target]]]}."""
+    """List the source folder. request: {folder, kept}; return {listed: packed [[[path, executable, size, sha256]],
+    [[path, target]]]}."""
     memory = Remembered(request["kept"], request["folder"])
     with copying.opened(request["folder"]) as (folder, owner):
         found = listing.walk(folder, owner)
@@ -71,8 +73,8 @@ def list_(request: Json) -> Json:
 
 
 def look(request: Json) -> Json:
-    """request: {folder, kept, listed, again, remember}; return {missing, changed, links: places in the list, blocked,
-    left, room, inodes}."""
+    """Compare the target folder with the list. request: {folder, kept, listed, again, remember}; return {missing,
+    changed, links: positions in the list, blocked, left, room, inodes}."""
     wanted, links = _wanted(request)
     try:
         refuse(request["folder"])
@@ -95,14 +97,16 @@ def look(request: Json) -> Json:
 
 
 def additional(request: Json) -> Json:
-    """request: {folder, kept, paths: packed}; return {names, more}."""
+    """Find files in the target folder that are not listed. request: {folder, kept, paths: packed}; return {names,
+    more}."""
     with files.folder(request["folder"], links=True) as there:
         known = {str(path) for path in decode(request["paths"])}
         return Receiving(there, Remembered(request["kept"], request["folder"])).additional(known)
 
 
 def stage(request: Json) -> Json:
-    """request: {folder, kept, store, listed, source: source folder on this node, or an empty string}."""
+    """Put files into the store for other nodes. request: {folder, kept, store, listed, source: source folder on this
+    node, or an empty string}."""
     wanted, _ = _wanted(request)
     with store.opened(request["store"]) as shelf:
         if request["source"]:
@@ -114,8 +118,8 @@ def stage(request: Json) -> Json:
 
 
 def place(request: Json) -> Json:
-    """request: {folder, kept, store, listed: the expected files, lacking: places in the list, digest: of its
-    manifest}."""
+    """Move received files to their final names. request: {folder, kept, store, listed: expected files, lacking:
+    positions in the list, digest: sha256 of the manifest}."""
     wanted, _ = _wanted(request)
     with store.opened(request["store"]) as shelf:
         if request["folder"]:
@@ -134,7 +138,7 @@ def place(request: Json) -> Json:
 
 
 def finish(request: Json) -> Json:
-    """request: {folder, kept, store, listed: the wrong links}."""
+    """Create missing links and remove the store. request: {folder, kept, store, listed: links to create}."""
     _, links = _wanted(request)
     if links:
         with store.opened(request["store"]), _here(request) as here:

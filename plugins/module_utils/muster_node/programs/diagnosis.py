@@ -1,7 +1,7 @@
-"""Reports processes on a node for a diagnosis, started by any user. Every verb prints one JSON object.
+"""Reports processes of all users on a node for a diagnosis. Every verb prints one JSON object.
 
 identity  user   reports the login user
-agents    root   reports running launchers of PyTorch ranks, with their ranks; other users only see their own
+agents    root   reports running launchers of PyTorch ranks, with their ranks; without root only those of the user
 """
 
 from __future__ import annotations

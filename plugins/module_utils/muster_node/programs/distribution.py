@@ -1,4 +1,5 @@
-"""Stores content for several nodes on one node, identified by sha256, received from the controller or another node.
+"""Stores content that the controller distributes to several nodes. Content is identified by its sha256 and comes from
+the controller or another node.
 
 Run by NodeProgram (plugin_utils) as root or as the owner of the store, with a verb as argument and a JSON payload on
 standard input.
@@ -30,7 +31,8 @@ def main() -> None:
 
 
 def stored(request: Json) -> Json:
-    """request: {store, manifest: base64, port}; return {missing: [sha256], room, port_free, error}."""
+    """Store a manifest. request: {store, manifest: base64, port}; return {missing: [sha256], room, port_free,
+    error}."""
     try:
         with store.opened(request["store"]) as there:
             wanted = store.keep_manifest(there, base64.b64decode(request["manifest"]))
@@ -47,8 +49,8 @@ def stored(request: Json) -> Json:
 
 
 def kept(request: Json) -> Json:
-    """request: {folder, files: [[name, sha256]], port}; return {sizes: {name: bytes}, room, port_free, error} with the
-    valid files."""
+    """Find valid files in a plain folder. request: {folder, files: [[name, sha256]], port}; return {sizes: {name:
+    bytes} of the valid files, room, port_free, error}."""
     sizes: dict[str, int] = {}
     free = {"room": store.room_at(request["folder"]), "port_free": can_listen(request["port"])}
     if not os.path.lexists(request["folder"]):
@@ -83,7 +85,8 @@ def share(request: Json) -> Json:
 
 
 def put(request: Json) -> Json:
-    """request: {store, digest, name, pieces: [[sha256, begin, size], ...], body: base64 of zlib}; return {error}."""
+    """Store data from the controller. request: {store, digest, name, pieces: [[sha256, begin, size], ...], body: base64
+    of zlib}; return {error}."""
     try:
         body = zlib.decompressobj().decompress(base64.b64decode(request["body"]), MOST_SENT)
         with store.opened(request["store"]) as there:

@@ -1,9 +1,9 @@
-"""Reports the current state of a node, the record of what was installed, and logged changes. All verbs need root.
+"""Reports the current state of a node, the record of the last installation, and logged changes. All verbs need root.
 
 look     return the current state and the record; changes nothing
 history  return entries of dpkg's log, apt's history and the journal, and file times; changes nothing
 keep     record the current state as installed
-condemn  make the step pytorch notice changed files of its environment
+condemn  make the step pytorch detect that files of the environment were changed
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ def look(request: Json) -> Json:
 
 
 def keep(request: Json) -> Json:
-    """request: the request of look, with {by, run, parts}: user, run, and the parts to record ([] for all)."""
+    """Record the current state. request: fields of look, and {by: user, run, parts: parts to record, [] for all}."""
     now = facts(request)
     written = record.keep(now, request["by"], request["run"], request["parts"])
     return {"written": written, "unseen": now["unseen"]}
 
 
 def condemn(request: Json) -> Json:
-    """request: {environment, named, parts}."""
+    """Mark an environment as changed. request: {environment, named, parts}."""
     asked = environment.by_environment(request, request["parts"])
     return {"removed": [path for _, link, parts in asked for path in environment.condemn(link, parts)]}
 

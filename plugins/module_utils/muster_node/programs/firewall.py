@@ -1,8 +1,9 @@
-"""One node's part of the role firewall: inspects everything that filters incoming packets, and applies a plan.
+"""The part of the role firewall that runs on a node: inspects everything that filters incoming packets, and applies a
+plan.
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. All verbs need root.
 
-    look   return what is installed, configured and in force; changes nothing
+    look   return installed tools, configured rules and active rules; changes nothing
     apply  run the steps of a plan in order, until one fails
 """
 
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def look(request: Json) -> Json:
-    """request: {guard, table, rules, unit, sysctl}: paths of this role's files."""
+    """Return the state of the firewall. request: {guard, table, rules, unit, sysctl}: paths of this role's files."""
     commands = {
         "addresses": ["ip", "-json", "address"],
         "listeners": ["ss", "-H", "-l", "-n", "-t", "-u", "-p"],
@@ -76,7 +77,7 @@ def look(request: Json) -> Json:
 
 
 def run_all(commands: dict[str, list[str]]) -> Json:
-    """Run commands in parallel: {name: {code, out, err}}. The code of a missing tool is None."""
+    """Run commands in parallel; return {name: {code, out, err}}. code is None if the tool is not installed."""
     answers: Json = {}
 
     def ask(name: str, argv: list[str]) -> None:
@@ -96,10 +97,10 @@ def run_all(commands: dict[str, list[str]]) -> Json:
 
 
 def ssh_connection() -> tuple[list[str], list[str]]:
-    """Return address and port of the client and of the server, as sshd set them for the session of this process.
+    """Return the addresses and ports of client and server that sshd set for the session of this process.
 
-    sudo removes the variable, so it is read from parent processes. With a forwarded port this is the only source of the
-    port on which the node was reached.
+    sudo removes the variable, so it is read from parent processes. If the port is forwarded, only this variable shows
+    which port of the node was used.
     """
     pid = os.getpid()
     while pid > 1:
@@ -112,8 +113,8 @@ def ssh_connection() -> tuple[list[str], list[str]]:
 
 
 def ssh_sockets(listeners: str) -> list[str]:
-    """Return the addresses on which systemd listens for SSH (Ubuntu since 22.10). Only queried if systemd listens at
-    all."""
+    """Return the addresses on which systemd listens for SSH (Ubuntu since 22.10). Query systemd only if it listens on
+    any port."""
     if '"systemd"' not in listeners:
         return []
     said = run("systemctl", "show", "--value", "--property=Listen", "ssh.socket", "sshd.socket")
@@ -134,7 +135,7 @@ def ufw() -> Json | None:
 
 
 def others_port_range(own: str) -> str:
-    """Return the port range set by other sysctl files. The last file by name wins, as at boot."""
+    """Return the port range that other sysctl files set. The last file by name takes precedence, as at boot."""
     files = {}
     for folder in SYSCTL_FOLDERS:
         for name in os.listdir(folder) if os.path.isdir(folder) else []:
@@ -153,7 +154,7 @@ def others_port_range(own: str) -> str:
 
 
 def apply(plan: Json) -> Json:
-    """plan: {steps}; a step is {write, text, mode}, {remove} or {run, text?}."""
+    """Run the steps of a plan in order. plan: {steps}; a step is {write, text, mode}, {remove} or {run, text?}."""
     # ufw's own lock, so that no `ufw allow` runs in between.
     with open("/run/ufw.lock", "w") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX)
@@ -169,7 +170,7 @@ def apply(plan: Json) -> Json:
 
 
 def carry_out(step: Json) -> str:
-    """Run one step and return the error, or an empty string."""
+    """Run one step. Return the error, or an empty string."""
     if "run" in step:
         argv = step["run"]
         return failure(argv, run(*argv, stdin=step.get("text", ""), seconds=COMMAND_TIMEOUT))

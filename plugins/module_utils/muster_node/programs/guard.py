@@ -1,15 +1,15 @@
-"""The node's part of a guarded change: a timer that reverts it, unless a new connection confirms it first.
+"""The node's part of a guarded change: a timer reverts the change, unless a new connection confirms the change first.
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. `arm` leaves a copy of
 the program on the node, which the timer and the boot unit run with the verb `undo` and the folder as arguments.
     arm      save the files, and start the timer
     confirm  keep the change: stop the timer and delete the saved files
     undo     restore the previous state
-    state    return whether a change is unconfirmed, and the errors of an undo
+    state    return whether a change is unconfirmed, and the errors from reverting it
 
 Saved files are in /var/lib/muster/guard/WHAT, accessible only to root. A change is armed while state.json exists:
-confirm and undo both remove this file under one lock, so that exactly one of them wins.
-A timer does not survive a reboot, so a boot unit restores the files before the network is up.
+confirm and undo both remove this file under one lock, so that exactly one of the two takes effect. A timer does not
+survive a reboot, so a boot unit restores the files before the network is up.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def locked(verb: Callable[[Json], Json], payload: Json) -> Json:
 
 
 def arm(request: Json) -> Json:
-    """request: {what, id, seconds, files, texts, commands}; see Guard.change on the controller."""
+    """Save the files and start the timer. request: {what, id, seconds, files, texts, commands}; see Guard.change on the
+    controller."""
     what, folder = request["what"], folder_of(request["what"])
     if read_state(folder) is not None:
         return {"armed": False}
@@ -95,7 +96,8 @@ def arm(request: Json) -> Json:
 
 
 def confirm(request: Json) -> Json:
-    """request: {what, id}. Confirm the change and return whether it stays. A repeated request gives the same result."""
+    """Confirm the change and return whether the change is kept. A repeated request gives the same result. request:
+    {what, id}."""
     what, folder = request["what"], folder_of(request["what"])
     content = read_state(folder)
     if content is not None and content["id"] == request["id"]:
@@ -107,7 +109,7 @@ def confirm(request: Json) -> Json:
 
 
 def undo(request: Json) -> Json:
-    """request: {what, boot}. At boot only the files of the change are left to revert."""
+    """Revert the change. request: {what, boot}. At boot, only the changed files need to be reverted."""
     what, folder = request["what"], folder_of(request["what"])
     content = read_state(folder)
     if content is None:
@@ -138,7 +140,7 @@ def state(request: Json) -> Json:
 
 
 def keep(folder: str, number: int, path: str) -> Json:
-    """Copy one file into the folder. A missing file is recorded as absent."""
+    """Save a copy of one file in the folder. If the file is missing, record that it is absent."""
     real = os.path.realpath(path)
     try:
         about, body = os.stat(real), files.read(real)
@@ -158,7 +160,7 @@ def put_back(folder: str, kept: Json) -> None:
 
 
 def carry_out(folder: str, command: Json) -> str:
-    """Run one undo command and return the error. Its standard input may be a saved text."""
+    """Run one undo command, optionally with a saved text as standard input. Return the error."""
     body = files.read(os.path.join(folder, "text-" + command["text"])) if command.get("text") else b""
     return failure(command["argv"], run(*command["argv"], stdin=body, seconds=COMMAND_TIMEOUT))
 
@@ -173,7 +175,7 @@ def forget(what: str, folder: str) -> None:
 
 
 def install_boot_unit(what: str, folder: str) -> None:
-    """Write the unit's files. No reload is needed, because units are read at the next boot."""
+    """Write the files of the boot unit. systemd needs no reload, because it reads the unit at the next boot."""
     unit, wanted = boot_unit_paths(what)
     write(unit, BOOT_UNIT.format(what=what, folder=folder).encode(), 0o644)
     os.makedirs(os.path.dirname(wanted), exist_ok=True)
@@ -194,7 +196,7 @@ def folder_of(what: str) -> str:
 
 
 def lock_of(what: str) -> str:
-    """Return the path of the lock. The file contains the id of the change that was confirmed last."""
+    """Return the path of the lock file, which contains the id of the last confirmed change."""
     return os.path.join(LOCKS, what + ".lock")
 
 

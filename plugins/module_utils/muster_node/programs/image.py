@@ -1,4 +1,4 @@
-"""Container images for launches, on one node.
+"""Manages container images for launches on one node.
 
 Run by NodeProgram (plugin_utils) as root, with a verb as argument and a JSON payload on standard input.
 

@@ -1,4 +1,4 @@
-"""Inspects the environment inside the unit of a launch, as the training user.
+"""Inspects the environment inside a unit like that of a launch, as the training user.
 
 looks/unit.py runs this program with the verb look. The environment differs from a login shell: limits come from
 systemd, and /etc/security, profiles and login variables do not apply. The request is {torchrun, ask, depth, seconds};
@@ -57,7 +57,7 @@ def read(path: str) -> str | None:
 
 
 def limit(name: str) -> list[int | None]:
-    """Return the soft and hard limit; None means unlimited."""
+    """Return [soft limit, hard limit]; None means unlimited."""
     return [
         None if value == resource.RLIM_INFINITY else value
         for value in resource.getrlimit(getattr(resource, f"RLIMIT_{name}"))
@@ -65,7 +65,7 @@ def limit(name: str) -> list[int | None]:
 
 
 def cgroup() -> dict[str, Any]:
-    """Return the lowest limits of this cgroup and its parents; None means unlimited (cgroup v2 only)."""
+    """Return the lowest limits of this cgroup and its parents (cgroup v2 only). None means unlimited."""
     line = next((line for line in (read("/proc/self/cgroup") or "").splitlines() if line.startswith("0::")), "")
     path = line[3:].strip("/")
     least: dict[str, Any] = {"pids": None, "memory": None, "cpus": None, "seen": False}
@@ -99,7 +99,8 @@ def room(path: str) -> dict[str, Any]:
 
 
 def left_behind() -> list[dict[str, Any]] | None:
-    """Return shared memory that looks like a rank's: {name, size, age, uid}, or None if it cannot be listed."""
+    """Return shared memory files that ranks probably left behind: {name, size, age, uid}. Return None if they cannot be
+    listed."""
     found = []
     try:
         entries = list(os.scandir(shm_path()))
@@ -124,7 +125,7 @@ def left_behind() -> list[dict[str, Any]] | None:
 
 
 def temporary() -> dict[str, Any]:
-    """Return the folder for torchrun's logs and Python's temporary files. Python finds it by writing to it."""
+    """Return the folder for torchrun's logs and Python's temporary files. Python selects the folder by a test write."""
     try:
         path = tempfile.gettempdir()
     except OSError as error:
@@ -133,8 +134,8 @@ def temporary() -> dict[str, Any]:
 
 
 def torch(request: dict[str, Any]) -> dict[str, Any]:
-    """Return the environment's own information about torch. Python is started like torchrun, without login
-    variables."""
+    """Return what the environment's own Python reports about torch. Python is started without login variables, like
+    torchrun."""
     binaries = Path(request["torchrun"]).parent
     python = next((path for name in ("python", "python3") if os.access(path := f"{binaries}/{name}", os.X_OK)), "")
     there = Path(request["torchrun"]).exists()

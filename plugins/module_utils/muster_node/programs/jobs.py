@@ -1,13 +1,13 @@
-"""Reports launches known to a node, and their files. Every verb prints one JSON object.
+"""Reports the launches on a node and their files. Every verb prints one JSON object.
 
-Separate from the program launch, because that program is sent with every look.
+This code is separate from the program launch, because that program is sent with every look and should stay small.
 
     identity  user   reports the login user
-    jobs      root   lists the launches of this node; without root only the user's own, and the existence of others
-    plan      root   returns the kept plan of a launch, so that any controller can attach to the launch or stop it
-    follow    root   returns new log output; renews no lease
+    jobs      root   lists the launches of this node; without root, no details of other users' launches
+    plan      root   returns the stored plan of a launch, with which any controller can attach to the launch or stop it
+    follow    root   returns new log output; does not renew the lease
     fetchable root   lists files that a launch left in its working directory
-    fetched   root   returns content of these files
+    fetched   root   returns the contents of such files
 """
 
 from __future__ import annotations

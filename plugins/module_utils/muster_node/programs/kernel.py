@@ -1,7 +1,7 @@
-"""Reports the packages of this node's kernels, for an upgrade. Changes nothing. Every verb prints one JSON object.
+"""Reports the kernel packages of this node for an upgrade. Changes nothing. Every verb prints one JSON object.
 
 look      root  reports packages that install kernels, available versions, and boot menu entries
-simulate  root  reports what apt would do for some packages
+simulate  root  reports what apt-get install would do for these packages
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def names_of(shown: str) -> list[str]:
 
 
 def simulate(request: dict[str, Any]) -> dict[str, Any]:
-    """Return apt's output for request {words}: arguments of apt-get install."""
+    """Return apt's output of a simulation. request: {words: arguments of apt-get install}."""
     said = run(*APT, "install", *request["words"], seconds=SECONDS)
     return {"out": said.text, "err": said.aside or said.why, "code": -1 if said.code is None else said.code}
 

@@ -1,16 +1,16 @@
-"""A launch on one node: prepare, start, run, look, stop.
+"""Prepares, starts, runs, inspects and stops a launch on one node.
 
 The supervisor on the controller runs this program through NodeProgram, with a verb as argument and a JSON payload on
 standard input. Every verb prints one JSON object.
 
     identity  user   reports the login user
-    fit       root   reports, between two attempts, whether the node can take part in the next one; writes nothing
-    prepare   root   reports the preconditions of a start; writes nothing
-    start     root   creates the run directory, the state directory and the unit, which reserves its slots
-    reserve   root   lets the unit reserve or release its slots; returns their holders
+    fit       root   reports, between two attempts, whether the node is ready for the next attempt; writes nothing
+    prepare   root   returns the data for the preflight checks; writes nothing
+    start     root   creates the run directory, the state directory and the unit, which reserves the slots
+    reserve   root   makes the unit reserve or release its slots; returns the holders of the slots
     run       user   main process of the unit: checks the lease, runs torchrun, watches its ranks
     look      user   renews the lease; returns the state of unit and ranks, and new log output
-    logs      user   returns new log output after the end
+    logs      user   returns new log output after the launch has ended
     snapshot  root   reports the current state of the ranks, and listeners on the launch's ports
     freeze    root   pauses the ranks
     stop      root   stops the unit, checks for leftover processes, and returns the last report

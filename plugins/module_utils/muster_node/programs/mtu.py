@@ -1,9 +1,9 @@
-"""The node's part of a change of the training interface's MTU (plugins/action/training_mtu.py).
+"""Changes the MTU of the training interface: the part on one node (plugins/action/training_mtu.py).
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input.
     look   return the interface, and its configuration in each network manager
-    apply  write files and run commands; stop at the first error and return it
-    ping   send unfragmentable packets of two sizes to peers in parallel, and return which of them came back
+    apply  write files and run commands; stop at the first error, and return the error
+    ping   send unfragmentable packets of two sizes to peers in parallel, and return which packets were answered
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def main() -> None:
 
 
 def look(request: Json) -> Json:
-    """request: {interface, address}. Without an interface, the interface with the address is used."""
+    """Return the interface and its configuration. request: {interface, address}. If interface is empty, the interface
+    with the address is used."""
     interface = request["interface"] or carrier(request["address"])
     networkctl = run("networkctl", "--no-pager", "status", interface).text if interface else ""
     device = ("nmcli", "--terse", "--get-values")
@@ -90,7 +91,8 @@ def below(folder: str) -> list[str]:
 
 
 def apply(request: Json) -> Json:
-    """request: {steps}, each with run (a command) or write (a path), text and mode."""
+    """Run steps in order; return the first error. request: {steps}; a step has run (a command) or write (a path), text
+    and mode."""
     for step in request["steps"]:
         if "write" in step:
             os.makedirs(os.path.dirname(step["write"]), exist_ok=True)
@@ -103,7 +105,7 @@ def apply(request: Json) -> Json:
 
 
 def ping(request: Json) -> Json:
-    """request: {interface, mtu, peers: {name: address}}."""
+    """Ping the peers with packets of two sizes. request: {interface, mtu, peers: {name: address}}."""
     sizes = {"small": SMALL, "full": request["mtu"]}
     came = {name: dict.fromkeys(sizes, False) for name in request["peers"]}
     for turn in range(TRIES):
@@ -115,7 +117,7 @@ def ping(request: Json) -> Json:
 
 
 def exchange(interface: str, peers: dict[str, str], size: int, turn: int) -> set[str]:
-    """Send one packet of this size to each peer, and return the peers whose complete reply came back."""
+    """Send one packet of this size to each peer. Return the peers whose complete reply arrived."""
     sockets: dict[socket.socket, tuple[str, bytes]] = {}
     back = set()
     try:
@@ -158,7 +160,7 @@ def open_socket(family: int, interface: str) -> socket.socket:
 
 
 def echo(family: int, size: int, identity: int, turn: int) -> bytes:
-    """Return an echo request that gives an IP packet of this size with unique content."""
+    """Return an ICMP echo request with unique content that results in an IP packet of this size."""
     room = size - HEADERS[family] - 8
     body = (struct.pack("!HHd", identity, turn, time.time()) * (room // 12 + 1))[:room]
     kind = ECHO[family][0]

@@ -1,8 +1,9 @@
-"""A user's notebook on a node. Every verb prints one JSON object. Root runs everything as the named user.
+"""Starts, inspects and stops a user's notebook on a node. Every verb prints one JSON object. Root acts as the named
+user.
 
-look    user   reports whether the notebook runs, and its socket
-start   user   starts it, and waits until it responds
-stop    user   stops it
+look    user   reports whether the notebook is running, and its socket
+start   user   starts the notebook, and waits until it responds
+stop    user   stops the notebook
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from ..workbench import notebook
 
 
 def act(verb: str, request: dict[str, Any]) -> dict[str, Any]:
-    """user: empty for the login user. users_root: parent folder of launch users' folders. at_boot: only for start."""
+    """Run a verb. request: {user: empty for the login user, users_root: parent folder of launch users' folders,
+    at_boot: only for start}."""
     try:
         owner = notebook.owner_of(request["user"])
     except notebook.NoNotebookError as problem:

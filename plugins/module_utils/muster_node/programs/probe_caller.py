@@ -1,10 +1,10 @@
-"""The network probe on one node: the side that connects to the listeners of all other nodes (probe_listener.py).
+"""The calling side of the network probe on one node: connects to the listeners of all other nodes (probe_listener.py).
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. No verb needs root.
 
     probe   probe all other nodes in parallel: ports, round trips, clocks, packet sizes, losses and name resolution
-    links   the same without names, right before a launch
-    pair    measure the throughput to one node after the other
+    links   the same without name resolution, right before a launch
+    pair    measure the throughput to each node, one after the other
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def probe(request: Json) -> Json:
 
 
 def only_links(request: Json) -> Json:
-    """Probe every peer. request: {token, packets, peers: [{node, address, ports}]}. packets: 0 measures no losses."""
+    """Probe every peer. request: {token, packets, peers: [{node, address, ports}]}. packets: number of packets for
+    measuring losses; 0 skips this measurement."""
     results: dict[str, Json] = {}
     turns = threading.Semaphore(AT_ONCE)
 
@@ -97,7 +98,8 @@ def only_links(request: Json) -> Json:
 
 
 def resolve_all(names: list[str], found: Json) -> None:
-    """Add {name: {addresses, seconds}} to found. Names after a name server timeout are missing."""
+    """Resolve names and add {name: {addresses, seconds}} to found. After a name server timeout, the remaining names are
+    skipped."""
     for name in names:
         began = time.monotonic()
         try:
@@ -109,7 +111,7 @@ def resolve_all(names: list[str], found: Json) -> None:
 
 
 class CalledLink:
-    """The link from this node to another one."""
+    """The link from this node to another node."""
 
     def __init__(self, token: str, peer: Json, packets: int) -> None:
         self.token = token
@@ -143,7 +145,7 @@ class CalledLink:
         return result
 
     def route(self) -> Json:
-        """Return the source address that the kernel selects without sending a packet, or the error."""
+        """Return the source address that the kernel selects, or the error. No packet is sent."""
         with socket.socket(self.family, socket.SOCK_DGRAM) as sock:
             try:
                 sock.connect((self.address, 9))
@@ -192,7 +194,8 @@ class CalledLink:
         return 0
 
     def measure(self, stream: Stream) -> Json:
-        """Measure round trip and clock, then full-size packets, and packet losses if those pass."""
+        """Measure round-trip time and clock difference, then test full-size packets. If these packets pass, measure
+        packet losses."""
         result: Json = {"clock": stream.exchanges()}
         full = stream.tcp_info()
         result["mss"], result["pmtu"] = full["snd_mss"], full["pmtu"]
@@ -221,7 +224,8 @@ class CalledLink:
         return result
 
     def ladder(self, port: int, mss: int, pmtu: int) -> list[Json]:
-        """Try packets of many sizes, each on a separate connection, until the limit is found: [{mtu, passes}]."""
+        """Find the largest packet size that passes by trying many sizes, each on a separate connection. Return [{mtu,
+        passes}]."""
         overhead = pmtu - mss
         passes, fails = SMALLEST_MTU - 1, pmtu + 1
         tried: list[Json] = []
@@ -235,7 +239,7 @@ class CalledLink:
         return tried
 
     def rungs(self, port: int, sizes: list[int]) -> list[bool]:
-        """Return for each size whether one packet passes."""
+        """Return for each size whether a packet of that size passes."""
         outcomes = [False] * len(sizes)
 
         def climb(number: int, size: int) -> None:
@@ -255,7 +259,7 @@ class CalledLink:
 
 
 def ended(code: int, began: float) -> Json:
-    """Return the result of a connection attempt: the name of the error ("" for none), and the time in seconds."""
+    """Return the result of a connection attempt: the name of the error ("" on success), and the duration in seconds."""
     return {
         "error": errno.errorcode.get(code, str(code)) if code else "",
         "seconds": round(time.monotonic() - began, 3),
@@ -294,7 +298,8 @@ class Stream:
         return words[1] if len(words) == 2 and words[0] == PROCESS_NAME else None
 
     def exchanges(self) -> list[list[float]]:
-        """Return timestamps of several requests: [sent, received there, answered there, received here]."""
+        """Return the timestamps of several requests: [request sent, request received by the peer, response sent by the
+        peer, response received]."""
         found = []
         self.sock.settimeout(STEP_TIMEOUT)
         try:
@@ -308,7 +313,7 @@ class Stream:
         return found
 
     def sends(self, size: int) -> bool:
-        """Return whether this number of bytes passes, in packets as large as the connection allows."""
+        """Return whether this number of bytes arrives, sent in packets as large as the connection allows."""
         self.sock.settimeout(STALL)
         try:
             self.sock.sendall(b"take %d\n" % size)
@@ -321,18 +326,18 @@ class Stream:
         return False
 
     def bulk(self) -> Json:
-        """Send many full-size packets: {whole: whether all arrived in time, acked: bytes, seconds}."""
+        """Send many full-size packets. Return {whole: whether all packets arrived in time, acked: bytes, seconds}."""
         before, began = self.tcp_info()["bytes_acked"], time.monotonic()
         whole = self.sends(BULK)
         acked = self.tcp_info()["bytes_acked"] - before
         return {"whole": whole, "acked": acked, "seconds": round(time.monotonic() - began, 6)}
 
     def drop_rest(self) -> None:
-        """Close the socket with a reset later, so that unsent data is discarded instead of filling a slow link."""
+        """Make a later close reset the connection, so that unsent data is discarded instead of filling a slow link."""
         self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def losses(self, packets: int) -> Json:
-        """Send small packets at a steady rate. The kernel counts retransmissions."""
+        """Send small packets at a steady rate, and return the retransmissions that the kernel counted."""
         before = self.tcp_info()
         self.sock.settimeout(STEP_TIMEOUT)
         small = b" " * 63 + b"\n"
@@ -385,10 +390,10 @@ def tcp_info(sock: socket.socket) -> dict[str, int]:
 
 
 def pair(request: Json) -> Json:
-    """Send to one peer after the other, and receive from each. request: {token, node, port, seconds, peers}.
+    """Measure the throughput to and from each peer, one after the other. request: {token, node, port, seconds, peers}.
 
-    Both nodes of a pair grant their slot first, so that no node takes part in two measurements at a time. The slot of
-    the node that is first by name is taken first, which prevents deadlocks.
+    Both nodes of a pair first grant a slot, so that no node takes part in two measurements at a time. The slot of the
+    node whose name sorts first is taken first, which prevents deadlocks.
     """
     found: dict[str, Json] = {}
     for peer in request["peers"]:
@@ -423,7 +428,7 @@ def opened(address: tuple[str, int], token: str, held: contextlib.ExitStack) -> 
 
 
 def upload(stream: Stream, token: str, seconds: float) -> float:
-    """Return bits per second acknowledged by the other end."""
+    """Send data, and return the acknowledged bits per second."""
     stream.sock.sendall(b"%s sink %.3f\n" % (token.encode(), seconds))
     data = memoryview(bytes(CHUNK))
     stream.sock.settimeout(seconds)
@@ -438,7 +443,7 @@ def upload(stream: Stream, token: str, seconds: float) -> float:
 
 
 def download(stream: Stream, token: str, seconds: float) -> float:
-    """Return bits per second received from the other end, 0 if no data came."""
+    """Receive data, and return the bits per second; 0 if no data arrived."""
     stream.sock.sendall(b"%s source %.3f\n" % (token.encode(), seconds))
     data = memoryview(bytearray(CHUNK))
     stream.sock.settimeout(seconds + STALL)

@@ -1,11 +1,11 @@
-"""The network probe on one node: the side that listens on the ports of a launch and responds.
+"""The listening side of the network probe on one node: listens on the ports of a launch and responds.
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input. No verb needs root.
-    serve   start a listening process and return its ports; the process ends when no node calls any more
+    serve   start a listening process and return its ports; the process ends after the last call
     end     end that process
 
-A caller sends a token that only the nodes of the same probe know, and receives the name of the node. Another program on
-the port, or another machine with the address, cannot give this response. probe_caller.py is the other side.
+A caller sends a token that only the nodes of the same probe know, and receives the name of the node. Other programs on
+the port, or other machines with the address, cannot send this response. probe_caller.py is the calling side.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ def main() -> None:
 def serve(request: Json) -> Json:
     """Listen on the master port and on some ephemeral ports.
 
-    request: {token, node, port, samples, idle: seconds without a call after which the process ends}. port: None if only
-    the ephemeral ports are needed. first_call: seconds to wait for the first call, if less than usual. beats: the
-    launch's heartbeat port, if any; other programs on it are found by other checks.
+    request: {token, node, port, samples, idle: the process ends after this number of seconds without a call}. port:
+    None if only the ephemeral ports are needed. first_call: seconds to wait for the first call (at most FIRST_CALL).
+    beats: the launch's heartbeat port, if any; other checks detect programs that use this port.
     """
     low, high = ephemeral_range()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -94,14 +94,14 @@ def ephemeral_range() -> tuple[int, int]:
 
 
 def listener(port: int) -> socket.socket:
-    """Listen like the rendezvous store: on all addresses, IPv4 and IPv6 if available."""
+    """Listen on all addresses (IPv4, and IPv6 if available), like the rendezvous store."""
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=1024)
     return socket.create_server(("", port), backlog=1024)
 
 
 def sampled(low: int, high: int, count: int) -> Iterator[socket.socket]:
-    """Listen at the bottom, the top and the middle of the range, or on the next free port."""
+    """Listen on ports at the bottom, top and middle of the range. If a port is in use, take the next free port."""
     middle = [low + int.from_bytes(os.urandom(4), "big") % (high - low + 1) for _ in range(max(0, count - 2))]
     for number, wanted in enumerate([low, high, *middle][:count]):
         step = -1 if number == 1 else 1
@@ -116,8 +116,8 @@ def sampled(low: int, high: int, count: int) -> Iterator[socket.socket]:
 
 
 def patient_listener(port: int, patience: float) -> tuple[socket.socket | None, str]:
-    """Return the listener, or the program that uses the port. Waits for another probe, which ends without its
-    controller."""
+    """Return the listener, or the program that uses the port. If another probe uses the port, wait, because a probe
+    ends soon after its controller."""
     until = time.monotonic() + patience
     while True:
         try:
@@ -132,7 +132,7 @@ def patient_listener(port: int, patience: float) -> tuple[socket.socket | None, 
 
 
 def launch_here() -> str:
-    """Return the unit of a running launch, which may use the port and must not be disturbed, or an empty string."""
+    """Return the unit of a running launch, or an empty string. A launch can use the port and must not be disturbed."""
     launch = next(filter(None, map(process.launch_at, process.ids())), None)
     return process.LAUNCH_UNIT.format(launch.id) if launch else ""
 
@@ -143,7 +143,8 @@ def other_probe() -> str:
 
 
 def leave_behind(request: Json, listeners: list[socket.socket]) -> int:
-    """Start a process with its own session that outlives this call and holds none of its files. Return its PID."""
+    """Start a process in its own session that outlives this call and shares no open files with it. Return the process's
+    PID."""
     read_end, write_end = os.pipe()
     if os.fork() == 0:
         try:
@@ -236,7 +237,7 @@ class Server:
         self.selector.register(peer, selectors.EVENT_READ, caller)
 
     def send_away(self, since: float) -> None:
-        """Close connections that have been without token since then."""
+        """Close connections that were opened before a time and have not sent the token."""
         for caller in [caller for caller, came in self.strangers.items() if came <= since]:
             self.drop(caller)
 
@@ -252,7 +253,7 @@ class Server:
             self.drop(caller)
 
     def answer(self, caller: Caller, line: str, now: float) -> bool:
-        """Handle one line and return whether the connection continues here."""
+        """Handle one line of a caller. Return whether this process continues to serve the connection."""
         verb, *arguments = line.split()
         if not caller.known:
             # Connections without the token get no response at all.
@@ -308,7 +309,7 @@ class Server:
 
 
 class Caller:
-    """One connection to the server: lines, and the bytes announced by `take`."""
+    """One connection to the server. Splits the input into lines, and counts the bytes that `take` announced."""
 
     def __init__(self, peer: socket.socket) -> None:
         self.peer = peer
@@ -335,7 +336,7 @@ class Caller:
 
 
 def in_bulk(peer: socket.socket, verb: str, seconds: float) -> None:
-    """In a child process of the server: receive or send as much as possible in this time."""
+    """Receive or send as much data as possible in this time, in a child process of the server."""
     try:
         peer.settimeout(seconds + 2.0)
         until = time.monotonic() + seconds + 2.0
@@ -356,7 +357,7 @@ def in_bulk(peer: socket.socket, verb: str, seconds: float) -> None:
 
 
 def end(request: Json) -> Json:
-    """End only the process that `serve` started. request: {pid, started}."""
+    """End the process that `serve` started, and no other process. request: {pid, started}."""
     if process.runs(request["pid"], request["started"]):
         os.kill(request["pid"], signal.SIGTERM)
     until = time.monotonic() + ENDING

@@ -1,11 +1,11 @@
-"""The RDMA test on one node: runs the tools of rdma-core and perftest as the training user.
+"""Runs the RDMA test on one node: the tools of rdma-core and perftest, as the training user.
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input.
 
-    serve   start the listening ends, and return their ports once they listen; each ends with its caller or after its
-            time limit
-    call    run the calling ends: all rails in parallel, one step after the other
-    end     end remaining listeners, for example after a failed calling end
+    serve   start the listening ends, and return their ports once they listen; each one ends when its caller ends or
+            after its time limit
+    call    run the calling ends: all rails in parallel, the steps of each rail in order
+    end     end remaining listeners, for example after a calling end has failed
 
 The controller defines the commands (muster/rails/plan.py).
 """
@@ -42,8 +42,8 @@ def main() -> None:
 
 
 def serve(request: Json) -> Json:
-    """request: {user, ports: [low, high, excluded port], rails: [[argv of each step]], seconds: time limit of each
-    step}.
+    """Start the listening ends. request: {user, ports: [low, high, excluded port], rails: [[argv of each step]],
+    seconds: time limit of each step}.
 
     Returns {rails: [[{port, why, missing, pid, started}]]}.
     """
@@ -74,7 +74,7 @@ def identity(name: str) -> pwd.struct_passwd | None:
 
 
 def started(argv: list[str], port: int, user: pwd.struct_passwd | None, seconds: float) -> Json:
-    """Start one listening end with a time limit. Its output is kept in an anonymous file."""
+    """Start one listening end with a time limit. The output goes to an anonymous file."""
     if not port or not shutil.which(argv[0], path=CLEAN["PATH"]):
         why = f"{argv[0]} is not installed" if port else "no port of firewall_launch_ports is free"
         return {"port": 0, "process": None, "said": None, "why": why, "missing": bool(port)}
@@ -120,9 +120,10 @@ def last_words(said: int) -> str:
 
 
 def call(request: Json) -> Json:
-    """request: {user, rails: [[argv of each step, with the address to call]], seconds: time limit of each step}.
+    """Run the calling ends. request: {user, rails: [[argv of each step, with the address to call]], seconds: time limit
+    of each step}.
 
-    Returns {rails: [[{text, aside, why, missing}]]}: for each rail the steps up to the first failed step.
+    Returns {rails: [[{text, aside, why, missing}]]}: the results of each rail's steps, up to the first failed step.
     """
     user = identity(request["user"])
     rails: list[list[Json]] = [[] for _ in request["rails"]]
@@ -147,7 +148,7 @@ def shown(said: CommandResult) -> Json:
 
 
 def end(request: Json) -> Json:
-    """request: {ends: [{pid, started}]}. Each process leads a session without other processes."""
+    """End remaining listeners. request: {ends: [{pid, started}]}. Each process is alone in its own session."""
     for each in request["ends"]:
         if each["started"] and process.runs(each["pid"], each["started"]):
             with suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""One node's part in the test of a shared folder (plugins/action/shared_data_trial.py).
+"""Tests a shared folder: the part on one node (plugins/action/shared_data_trial.py).
 
 Run by NodeProgram (plugin_utils) as root, with a verb as argument and a JSON payload on standard input. All file
 operations run as the training user.
@@ -36,7 +36,8 @@ def main() -> None:
 
 
 def write(request: Json) -> Json:
-    """request: {user, folder, name, word, megabytes, seconds}; return {uid, took, error, kind}."""
+    """Write this node's file. request: {user, folder, name, word, megabytes, seconds}; return {uid, took, error,
+    kind}."""
 
     def work() -> Json:
         # Random data, which a server cannot compress or deduplicate.
@@ -56,7 +57,8 @@ def write(request: Json) -> Json:
 
 
 def see(request: Json) -> Json:
-    """request: {user, folder, names, word, wait, seconds}; return {seen: {name: {after, uid, right}}, error, kind}."""
+    """Wait for the files of other nodes. request: {user, folder, names, word, wait, seconds}; return {seen: {name:
+    {after, uid, right}}, error, kind}."""
 
     def work() -> Json:
         began, left = time.monotonic(), list(request["names"])
@@ -75,7 +77,7 @@ def see(request: Json) -> Json:
 
 
 def read(request: Json) -> Json:
-    """request: {user, folder, name, seconds}; return {bytes, took, error, kind}."""
+    """Read a file of another node. request: {user, folder, name, seconds}; return {bytes, took, error, kind}."""
 
     def work() -> Json:
         began, size = time.monotonic(), 0
@@ -106,7 +108,7 @@ def path(request: Json) -> str:
 
 
 def _word(where: str, size: int) -> tuple[int, str] | None:
-    """Return the owner of a file and its first bytes, or None if the file is missing or empty."""
+    """Return the owner and the first bytes of a file; None if the file is missing or empty."""
     try:
         handle = os.open(where, os.O_RDONLY | FLAGS)
     except FileNotFoundError:
@@ -125,7 +127,7 @@ def _all(handle: int, content: bytes) -> None:
 
 
 def _done(request: Json, work: Callable[[], Json], writes: int = 0) -> Json:
-    """Run as the user with a time limit. An error is returned as a sentence, with the name of the error."""
+    """Run the work as the user with a time limit. Return an error as a sentence together with the name of the error."""
 
     def tried() -> Json:
         try:

@@ -1,10 +1,10 @@
-"""Runs commands of a site's own rules on this node, for the diagnosis of a launch.
+"""Runs the commands of a site's own diagnosis rules on this node.
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input.
-    commands  run each command once, in parallel, and return the results
+    commands  run all commands once in parallel, and return the results
 
 Commands run as the login user, or as the launch user if the login user is root. They cannot gain privileges by sudo or
-any other setuid program. They run without a shell and with a time limit.
+any other setuid program. Commands run without a shell and with a time limit.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ def main() -> None:
 
 
 def commands(request: Json) -> Json:
-    """request: {user, commands: {id: {argv, seconds}}}. Return {answers: {id: {code, output, why}}}; code is None if
-    the command did not run or timed out."""
+    """Run the commands. request: {user, commands: {id: {argv, seconds}}}. Return {answers: {id: {code, output, why}}};
+    code is None if the command did not run or timed out."""
     asked = dict(list(request["commands"].items())[:MOST_COMMANDS])
     try:
         user = unprivileged(request["user"])

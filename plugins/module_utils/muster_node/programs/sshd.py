@@ -1,8 +1,9 @@
-"""The node's part of a change of sshd's settings (plugins/action/ssh_mesh_sshd.py).
+"""Changes sshd's settings: the part on one node (plugins/action/ssh_mesh_sshd.py).
 
 Run by NodeProgram (plugin_utils), with a verb as argument and a JSON payload on standard input.
-    look   return the current file
-    apply  write the file, validate all settings with sshd, and reload sshd; restore the file if they are invalid
+    look   return the current settings file
+    apply  write the file, validate all settings with sshd, and reload sshd; restore the previous file if the
+           settings are invalid
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reports a node's state for the status screen of the cluster. Every verb prints one JSON object.
 
-look   user   everything that the login user may see; changes nothing
+look   user   everything that the login user can see; changes nothing
 seats  root   the launches that hold GPU slots
 """
 
@@ -31,8 +31,8 @@ MOST = 100  # listed launches, and listed users of a GPU
 
 
 def look(request: Json) -> Json:
-    """See Seen in muster/status/seen.py. request: {environment, run_root, seconds}; seconds: time limit of
-    nvidia-smi."""
+    """Return the node's state; see Seen in muster/status/seen.py. request: {environment, run_root, seconds: time limit
+    of nvidia-smi}."""
     running = process.in_launches()
     return {
         "who": {**identity({}), "root": os.geteuid() == 0},
@@ -53,7 +53,7 @@ def look(request: Json) -> Json:
 
 
 def seats(_request: Json) -> Json:
-    """Return {held: {slot: [[uid of a user launch or None, id]]}, seats_seen}; seats_seen: whether slots are
+    """Return {held: {slot: [[uid of a user launch or None, id]]}, seats_seen}. seats_seen: whether the slots are
     readable."""
     there = readable()
     table = locks() if there else {}
@@ -66,7 +66,7 @@ def seats(_request: Json) -> Json:
 
 
 def torch_facts(environment: str) -> Json:
-    """Return {version, cuda, why} of the environment at this path, from its files."""
+    """Return {version, cuda, why} of torch in the environment at this path, read from files."""
     try:
         sites = [site for site in Path(environment, "lib").glob("python3*/site-packages") if (site / "torch").is_dir()]
     except OSError:
@@ -104,7 +104,8 @@ def gpu_facts(seconds: float) -> Json:
 
 
 def who(pid: int, deadline: float) -> Json:
-    """Return the launch of a process, or details of another process as far as time allows."""
+    """Return the launch of a process. If the process belongs to no launch, describe it as far as the deadline
+    allows."""
     found = process.launch_at(pid)
     if found is None:
         return holder(pid, deadline - time.monotonic())
@@ -112,7 +113,8 @@ def who(pid: int, deadline: float) -> Json:
 
 
 def launch_facts(key: tuple[int | None, str], pids: list[int]) -> Json:
-    """began: whether the launch has ranks. Otherwise its main process waits for slots or for other nodes."""
+    """Describe a launch. began: whether the launch has ranks; without ranks, its main process is still waiting for
+    slots or other nodes."""
     uid, launch_id = key
     return {
         "launch_id": launch_id,

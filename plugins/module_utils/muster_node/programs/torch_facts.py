@@ -1,6 +1,6 @@
-"""Inspects a Python environment with PyTorch from inside.
+"""Inspects a Python environment with PyTorch, using the environment's own interpreter.
 
-Piped into the environment's interpreter, `python -I - DEPTH [PACKAGE]`. Prints one line of JSON and writes nothing.
+The text is piped into the interpreter: `python -I - DEPTH [PACKAGE]`. Prints one line of JSON and writes no files.
 
 `files` only reads files (0.3 s). `import` also imports torch (2 s, longer with CUDA). `build` and `load` skip the check
 that every file is present: `build` takes 0.05 s, and `load` imports torch only if its build has CUDA. For packages
@@ -29,10 +29,10 @@ def canonical(name: str) -> str:
 
 
 def damaged_files(distribution: importlib.metadata.Distribution) -> list[str]:
-    """Return files that are listed in the distribution's RECORD but missing or of another size.
+    """Return files that the distribution's RECORD lists but that are missing or have another size.
 
-    pip writes RECORD last, so a distribution without RECORD was never finished. Byte code is not compared, because
-    Python rewrites it at any time.
+    pip writes RECORD last, so the installation of a distribution without RECORD was interrupted. Bytecode is not
+    compared, because Python can rewrite it at any time.
     """
     record = distribution.read_text("RECORD")
     if record is None:
@@ -51,7 +51,7 @@ def damaged_files(distribution: importlib.metadata.Distribution) -> list[str]:
 
 
 def unmet_dependencies(distributions: dict[str, importlib.metadata.Distribution]) -> list[str]:
-    """Return unmet requirements of distributions, which indicate an interrupted installation."""
+    """Return the unmet requirements of distributions. Unmet requirements indicate an interrupted installation."""
     requirements = importlib.import_module("pip._vendor.packaging.requirements")
     unmet = []
     for name, distribution in distributions.items():
@@ -71,7 +71,7 @@ def unmet_dependencies(distributions: dict[str, importlib.metadata.Distribution]
 
 
 def torch_by_its_files(packages: dict[str, str], site: Path) -> dict[str, Any] | None:
-    """Return torch's information from version.py, and the NCCL wheel next to it."""
+    """Return the variables in torch's version.py, and the version of the installed NCCL wheel; None without torch."""
     said = said_in(site)
     if said is None:
         return None
@@ -114,7 +114,8 @@ def torch_by_importing() -> dict[str, Any]:
 
 
 def build(load: bool) -> dict[str, Any]:
-    """Return the build of torch; with `load`, also what a process sees that has loaded it."""
+    """Return the build of torch. load: if the build has CUDA, also import torch, and return what the process then
+    sees."""
     # From folder names only, because reading every distribution's metadata takes longer than everything else.
     site = next((Path(place) for place in sys.path if Path(place, "torch", "version.py").is_file()), None)
     folders = [path.name for path in site.glob("nvidia_nccl_cu*.dist-info")] if site else []
@@ -134,7 +135,8 @@ def build(load: bool) -> dict[str, Any]:
 
 
 def devices() -> dict[str, Any]:
-    """Return the GPU architectures that the build has code for, and those of the GPUs: "sm_90" and "9.0"."""
+    """Return the GPU architectures that the torch build supports (such as "sm_90") and those of the GPUs (such as
+    "9.0")."""
     torch: Any = importlib.import_module("torch")
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0
     return {

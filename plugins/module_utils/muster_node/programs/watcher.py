@@ -1,9 +1,9 @@
-"""The watcher of a detached user launch, on its head node. Every verb prints one JSON object.
+"""Manages the watcher of a detached user launch on its head node. Every verb prints one JSON object.
 
-reach   user   reports on which other nodes the user can log in from this node
+reach   user   reports which other nodes the user can log in to from this node
 begin   user   creates the unit of the watcher
 word    user   returns the watcher's report
-end     user   lets the watcher stop its launch and itself
+end     user   makes the watcher stop its launch and itself
 """
 
 from __future__ import annotations

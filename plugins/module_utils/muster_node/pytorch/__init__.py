@@ -1,1 +1,1 @@
-"""PyTorch environments on a node: inspect, build, switch and remove them."""
+"""Inspect, build, switch and remove PyTorch environments on a node."""

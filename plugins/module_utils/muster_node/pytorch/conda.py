@@ -1,6 +1,7 @@
-"""A conda environment on a node: inspect it, unpack it at its path, and switch to it.
+"""Inspect a conda environment on a node, unpack it at its final path, and switch to it.
 
-The environment arrives as one archive, whose files already contain this path where needed. The node needs no conda.
+The environment arrives as one archive. Its files already contain the final path where needed, so the node does not need
+conda.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ STARTS = 60.0
 
 
 class CondaRoot(PytorchRoot):
-    """PytorchRoot for environments that are described by conda's own records."""
+    """PytorchRoot for conda environments, which are inspected through conda's own records."""
 
     def look(self, environment: Path, depth: str) -> dict[str, Any]:
         packages: dict[str, str] = {}
@@ -55,7 +56,7 @@ class CondaRoot(PytorchRoot):
         return {**found, "error": self._starts(environment)} if depth == "import" else found
 
     def _starts(self, environment: Path) -> str:
-        """Return why the environment's Python cannot start as the training user; "" if it can."""
+        """Return the reason why the environment's Python cannot start as the training user; "" if it can."""
         python = str(environment / "bin/python")
         done = run(python, "-I", "-c", "print('started')", seconds=STARTS, user=self.look_as.entry, most=10_000)
         said = done.why or (done.aside.strip().splitlines() or [f"exit status {done.code}"])[-1]
@@ -63,7 +64,7 @@ class CondaRoot(PytorchRoot):
 
 
 class CondaManager:
-    """params: options of library/conda_env.py."""
+    """Manages the conda environments of a node. params: options of library/conda_env.py."""
 
     def __init__(self, root: CondaRoot, params: dict[str, Any]) -> None:
         self.root, self.params = root, params
@@ -114,7 +115,7 @@ class CondaManager:
         return before, planning.plan(request, before, self.params["keep"])
 
     def _unpack(self, name: str) -> None:
-        """Unpack the controller's archive, after comparing it with the announced digest."""
+        """Compare the controller's archive with the announced digest, then unpack the archive."""
         if name != self.params["target"]:
             raise RefusedError(f"the archive is for {self.params['target']}, not for {name}", "Run again")
         archive = self.root.root / STORE / "objects" / self.params["archive"]

@@ -1,4 +1,4 @@
-"""Inspect an environment that the user built, at any path, without changing it."""
+"""Inspect an environment that the user built at any path, without changing the environment."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def look(prefix: str, user: str) -> dict[str, Any]:
 
 
 def _seen(entry: pwd.struct_passwd | None, prefix: str) -> dict[str, Any]:
-    """Inspect as the user whose launches run in it, because links in it could mislead root."""
+    """Inspect as the user whose launches run in the environment, because links in the environment could mislead
+    root."""
     try:
         seen: dict[str, Any] = as_user(
             entry,
@@ -50,7 +51,7 @@ def _seen(entry: pwd.struct_passwd | None, prefix: str) -> dict[str, Any]:
 
 
 def _places(prefix: str) -> Iterator[str]:
-    """Yield the files that a process loads first: an account that can change one of them controls what runs."""
+    """Yield the files that a process loads first. An account that can change one of these files controls what runs."""
     yield from (f"{prefix}/{name}" for name in ("bin/python", "bin/torchrun", "bin", "lib"))
     with suppress(OSError):
         with os.scandir(f"{prefix}/lib") as entries:

@@ -1,4 +1,4 @@
-"""Manage a node's PyTorch environments in steps: look, fetch, provide; or verify."""
+"""Manage a node's PyTorch environments: either in the steps look, fetch and provide, or only verify."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def ask_of(params: dict[str, Any]) -> Ask:
 
 
 def verify(root: PytorchRoot, params: dict[str, Any]) -> dict[str, Any]:
-    """Evaluate the environment that the link points to, regardless of who built it."""
+    """Check the environment that the link points to, regardless of who built the environment."""
     look = root.look(root.link, "import")
     if "packages" not in look and not root.link.exists():
         look["error"] = f"no environment at {root.link}"
@@ -92,7 +92,8 @@ class EnvironmentManager:
         return result
 
     def fetch(self) -> dict[str, Any]:
-        """Download the wheels for this node and for others; resolve them if they are not locked."""
+        """Download the wheels for this node and for other nodes. If the wheels are not locked yet, resolve the request
+        first."""
         section, came_from = self.choice.section, [self._upstream]
         with self._alone() as lock:
             if section is None:
@@ -202,7 +203,7 @@ class EnvironmentManager:
 
 
 def _shown(look: dict[str, Any], looked_as: str) -> dict[str, Any]:
-    """Return the data on torch for the result; empty without torch."""
+    """Return the part of the result about torch; {} if torch is missing."""
     if not look.get("torch"):
         return {}
     same = {key: look[key] for key in ("packages", "imported")}

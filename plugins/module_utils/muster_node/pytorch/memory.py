@@ -1,8 +1,9 @@
-"""Cache of what an environment's Python reported, valid while its files are unchanged; and environments to remove.
+"""Cache what an environment's Python reported as long as the environment's files are unchanged. Find environments to
+remove.
 
 Reading the file lists of all distributions takes ten times as long as asking the kernel for the inode, size and change
-time of each file. Programs cannot set change times. The cache key also has the boot, the interpreter, the user and the
-program that inspected.
+time of each file. Programs cannot set change times. The cache key also includes the boot id, the interpreter, the user,
+and the inspection program.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ OURS = {"envs", "wheels", "current", NEW_LINK, STORE}
 
 
 class RememberingRoot(PytorchRoot):
-    """writes: whether results are cached. proves: inspect despite a cache hit; a mismatch is stored in wrong."""
+    """PytorchRoot with a cache. writes: whether results are cached. proves: inspect even after a cache hit, and store a
+    mismatch in `wrong`."""
 
     def __init__(self, root: str, look_as: LookedAs, *, writes: bool, proves: bool, folder: str = FOLDER) -> None:
         super().__init__(root, look_as)
@@ -79,8 +81,8 @@ class RememberingRoot(PytorchRoot):
 
 
 def stamp(path: Path) -> tuple[int, ...]:
-    """Return the metadata that changes with a file; of a folder only owner and mode, because bytecode is written at any
-    time."""
+    """Return metadata that changes whenever the file changes. For a folder, return only owner and mode, because
+    bytecode can be written to it at any time."""
     try:
         return of(os.lstat(path), folder=path.is_dir())
     except OSError as problem:
@@ -93,7 +95,7 @@ def of(seen: os.stat_result, *, folder: bool) -> tuple[int, ...]:
 
 
 def tree(folder: str) -> Iterator[str]:
-    """Yield every file and folder below except bytecode, which Python regenerates."""
+    """Yield every file and folder below a folder, except bytecode, which Python regenerates."""
     left = [folder]
     while left:
         with os.scandir(left.pop()) as entries:
@@ -107,7 +109,8 @@ def tree(folder: str) -> Iterator[str]:
 
 
 class Forgotten:
-    """Environments to remove. folder: cluster_environments_root; "" for none. asked: names to keep."""
+    """Environments that are no longer requested. folder: cluster_environments_root; "" for none. asked: names to
+    keep."""
 
     def __init__(self, folder: str, asked: Collection[str], look_as: LookedAs) -> None:
         self.folder = Path(folder) if folder else None
@@ -118,7 +121,7 @@ class Forgotten:
             (self.used if root.in_use() else self.names).append(root.root.name)
 
     def _others(self, asked: Collection[str]) -> list[PytorchRoot]:
-        """Return the roots that Muster built, without folders of others."""
+        """Return the roots that Muster built, without folders of other origin."""
         if self.folder is None or not self.folder.is_dir():
             return []
         found = sorted(path.name for path in self.folder.iterdir() if path.is_dir() and not path.is_symlink())

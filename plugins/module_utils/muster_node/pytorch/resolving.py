@@ -1,7 +1,7 @@
-"""Resolve a request with pip for the first time, as a temporary user without rights.
+"""Resolve a request with pip for the first time, as a temporary unprivileged user.
 
-Resolving may run code: of source builds, and of packages that a package requires by URL. So root never resolves. The
-resulting files are validated and copied one by one.
+Resolving can run code from source builds and from packages that another package requires by URL. Therefore root never
+resolves. Root validates and copies the resulting files one by one.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ os.execve(sys.argv[1], sys.argv[1:], environment)
 
 
 class Resolver:
-    """python: of the node. root: the folder of the environments, locked by one run at a time."""
+    """Runs pip as a temporary user. python: the node's Python. root: the folder with the environments, which one run at
+    a time locks."""
 
     def __init__(self, python: str, root: Path) -> None:
         self.python = python
@@ -65,7 +66,7 @@ class Resolver:
 
     @contextlib.contextmanager
     def fresh(self) -> Iterator[None]:
-        """Remove leftovers of a killed run before the work, and all files after it."""
+        """Remove leftovers of a killed run before the work, and all files after the work."""
         self._clear()
         try:
             yield
@@ -78,7 +79,7 @@ class Resolver:
         (CACHES / self.unit).unlink(missing_ok=True)
 
     def pip(self, argv: Sequence[str], environment: Mapping[str, str], settings: Mapping[str, str]) -> CommandResult:
-        """Run pip in the unit, in the unit's own folder."""
+        """Run pip in a transient unit, in the unit's own folder."""
         properties = [f"--property={each}" for each in (*PROPERTIES, f"CacheDirectory={self.unit}")]
         begin = ["systemd-run", "--quiet", "--wait", "--pipe", "--collect", f"--unit={self.unit}", *properties]
         given = json.dumps({"files": dict(settings), "environment": dict(environment)})
@@ -86,13 +87,13 @@ class Resolver:
 
 
 def own_settings() -> dict[str, str]:
-    """Return root's own pip settings, by file name in its home."""
+    """Return root's own pip settings by file name, relative to root's home folder."""
     found = {name: files.text(f"{Path.home()}/{name}", links=True) for name in SETTINGS}
     return {name: text for name, text in found.items() if text is not None}
 
 
 def take_over(source: str, target: Path) -> list[Wheel]:
-    """Copy only the wheels of a folder that others have written. Raises WheelError, files.UnsafePathError."""
+    """Copy only the wheels from a folder that another user has written. Raises WheelError, files.UnsafePathError."""
     names = files.names(source, most=MOST_WHEELS)
     left = MOST_BYTES
     taken = []

@@ -1,4 +1,4 @@
-"""The folder with a node's PyTorch environments: inspect and change it."""
+"""Inspect and change the folder with a node's PyTorch environments."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def last_line(text: str) -> str:
 
 
 def clean_environment() -> dict[str, str]:
-    """Return the module's environment without variables that redirect Python or pip."""
+    """Return the module's environment variables, without variables that redirect Python or pip."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
     return {**kept, "LC_ALL": "C.UTF-8", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1"}
 
 
 @dataclass(frozen=True)
 class LookedAs:
-    """The user who runs the inspection: an import by root would not prove that the training user can import."""
+    """The user that runs the inspection. An import as root would not prove that the training user can import torch."""
 
     name: str
     entry: pwd.struct_passwd | None
@@ -65,9 +65,9 @@ class LookedAs:
 
 
 class PytorchRoot:
-    """The folder with the environments: inspect and change it.
+    """The folder with the environments.
 
-    package: the main package of the environments. option: the option that sets the folder.
+    package: main package of the environments. option: role option that sets the folder.
     """
 
     def __init__(self, root: str, look_as: LookedAs, package: str = TORCH, option: str = "pytorch_root") -> None:
@@ -81,7 +81,7 @@ class PytorchRoot:
     # Reading
 
     def look(self, environment: Path, depth: str) -> dict[str, Any]:
-        """Return what the environment's own Python reports; `error` if it fails."""
+        """Return what the environment's own Python reports, or {error} if Python fails."""
         done = run(
             *(str(environment / "bin" / "python"), "-I", "-", depth, self.package),
             stdin=pack(torch_facts.__name__),
@@ -127,7 +127,7 @@ class PytorchRoot:
         return observed
 
     def names(self) -> list[str]:
-        """Return the environments, newest first, without links and without folders of others."""
+        """Return the names of the environments, newest first, without links and without folders of other users."""
         if not self.envs.is_dir():
             return []
         with os.scandir(self.envs) as entries:
@@ -135,8 +135,8 @@ class PytorchRoot:
         return [entry.name for entry in sorted(ours, key=lambda entry: -entry.stat().st_mtime)]
 
     def in_use(self) -> frozenset[str]:
-        """Return the environments that a process runs from, works in, or has files of in memory. If this cannot be
-        determined, return all."""
+        """Return the environments that a process runs from, has as its working directory, or has mapped files from. If
+        this cannot be determined, return all environments."""
         try:
             return frozenset(as_user(None, self._in_use, seconds=USERS_SECONDS))
         except SilentError:
@@ -164,13 +164,14 @@ class PytorchRoot:
         self.envs.mkdir(mode=0o755, parents=True, exist_ok=True)
 
     def refuse_foreign(self) -> None:
-        """Raise an error if other users can write to the folders, because all launches run code from them."""
+        """Raise an error if other users can write to the folders, because all launches run code from these folders."""
         for path in (self.envs, self.root / "wheels"):
             refuse_foreign(str(path), self.option)
 
     @contextlib.contextmanager
     def lock(self, timeout: int) -> Iterator[int]:
-        """Allow one run at a time. pip inherits the lock: if its run is killed, the next run waits for pip."""
+        """Allow one run at a time. pip inherits the lock, so that after a killed run, the next run waits for pip to
+        end."""
         handle = os.open(self.envs, os.O_RDONLY)
         try:
             deadline = time.monotonic() + timeout
@@ -201,7 +202,8 @@ class PytorchRoot:
         beside.replace(self.link)
 
     def build(self, name: str, python: str, install: Callable[[Path], None], lock: int) -> None:
-        """Build a new environment at its final path: its scripts contain the path, so it cannot be moved."""
+        """Build a new environment at its final path. Its scripts contain the path, so the environment cannot be moved
+        later."""
         path = self.envs / name
         try:
             self.make_venv(path, python, lock)
@@ -239,7 +241,8 @@ def refuse_foreign(folder: str, option: str) -> None:
 
 @contextlib.contextmanager
 def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
-    """Yield pip's variable for a bundle of the system's and the extra certificates, because pip takes only one."""
+    """Yield the environment variable that points pip to a bundle of the system's and the extra certificates, because
+    pip accepts only one bundle."""
     if not extra_ca:
         yield {}
         return
@@ -262,7 +265,8 @@ def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
 
 @dataclass(frozen=True)
 class Interpreter:
-    """version: as "3.12". ensurepip: path of the module that creates environments with pip; empty for none."""
+    """A Python interpreter. version: such as "3.12". ensurepip: path of the module that installs pip in new
+    environments; empty if missing."""
 
     version: str
     machine: str
@@ -270,13 +274,14 @@ class Interpreter:
 
     @property
     def pip(self) -> Path | None:
-        """The bundled wheel of pip: Python's own, or that of Debian and Ubuntu."""
+        """Return the bundled wheel of pip, from Python itself or from Debian's and Ubuntu's package."""
         folders = (Path(self.ensurepip).parent / "_bundled", Path("/usr/share/python-wheels"))
         return next((wheel for folder in folders for wheel in sorted(folder.glob("pip-*.whl"))), None)
 
 
 def ask_python(python: str) -> Interpreter:
-    """Inspect a Python. Raises RefusedError if it cannot run, or if others can change what root would run."""
+    """Inspect a Python interpreter. Raises RefusedError if it cannot run, or if other users can change what root would
+    run."""
     path = shutil.which(python)
     who = foreign_writer(str(Path(path).absolute())) if path else None
     if who:

@@ -1,4 +1,4 @@
-"""The wheels of a locked environment on a node: resolve, download, keep and install them."""
+"""Resolve, download, keep and install the wheels of a locked environment on a node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ DOWNLOAD = (*PIP, "--no-cache-dir")
 
 
 class Wheelhouse:
-    """Folders of wheels below the root; each is named by the digest of its section of the lock."""
+    """Folders with wheels below the root. The name of each folder is the digest of its lock section."""
 
     def __init__(
         self, root: PytorchRoot, params: dict[str, Any], request: EnvironmentRequest, python: Interpreter
@@ -49,13 +49,13 @@ class Wheelhouse:
         return Path(self.folder, section.digest)
 
     def has(self, section: pytorch_lock.WheelSection) -> bool:
-        """Return whether all files exist; their hashes are compared before use."""
+        """Return whether all files exist. Hashes are compared later, before the files are used."""
         return all((self.path(section) / wheel.file).is_file() for wheel in section.wheels)
 
     # Getting
 
     def resolve(self, lock: int) -> pytorch_lock.WheelSection:
-        """Resolve the request and download the wheels; pytorch_source_builds names packages to build from source."""
+        """Resolve the request and download the wheels. Packages in pytorch_source_builds are built from source."""
         resolver = Resolver(self.params["python"], self.root.root)
         new = self._new("wheels")
         with self._pip(lock) as (pip, more), resolver.fresh():
@@ -75,7 +75,7 @@ class Wheelhouse:
         here = ["--wheel-dir", "wheels", "--find-links", "wheels"]
 
         def wheels(where: Sequence[str], *what: str) -> str:
-            """Return pip's output if it failed."""
+            """Run `pip wheel`. Return pip's output if pip failed, else ""."""
             done = resolver.pip([*pip, "wheel", *DOWNLOAD, *kinds, *here, *where, *what], environment, settings)
             if done.code is None:
                 raise RefusedError(f"pip cannot run ({done.why})")
@@ -109,7 +109,8 @@ class Wheelhouse:
 
     @contextlib.contextmanager
     def _pip(self, lock: int) -> Iterator[tuple[list[str], dict[str, str]]]:
-        """Yield a temporary pip: the node may have none, and the environment does not exist yet."""
+        """Yield the command and variables of a temporary pip, because the node might not have pip and the environment
+        does not exist yet."""
         path = self._new("pip")
         wheel = self.python.pip
         try:
@@ -128,7 +129,7 @@ class Wheelhouse:
             shutil.rmtree(path, ignore_errors=True)
 
     def _try(self, pip: list[str], what: list[str], more: dict[str, str], lock: int) -> None:
-        """Try the sources in order until one has this torch."""
+        """Run pip with each package source in order, until a source has the requested torch."""
         self.judge_folders()
         for where in sources_of(self.request, self.params):
             done = self.root.run([*pip, *where, *what], lock, more)
@@ -171,7 +172,7 @@ class Wheelhouse:
     # Using
 
     def install(self, environment: Path, section: pytorch_lock.WheelSection, lock: int, *, complete: bool) -> None:
-        """Install exactly the section's wheels, from the wheelhouse if it is complete."""
+        """Install exactly the wheels of the section, from the wheelhouse if the wheelhouse is complete."""
         pip = [str(environment / "bin" / "python"), "-m", "pip", "install", *PIP]
         with trusted(environment, self.params["extra_ca"]) as more, requirements(section.wheels) as file:
             if not complete:
@@ -188,7 +189,7 @@ class Wheelhouse:
 
 
 def tidy(folder: Path, keep: str = "") -> None:
-    """Remove the wheel folders except the one to keep, then the folder itself if it is empty."""
+    """Remove all wheel folders except `keep`, then remove the folder itself if it is empty."""
     if not folder.is_dir():
         return
     for path in folder.iterdir():
@@ -223,7 +224,7 @@ def local_path(link: str) -> str:
 
 @contextlib.contextmanager
 def requirements(wheels: Sequence[pytorch_lock.Wheel]) -> Iterator[str]:
-    """Yield a requirements file with versions and hashes of the wheels."""
+    """Yield the path of a requirements file with the versions and hashes of the wheels."""
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("".join(f"{wheel}\n" for wheel in wheels))
         file.flush()

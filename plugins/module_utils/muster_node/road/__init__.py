@@ -1,1 +1,1 @@
-"""Combined inspection for the steps of site.yml."""
+"""Inspect a node for several steps of site.yml in one call."""

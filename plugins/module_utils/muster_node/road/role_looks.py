@@ -1,11 +1,11 @@
-"""Return what several roles would change on this node, in one call. Nothing is changed, as in check mode.
+"""Return in one call what several roles would change on this node. Nothing is changed, as in check mode.
 
 Run by Program (plugin_utils), with a verb as argument and a JSON payload on standard input. The verb requires root.
 
     look   {looks: {name: {module, options}}, remembers, full} -> {seen: {name: {why, warnings, ...}}}
 
-why: a sentence for each difference. A failed inspection is also a reason: the role then runs on this node and reports
-the problem itself.
+why: a sentence for each difference. A failed inspection also counts as a difference, so that the role runs on this node
+and reports the problem itself.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def hosts(options: Json, _request: Json) -> Json:
 
 
 def mesh(options: Json, _request: Json) -> Json:
-    """Inspect the user's key, and collect the data that the controller compares with other nodes."""
+    """Inspect the user's key, and collect the data that the controller compares with that of other nodes."""
     found = mesh_key.provide(options, check=True)
     why = [f"sshd is not configured as required: {found['sshd']}"] if found["sshd"] else []
     if found["changed"]:

@@ -1,1 +1,1 @@
-"""Shared folders on this node: probed without blocking on a server, and mounted."""
+"""Probe shared folders on this node without blocking on a server, and mount them."""

@@ -1,4 +1,4 @@
-"""Probe whether a folder responds, in a separate process that is abandoned if the kernel blocks it."""
+"""Probe whether a folder responds. A separate process does the probe and is abandoned if the kernel blocks it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from ..tools.run import run
 
 
 def silence(path: str, seconds: float) -> tuple[str, bool]:
-    """Return why a folder is unusable ("" if it responds), and whether it only timed out.
+    """Return the reason why a folder is unusable ("" if the folder responds), and whether the probe timed out.
 
-    The /. at the end triggers a mount on first use.
+    The /. at the end of the path triggers an automount.
     """
     said = run("stat", "--file-system", "--format=%T", f"{path}/.", seconds=seconds)
     if said.late:

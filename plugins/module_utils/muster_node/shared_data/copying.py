@@ -1,10 +1,10 @@
-"""A data folder on a node: read for other nodes, or received from them.
+"""Read a data folder on a node for other nodes, or receive it from them.
 
-Root reads, so a user who can change the path could redirect root to other files. Therefore no part of the path may be
-a link, and all parent folders and contents must be owned by root or by the folder's owner.
+Root reads the folder, so a user who can change the path could redirect root to other files. Therefore no part of the
+path can be a link, and root or the folder's owner must own all parent folders and contents.
 
-A received folder is owned by root and readable for everyone. Files arrive in a store within it
-(distribution/store.py); once complete and verified, a rename moves them to their path.
+A received folder is owned by root and readable by everyone. Files arrive in a store inside the folder
+(distribution/store.py). Once a file is complete and verified, a rename moves it to its path.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def refuse(path: str) -> None:
 
 
 class Receiving:
-    """there: handle of the folder."""
+    """A folder that receives data. there: descriptor of the folder."""
 
     def __init__(self, there: int, memory: Remembered) -> None:
         self.there = there
@@ -60,7 +60,8 @@ class Receiving:
     # ------------------------------------------------------------ inspecting
 
     def look(self, wanted: Iterable[ManifestFile], *, again: bool) -> Json:
-        """Return {missing, changed: positions in the list, blocked: sentences}. again: read all contents."""
+        """Return {missing, changed: positions in the list, blocked: sentences}. again: read all contents, even if their
+        digests are cached."""
         said: Json = {"missing": [], "changed": [], "blocked": []}
         for place, file in enumerate(wanted):
             above = file.path.rpartition("/")[0]
@@ -88,7 +89,7 @@ class Receiving:
             return "" if digest(handle, file.path, self.memory, again=again)[0] == file.sha256 else "changed"
 
     def _folder(self, path: str) -> str:
-        """Return why files cannot be put into a folder; "" if they can, or if the folder is missing."""
+        """Return the reason why files cannot be put into a folder; "" if they can, or if the folder is missing."""
         for each in [*manifest.above(path), path]:
             if each not in self.judged:
                 try:
@@ -113,7 +114,7 @@ class Receiving:
             return None
 
     def additional(self, known: set[str]) -> Json:
-        """Return what exists in the folder but not in the list: {names, more}."""
+        """Return the files and links that exist in the folder but not in the list: {names, more}."""
         found = walk(self.there)
         paths = {each[0] for each in found.files} | {each[0] for each in found.links}
         names = [*(repr(path[:NAMED])[1:-1] for path in sorted(paths - known)), *found.problems]
@@ -122,7 +123,7 @@ class Receiving:
     # ------------------------------------------------------------ writing
 
     def stage(self, shelf: store.Shelf, wanted: Iterable[ManifestFile]) -> None:
-        """Link present files into the store, to send them without a copy."""
+        """Link present files into the store, so that they can be sent without making a copy."""
         for file in wanted:
             with suppress(OSError), self._above(file.path) as (above, name):
                 seen = os.stat(name, dir_fd=above, follow_symlinks=False)
@@ -150,7 +151,7 @@ class Receiving:
             self.memory.put(file.path, seen, file.sha256)
 
     def forget(self, shelf: store.Shelf, wanted: Iterable[ManifestFile]) -> None:
-        """Remove these files from the store; cache the digests of unchanged ones."""
+        """Remove these files from the store, and cache the digests of unchanged files."""
         for file in wanted:
             try:
                 stored = os.stat(file.sha256, dir_fd=shelf.content, follow_symlinks=False)
@@ -172,7 +173,8 @@ class Receiving:
 
     @contextmanager
     def _above(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """Yield the handle of a path's parent folder, which only this user can change, and its last part."""
+        """Yield the descriptor of a path's parent folder, which only this user can change, and the last part of the
+        path."""
         above, _, name = path.rpartition("/")
         for each in [*manifest.above(path)] if make else ():
             with suppress(FileExistsError):
@@ -195,7 +197,7 @@ def _foreign(handle: int) -> str:
 
 @contextmanager
 def opened(path: str) -> Iterator[tuple[int, int]]:
-    """Yield the handle of the folder, and its owner."""
+    """Yield the descriptor and the owner of the folder."""
     with files.folder("/") as root, files.folder(path[1:], within=root) as folder:
         owner = os.fstat(folder).st_uid
         for above in manifest.above(path[1:]):
@@ -207,7 +209,7 @@ def opened(path: str) -> Iterator[tuple[int, int]]:
 
 
 def stage(path: str, shelf: store.Shelf, wanted: Iterable[ManifestFile]) -> None:
-    """Copy these files into the store; files that do not match the list are left out."""
+    """Copy these files into the store, except files that do not match the list."""
     with opened(path) as (folder, owner):
         for file in wanted:
             if store.is_there(shelf, file):

@@ -1,7 +1,7 @@
 """List a data folder on the controller or on a node: files, links, and entries that cannot be copied.
 
-Links are not followed, because other users may write to the folder at the same time. A file that changes while it is
-read is reported.
+Links are not followed, because other users might write to the folder at the same time. If a file changes during
+reading, the change is reported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MOST_PROBLEMS = 20
 
 
 class Walked(NamedTuple):
-    """files: [path, executable, size]; links: [path, target]; problems: sentences; more: number of other problems."""
+    """Result of a walk. files: [path, executable, size]; links: [path, target]; problems: sentences; more: number of
+    further problems."""
 
     files: list[tuple[str, bool, int]]
     links: list[tuple[str, str]]
@@ -36,7 +37,8 @@ class Walked(NamedTuple):
 
 
 class Walk:
-    """owner: uid that must own all entries; None for no check, if the reader is an unprivileged user."""
+    """Walks a folder. owner: uid that must own all entries; None for no check (if the reader is an unprivileged
+    user)."""
 
     def __init__(self, folder: int, owner: int | None) -> None:
         self.folder = folder
@@ -76,7 +78,7 @@ class Walk:
             return _listed(handle)
 
     def _judged(self, path: str, seen: os.stat_result) -> str:
-        """Add an entry, or return why it cannot be copied."""
+        """Add an entry, or return the reason why the entry cannot be copied."""
         why = manifest.unusable(path)
         if why:
             return why
@@ -107,8 +109,8 @@ class Walk:
 
 
 def stays_inside(path: str, target: str) -> bool:
-    """Return whether a link stays in its folder, regardless of other such links in its path: the target contains ..
-    only at its beginning, before any link."""
+    """Return whether a link points into its own folder. The target is accepted only if it contains .. only at its
+    beginning, so that other links in the path cannot change the result."""
     parts = target.split("/")
     up = 0
     while parts[up : up + 1] == [".."]:
@@ -135,7 +137,8 @@ def read(folder: int, walked: Walked, memory: Remembered, owner: int | None = No
 
 
 def digest(handle: int, path: str, memory: Remembered, *, again: bool = False) -> tuple[str, os.stat_result]:
-    """Return the digest of an open file, from the cache if possible. Raises UnsafePathError if it changes meanwhile."""
+    """Return the digest of an open file, from the cache if possible. Raises UnsafePathError if the file changes during
+    reading."""
     began, seen = time.time(), os.fstat(handle)
     known = None if again else memory.get(path, seen)
     if known:

@@ -1,4 +1,4 @@
-"""List the mounts from the kernel's table, without contacting servers, so that it cannot block."""
+"""List the mounts in the kernel's table. No server is contacted, so this cannot block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 class Mounted(NamedTuple):
-    """source, type: as mount(8) shows them. options: of the file system and of this mount."""
+    """A mount. source, type: as shown by mount(8). options: options of the file system and of this mount."""
 
     path: str
     source: str
@@ -26,7 +26,7 @@ class Mounted(NamedTuple):
 
 
 def mounted() -> list[Mounted]:
-    """Return the mounts in mount order: of two on one path, the later one is on top."""
+    """Return the mounts in mount order. If two mounts have the same path, the later mount is on top."""
     return parse(files.text(MOUNTS, links=True) or "")
 
 

@@ -1,4 +1,4 @@
-"""Shared folders on this node: inspect them without blocking on a server, and mount missing ones."""
+"""Inspect shared folders on this node without blocking on a server, and mount missing folders."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
 
 
 def unsafe(paths: Iterable[str]) -> list[str]:
-    """Return the unsafe folders: root mounts on them by name, so other users must not control their parents."""
+    """Return the unsafe folders. Root mounts on folders by name, so other users must not control the parent folders."""
     found = {path: trust.foreign_writer(str(Path(path).parent)) for path in paths}
     return [f"{path} is not safe to use: {why}. Choose a folder of root" for path, why in found.items() if why]
 
 
 def silent(mount: Mount) -> str:
-    """Trigger the mount; return why it failed."""
+    """Trigger the mount. Return the reason if it fails, else ""."""
     why, _ = silence(mount.path, SECONDS + 5.0)
     if not why:
         return ""
@@ -102,8 +102,8 @@ def act(plan: MountPlan, scratch: str) -> None:
 def _end(path: str) -> None:
     """Unmount an unused folder, then stop its automount.
 
-    Do not stop the mount unit: systemd would first stop all units that use the folder, for example a launch. Do not
-    stop the automount first: it would unmount lazily, while the folder is in use.
+    Do not stop the mount unit, because systemd would first stop all units that use the folder, for example a launch. Do
+    not stop the automount first, because it would unmount lazily while the folder is in use.
     """
     if any(one.path == path and one.type != "autofs" for one in mounted()):
         failed = failure(("umount", path), run("umount", path, seconds=SYSTEMCTL_SECONDS))
@@ -154,7 +154,7 @@ def our_units() -> dict[str, str]:
 
 
 def folder(path: str) -> str:
-    """Return the state of a path without a mount."""
+    """Return the state of a path on which nothing is mounted."""
     found: str = OTHER
     try:
         if stat.S_ISDIR(os.lstat(path).st_mode):
@@ -185,7 +185,8 @@ def states(verb: str, units: Sequence[str], good: Iterable[str]) -> list[str]:
 
 
 def can_mount(kind: str) -> bool:
-    """Return whether mount(8) has a helper, or the kernel mounts this type without one (none: a bind mount)."""
+    """Return whether mount(8) has a helper for this type, or the kernel mounts the type without a helper. Type none is
+    a bind mount."""
     if kind == "none":
         return True
     if any(Path(place, f"mount.{kind}").exists() for place in HELPERS):

@@ -1,7 +1,6 @@
-"""Cache of file digests, because data is too large to be read each time. A file counts as unchanged if its inode, size
-and times are; no program can set the change time. The cache is valid for one boot, because after a power loss a file
-may differ from what was written.
-
+"""Cache file digests, because data is too large to be read each time. A file counts as unchanged if its inode, size and
+times are unchanged. No program can set the change time. The cache is valid for one boot, because after a power loss a
+file can differ from what was written.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ TICK = 2.0  # seconds, the time resolution of some file systems
 
 
 class Remembered:
-    """kept: folder of the cache. folder: whose files are cached."""
+    """The digest cache of one folder. kept: folder that contains the cache. folder: folder whose files are cached."""
 
     def __init__(self, kept: str, folder: str) -> None:
         self.file = Path(kept) / f"{hashlib.sha256(os.path.realpath(folder).encode()).hexdigest()[:16]}.json"
@@ -28,13 +27,13 @@ class Remembered:
         self.known: dict[str, Any] = self._read()
 
     def get(self, path: str, seen: os.stat_result) -> str | None:
-        """Return the sha256 of a file if it is certainly unchanged."""
+        """Return the sha256 of a file if the file is certainly unchanged, else None."""
         entry = self.known.get(path)
         return str(entry[1]) if isinstance(entry, list) and len(entry) == 2 and entry[0] == _stamp(seen) else None
 
     def put(self, path: str, seen: os.stat_result, sha256: str, read_at: float | None = None) -> None:
-        """read_at: start of reading, if other users can write: a change just before could be repeated without a new
-        time stamp."""
+        """Store the sha256 of a file. read_at: time when reading began; pass it if other users can write to the file,
+        because two changes within one clock tick have the same time stamp."""
         if read_at is None or seen.st_ctime < read_at - TICK:
             self.known[path] = [_stamp(seen), sha256]
 

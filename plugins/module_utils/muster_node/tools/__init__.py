@@ -1,1 +1,1 @@
-"""Tools for everything that runs on nodes: commands, files, processes."""
+"""Tools for code that runs on nodes: commands, files, processes."""

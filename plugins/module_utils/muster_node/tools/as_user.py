@@ -1,8 +1,8 @@
-"""Runs work as another user in a child process with limits, to access files that this user may have written.
+"""Runs a function as another user in a child process with limits, to access files that this user might have written.
 
-If root read such files directly, a link could lead it to any file, a pipe could block it, and an endless file could
-fill its memory. The child runs only as that user, so the kernel denies access to other users' files. It has limits on
-time, memory and output, and only root may inspect or trace it.
+If root read such files directly, a link could redirect root to any file, a pipe could block the process, and an endless
+file could fill its memory. The child process has only the rights of that user, so the kernel denies access to other
+users' files. Time, memory and output of the child are limited, and only root can trace it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ END_SECONDS = 2.0  # for the kernel to end a child; a child that hangs in the ke
 
 
 class SilentError(OSError):
-    """There is no result; strerror gives the reason."""
+    """Raised if the child gives no result; strerror is the reason."""
 
 
 def as_user(
@@ -39,10 +39,10 @@ def as_user(
     most: int = MOST,
     writes: int = 0,
 ) -> Any:
-    """Return the result of `work` as JSON data. Raises SilentError, also after any exception in `work`.
+    """Return the result of `work`, transferred as JSON. Raises SilentError, also if `work` raises an exception.
 
     user: the user of the child; requires root. Without root or without a user, the child runs as the current user.
-    writes: maximum size of a file that the child writes and that was opened before.
+    writes: maximum size of a file that was opened before and that the child writes.
     """
     source, target = os.pipe()
     child = os.fork()
@@ -103,7 +103,7 @@ def _send(target: int, work: Callable[[], Any]) -> None:
 
 
 def _heard(source: int, deadline: float, most: int) -> bytes | str:
-    """Return the data until the other end is closed, or the reason why it is incomplete."""
+    """Return the data that arrives until the other end is closed, or the reason why the data is incomplete."""
     said = bytearray()
     poll = select.poll()
     poll.register(source, select.POLLIN)
@@ -118,7 +118,8 @@ def _heard(source: int, deadline: float, most: int) -> bytes | str:
 
 
 def _ended(child: int) -> int | None:
-    """End a child that has not been waited for, so that its PID is still valid."""
+    """Kill a child process and return its exit code. The PID is still valid, because the child has not been waited
+    for."""
     deadline = time.monotonic() + END_SECONDS
     with suppress(ProcessLookupError):
         os.kill(child, signal.SIGKILL)

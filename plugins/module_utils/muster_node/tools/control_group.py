@@ -1,7 +1,7 @@
-"""The control group of a launch: usage, limits, and events such as OOM kills and denied forks.
+"""Read the control group of a launch: usage, limits, and events such as OOM kills and denied forks.
 
-With cgroup v2 all data is in one folder. With v1, or both, each controller has a separate tree. A missing number means
-that there is no limit, or that the number is not visible.
+With cgroup v2, all data is in one folder. With v1, or with v1 and v2, each controller has a separate tree. A missing
+number means that there is no limit or that the value is not visible.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PERIODS = ("nr_periods", "nr_throttled", "throttled_usec", "usage_usec")
 
 
 def unit_facts(pid: int) -> Json:
-    """Return the facts of a process's unit; see Unit in evidence.py. Raises LookupError if the unit is not visible."""
+    """Return data on a process's unit; see Unit in evidence.py. Raises LookupError if the unit is not visible."""
     trees = folders(process.read(pid, "cgroup"), process.read(1, "cgroup"))
     if not trees:
         raise LookupError("the control group is not visible")
@@ -38,11 +38,11 @@ def unit_facts(pid: int) -> Json:
 
 
 def folders(text: str, first: str = "") -> dict[str, str]:
-    """Return {controller: the unit's folder in its tree}, with the tree of v2 as V2, or as BESIDE if v1 has the
-    controllers.
+    """Return {controller: the unit's folder in the controller's tree}. The key of the v2 tree is V2, or BESIDE if v1
+    has the controllers.
 
-    Controllers that systemd does not delegate to units are missing. first: the groups of PID 1. In a container all
-    paths may begin with the container's path, which is missing in the container's own trees.
+    Controllers that systemd does not delegate to units are missing. first: control groups of PID 1. In a container, all
+    paths can begin with the container's path, which does not exist in the container's own trees.
     """
     found: dict[str, str] = {}
     above = groups(first)
@@ -109,8 +109,8 @@ def facts_v1(trees: dict[str, str]) -> Json:
 
 
 def of_machine() -> dict[str, int]:
-    """Return {oom_kill, pids_refused, nr_periods, nr_throttled} of the machine's own group, if available. Only a
-    container that acts as a machine has such a group with limits."""
+    """Return {oom_kill, pids_refused, nr_periods, nr_throttled} of the machine's own control group, if available. Only
+    a container that serves as a machine has a control group with limits."""
     above = groups(process.read(1, "cgroup"))
     found = {}
     for name, (controller, v1, v2, counted) in OF_MACHINE.items():
@@ -123,7 +123,7 @@ def of_machine() -> dict[str, int]:
 
 
 def cores(quota: str, period: str) -> float | None:
-    """Return the CPU limit in cores, or None without a limit ("max" in v2, -1 in v1)."""
+    """Return the CPU limit in cores; None if there is no limit ("max" in v2, -1 in v1)."""
     if not quota.isdecimal() or not period.isdecimal() or int(period) == 0:
         return None
     return int(quota) / int(period)

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def disk_facts(path: str) -> dict[str, Any]:
-    """Return the free space for a future folder, measured at its nearest existing parent."""
+    """Return the free space for a folder that might not exist yet, measured at the nearest existing parent."""
     while not os.path.isdir(path):
         path = os.path.dirname(path) or "/"
     usage = os.statvfs(path)

@@ -1,6 +1,6 @@
-"""Reads files by which conda, mamba, pixi, venv and similar programs mark their environments.
+"""Reads the files that conda, mamba, pixi, venv and similar programs use to mark environments.
 
-Read them as an unprivileged user, because the files may be links to any place: see as_user.
+Call this as an unprivileged user (see as_user), because the files could be links to any file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MOST = 4000  # bytes of each
 
 
 def marks(environment: str) -> dict[str, str]:
-    """Return the contents of the existing mark files by name."""
+    """Return the contents of existing mark files by file name."""
     found = {name: files.text(f"{environment}/{name}", most=MOST) for name in MARKS}
     there = {name: text for name, text in found.items() if text is not None}
     if "conda-meta/history" not in there and os.path.isdir(f"{environment}/conda-meta"):

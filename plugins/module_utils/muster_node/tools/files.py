@@ -1,20 +1,18 @@
-"""Safe reading and writing of files on nodes and the controller, in folders that other users may be able to write to.
+"""Read and write files safely on nodes and the controller, in folders to which other users might have write access.
 
-Another user may replace a file with a link, a FIFO or an endless file at any time. So a file is opened first and then
-checked through its descriptor. Unsafe files are rejected (UnsafePathError, an OSError).
-
+Another user can replace a file with a link, a FIFO or an endless file at any time. Therefore a file is first opened and
+then checked through its descriptor. Unsafe files are rejected (UnsafePathError, an OSError).
 
 - The last part of a path is never followed if it is a link, unless the caller passes `links=True` for system files such
   as /etc/os-release. Links in parent folders are followed.
-- `within` is a folder opened by `folder()`. A path within it may not contain links or "..". Use it for every folder
-  that another user may write to. Operations apply to this folder even if it was moved.
+- `within` is a folder opened by `folder()`. A path within it may not contain links or "..". Use `within` for every
+  folder to which another user can write. Operations apply to this folder even if it was moved.
 - Only regular files are read. A FIFO, socket or device is rejected without waiting for it.
-- `owner` is the required uid of a file or folder. This also rejects hard links to another user's file.
+- `owner` is the required uid of a file or folder. This check also rejects hard links to another user's file.
 - At most `most` bytes are read.
 
-
-Standard library only, Python 3.10+. Modules import it as ansible.module_utils.muster_node.tools.files. Plugins of the
-controller and programs (see NodeProgram in plugin_utils) import it as muster_node.tools.files.
+Standard library only, Python 3.10+. Modules import this file as ansible.module_utils.muster_node.tools.files. Plugins
+of the controller and programs (see NodeProgram in plugin_utils) import it as muster_node.tools.files.
 """
 
 from __future__ import annotations
@@ -42,11 +40,11 @@ NOT_REGULAR = "is not a regular file"
 
 
 class UnsafePathError(OSError):
-    """The path must not be read or written. strerror continues a sentence that begins with the path."""
+    """Raised if it is unsafe to read or write a path. strerror continues a sentence that begins with the path."""
 
 
 class ForeignError(UnsafePathError):
-    """The path belongs to another user."""
+    """Raised if a path belongs to another user or another user can change it."""
 
 
 # ---------------------------------------------------------------- reading
@@ -65,7 +63,8 @@ def read(
 def part(
     path: str, begin: int, most: int, *, within: int | None = None, links: bool = False, owner: int | None = None
 ) -> bytes:
-    """Return `most` bytes from `begin`, or fewer at the end. A negative `begin` counts from the end."""
+    """Return `most` bytes from `begin`, or fewer at the end of the file. A negative `begin` counts from the end of the
+    file."""
     with opened(path, within=within, links=links, owner=owner) as handle:
         if begin:
             size = os.fstat(handle).st_size
@@ -78,7 +77,8 @@ def part(
 
 
 def text(path: str, *, most: int = MOST_TEXT, within: int | None = None, links: bool = False) -> str | None:
-    """Return the text, truncated to `most` bytes, or None if the file cannot be read. Invalid UTF-8 is replaced."""
+    """Return the text of a file, truncated to `most` bytes; None if the file cannot be read. Invalid UTF-8 is
+    replaced."""
     try:
         return part(path, 0, most, within=within, links=links).decode("utf-8", "replace")
     except OSError:
@@ -89,7 +89,7 @@ def text(path: str, *, most: int = MOST_TEXT, within: int | None = None, links: 
 def opened(
     path: str, *, within: int | None = None, links: bool = False, owner: int | None = None, written: bool = False
 ) -> Iterator[int]:
-    """Yield the descriptor of a regular file opened for reading, with `written` also for writing."""
+    """Yield the descriptor of a regular file opened for reading. written: open the file for writing as well."""
     with _parent(path, within) as (parent, name):
         handle = _open(name, (os.O_RDWR if written else os.O_RDONLY) | _following(links), path, parent)
     try:
@@ -112,7 +112,7 @@ def folder(path: str, *, within: int | None = None, links: bool = False, owner: 
 
 
 def names(path: str, *, within: int | None = None, links: bool = False, most: int = MOST_NAMES) -> list[str]:
-    """Return the sorted names in a folder. A folder with more than `most` names is rejected."""
+    """Return the sorted names of the entries in a folder. A folder with more than `most` entries is rejected."""
     found: list[str] = []
     with folder(path, within=within, links=links) as handle, os.scandir(handle) as entries:
         for entry in entries:
@@ -143,7 +143,7 @@ def replace(
     links: bool = False,
     within: int | None = None,
 ) -> None:
-    """Replace a file atomically; see replacing."""
+    """Replace a file atomically. For the arguments, see `replacing`."""
     with replacing(path, mode=mode, owner=owner, keep=keep, parents=parents, links=links, within=within) as stream:
         stream.write(content)
 
@@ -159,11 +159,11 @@ def replacing(
     links: bool = False,
     within: int | None = None,
 ) -> Iterator[BinaryIO]:
-    """Yield the stream of a new file, which replaces the path if the block succeeds, and is removed otherwise.
+    """Yield a stream to a new file. If the block succeeds, the new file replaces the path; otherwise it is removed.
 
-    mode: mode of the new file; default by umask. owner: (uid, gid); default this process's. keep: use the mode of an
-    existing regular file, and its owner if this process is root. parents: create missing folders. An existing link is
-    replaced itself; with links=True, its target is replaced.
+    mode: mode of the new file; default: from the umask. owner: (uid, gid); default: those of this process. keep: use
+    the mode of an existing regular file, and also its owner if this process is root. parents: create missing folders.
+    An existing link is replaced; with links=True, the target of the link is replaced instead.
     """
     if links and within is None:
         path = os.path.realpath(path)
@@ -192,7 +192,7 @@ def replacing(
 
 
 def link(path: str, target: str) -> None:
-    """Replace a path with a link atomically, without checking the target."""
+    """Atomically replace a path with a link. The target is not checked."""
     with _parent(path, None, held=True) as (parent, name):
         fresh = _fresh_name(name)
         os.symlink(target, fresh, dir_fd=parent)
@@ -229,7 +229,7 @@ def make_folder(path: str, *, mode: int, owner: tuple[int, int] | None = None, w
 
 
 def remove(path: str, *, within: int | None = None) -> bool:
-    """Remove a file or a link. Return whether it existed."""
+    """Remove a file or a link. Return whether the file or link existed."""
     try:
         with _parent(path, within, held=True) as (parent, name):
             os.unlink(name, dir_fd=parent)
@@ -244,8 +244,9 @@ def remove(path: str, *, within: int | None = None) -> bool:
 
 @contextmanager
 def _parent(path: str, within: int | None, *, held: bool = False) -> Iterator[tuple[int | None, str]]:
-    """Yield the open parent folder of a path, and the last part. held: open the folder, so that several steps use the
-    same folder and it can be synced. A single step without `within` does not need it."""
+    """Yield the open parent folder of a path, and the last part of the path. held: open the folder, so that several
+    steps use the same folder and the folder can be synced. A single step without `within` does not need an open
+    folder."""
     flags = os.O_DIRECTORY | os.O_CLOEXEC | (os.O_RDONLY if held else os.O_PATH)
     if within is None:
         if not held:
@@ -271,7 +272,7 @@ def _parent(path: str, within: int | None, *, held: bool = False) -> Iterator[tu
 
 
 def _open(name: str, flags: int, path: str, parent: int | None, mode: int = 0o600) -> int:
-    """Open the file. Errors contain the path."""
+    """Open a file. Errors contain the complete path."""
     try:
         return os.open(name, flags | SAFE, mode, dir_fd=parent)
     except OSError as problem:
@@ -320,7 +321,7 @@ def _following(links: bool) -> int:
 
 
 def _sync(handle: int | None) -> None:
-    """Sync a folder to disk. File systems without support return EINVAL."""
+    """Sync a folder to disk. Ignore EINVAL, which file systems without support return."""
     try:
         if handle is not None:
             os.fsync(handle)

@@ -6,18 +6,18 @@ from . import files
 
 
 def word(path: str) -> str:
-    """Return the stripped text of a kernel file, or "" if it cannot be read."""
+    """Return the stripped text of a kernel file, or "" if the file cannot be read."""
     return (files.text(path, most=4096) or "").strip()
 
 
 def whole(path: str) -> int | None:
-    """Return the number in a kernel file, or None."""
+    """Return the number in a kernel file; None if there is no number."""
     said = word(path)
     return int(said) if said.lstrip("-").isdecimal() else None
 
 
 def pairs(path: str) -> dict[str, int]:
-    """Return the numbers of a file with lines "name number"."""
+    """Parse a file with lines "name number"."""
     found = {}
     for line in word(path).splitlines():
         words = line.split()

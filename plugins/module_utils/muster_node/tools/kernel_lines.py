@@ -1,4 +1,4 @@
-"""Classifies lines of the kernel log that are relevant for a cluster, and parses output of journalctl and dmesg."""
+"""Classifies kernel log lines that are relevant for a cluster, and parses the output of journalctl and dmesg."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 
 class KernelLineKind(NamedTuple):
-    """A kind of kernel log line. Only the newest lines are returned, limited per group and in total.
+    """A kind of kernel log line. Only the newest lines of a kind are returned.
 
-    pattern: its groups tell which lines are the same; the first group is their subject. each: limit for identical
+    pattern: lines with equal groups count as identical; the first group is the subject. each: limit for identical
     lines. most: limit for all lines of the kind.
     """
 
@@ -51,8 +51,8 @@ KINDS = {
 
 
 def kind_of(text: str) -> tuple[str, tuple[str | None, ...]]:
-    """Return the kind of a line ("" for irrelevant lines), and the groups that distinguish it from others of its
-    kind."""
+    """Return the kind of a line ("" for irrelevant lines), and the groups that distinguish the line from other lines of
+    the same kind."""
     for name, kind in KINDS.items():
         if match := kind.pattern.search(text):
             return name, match.groups()
@@ -60,7 +60,7 @@ def kind_of(text: str) -> tuple[str, tuple[str | None, ...]]:
 
 
 def from_journal(text: str) -> list[tuple[float, str]]:
-    """Return (seconds since boot, text) of the kernel's lines, oldest first. The journal lists the newest first."""
+    """Return (seconds since boot, text) of each kernel line, oldest first. text: output of journalctl, newest first."""
     lines = re.finditer(r"^\[ *(\d+\.\d+)\] \S+ kernel: (.*)$", text, re.MULTILINE)
     return [(float(match[1]), match[2]) for match in lines][::-1]
 

@@ -1,7 +1,7 @@
-"""Packs a program for nodes with the tools that it imports into one text, which runs with any Python 3.10+.
+"""Packs a node program and the tools that it imports into one text, which runs with any Python 3.10+.
 
-The controller uses NodeProgram (plugin_utils/muster_controller/nodes/program.py). Looks use this module to run a
-program as another user, in a unit, or with another interpreter on the node.
+The controller uses NodeProgram (plugin_utils/muster_controller/nodes/program.py). Data collectors use this module to
+run a program as another user, in a unit, or with another interpreter on the node.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ OF_DECISIONS = re.compile(rf"^ *from ({re.escape(DECIDES)})(?![\w])([\w.]*) impo
 
 @cache
 def pack(name: str) -> str:
-    """Return a program as one text, which can also be run as a file. name: its module, as imported here."""
+    """Return a program as one text, which can also be run as a file. name: the program's module name, as imported
+    here."""
     room = name.rsplit(".", 2)[0]
     beside = f"{room.removesuffix(ROOM)}muster"  # the package with the decisions in this process
     there = {room: ROOM, beside: DECIDES}
@@ -53,9 +54,10 @@ def source_of(module: str) -> str:
 
 
 def imported(module: str, source: str, room: str, beside: str = "") -> Iterator[str]:
-    """Yield the modules of the room that a module imports, always as `from .. import x` or `from ..y import x`.
+    """Yield the modules of a package (room) that a module imports. Such imports have the form `from .. import x` or
+    `from ..y import x`.
 
-    beside: the package with the decisions, which is imported by its full name.
+    beside: the package with the decision code, which is imported by its full name.
     """
     for dots, name, names in imports(source, IMPORT):
         package = ".".join(module.split(".")[: -len(dots)])
@@ -67,7 +69,7 @@ def imported(module: str, source: str, room: str, beside: str = "") -> Iterator[
 
 
 def modules(found: str, names: list[str]) -> Iterator[str]:
-    """Yield a module, or the imported modules of a package."""
+    """Yield the module itself, or the imported modules if it is a package."""
     spec = find_spec(found)
     if spec is None or spec.submodule_search_locations is None:
         yield found
@@ -76,7 +78,7 @@ def modules(found: str, names: list[str]) -> Iterator[str]:
 
 
 def imports(source: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield for each `from ..name import names` the dots (or their substitute), the name, and the imported names."""
+    """For each `from ..name import names`, yield the dots (or their substitute), the name, and the imported names."""
     for before, name, names in pattern.findall(source):
         bare = re.sub(r"#.*", "", names).strip("() \n")
         yield before, name, [each.split()[0] for each in bare.split(",") if each.strip()]
@@ -84,10 +86,10 @@ def imports(source: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, str, l
 
 @cache
 def framed(name: str) -> bytes:
-    """Return a program in the format that BOOTSTRAP reads."""
+    """Return a packed program in the format that BOOTSTRAP reads."""
     return program.framed(pack(name))
 
 
 def sent(name: str, payload: Any) -> bytes:
-    """Return the standard input of a call: the program, followed by the payload."""
+    """Return the standard input for a call: the program, followed by the payload."""
     return framed(name) + json.dumps(payload).encode()

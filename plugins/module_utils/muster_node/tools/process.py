@@ -1,4 +1,4 @@
-"""Processes of this node: owner, start time and state, and the processes of launches."""
+"""Inspect processes of this node: owner, start time and state. Find the processes of launches."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ MOST_COMMAND = 200  # characters of a quoted command line
 
 
 class ProcessStatus(NamedTuple):
-    """state: the kernel's letter. cpu: seconds. started: ticks since boot; PID and start identify one process."""
+    """The status of a process. state: the kernel's letter. cpu: CPU seconds. started: ticks since boot. PID and start
+    time together identify a process."""
 
     state: str
     parent: int
@@ -31,9 +32,10 @@ class ProcessStatus(NamedTuple):
 
 
 class LaunchUnit(NamedTuple):
-    """A launch by its unit. uid: the user whose manager runs it, or None for the system's manager, which requires root.
+    """A launch, identified by its unit. uid: user whose manager runs the unit; None for the system manager, which only
+    root can use.
 
-    Users choose the names of units in their own manager, so the id alone does not identify the launch's user.
+    Users can choose any unit name in their own manager, so the id alone does not identify the user of a launch.
     """
 
     id: str
@@ -45,7 +47,7 @@ def ids() -> list[int]:
 
 
 def status(pid: int) -> ProcessStatus | None:
-    """Return the status, or None for a process that is gone."""
+    """Return the status of a process; None if the process has ended."""
     # The name is in parentheses and may contain any character.
     words = read(pid, "stat").rpartition(")")[2].split()
     if len(words) < 20:
@@ -54,18 +56,19 @@ def status(pid: int) -> ProcessStatus | None:
 
 
 def runs(pid: int, started: int | None = None) -> bool:
-    """Return whether a process is running and has this start time."""
+    """Return whether a process with this PID and start time is running."""
     seen = status(pid)
     return seen is not None and seen.state not in GONE and started in {None, seen.started}
 
 
 def read(pid: int, name: str) -> str:
-    """Return the text of a process's file in /proc, or "" if the process is gone or not accessible."""
+    """Return the text of a process's file in /proc; "" if the process has ended or is not accessible."""
     return files.text(f"/proc/{pid}/{name}") or ""
 
 
 def shown(pid: int) -> str:
-    """Return the name and PID of a process for people. The name is quoted, because its user chooses it."""
+    """Return the name and PID of a process for messages. The name is quoted, because the user of the process can choose
+    it."""
     letters = read(pid, "comm").removesuffix("\n")
     name = "".join(letter if letter.isprintable() and letter != '"' else "?" for letter in letters).strip()
     return f'"{name}" ({pid})' if name else f"a process ({pid})"
@@ -84,7 +87,7 @@ def words(pid: int) -> list[str]:
 
 
 def executable(pid: int) -> str:
-    """Return the path of a process's program. Other users' processes require root."""
+    """Return the path of a process's executable. Processes of other users require root."""
     try:
         return os.readlink(f"/proc/{pid}/exe")
     except OSError:
@@ -98,7 +101,7 @@ def unit(pid: int) -> str:
 
 
 def outermost_unit(pid: int) -> str:
-    """Return the system unit of a process. Users choose the names of units within it, for example in their own
+    """Return the system unit of a process. Users can choose the names of units inside it, for example in their own
     manager."""
     return next(iter(_units(pid)), "")
 
@@ -106,8 +109,8 @@ def outermost_unit(pid: int) -> str:
 def _units(pid: int) -> list[str]:
     """Return the units of a process, the outermost first.
 
-    systemd uses its own tree of cgroup v1, or the tree of v2. The kernel lists both, including the one that systemd
-    does not use, which contains no units.
+    systemd uses either its own cgroup v1 tree or the v2 tree. The kernel lists both trees. The tree that systemd does
+    not use contains no units.
     """
     first = _cgroups(1)
     for tree, path in _cgroups(pid).items():
@@ -124,7 +127,7 @@ def _cgroups(pid: int) -> dict[str, str]:
 
 
 def launch_at(pid: int) -> LaunchUnit | None:
-    """Return the launch of a process by its unit, in the system's manager or a user's manager."""
+    """Return the launch of a process, identified by the process's unit in the system manager or a user's manager."""
     outer, inner = [*_units(pid), "", ""][:2]
     if found := A_LAUNCH_UNIT.fullmatch(outer):
         return LaunchUnit(found[1])
@@ -133,7 +136,7 @@ def launch_at(pid: int) -> LaunchUnit | None:
 
 
 def in_launches() -> dict[tuple[int | None, str], list[int]]:
-    """Return the processes in units of launches, by (uid of a user's manager or None, id), sorted by start time. The
+    """Return {(uid of the user's manager or None, launch id): processes in start order} for all launch units. The
     kernel shows the unit of a process to every user."""
     found: dict[tuple[int | None, str], list[int]] = {}
     for pid in ids():
@@ -149,25 +152,25 @@ def _started(pid: int) -> int:
 
 
 def age(pid: int) -> float | None:
-    """Return the seconds since the start of a process, including suspend, or None for a process that is gone."""
+    """Return the age of a process in seconds, including suspend; None if the process has ended."""
     seen = status(pid)
     return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - seen.started / TICKS) if seen else None
 
 
 def user_id(pid: int) -> int | None:
-    """Return the real uid of a process, even if it hides itself, or None for a process that is gone."""
+    """Return the real uid of a process, even if the process is not dumpable; None if the process has ended."""
     found = re.search(r"^Uid:\t(\d+)", read(pid, "status"), re.MULTILINE)
     return int(found[1]) if found else None
 
 
 def environment(pid: int) -> dict[str, str]:
-    """Return the initial environment of a process. Other users' processes require root."""
+    """Return the initial environment of a process. Processes of other users require root."""
     pairs = (item.partition("=") for item in read(pid, "environ").split("\0"))
     return {name: value for name, equals, value in pairs if equals}
 
 
 def opened(pid: int) -> set[str]:
-    """Return the targets of a process's descriptors. Other users' processes require root."""
+    """Return the targets of a process's file descriptors. Processes of other users require root."""
     found = set()
     try:
         for name in os.listdir(f"/proc/{pid}/fd"):
@@ -181,7 +184,7 @@ def opened(pid: int) -> set[str]:
 
 
 def children(pid: int) -> list[int]:
-    """Return the child processes. If the kernel does not list them per thread, all processes are read."""
+    """Return the child processes. If the kernel does not list children per thread, all processes are searched."""
     found: list[int] = []
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
@@ -194,12 +197,12 @@ def children(pid: int) -> list[int]:
 
 
 def who(pid: int) -> dict[str, Any]:
-    """Return a description of a process: {pid, command, user, unit}."""
+    """Describe a process: {pid, command, user, unit}."""
     return {"pid": pid, "command": " ".join(words(pid))[:MOST_COMMAND], "user": owner(pid), "unit": unit(pid)}
 
 
 def known(pid: int) -> dict[str, Any]:
-    """Return what every user may see of a process."""
+    """Describe a process with data that every user can see."""
     seen = status(pid)
     return {
         "pid": pid,
@@ -211,9 +214,10 @@ def known(pid: int) -> dict[str, Any]:
 
 
 def is_of_launch(pid: int, launch: LaunchUnit, uid: int) -> bool:
-    """Return whether a process is in a launch's unit, or belongs to the launch's user and has the launch's mark.
+    """Return whether a process is in a launch's unit, or belongs to the launch's user and has the launch's mark in its
+    environment.
 
-    The mark alone does not prove it, because every user chooses their own environment.
+    The mark alone does not prove this, because every user can set any environment variable.
     """
     if launch_at(pid) == launch:
         return True

@@ -1,6 +1,6 @@
-"""Common parts of all programs for nodes: verbs, and one text with the imported tools (created by pack.py).
+"""Common parts of all node programs: verbs, and the loader for the text with the imported tools (created by pack.py).
 
-This file is the beginning of every such text, and one of its tools.
+Every such text begins with this file, and the program imports this file as a tool.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ BOOTSTRAP = "import sys, zlib; i = sys.stdin.buffer; exec(zlib.decompress(i.read
 
 
 def answer(verbs: Mapping[str, Callable[[Any], Any]]) -> None:
-    """Run the verb given as argument with the JSON on standard input, and print its result as one line."""
+    """Run the verb given as argument with the JSON on standard input, and print the result as one line of JSON."""
     done = verbs[sys.argv[1]](json.loads(sys.stdin.buffer.read()))
     sys.stdout.write("\n" + json.dumps(done) + "\n")
     sys.stdout.flush()
 
 
 def answer_in(text: str) -> dict[str, Any] | None:
-    """Return the last line with a JSON object. Login scripts, libraries and torchrun may print other lines."""
+    """Return the last JSON object in the output. Login scripts, libraries and torchrun can print other lines."""
     for line in reversed(text.splitlines()):
         if line.startswith("{"):
             try:
@@ -42,13 +42,14 @@ def answer_in(text: str) -> dict[str, Any] | None:
 
 
 def framed(text: str) -> bytes:
-    """Return a program in the format that BOOTSTRAP reads. The payload follows it."""
+    """Return a program in the format that BOOTSTRAP reads. The caller appends the payload."""
     packed = zlib.compress(text.encode(), 9)
     return b"%d\n%s" % (len(packed), packed)
 
 
 def own_text() -> str:
-    """Return the text of the running program, for a copy on the node. Raises LookupError if it runs from files."""
+    """Return the text of the running program, for a copy on the node. Raises LookupError if the program runs from
+    files."""
     for each in sys.meta_path:
         if hasattr(each, "program_text"):
             return str(each.program_text)
@@ -70,7 +71,7 @@ class TextLoader(SourceFileLoader):
 
 
 class Finder:
-    """Finds the modules of one text. sources: {muster_node.programs.NAME: source, ...}."""
+    """Finds the modules in one text. sources: {muster_node.programs.NAME: source, ...}."""
 
     def __init__(self, name: str, sources: Mapping[str, str]) -> None:
         self.sources = sources
@@ -84,7 +85,7 @@ class Finder:
 
 
 def text_of(name: str, sources: Mapping[str, str]) -> str:
-    """Return one text with all sources. name: the module with the program's main."""
+    """Return one text with all sources. name: module with the program's main function."""
     parts = [sources[HERE], f"run({name!r}, {{"]
     for module, source in sources.items():
         parts += [f"{module!r}: (", *map(repr, source.splitlines(keepends=True)), "),"]

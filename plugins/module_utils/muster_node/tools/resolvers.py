@@ -1,8 +1,8 @@
-"""Checks whether name servers respond: sends one packet to each server, a query for the name of an address.
+"""Checks whether name servers respond by sending a reverse lookup of an address to each server in one packet.
 
-The content of the response is irrelevant; "no such name" is a response. A private address is answered without internet
-access. The queried address is the network's address, not a node's, because systemd-resolved answers queries for this
-machine and for /etc/hosts itself, without its servers.
+The content of the response is irrelevant; "no such name" counts as a response. Servers answer queries for private
+addresses without internet access. The queried address is the network address, not a node address, because
+systemd-resolved answers queries for this machine and for entries in /etc/hosts without asking its servers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ def servers(conf: str) -> list[str]:
 
 
 def ask_all(address: str, conf: str = CONF, port: int = 53) -> dict[str, float | str | None]:
-    """Query all servers of a resolv.conf, which is a link on systems with systemd-resolved.
+    """Query all servers in a resolv.conf, which is a link on systems with systemd-resolved.
 
-    Return for each server the response time in seconds, "refused" if nothing listens, or None without a response in
-    time.
+    For each server, return the response time in seconds, "refused" if nothing listens, or None after a timeout.
     """
     found: dict[str, float | str | None] = dict.fromkeys(servers(files.text(conf, links=True) or ""))
     threads = [threading.Thread(target=_ask, args=(each, address, port, found), daemon=True) for each in found]
@@ -66,7 +65,7 @@ def _ask(server: str, address: str, port: int, found: dict[str, float | str | No
 
 
 def question(mark: bytes, address: str) -> bytes:
-    """Return a query for the name of the first address in this address's network (RFC 1035, section 4)."""
+    """Return a reverse lookup query for the network address of this address (RFC 1035, section 4)."""
     bits = 64 if ":" in address else 24
     network = ipaddress.ip_network((address, bits), strict=False).network_address
     labels = network.reverse_pointer.split(".")

@@ -1,4 +1,4 @@
-"""Results of modules: errors in one sentence that begins with the node's name, warnings, diffs."""
+"""Module results: errors as one sentence that begins with the node's name, warnings, and diffs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 class RefusedError(Exception):
-    """The problem and its fix as one sentence without the final full stop.
+    """Raised to fail a module. The message is one sentence with the problem and the fix, without the final full stop.
 
-    more: additional parts of the module's result.
+    more: additional fields of the module's result.
     """
 
     def __init__(self, what: str, fix: str = "", **more: Any) -> None:
@@ -24,15 +24,15 @@ class RefusedError(Exception):
 def refuse(problems: Sequence[str], differences: Sequence[str] = (), fix: str = "", **more: Any) -> None:
     """Raise RefusedError if there is any problem.
 
-    problems: problems that the module cannot fix. differences: differences found by a module in verify mode. fix: how
-    to fix the differences; only added if there are no problems.
+    problems: problems that the module cannot fix. differences: differences that a module found in verify mode. fix: how
+    to fix the differences; added only if there are no problems.
     """
     if problems or differences:
         raise RefusedError("; ".join([*problems, *differences]), "" if problems else fix, **more)
 
 
 def diff(name: str, before: str, after: str) -> dict[str, str]:
-    """Return one part of a module's diff. name: name of the file or other item."""
+    """Return one entry of a module's diff. name: file or other item."""
     return {"before_header": name, "after_header": name, "before": before, "after": after}
 
 
@@ -41,7 +41,7 @@ def lines(texts: Iterable[str]) -> str:
 
 
 def warn(module: Any, sentences: Iterable[str]) -> None:
-    """sentences: without the node's name and the full stop."""
+    """Add warnings to the module's result. sentences: without the node's name and the full stop."""
     for sentence in sentences:
         module.warn(f"{module.params['node']}: {sentence}.")
 
@@ -50,10 +50,10 @@ def warn(module: Any, sentences: Iterable[str]) -> None:
 def one_sentence(
     module: Any, path: str = "", refusals: tuple[type[Exception], ...] = (), node: str = "node"
 ) -> Iterator[None]:
-    """Fail the module with the sentence of an exception raised in the block.
+    """If the block raises an exception, fail the module with the sentence of the exception.
 
-    path: subject of operating system errors without a file name. refusals: further exceptions whose text is such a
-    sentence. node: the option with the node's name.
+    path: subject for operating system errors without a file name. refusals: further exception types whose text is such
+    a sentence. node: option that contains the node's name.
     """
     begin = module.params[node]
     try:

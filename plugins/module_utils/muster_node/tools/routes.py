@@ -16,7 +16,7 @@ SECONDS = 1.0
 
 
 def way(address: str) -> str:
-    """Return the interface of the route to an address, like `ip route get`, or "" if there is none."""
+    """Return the interface of the route to an address, like `ip route get`; "" if there is no route."""
     try:
         to = ipaddress.ip_address(address)
         family = socket.AF_INET if to.version == 4 else socket.AF_INET6
@@ -42,7 +42,8 @@ def interface_in(said: bytes) -> str:
 
 
 def neighbour(address: str) -> str:
-    """Return the kernel's neighbor state: "known", "failed" if no host has the address, or ""."""
+    """Return the kernel's neighbor state of an address: "known", "failed" if no host has the address, or "" if
+    unknown."""
     for line in (files.text("/proc/net/arp") or "").splitlines()[1:]:
         fields = line.split()
         if fields and fields[0] == address:

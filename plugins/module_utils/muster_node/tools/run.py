@@ -1,4 +1,4 @@
-"""Runs commands on nodes with a time limit and bounded output, and reports why they failed."""
+"""Runs commands on nodes with a time limit and bounded output, and reports the reason for failures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CLEAN = {"PATH": PATH, "LC_ALL": "C.UTF-8"}
 
 
 class CommandResult(NamedTuple):
-    """The output of a command, and why it failed. A failed command may have output as well.
+    """The output of a command, and the reason if the command failed. A failed command can have output as well.
 
     aside: standard error. code: None if the command did not start (missing: not installed) or timed out (late).
     """
@@ -41,7 +41,7 @@ class CommandResult(NamedTuple):
 
     @property
     def said(self) -> str:
-        """Return the error output, or the output, on one line, for an error message."""
+        """Return standard error, or standard output if that is empty, on one line for an error message."""
         return " ".join((self.aside or self.text).split())
 
 
@@ -54,12 +54,12 @@ def run(
     user: pwd.struct_passwd | None = None,
     most: int = MOST,
 ) -> CommandResult:
-    """Run a command. A command that hangs in the kernel is killed and left behind, because waiting for it would hang
-    too.
+    """Run a command. A command that hangs in the kernel is killed but not waited for, because waiting would hang as
+    well.
 
-    seconds: None only for package managers, which must not be interrupted. env: the complete environment. user: the
-    user to run as; requires root. most: kept bytes of each stream; the rest is read and dropped, so that the command
-    can end.
+    seconds: time limit; None only for package managers, which must not be interrupted. env: complete environment. user:
+    user to run as; requires root. most: number of bytes to keep from each stream; further output is read and dropped,
+    so that the command can end.
     """
     given = stdin.encode() if isinstance(stdin, str) else stdin
     try:
@@ -93,7 +93,8 @@ def run(
 
 
 def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
-    """Return Popen's arguments for another user. The same user needs none, and could not set them."""
+    """Return Popen's arguments to run as another user. For the current user, return no arguments, because an
+    unprivileged process could not set them."""
     if user is None or os.geteuid() == user.pw_uid != 0:
         return {}
     groups = os.getgrouplist(user.pw_name, user.pw_gid)
@@ -101,7 +102,7 @@ def _identity(user: pwd.struct_passwd | None) -> dict[str, Any]:
 
 
 def failure(argv: Sequence[str], answer: CommandResult) -> str:
-    """Return a sentence about a failed command, or an empty string."""
+    """Return a sentence about the failure of a command, or an empty string if it succeeded."""
     if answer.code is None:
         return answer.why
     return f"{' '.join(argv)} ended with exit code {answer.code}: {answer.said or 'no output'}" if answer.code else ""
@@ -110,7 +111,8 @@ def failure(argv: Sequence[str], answer: CommandResult) -> str:
 def _talk(
     process: subprocess.Popen[bytes], given: bytes, deadline: float | None, most: int
 ) -> tuple[bytes, bytes] | None:
-    """Return both output streams once the command has ended, or None after a timeout."""
+    """Write the input and read both output streams until the command ends. Return the streams, or None after a
+    timeout."""
     out, err = bytearray(), bytearray()
     rest = memoryview(given)
     with selectors.DefaultSelector() as selector:
@@ -143,7 +145,7 @@ def _talk(
 
 
 def _write_some(handle: int, rest: memoryview) -> memoryview:
-    """Return the data still to be written, or nothing if the reader is gone."""
+    """Write a part of the data. Return the rest, or no data if the reader is gone."""
     try:
         return rest[os.write(handle, rest[:CHUNK]) :]
     except BlockingIOError:
@@ -153,7 +155,7 @@ def _write_some(handle: int, rest: memoryview) -> memoryview:
 
 
 def read(path: str) -> CommandResult:
-    """Read a file written by the system or this user, following links. Truncated after MOST bytes."""
+    """Read a file that the system or this user wrote, following links. The text is truncated after MOST bytes."""
     try:
         said = files.part(path, 0, MOST + 1, links=True)
         why = f"{path} was truncated after {MOST} bytes" if len(said) > MOST else ""
@@ -163,7 +165,7 @@ def read(path: str) -> CommandResult:
 
 
 def names(folder: str) -> list[str]:
-    """Return the names in a folder, or nothing if it cannot be read."""
+    """Return the names of the entries in a folder; [] if the folder cannot be read."""
     try:
         return files.names(folder, links=True)
     except OSError:

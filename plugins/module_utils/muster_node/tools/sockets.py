@@ -16,7 +16,8 @@ MOST = 64_000_000  # bytes of the kernel's list
 
 
 class TcpSocket(NamedTuple):
-    """state: the kernel's number, such as LISTENING. inode: "0" if no process has the socket. uid: of the owner."""
+    """A TCP socket. state: the kernel's number, such as LISTENING. inode: "0" if no process has the socket. uid: owner
+    of the socket."""
 
     port: int
     state: str
@@ -25,7 +26,7 @@ class TcpSocket(NamedTuple):
 
 
 def can_listen(port: int) -> bool:
-    """Return whether the port is free on the wildcard address, on which the rendezvous store and others listen."""
+    """Return whether the port is free on the wildcard address, where programs such as the rendezvous store listen."""
     for family in (socket.AF_INET6, socket.AF_INET):
         try:
             with socket.socket(family, socket.SOCK_STREAM) as sock:

@@ -14,7 +14,8 @@ MOST = 100_000  # bytes
 
 
 def said_in(site: Path) -> dict[str, Any] | None:
-    """Return the variables of version.py, such as __version__ and cuda, or None without torch. site: site-packages."""
+    """Return the variables in version.py, such as __version__ and cuda; None if torch is missing. site: site-packages
+    folder."""
     text = files.text(str(site / "torch" / "version.py"), most=MOST, links=True)
     if text is None:
         return None

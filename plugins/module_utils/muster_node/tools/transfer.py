@@ -1,4 +1,5 @@
-"""Encodes inspection results for the transfer to the controller as compressed JSON. Eight GPUs print 130 kB."""
+"""Encodes inspection results as compressed JSON for the transfer to the controller. For eight GPUs, nvidia-smi prints
+130 kB."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ MOST_BYTES = 32_000_000
 
 
 def encode(value: Any) -> str:
-    """Return the value as text. Raises ValueError if it is too large to be decoded."""
+    """Return the value as text. Raises ValueError if the value is too large to be decoded."""
     text = json.dumps(value).encode()
     if len(text) > MOST_BYTES:
         raise ValueError(f"the inspection result has {len(text)} bytes, but at most {MOST_BYTES} are allowed")

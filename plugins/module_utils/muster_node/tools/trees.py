@@ -1,7 +1,7 @@
-"""Measures and removes folders that another user has filled, with bounded cost.
+"""Measures and removes folders with contents from another user, with bounded cost.
 
-Follows no links and enters no other file system. Deep trees cost no more than flat ones, because every step works in an
-open folder.
+Links are not followed, and other file systems are not entered. Deep trees cost no more than flat trees, because every
+step works in an open folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ DEPTH = 64  # levels of folders that are measured
 
 
 def size(within: int, name: str, deadline: float) -> int:
-    """Return the disk usage below a folder in bytes, as far as counted before the deadline (monotonic clock)."""
+    """Return the disk usage of a folder in bytes, as far as it can be counted before the deadline (monotonic clock)."""
     found = 0
     todo = [name]
     while todo and time.monotonic() < deadline:
@@ -35,10 +35,10 @@ def size(within: int, name: str, deadline: float) -> int:
 
 
 def remove(within: int, name: str, deadline: float) -> bool:
-    """Remove a folder of `within`, which only this user may write to. Return whether it was removed before the
-    deadline.
+    """Remove a folder in `within`, to which only this user has write access. Return whether the folder was removed
+    before the deadline.
 
-    A partly removed folder stays partly removed.
+    After a timeout, the folder stays partly removed.
     """
     try:
         top = os.open(name, HERE, dir_fd=within)
@@ -72,7 +72,8 @@ def _remove_folder(top: int, name: str, deadline: float) -> None:
 
 
 def _emptied(handle: int, top: int, deadline: float) -> set[str]:
-    """Remove files, and move folders up into the top folder. Return the names of the folders in the top folder."""
+    """Remove the files of a folder, and move its subfolders to the top folder. If the folder is the top folder, return
+    the names of its subfolders instead."""
     device = os.fstat(top).st_dev
     there: set[str] = set()
     if os.fstat(handle).st_dev != device:

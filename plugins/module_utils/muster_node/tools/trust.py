@@ -1,4 +1,4 @@
-"""Checks whether a path is safe to use by name: only trusted users may change what it leads to."""
+"""Checks whether a path is safe to use by name, because only trusted users can change what the path leads to."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ MOST_LINKS = 40  # like the kernel
 
 @dataclass(frozen=True)
 class TrustedOwners:
-    """Trusted users and groups by id. private_groups: also groups without other members (see is_private)."""
+    """Trusted users and groups by id. private_groups: whether users' private groups are trusted as well (see
+    is_private)."""
 
     users: frozenset[int]
     groups: frozenset[int] = frozenset()
@@ -28,11 +29,11 @@ class TrustedOwners:
 
 
 def foreign_writer(path: str, *, shared: bool = False, trusted: TrustedOwners | None = None) -> str | None:
-    """Return who else may change what an absolute path leads to, as a sentence, or None.
+    """Return a sentence that names who else can change what an absolute path leads to; None if nobody can.
 
-    The path is walked like in the kernel, so folders on the way to a link's target count as well. In a folder with the
-    sticky bit, such as /tmp, files of trusted users are safe. shared: the path's end may be such a folder. A missing
-    part is safe: see make_folder. trusted: default root and this process's user, and no group.
+    The path is resolved as in the kernel, so folders on the way to a link's target are checked as well. In a folder
+    with the sticky bit, such as /tmp, files of trusted users are safe. shared: accept a folder with the sticky bit as
+    the path itself. A missing part is safe; see make_folder. trusted: default: root and this process's user, no group.
     """
     trusted = trusted or TrustedOwners(frozenset({0, os.geteuid()}))
     place, rest = "/", _parts(path)
@@ -61,8 +62,8 @@ def foreign_writer(path: str, *, shared: bool = False, trusted: TrustedOwners | 
 
 
 def make_folder(path: str, mode: int = 0o755, *, trusted: TrustedOwners | None = None) -> None:
-    """Create a folder and its missing parents. Raises ForeignError if others may change what the path leads to; nothing
-    is created in their folders then."""
+    """Create a folder and its missing parents. If other users can change what the path leads to, raise ForeignError and
+    create nothing in their folders."""
     refuse_foreign(path, trusted=trusted)
     place = os.path.realpath(path)
     for end in (at for at, letter in enumerate(f"{place}/") if letter == "/" and at):
@@ -73,7 +74,7 @@ def make_folder(path: str, mode: int = 0o755, *, trusted: TrustedOwners | None =
 
 
 def refuse_foreign(path: str, *, shared: bool = False, trusted: TrustedOwners | None = None) -> None:
-    """Raise ForeignError if another user may change the path."""
+    """Raise ForeignError if another user can change what the path leads to."""
     sentence = foreign_writer(path, shared=shared, trusted=trusted)
     if sentence:
         raise files.ForeignError(errno.EPERM, f"is not safe to use: {sentence}", path)
@@ -87,7 +88,7 @@ def is_private(gid: int, users: frozenset[int]) -> bool:
     """Return whether a group is a user's private group: it has the user's name, is the user's primary group, and has no
     other member. useradd creates such a group on most systems with the umask 0002.
 
-    A group with any other name is not private, because a directory service may hide its members.
+    A group with any other name is not private, because a directory service might hide its members.
     """
     try:
         group = grp.getgrgid(gid)
@@ -99,7 +100,8 @@ def is_private(gid: int, users: frozenset[int]) -> bool:
 
 
 def _judged(place: str, trusted: TrustedOwners, *, shared: bool) -> str | None:
-    """shared: other users may have write permission, if the sticky bit protects files of others."""
+    """Check one part of a path. shared: accept write permission of other users if the sticky bit protects files of
+    other users."""
     seen = os.lstat(place)
     if seen.st_uid not in trusted.users:
         return _owned(place, seen)
@@ -113,7 +115,8 @@ def _judged(place: str, trusted: TrustedOwners, *, shared: bool) -> str | None:
 
 
 def _has_list(place: str) -> bool:
-    """Return whether an access control list allows more accounts, limited by the group permission bits."""
+    """Return whether an access control list gives access to more accounts. The group permission bits limit such
+    access."""
     try:
         return "system.posix_acl_access" in os.listxattr(place)
     except (AttributeError, OSError):  # not on this system, or not on this file system

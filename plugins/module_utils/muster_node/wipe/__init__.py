@@ -1,1 +1,1 @@
-"""Muster's files on a node, and their removal (library/wipe_node.py)."""
+"""Find and remove Muster's files on a node (library/wipe_node.py)."""

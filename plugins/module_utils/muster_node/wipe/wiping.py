@@ -1,4 +1,4 @@
-"""Find Muster's files, units and account on this node, and remove them as planned."""
+"""Find Muster's files, units and account on this node, and remove them according to a plan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TREES_SECONDS = 300.0  # an environment with CUDA has 40,000 files
 
 
 def observe(params: dict[str, Any], request: WipeRequest) -> WipeState:
-    """params: options of library/wipe_node.py."""
+    """Find what Muster has installed on this node. params: options of library/wipe_node.py."""
     return WipeState(
         files=dict(_files(params["files"])),
         trees=dict(_trees([tree.path for tree in request.trees])),
@@ -130,7 +130,7 @@ def _remove(handle: int, name: str, deadline: float) -> None:
 
 
 def _remove_empty(paths: Sequence[str]) -> None:
-    """Remove the empty parent folders of these paths, except those that belong to packages."""
+    """Remove the empty parent folders of these paths, except folders that belong to packages."""
     for path in paths_above(paths):
         with suppress(OSError):
             if not files.names(path) and run("dpkg-query", "--search", path, seconds=SECONDS).code:

@@ -1,1 +1,1 @@
-"""The notebook setup of a node (library/workbench.py), and users' notebooks."""
+"""Set up notebooks on a node (library/workbench.py), and start and stop users' notebooks."""

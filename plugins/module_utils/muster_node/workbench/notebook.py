@@ -1,6 +1,6 @@
-"""A user's notebook: a unit in the user's own systemd manager, installed by the role workbench for all users.
+"""A user's notebook: a unit in the user's own systemd manager. The role workbench installs the unit for all users.
 
-All operations run as the user: root first changes to that account.
+All operations run as the user. Root first switches to that account.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ UNIT_FILE = f"/etc/systemd/user/{UNIT}"
 
 
 class NoNotebookError(Exception):
-    """Why the operation failed, without a full stop."""
+    """Raised if an operation fails. The message is the reason, without a full stop."""
 
 
 def as_owner(owner: pwd.struct_passwd, verb: str, request: Json) -> Json:
-    """Run an operation as the user; {"error": ...} if it fails."""
+    """Run an operation as the user; return {"error": ...} if the operation fails."""
     work: dict[str, Callable[[pwd.struct_passwd, Json], Json]] = {"look": look, "start": start, "stop": stop}
 
     def done() -> Json:
@@ -57,7 +57,7 @@ def as_owner(owner: pwd.struct_passwd, verb: str, request: Json) -> Json:
 
 
 def owner_of(name: str) -> pwd.struct_passwd:
-    """Return the requested account, by default the login account."""
+    """Return the requested account; the login account if the name is empty."""
     own = pwd.getpwuid(os.geteuid())
     if name in ("", own.pw_name):
         found = own
@@ -163,7 +163,8 @@ def systemctl(owner: pwd.struct_passwd, *words: str, may_fail: bool = False) -> 
 
 
 def wait(owner: pwd.struct_passwd, seen: Json) -> None:
-    """Wait until the notebook responds with the token, and check that it rejects requests without the token."""
+    """Wait until the notebook responds to requests with the token, and check that it rejects requests without the
+    token."""
     token = files.read(seen["token_file"], most=100).decode()
     deadline = time.monotonic() + START_SECONDS
     while (code := answer(seen["socket"], token)) != 200:
@@ -175,7 +176,7 @@ def wait(owner: pwd.struct_passwd, seen: Json) -> None:
 
 
 def answer(path: str, token: str) -> int:
-    """Return the HTTP status of the server on this socket; 0 without a response."""
+    """Send a request to the server on this socket. Return the HTTP status; 0 without a response."""
     head = f"Authorization: token {token}\r\n" if token else ""
     with suppress(OSError, ValueError, IndexError), socket.socket(socket.AF_UNIX) as talk:
         talk.settimeout(CALL_SECONDS)

@@ -1,4 +1,4 @@
-"""The notebook setup of a node: inspect it, apply it, and remove it."""
+"""Inspect, apply and remove the notebook setup of a node."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def link(path: str) -> str:
 
 
 def python(environment: str) -> Python:
-    """Inspect an environment as nobody, because root must not run programs of other users."""
+    """Inspect an environment's Python as nobody, because root must not run programs of other users."""
     argv = (f"{environment}/bin/python", "-I", "-c", ASK)
     done = run(*argv, seconds=PYTHON_SECONDS, user=pwd.getpwnam("nobody"), most=MOST_ANSWER)
     words = done.text.split()
@@ -124,14 +124,14 @@ def python(environment: str) -> Python:
 
 
 def built(root: str) -> list[str]:
-    """Return the files of the role pytorch in JupyterLab's folder, without files of others."""
+    """Return the files in JupyterLab's folder that the role pytorch created."""
     found = [f"envs/{name}" for name in names(f"{root}/envs") if is_environment(name)]
     found += [f"wheels/{name}" for name in names(f"{root}/wheels") if is_digest(name)]
     return found + [name for name in ("current",) if os.path.lexists(f"{root}/{name}")]
 
 
 def running(users_root: str) -> list[str]:
-    """Return users with a running notebook, by the runtime folder of its unit."""
+    """Return users with a running notebook, which is detected by the runtime folder of the notebook's unit."""
     found = []
     for name in names(users_root):
         with suppress(KeyError):
