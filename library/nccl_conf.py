@@ -11,8 +11,8 @@ version_added: "0.1.0"
 description:
   - Detects which interfaces NCCL would select and to which fabrics the RDMA devices of the node belong. Writes a block
     to C(/etc/nccl.conf) only if NCCL could select a wrong device. A node with a simple network gets no file.
-  - Other lines are kept byte for byte. Lines that are only for debugging or that NCCL does not understand are reported.
-  - C(NCCL_SOCKET_IFNAME) is either the interface in the environment of a launch, or not set.
+  - Other lines are kept byte for byte. Debug settings, and lines that NCCL cannot parse, are reported.
+  - The block sets C(NCCL_SOCKET_IFNAME) either to the interface that launches set in their environment, or not at all.
 author: The Muster authors
 options:
   node:
@@ -25,11 +25,11 @@ options:
     choices: [manage, verify]
     default: manage
   conf:
-    description: Settings to write. V(auto), V(off), or a mapping of variables to values.
+    description: Settings to write, as V(auto), V(off) or a mapping from variables to values.
     type: raw
     default: auto
   interface:
-    description: Training interface. Empty means the interface that has O(address).
+    description: Training interface. If empty, the interface that has O(address) is used.
     type: str
     default: ""
   address:
@@ -37,25 +37,26 @@ options:
     type: str
     default: ""
   hca:
-    description: RDMA adapters for NCCL. Empty means the adapters of the fastest fabric.
+    description: RDMA adapters for NCCL. If empty, the adapters of the fastest fabric are used.
     type: list
     elements: str
     default: []
   gid_index:
-    description: GID index for RoCE. Empty leaves the choice to NCCL.
+    description: GID index for RoCE. If empty, NCCL selects the index.
     type: str
     default: ""
   pkey:
     description: >-
-      InfiniBand partition key. The module converts the key to its index. Empty selects an index only if necessary.
+      InfiniBand partition key. The module converts the key to its table index. If empty, an index is set only if
+      necessary.
     type: str
     default: ""
   traffic_class:
-    description: RoCE traffic class. Empty keeps the adapter setting.
+    description: RoCE traffic class. If empty, the adapter setting is kept.
     type: str
     default: ""
   service_level:
-    description: InfiniBand service level. Empty keeps the adapter setting.
+    description: InfiniBand service level. If empty, the adapter setting is kept.
     type: str
     default: ""
 extends_documentation_fragment: action_common_attributes

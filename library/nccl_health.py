@@ -10,16 +10,16 @@ version_added: "0.1.0"
 description:
   - Checks the GPUs, NVLink and the driver, the torch and NCCL libraries that a launch loads, the RDMA and Ethernet
     links with their counters, GPUDirect, and the PCI bus (ACS, IOMMU, link widths).
-  - Checks limits, shared memory and the environment inside a systemd unit like the unit of a launch, as the training
-    user.
+  - Checks limits, shared memory and the environment as the training user, in a systemd unit with the same settings as
+    the unit of a launch.
   - Checks the disk, the clock, the kernel log (Xid, SXid, AER, memory, disks), nccl.conf, leftover ranks, the owner of
-    the rendezvous port, and ports that container engines publish past the firewall.
-  - A faulty node never causes a failure of the module. Findings are returned with their fix. docs/findings.md lists all
+    the rendezvous port, and ports that container engines publish in a way that bypasses the firewall.
+  - The module does not fail if the node is faulty, but returns findings, each with a fix. docs/findings.md lists all
     possible findings.
   - The node only gathers data. The controller evaluates the data and returns the result described here.
-  - Requires no privileges. Checks that need root, need a missing tool, or do not apply to the node are skipped with a
-    reason. All programs run with a timeout.
-  - Resource usage of running Muster launches is not a fault.
+  - Requires no privileges. If a check needs root, needs a missing tool or does not apply to the node, the check is
+    skipped with a reason. All programs run with a timeout.
+  - Resources in use by running Muster launches are not reported as a fault.
 options:
   node:
     description: Name of the node in the inventory.
@@ -34,7 +34,7 @@ options:
     type: str
     required: true
   interface:
-    description: Training interface of the node. Empty means the interface that has O(address).
+    description: Training interface of the node. If empty, the interface that has O(address) is used.
     type: str
     default: ""
   gpus:
@@ -42,7 +42,7 @@ options:
     type: int
     default: 0
   gpu_model:
-    description: GPU model in the inventory. Empty accepts all models.
+    description: GPU model in the inventory. If empty, any model is accepted.
     type: str
     default: ""
   nproc:
@@ -77,13 +77,14 @@ options:
     default: []
   collective:
     description:
-      - Runs a short all-reduce on all ranks of the node in a unit like the unit of a launch. Takes several seconds and
-        requires idle GPUs.
+      - Runs a short all-reduce on all ranks of the node, in a unit with the same settings as the unit of a launch.
+        Takes several seconds and requires idle GPUs.
     type: bool
     default: false
   allow:
     description: >-
-      Firewall entries (C(firewall_allow)) that open a port to all hosts. Publishing these ports is not a finding.
+      Firewall entries (C(firewall_allow)) that open a port to all hosts. Containers can publish these ports without a
+      finding.
     type: list
     elements: dict
     default: []

@@ -9,8 +9,8 @@ module: nccl_tests
 short_description: Build nccl-tests from source on a node
 version_added: "0.1.0"
 description:
-  - Each build has a folder named after all of its inputs. A build is complete if its program starts as the training
-    user with the libraries of the node.
+  - The name of a build's folder contains a digest of all inputs of the build. A build is complete if its program starts
+    as the training user with the libraries of the node.
   - The source is unpacked and compiled as the training user in a separate folder. An incomplete build is restarted.
 author: The Muster authors
 options:
@@ -19,7 +19,7 @@ options:
     type: str
     required: true
   mode:
-    description: Mode of the module. V(verify) fails if the build is missing.
+    description: Mode of the module. V(manage) builds if the build is missing. V(verify) fails if the build is missing.
     type: str
     choices: [manage, verify]
     default: manage
@@ -36,12 +36,12 @@ options:
     type: str
     required: true
   toolkits:
-    description: CUDA toolkits on the node.
+    description: Versions of the CUDA toolkits on the node.
     type: list
     elements: str
     required: true
   default:
-    description: Preferred CUDA toolkit.
+    description: Version of the preferred CUDA toolkit.
     type: str
     default: ""
   packages:
@@ -53,7 +53,7 @@ options:
     type: path
     required: true
   archive:
-    description: Path of the source archive on the node. If empty, the module only checks for the build.
+    description: Path of the source archive on the node. If empty, the module only checks whether the build exists.
     type: path
     default: ""
 extends_documentation_fragment: action_common_attributes

@@ -10,7 +10,7 @@ version_added: "0.1.0"
 description:
   - Inspects podman, the routes, the disk, and the pip and apt settings of this machine, and changes nothing.
   - Fails with a reason if this machine cannot run the sandbox.
-  - Waits for an image build of an interrupted run to finish.
+  - If an interrupted run left an image build running, waits until the build has finished.
 options:
   name:
     description: Name of the sandbox and of its network. Containers are named C(<name>-<node>).
@@ -30,13 +30,13 @@ options:
     type: dict
     default: {}
   lock:
-    description: Folder that an image build locks.
+    description: Folder that is locked during an image build.
     type: path
   subnet:
     description: Subnet of the sandbox network.
     type: str
   base:
-    description: Base image, as described in the role.
+    description: Base image, as in O(sandbox_base) of the role sandbox.
     type: str
   recipe:
     description: Folder with the files to build the image.
@@ -45,7 +45,7 @@ options:
     description: Public key file of the administrator.
     type: path
   node_ca:
-    description: Path on the nodes of the CA certificates that pip trusts on this machine.
+    description: Path on the nodes for a copy of the CA certificates that pip trusts on this machine.
     type: path
 extends_documentation_fragment: action_common_attributes
 attributes:
