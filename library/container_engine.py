@@ -163,7 +163,8 @@ def act(plan: domain.ContainerEnginePlan) -> None:
 
 
 def wait_for_the_runtime(engine: str) -> str:
-    """Wait until docker has applied its configuration file. Return what the user must do if it does not."""
+    """Wait until docker has applied its configuration file. If docker does not apply it, return what the user must
+    do."""
     deadline = time.monotonic() + SECONDS_TO_RELOAD
     while True:
         sentence: str = domain.after_reload(look(engine))

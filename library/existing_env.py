@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Inspects an environment on a node that was not built by Muster."""
+"""Inspects an environment on a node that Muster did not build."""
 
 from __future__ import annotations
 

@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the content of the file, or {} if it is missing or invalid, because it is then written again."""
+    """Return the content of the file. If the file is missing or invalid, return {}, so that the file is written
+    again."""
     try:
         there = json.loads(files.read(str(path)))
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Manages the names of all nodes in a node's hosts file, and prevents cloud-init from removing them."""
+"""Manages the names of all nodes in a node's hosts file, and prevents cloud-init from removing the names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Keeps the .deb files of installed packages, so that they can be installed again."""
+"""Keeps the .deb files of installed packages, so that the same versions can be installed again."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def look_at_interfaces() -> list[dict[str, Any]]:
 
 
 def carrier(interfaces: list[dict[str, Any]], address: str) -> str:
-    """Return the interface with the address. Return "" for names and addresses of other machines."""
+    """Return the interface that has the address. For a host name or an address of another machine, return ""."""
     try:
         wanted = ipaddress.ip_address(address)
     except ValueError:
@@ -159,7 +159,8 @@ def look_at_ports() -> list[nccl_ib.RdmaPort]:
 
 
 def has_halves() -> bool:
-    """Return whether the machine has a GPU model whose machines have two adapters per cable."""
+    """Return whether the machine has a GPU of a model whose servers expose one physical network port as two
+    adapters."""
     return any(
         f"{read(f'{BUS}/{slot}/vendor').text.strip()[2:]}:{read(f'{BUS}/{slot}/device').text.strip()[2:]}"
         in nccl_ib.OF_HALVES
@@ -183,7 +184,7 @@ def look(interface: str, address: str) -> domain.NcclNodeFacts:
 
 
 def read_conf() -> str | None:
-    """Return the file with all bytes preserved, or None if it is missing."""
+    """Return the content of nccl.conf with all bytes preserved, or None if the file is missing."""
     path = Path(domain.PATH)
     try:
         content: bytes = files.read(str(path), links=True)

@@ -155,7 +155,7 @@ STOP_TIMEOUT = 5
 
 
 def main() -> None:
-    """Gather the data. plugins/action/nccl_health.py evaluates it and returns the documented result."""
+    """Gather the data, which plugins/action/nccl_health.py evaluates to return the documented result."""
     module = AnsibleModule(OPTIONS, supports_check_mode=True)
     looks = look(module.params, unit_properties(module.params["user"], "/", STOP_TIMEOUT))
     module.exit_json(changed=False, looks=encode(looks))

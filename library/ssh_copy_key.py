@@ -53,7 +53,7 @@ from ansible.module_utils.muster_node.tools import files
 
 
 def read(path: str) -> str:
-    """Return the file's content. Bytes that are not UTF-8 are preserved."""
+    """Return the content of the file. Bytes that are not valid UTF-8 are preserved."""
     try:
         text: str = files.read(path, links=True).decode("utf-8", "surrogateescape")
     except FileNotFoundError:

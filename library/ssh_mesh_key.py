@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Returns the SSH data of a node that its peers need, and creates the training user's key if it is missing."""
+"""Returns the SSH keys and settings of a node that other nodes need, and creates the training user's key if missing."""
 
 from __future__ import annotations
 
