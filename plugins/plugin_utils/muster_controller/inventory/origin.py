@@ -1,4 +1,4 @@
-"""Find the file and line of inventory values, and secrets in clear text."""
+"""Find the file and line of inventory values, and find secrets in clear text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEEPEST = 20  # maximum nesting of a variable; usual inventories have three leve
 
 
 def clear_secrets(variables: Mapping[str, Any], folders: tuple[Path, ...]) -> Iterator[Secret]:
-    """Yield secrets in a host's raw variables that are in clear text in a file below these folders."""
+    """Yield the secrets in a host's raw variables that a file below these folders contains in clear text."""
     for variable, value in variables.items():
         for name, text in _texts(str(variable), value, DEEPEST):
             path = _file(text, folders)
@@ -35,7 +35,7 @@ def clear_secrets(variables: Mapping[str, Any], folders: tuple[Path, ...]) -> It
 
 
 def _texts(name: str, value: Any, levels: int) -> Iterator[tuple[str, Any]]:
-    """Yield each text and number in the value, with the nearest name."""
+    """Yield each string and number in a nested value, with the key of the innermost mapping that contains it."""
     if levels == 0 or isinstance(value, bool) or (EncryptedString is not None and isinstance(value, EncryptedString)):
         return
     if isinstance(value, (str, int)):
