@@ -59,8 +59,8 @@ def same_file(one: str, other: str) -> bool:
 
 
 def refuse_code(loader: DataLoader) -> None:
-    """Stop the run if a job file contains code that would run on the controller. Called before the first play, because
-    Ansible has not read variables from the file then."""
+    """Stop the run if a job file contains code that would run on the controller. Must be called before the first play,
+    because Ansible evaluates the file's variables from then on."""
     if found := code_in(read_run(loader), [Path(book).name for book in playbooks(context.CLIARGS)]):
         lines = ["The job file was not used, and no node was contacted.", *(f"- {one}" for one in found)]
         Display().error("\n".join(lines), wrap_text=False)
