@@ -29,8 +29,8 @@ options:
       uri: {description: URL of the repository., type: str, default: ""}
       of_archive:
         description: >-
-          Components of the distribution archive to use instead of O(repositories[].uri). The URL is taken from the
-          node's existing sources.
+          Components of the distribution archive, instead of O(repositories[].uri). The URL is that of the node's
+          sources.
         type: list
         elements: str
         default: []

@@ -29,9 +29,7 @@ options:
     elements: dict
     default: []
   target:
-    description: >-
-      Name of the environment for which the archive was built. Files in the archive contain the path of this
-      environment.
+    description: Name of the environment for which the archive was built. Files in the archive contain its path.
     type: str
     default: ""
   archive:

@@ -10,10 +10,10 @@ short_description: Configure a container engine for GPU containers
 version_added: "0.1.0"
 description:
   - Adds the NVIDIA runtime to docker or containerd with C(nvidia-ctk runtime configure) if it is missing. Other
-    settings are kept. docker is reloaded and never restarted. containerd is restarted only if running containers will
-    survive the restart.
-  - Generates the CDI specification for podman on nodes with a loaded driver, with the service of the NVIDIA Container
-    Toolkit if available.
+    settings are kept. docker is reloaded and never restarted. containerd is restarted only if running containers
+    survive this.
+  - Generates the CDI specification for podman on nodes with a loaded driver, with the toolkit's own service if
+    possible.
   - The module does not install the engine. It fails if the engine is missing.
 author: The Muster authors
 options:

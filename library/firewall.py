@@ -19,15 +19,13 @@ description:
   - Before a change, simulates how all rules of the node treat the first packets of a launch and of SSH. If an existing
     rule blocks these packets, the module reports the rule and changes nothing.
   - A timer on the node reverts each change unless a new connection confirms the change.
-  - Reports listening services that become unreachable from outside, and ports that container engines publish in a way
-    that bypasses the firewall.
+  - Reports listening services that become unreachable from outside, and container ports that bypass the firewall.
 options:
   mode:
     description:
       - Mode of the module. V(manage) applies the differences.
       - V(verify) changes nothing and fails if rules block a launch or leave unwanted ports open.
-      - V(leave) removes all rules of Muster when the node leaves the cluster. ufw stays enabled or disabled. While ufw
-        is active, the SSH rule is kept.
+      - V(leave) removes all rules of Muster when the node leaves the cluster. The SSH rule is kept while ufw is active.
     type: str
     choices: [manage, verify, leave]
     default: manage

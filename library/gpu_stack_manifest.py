@@ -11,8 +11,8 @@ version_added: "0.1.0"
 description:
   - Writes a file for users and programs, with the version and origin of the installed GPU stack packages, the loaded
     driver, and the driver installed for each kernel.
-  - Muster never uses this file to make a decision. The file contains no timestamps and is written only if its content
-    would change.
+  - Muster never uses this file to make a decision. The file has no timestamps and is written only if its content
+    changes.
 author: The Muster authors
 options:
   node:

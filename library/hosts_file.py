@@ -11,8 +11,7 @@ version_added: "0.1.0"
 description:
   - Maintains a block with the name and the cluster address of all nodes, and removes these names and the machine's own
     host name from the lines of loopback addresses. All other lines are kept byte for byte.
-  - If a line outside the block assigns another address to a node name, the module reports the line and fails without
-    changing it.
+  - If a line outside the block assigns another address to a node name, the module fails and reports the line.
   - Prevents cloud-init from overwriting the file. The same block is added to cloud-init's template, because user data
     of the cloud provider overrides all settings on the machine.
   - Finally resolves all names on the node and fails if an address is wrong.

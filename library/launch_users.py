@@ -10,13 +10,11 @@ short_description: Configure a node for user launches
 version_added: "0.2.0"
 description:
   - Configures existing accounts for user launches. Each account gets the group C(muster-launch), a systemd user manager
-    that keeps running after logout, resource limits, access to GPU and CPU slots, a folder, and C(torchrun) in login
-    shells.
+    that keeps running after logout, resource limits, GPU and CPU slots, a folder, and C(torchrun) in login shells.
   - The module does not create accounts and changes nothing else. If an account is no longer listed, the module removes
     these settings, except while a launch of the account is running. Files of the account are kept.
   - A user manager that is already running keeps its old limits and groups. The module restarts the user manager if no
-    other process of the account is running. Otherwise, the module reports that the change takes effect at the next
-    boot.
+    other process of the account is running. Otherwise, the change takes effect at the next boot.
 author: The Muster authors
 options:
   node:

@@ -46,9 +46,7 @@ options:
     type: str
     default: ""
   pkey:
-    description: >-
-      InfiniBand partition key. The module converts the key to its table index. If empty, an index is set only if
-      necessary.
+    description: InfiniBand partition key, converted to its table index. If empty, an index is set only if necessary.
     type: str
     default: ""
   traffic_class:

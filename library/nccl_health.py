@@ -10,12 +10,11 @@ version_added: "0.1.0"
 description:
   - Checks the GPUs, NVLink and the driver, the torch and NCCL libraries that a launch loads, the RDMA and Ethernet
     links with their counters, GPUDirect, and the PCI bus (ACS, IOMMU, link widths).
-  - Checks limits, shared memory and the environment as the training user, in a systemd unit with the same settings as
-    the unit of a launch.
+  - Checks limits, shared memory and the environment as the training user, in a systemd unit with a launch's settings.
   - Checks the disk, the clock, the kernel log (Xid, SXid, AER, memory, disks), nccl.conf, leftover ranks, the owner of
     the rendezvous port, and ports that container engines publish in a way that bypasses the firewall.
-  - The module does not fail if the node is faulty, but returns findings, each with a fix. docs/findings.md lists all
-    possible findings.
+  - If the node is faulty, the module does not fail, but returns findings with fixes. docs/findings.md lists all
+    findings.
   - The node only gathers data. The controller evaluates the data and returns the result described here.
   - Requires no privileges. If a check needs root, needs a missing tool or does not apply to the node, the check is
     skipped with a reason. All programs run with a timeout.
@@ -82,9 +81,7 @@ options:
     type: bool
     default: false
   allow:
-    description: >-
-      Firewall entries (C(firewall_allow)) that open a port to all hosts. Containers can publish these ports without a
-      finding.
+    description: Firewall entries (C(firewall_allow)) that open a port to all hosts. Containers can publish these ports.
     type: list
     elements: dict
     default: []

@@ -11,10 +11,10 @@ description:
   - Measures the round-trip time, packet loss, path MTU and clock offset of each link. Checks which source address and
     interface the kernel selects, and to which addresses the node names resolve.
   - Measures throughput between disjoint pairs, so that each node takes part in only one measurement at a time. In
-    clusters with more than 16 nodes, each node is paired with eight others. Slow pairs are measured again, one at a
-    time and for longer.
-  - If a node has bad links to most other nodes, the node is reported as faulty. If there are only two nodes or a single
-    bad link, the pair is reported.
+    clusters with more than 16 nodes, each node is paired with eight others. Slow pairs are measured again, alone and
+    longer.
+  - If a node has bad links to most other nodes, the node is reported as faulty. If only one link is bad, the pair is
+    reported.
   - Contacts all nodes at once, regardless of the number of forks, with the connection settings of the inventory. Use
     this module with C(run_once). Requires no root. The listeners stop at the end of the probe. If the probe is killed,
     the listeners stop several seconds later, and the next probe waits until they have stopped.

@@ -11,8 +11,8 @@ version_added: "0.1.0"
 description:
   - Compares packages, files, kernel settings, units and one account of the node with the requested state, and returns
     the differences as a plan. The module changes nothing. The tasks that follow apply exactly this plan.
-  - Checks not only files, but also the settings in effect. If a run was interrupted after writing a file, the next run
-    therefore applies the file.
+  - Checks not only files, but also the settings in effect. A file that an interrupted run only wrote is therefore
+    applied.
   - Settings that this machine does not support, such as the clock of a container, are skipped with a reason.
 author: The Muster authors
 options:
@@ -39,8 +39,8 @@ options:
     default: 600
   packages:
     description:
-      - Required packages. C(|) separates alternatives, as in V(chrony|ntp). If none of the alternatives is installed,
-        the first one is installed.
+      - Required packages. C(|) separates alternatives, as in V(chrony|ntp). The first one is installed if none is
+        present.
       - An entry can require a version, as in V(libnccl2=2.29.7-1+cuda13.2) or V(nvidia-open=580.159.04-*).
     type: list
     elements: str

@@ -10,7 +10,7 @@ version_added: "0.1.0"
 description:
   - Simulates the installation first (C(apt-get --simulate)). If apt would remove a package that is not part of the
     driver, or if driver packages would have different versions, the module fails without changes. Otherwise, it applies
-    exactly the simulated changes.
+    these changes.
   - Installs only versions from the requested source, and removes driver packages that this source does not provide.
   - Also updates installed packages without a branch in their name (C(nvidia-persistenced), C(nvidia-modprobe)) and
     removes packages of other branches. Removes no other package and installs no recommended package.

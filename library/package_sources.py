@@ -34,9 +34,7 @@ options:
     type: dict
     default: {}
   mirror:
-    description:
-      - Name of the mirror. If this option or any option listed after it is not set, the action plugin reads the value
-        from the inventory.
+    description: Name of the mirror. The action plugin reads this and all options below from the inventory if not set.
     type: str
     default: upstream
   mirror_urls:
@@ -62,9 +60,7 @@ options:
     elements: str
     default: []
   offline_dir:
-    description: >-
-      Folder on the node with the subfolder C(debs/), the only source for apt. If empty, apt uses its configured
-      sources.
+    description: Folder on the node with C(debs/), the only source for apt. If empty, apt uses its configured sources.
     type: str
     default: ""
 extends_documentation_fragment: action_common_attributes

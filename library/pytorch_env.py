@@ -33,8 +33,7 @@ options:
   mode:
     description:
       - Mode of the module. V(manage) applies the differences.
-      - V(verify) imports PyTorch, evaluates the environment and changes nothing. C(current) can point to any
-        environment.
+      - V(verify) imports PyTorch, evaluates the environment and changes nothing. C(current) can be any environment.
     type: str
     choices: [manage, verify]
     default: manage
@@ -58,13 +57,11 @@ options:
     default: 0
   auto_variant:
     description:
-      - Build that V(auto) of O(variant) selects on a node with GPUs. If empty, V(cuda) is selected. A build in the lock
-        takes precedence.
+      - Build that V(auto) selects on nodes with GPUs, or V(cuda) if empty. A build in the lock takes precedence.
     type: str
     default: ""
   packages:
-    description:
-      - Additional packages as exact pins, C(name==version), with optional C(python_version) markers.
+    description: Additional packages as exact pins, C(name==version), with optional C(python_version) markers.
     type: list
     elements: str
     default: []

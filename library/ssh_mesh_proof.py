@@ -35,9 +35,7 @@ options:
     type: path
     default: ""
   ways:
-    description:
-      - Digest of the login settings of each peer. The action plugin computes the digest from the settings of both nodes
-        in O(looks).
+    description: Digest of the login settings of each peer. The action plugin computes the digests from O(looks).
     type: dict
     default: {}
   looks:

@@ -9,8 +9,7 @@ module: wipe_node
 short_description: Remove the files of Muster from a node
 version_added: "0.2.0"
 description:
-  - Removes files, folders, finished units and an account. Each role passes a list of the files that the role has
-    written.
+  - Removes files, folders, finished units and an account. Each role lists the files that it has written.
   - In a folder, removes the given names, empty subfolders, and the folder itself if it is empty. Never removes files
     that are not owned by root, or files in a folder to which other users can write. Removes parent folders that are
     empty and do not belong to a package.

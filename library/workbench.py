@@ -11,8 +11,8 @@ version_added: "0.2.0"
 description:
   - Installs a systemd user unit that does not start automatically, the programs that the unit runs, and a Jupyter
     kernel for each environment. M(pytorch_env) manages the JupyterLab environment.
-  - Registers kernels for environments that contain ipykernel or that use the same Python as JupyterLab. The
-    environments are not changed.
+  - Registers kernels for environments that contain ipykernel or that use JupyterLab's Python. Environments are not
+    changed.
   - If O(state=absent), stops running notebooks and removes all files, including the JupyterLab environment. Files of
     users are kept.
 author: The Muster authors
