@@ -47,7 +47,7 @@ facts:
   type: dict
   contains:
     uptime: {description: Seconds since boot., type: float, returned: always}
-    container: {description: Container type. Empty if the node is no container., type: str, returned: always}
+    container: {description: Container type. Empty outside of containers., type: str, returned: always}
     virtual:
       description: Virtual machine type of the node. Empty if the node is not a virtual machine.
       type: str
