@@ -10,7 +10,7 @@ diagnosis: As in diagnosis.json: word (confirmed, likely or unknown), lines for 
     candidates, also_seen, ruled out causes (ruled_out), symptoms, and for each node that was not checked, the reason
     (not_looked).
 artifacts: Folder on the controller with diagnosis.json and evidence.json.
-said: The reason if there is nothing to diagnose.
+said: Why there is no launch to diagnose, if so.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ class ActionModule(ControllerAction):
         }
 
     def _looked_up(self, asked: Sequence[NewNode], known: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-        """Resolve the names of the nodes. For a node in the inventory, use the address from there."""
+        """Resolve the names of the nodes. If the inventory contains a node, use the address in the inventory."""
         places = {one.name: one.address or one.name for one in asked}
         ours = {
             name: [known[name]["address"]]

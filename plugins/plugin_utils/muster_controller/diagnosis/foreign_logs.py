@@ -1,6 +1,6 @@
 """Reads logs that Muster did not write, from a file, a folder or a glob pattern given by the user.
 
-A log folder may contain links, FIFOs or endless files. The given path itself can be a link. Below that path, links are
+A log folder can contain links, FIFOs or endless files. The given path itself can be a link. Below that path, links are
 not followed and only regular files are read. Other files are skipped and reported by name.
 """
 

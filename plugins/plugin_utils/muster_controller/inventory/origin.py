@@ -49,14 +49,14 @@ def _texts(name: str, value: Any, levels: int) -> Iterator[tuple[str, Any]]:
 
 
 def _file(value: Any, folders: tuple[Path, ...]) -> Path | None:
-    """Return the file that the value was read from; None for scripts and the command line."""
+    """Return the file from which the value was read, or None if the value is from a script or the command line."""
     origin = Origin.get_tag(value) if Origin is not None else None
     path = Path(origin.path) if origin is not None and origin.path else None
     return path if path is not None and any(path.is_relative_to(folder) for folder in folders) else None
 
 
 def written_at(value: Any) -> str:
-    """Return the file and line of the value, such as "job.yml line 3"; "" if it is not from a file."""
+    """Return the file and line of the value, such as "job.yml line 3", or "" if the value is not from a file."""
     origin = Origin.get_tag(value) if Origin is not None else None
     if origin is None or not origin.path:
         return ""

@@ -10,7 +10,7 @@ LOOKS = ("look", "logs")  # verbs without root, except for another user's launch
 
 
 class LaunchMessages(Messages):
-    """own: whether this is a user launch. as_root: whether only root may read the launch, because it belongs to a user
+    """own: whether this is a user launch. as_root: whether only root can read the launch, because it belongs to a user
     other than the login user. user: the only user that can manage a user launch, once the user is known. by_root: nodes
     on which the login user is another user, so that root must become the launch's user first."""
 

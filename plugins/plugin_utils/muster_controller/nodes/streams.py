@@ -102,6 +102,6 @@ class Rates(TypedDict):
 
 
 def read_pairs(data: Any, peers: list[str]) -> list[tuple[str, float | None, float | None]]:
-    """Return the valid results of `pair` for these peers: (peer, bit/s there, bit/s back)."""
+    """Return the valid results of `pair` for these peers: (peer, bit/s to the peer, bit/s back)."""
     pairs = (read_one(dict[str, Rates], data.get("pairs")) if isinstance(data, dict) else None) or {}
     return [(peer, pairs[peer]["there"], pairs[peer]["back"]) for peer in peers if peer in pairs]
