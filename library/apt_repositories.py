@@ -10,9 +10,9 @@ short_description: Configure apt repositories with verified signing keys
 version_added: "0.1.0"
 description:
   - Writes the source, the key and the preferences of each repository and updates the package lists.
-  - A downloaded key is accepted only if its fingerprint is listed. If a repository is not signed with this key, the
-    module removes the repository, so that it does not break apt on the node, and fails.
-  - A repository that is already configured with the same URL, in a file that Muster did not write, is used unchanged.
+  - A downloaded key is accepted only if its fingerprint is in O(repositories[].fingerprints). If a repository is not
+    signed with this key, the module removes the repository, so that apt on the node keeps working, and fails.
+  - If a file that Muster did not write already configures a repository with the same URL, that entry is used unchanged.
 author: The Muster authors
 options:
   node:
@@ -29,13 +29,13 @@ options:
       uri: {description: URL of the repository., type: str, default: ""}
       of_archive:
         description: >-
-          Components of the distribution archive, instead of O(repositories[].uri). The URL is taken from the existing
-          sources of the node.
+          Components of the distribution archive, instead of O(repositories[].uri). The URL is that of the node's
+          sources.
         type: list
         elements: str
         default: []
       fingerprints: {description: Accepted fingerprints of the signing key., type: list, elements: str, default: []}
-      label: {description: Label in the Release file of the repository., type: str, default: ""}
+      label: {description: Expected label in the Release file of the repository., type: str, default: ""}
       priority: {description: apt pin priority of the packages. 0 keeps the default of apt., type: int, default: 0}
       key: {description: Signing key as text., type: str, default: ""}
       key_urls:
@@ -46,7 +46,7 @@ options:
   environment:
     description:
       - >-
-        Environment variables for the key download. Default: the proxies from C(cluster_http_proxy) and
+        Environment variables for the key download. The default is the proxies from C(cluster_http_proxy) and
         C(cluster_https_proxy).
       - apt reads its proxies from its own configuration files.
     type: dict

@@ -10,9 +10,9 @@ short_description: Manage an environment of conda packages on a node
 version_added: "0.2.0"
 description:
   - Unpacks an environment that was built on the controller, verifies that its Python starts, and then switches the link
-    C(current) to it. The action plugin of M(pytorch_env) uses this module for C(cluster_environments).
-  - The environment is verified on every run. An incomplete or different environment is unpacked again next to the old
-    one. An older environment is removed only if no process uses it.
+    C(current) to the environment. The action plugin of M(pytorch_env) uses this module for C(cluster_environments).
+  - The environment is verified on every run. If the environment is incomplete or different, it is unpacked again next
+    to the old one. An older environment is removed only if no process uses it.
 author: The Muster authors
 options:
   node:
@@ -20,16 +20,16 @@ options:
     type: str
     required: true
   root:
-    description: Folder with C(envs/) and the link C(current).
+    description: Folder for the environments (C(envs/)) and the link C(current).
     type: path
     required: true
   sections:
-    description: Lock file entries for this request, one per platform.
+    description: Entries of the lock file for this environment, one per platform.
     type: list
     elements: dict
     default: []
   target:
-    description: Name of the environment for which the archive was built. The files in the archive contain its path.
+    description: Name of the environment for which the archive was built. Files in the archive contain its path.
     type: str
     default: ""
   archive:
@@ -37,7 +37,7 @@ options:
     type: str
     default: ""
   user:
-    description: Unprivileged user that starts the Python of the environment for verification.
+    description: Unprivileged user that starts the environment's Python to verify it.
     type: str
     default: nobody
   keep:

@@ -11,9 +11,9 @@ version_added: "0.1.0"
 description:
   - Adds the NVIDIA runtime to docker or containerd with C(nvidia-ctk runtime configure) if it is missing. Other
     settings are kept. docker is reloaded and never restarted. containerd is restarted only if running containers
-    survive the restart.
-  - Generates the CDI specification for podman on nodes with a loaded driver. Uses the service of the toolkit if
-    available.
+    survive this.
+  - Generates the CDI specification for podman on nodes with a loaded driver, with the toolkit's own service if
+    possible.
   - The module does not install the engine. It fails if the engine is missing.
 author: The Muster authors
 options:
@@ -163,7 +163,8 @@ def act(plan: domain.ContainerEnginePlan) -> None:
 
 
 def wait_for_the_runtime(engine: str) -> str:
-    """Wait until docker has applied its configuration file. Return what the user must do if it does not."""
+    """Wait until docker has applied its configuration file. If docker does not apply it, return what the user must
+    do."""
     deadline = time.monotonic() + SECONDS_TO_RELOAD
     while True:
         sentence: str = domain.after_reload(look(engine))

@@ -9,8 +9,8 @@ module: cuda_toolkits
 short_description: Check the CUDA toolkits of a node
 version_added: "0.1.0"
 description:
-  - Checks all folders C(/usr/local/cuda-X.Y), whether they belong to packages, the output of C(nvcc --version), and the
-    target of the link C(/usr/local/cuda).
+  - Finds all folders C(/usr/local/cuda-X.Y), and checks the output of C(nvcc --version), whether the folder belongs to
+    a package, and the target of the link C(/usr/local/cuda).
   - Returns the packages to install. A toolkit that does not belong to a package is used unchanged and reported.
 author: The Muster authors
 options:
@@ -33,7 +33,7 @@ options:
     elements: str
     required: true
   default:
-    description: Version that C(/usr/local/cuda) must point to. Empty accepts any target.
+    description: Version that C(/usr/local/cuda) must point to. If empty, any target is accepted.
     type: str
     default: ""
 extends_documentation_fragment: action_common_attributes

@@ -1,17 +1,16 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Inspects an environment on a node that was not built by Muster."""
+"""Inspects an environment on a node that Muster did not build."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: existing_env
-short_description: Inspect an existing Python environment without changes
+short_description: Inspect an existing Python environment without changing it
 version_added: "0.2.0"
 description:
-  - Detects the tool that created an environment (conda, mamba, micromamba, pixi, uv, virtualenv or venv), whether its
-    Python starts and imports torch as an unprivileged user, and who has write access. The action plugin of
-    M(pytorch_env) uses and evaluates this module for the entries of C(cluster_environments) with a C(prefix).
+  - Detects the tool that created an environment (conda, mamba, micromamba, pixi, uv, virtualenv or venv) and which
+    users have write access. Starts its Python and imports torch as an unprivileged user.
 author: The Muster authors
 options:
   node:
@@ -23,7 +22,8 @@ options:
     type: path
     required: true
   user:
-    description: Unprivileged user for the inspection. If the user does not exist yet, V(nobody) is used.
+    description: >-
+      Unprivileged user that starts Python for the inspection. If the user does not exist yet, V(nobody) is used.
     type: str
     default: nobody
 extends_documentation_fragment: action_common_attributes

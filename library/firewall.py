@@ -13,21 +13,19 @@ version_added: "0.1.0"
 description:
   - Allows SSH on the ports of the node's sshd, all nodes of C(gpu_nodes) on the training interface, and O(allow). All
     other incoming traffic is denied. Outgoing traffic and ICMP are not changed.
-  - On a node with ufw, writes the rules into the files of ufw in one step and loads them atomically, without
-    interrupting protection or connections. Existing rules and their order are kept.
+  - On a node with ufw, writes all rules to ufw's files and loads them atomically, so that neither protection nor
+    connections are interrupted. Existing rules and their order are kept.
   - On a node without ufw but with another active firewall, manages a separate table in nftables.
-  - Evaluates the result in advance by simulating the first packets of a launch and of SSH against all rules of the
-    node. If an existing rule blocks them, the module reports the rule and changes nothing.
+  - Before a change, simulates how all rules of the node treat the first packets of a launch and of SSH. If an existing
+    rule blocks these packets, the module reports the rule and changes nothing.
   - A timer on the node reverts each change unless a new connection confirms the change.
-  - Reports listening services that a change makes unreachable from outside, and ports that container engines publish
-    past the firewall.
+  - Reports listening services that become unreachable from outside, and container ports that bypass the firewall.
 options:
   mode:
     description:
       - Mode of the module. V(manage) applies the differences.
       - V(verify) changes nothing and fails if rules block a launch or leave unwanted ports open.
-      - V(leave) removes all rules of Muster, because the node leaves the cluster. ufw itself is not changed. The SSH
-        rule stays as long as ufw is active.
+      - V(leave) removes all rules of Muster when the node leaves the cluster. The SSH rule is kept while ufw is active.
     type: str
     choices: [manage, verify, leave]
     default: manage

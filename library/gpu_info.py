@@ -10,8 +10,8 @@ version_added: "0.1.0"
 description:
   - Reads the PCI bus, the driver, the fabric manager, and the output of C(nvidia-smi) for all GPUs, the topology and
     all NVLinks. M(nccl_health) evaluates the facts.
-  - Requires no privileges. Only root can see device holders of other users and the fabric manager log. Missing
-    information is reported and is never an error.
+  - Requires no privileges. Only root can see other users' processes that use the devices, and the fabric manager log.
+    Missing information is reported and is never an error.
   - Runs C(nvidia-smi) only if the driver is loaded, because C(nvidia-smi) would load the driver. A hanging
     C(nvidia-smi) is reported and left running.
 options:
@@ -47,7 +47,7 @@ facts:
   type: dict
   contains:
     uptime: {description: Seconds since boot., type: float, returned: always}
-    container: {description: Container type. Empty if the node is no container., type: str, returned: always}
+    container: {description: Container type. Empty outside of containers., type: str, returned: always}
     virtual:
       description: Virtual machine type of the node. Empty if the node is not a virtual machine.
       type: str

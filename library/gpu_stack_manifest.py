@@ -9,10 +9,10 @@ module: gpu_stack_manifest
 short_description: Record the installed GPU stack on a node
 version_added: "0.1.0"
 description:
-  - Records the installed GPU stack packages with version and origin, and the loaded and installed driver per kernel, in
-    a file for users and programs.
-  - Muster never reads this file to make a decision. The file contains no times and is written only if the node has
-    changed.
+  - Writes a file for users and programs, with the version and origin of the installed GPU stack packages, the loaded
+    driver, and the driver installed for each kernel.
+  - Muster never uses this file to make a decision. The file has no timestamps and is written only if its content
+    changes.
 author: The Muster authors
 options:
   node:
@@ -57,7 +57,8 @@ if TYPE_CHECKING:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the content of the file, or {} if it is missing or invalid, because it is then written again."""
+    """Return the content of the file. If the file is missing or invalid, return {}, so that the file is written
+    again."""
     try:
         there = json.loads(files.read(str(path)))
     except (OSError, ValueError):

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Manages the names of all nodes in a node's hosts file, and prevents cloud-init from removing them."""
+"""Manages the names of all nodes in a node's hosts file, and prevents cloud-init from removing the names."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ version_added: "0.1.0"
 description:
   - Maintains a block with the name and the cluster address of all nodes, and removes these names and the machine's own
     host name from the lines of loopback addresses. All other lines are kept byte for byte.
-  - A line outside the block that assigns another address to a node name is not changed. The module fails and reports
-    the line.
-  - Prevents cloud-init from overwriting the file. The cloud-init template gets the same block, because user data of the
-    provider overrides all settings on the machine.
+  - If a line outside the block assigns another address to a node name, the module fails and reports the line.
+  - Prevents cloud-init from overwriting the file. The same block is added to cloud-init's template, because user data
+    of the cloud provider overrides all settings on the machine.
   - Finally resolves all names on the node and fails if an address is wrong.
   - With empty O(nodes), removes the block, assigns the machine's own names to C(127.0.1.1), and restores the cloud-init
     settings.

@@ -1,14 +1,14 @@
 #!/usr/bin/python
-"""Keeps the .deb files of installed packages, so that they can be installed again."""
+"""Keeps the .deb files of installed packages, so that the same versions can be installed again."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kept_debs
-short_description: Keep the package files of packages that will be replaced
+short_description: Keep the .deb files of packages that will be replaced
 version_added: "0.2.0"
 description:
-  - Copies each package file from the apt cache, or downloads it. Removes files of other packages from the folder.
+  - Copies the .deb files from the apt cache, or downloads them. Removes files of other packages from the folder.
   - Fails and lists the packages that are neither in the cache nor available for download.
 options:
   node: {description: "Name of the node, used in messages.", type: str, required: true}
@@ -21,7 +21,7 @@ options:
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: none, description: Used only for changes.}
-  diff_mode: {support: none, description: There is nothing to show except file names.}
+  diff_mode: {support: none, description: Only file names could be shown.}
   platform: {support: full, platforms: debian}
 author:
   - The Muster authors

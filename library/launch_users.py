@@ -9,12 +9,12 @@ module: launch_users
 short_description: Configure a node for user launches
 version_added: "0.2.0"
 description:
-  - Configures existing accounts for user launches. Each account gets the group C(muster-launch), a user manager that
-    continues after logout, its limits, access to GPU and CPU slots, a folder, and C(torchrun) in login shells.
-  - Accounts are neither created nor changed in other ways. An account that is no longer listed loses these settings and
-    keeps all files. While a launch of the account is running, nothing is removed.
-  - A running user manager keeps its limits and groups. The module restarts it if no other process of the account is
-    running. Otherwise, the module reports that the change takes effect at the next boot.
+  - Configures existing accounts for user launches. Each account gets the group C(muster-launch), a systemd user manager
+    that keeps running after logout, resource limits, GPU and CPU slots, a folder, and C(torchrun) in login shells.
+  - The module does not create accounts and changes nothing else. If an account is no longer listed, the module removes
+    these settings, except while a launch of the account is running. Files of the account are kept.
+  - A user manager that is already running keeps its old limits and groups. The module restarts the user manager if no
+    other process of the account is running. Otherwise, the change takes effect at the next boot.
 author: The Muster authors
 options:
   node:
@@ -23,8 +23,8 @@ options:
     required: true
   users:
     description:
-      - Accounts that may launch as themselves, as names, or as mappings of C(name) with O(memlock), O(nofile) and
-        O(tasks).
+      - Accounts that can run user launches, as names, or as mappings with C(name) and optionally the account's own
+        O(memlock), O(nofile) and O(tasks).
     type: list
     elements: raw
     default: []
@@ -33,11 +33,11 @@ options:
     type: path
     required: true
   torchrun:
-    description: Target of C(torchrun) in login shells.
+    description: Path of the torchrun that C(torchrun) starts in login shells.
     type: path
     required: true
   gpus:
-    description: Number of GPUs. Detected GPUs are included.
+    description: Number of GPUs of the node. If more GPUs are detected, their number is used.
     type: int
     default: 0
   mode:

@@ -11,8 +11,8 @@ version_added: "0.1.0"
 description:
   - Detects which interfaces NCCL would select and to which fabrics the RDMA devices of the node belong. Writes a block
     to C(/etc/nccl.conf) only if NCCL could select a wrong device. A node with a simple network gets no file.
-  - Other lines are kept byte for byte. Lines that are only for debugging or that NCCL does not understand are reported.
-  - C(NCCL_SOCKET_IFNAME) is either the interface in the environment of a launch, or not set.
+  - Other lines are kept byte for byte. Debug settings, and lines that NCCL cannot parse, are reported.
+  - The block sets C(NCCL_SOCKET_IFNAME) either to the interface that launches set in their environment, or not at all.
 author: The Muster authors
 options:
   node:
@@ -25,11 +25,11 @@ options:
     choices: [manage, verify]
     default: manage
   conf:
-    description: Settings to write. V(auto), V(off), or a mapping of variables to values.
+    description: Settings to write, as V(auto), V(off) or a mapping from variables to values.
     type: raw
     default: auto
   interface:
-    description: Training interface. Empty means the interface that has O(address).
+    description: Training interface. If empty, the interface that has O(address) is used.
     type: str
     default: ""
   address:
@@ -37,25 +37,24 @@ options:
     type: str
     default: ""
   hca:
-    description: RDMA adapters for NCCL. Empty means the adapters of the fastest fabric.
+    description: RDMA adapters for NCCL. If empty, the adapters of the fastest fabric are used.
     type: list
     elements: str
     default: []
   gid_index:
-    description: GID index for RoCE. Empty leaves the choice to NCCL.
+    description: GID index for RoCE. If empty, NCCL selects the index.
     type: str
     default: ""
   pkey:
-    description: >-
-      InfiniBand partition key. The module converts the key to its index. Empty selects an index only if necessary.
+    description: InfiniBand partition key, converted to its table index. If empty, an index is set only if necessary.
     type: str
     default: ""
   traffic_class:
-    description: RoCE traffic class. Empty keeps the adapter setting.
+    description: RoCE traffic class. If empty, the adapter setting is kept.
     type: str
     default: ""
   service_level:
-    description: InfiniBand service level. Empty keeps the adapter setting.
+    description: InfiniBand service level. If empty, the adapter setting is kept.
     type: str
     default: ""
 extends_documentation_fragment: action_common_attributes
@@ -123,7 +122,7 @@ def look_at_interfaces() -> list[dict[str, Any]]:
 
 
 def carrier(interfaces: list[dict[str, Any]], address: str) -> str:
-    """Return the interface with the address. Return "" for names and addresses of other machines."""
+    """Return the interface that has the address. For a host name or an address of another machine, return ""."""
     try:
         wanted = ipaddress.ip_address(address)
     except ValueError:
@@ -158,7 +157,8 @@ def look_at_ports() -> list[nccl_ib.RdmaPort]:
 
 
 def has_halves() -> bool:
-    """Return whether the machine has a GPU model whose machines have two adapters per cable."""
+    """Return whether the machine has a GPU of a model whose servers expose one physical network port as two
+    adapters."""
     return any(
         f"{read(f'{BUS}/{slot}/vendor').text.strip()[2:]}:{read(f'{BUS}/{slot}/device').text.strip()[2:]}"
         in nccl_ib.OF_HALVES
@@ -182,7 +182,7 @@ def look(interface: str, address: str) -> domain.NcclNodeFacts:
 
 
 def read_conf() -> str | None:
-    """Return the file with all bytes preserved, or None if it is missing."""
+    """Return the content of nccl.conf with all bytes preserved, or None if the file is missing."""
     path = Path(domain.PATH)
     try:
         content: bytes = files.read(str(path), links=True)

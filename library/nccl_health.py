@@ -10,16 +10,15 @@ version_added: "0.1.0"
 description:
   - Checks the GPUs, NVLink and the driver, the torch and NCCL libraries that a launch loads, the RDMA and Ethernet
     links with their counters, GPUDirect, and the PCI bus (ACS, IOMMU, link widths).
-  - Checks limits, shared memory and the environment inside a systemd unit like the unit of a launch, as the training
-    user.
+  - Checks limits, shared memory and the environment as the training user, in a systemd unit with a launch's settings.
   - Checks the disk, the clock, the kernel log (Xid, SXid, AER, memory, disks), nccl.conf, leftover ranks, the owner of
-    the rendezvous port, and ports that container engines publish past the firewall.
-  - A faulty node never causes a failure of the module. Findings are returned with their fix. docs/findings.md lists all
-    possible findings.
+    the rendezvous port, and ports that container engines publish in a way that bypasses the firewall.
+  - If the node is faulty, the module does not fail, but returns findings with fixes. docs/findings.md lists all
+    findings.
   - The node only gathers data. The controller evaluates the data and returns the result described here.
-  - Requires no privileges. Checks that need root, need a missing tool, or do not apply to the node are skipped with a
-    reason. All programs run with a timeout.
-  - Resource usage of running Muster launches is not a fault.
+  - Requires no privileges. If a check needs root, needs a missing tool or does not apply to the node, the check is
+    skipped with a reason. All programs run with a timeout.
+  - Resources in use by running Muster launches are not reported as a fault.
 options:
   node:
     description: Name of the node in the inventory.
@@ -34,7 +33,7 @@ options:
     type: str
     required: true
   interface:
-    description: Training interface of the node. Empty means the interface that has O(address).
+    description: Training interface of the node. If empty, the interface that has O(address) is used.
     type: str
     default: ""
   gpus:
@@ -42,7 +41,7 @@ options:
     type: int
     default: 0
   gpu_model:
-    description: GPU model in the inventory. Empty accepts all models.
+    description: GPU model in the inventory. If empty, any model is accepted.
     type: str
     default: ""
   nproc:
@@ -77,13 +76,12 @@ options:
     default: []
   collective:
     description:
-      - Runs a short all-reduce on all ranks of the node in a unit like the unit of a launch. Takes several seconds and
-        requires idle GPUs.
+      - Runs a short all-reduce on all ranks of the node, in a unit with the same settings as the unit of a launch.
+        Takes several seconds and requires idle GPUs.
     type: bool
     default: false
   allow:
-    description: >-
-      Firewall entries (C(firewall_allow)) that open a port to all hosts. Publishing these ports is not a finding.
+    description: Firewall entries (C(firewall_allow)) that open a port to all hosts. Containers can publish these ports.
     type: list
     elements: dict
     default: []
@@ -154,7 +152,7 @@ STOP_TIMEOUT = 5
 
 
 def main() -> None:
-    """Gather the data. plugins/action/nccl_health.py evaluates it and returns the documented result."""
+    """Gather the data, which plugins/action/nccl_health.py evaluates to return the documented result."""
     module = AnsibleModule(OPTIONS, supports_check_mode=True)
     looks = look(module.params, unit_properties(module.params["user"], "/", STOP_TIMEOUT))
     module.exit_json(changed=False, looks=encode(looks))

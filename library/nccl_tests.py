@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Builds nccl-tests from source with only the privileges of the training user."""
+"""Builds nccl-tests from source with the privileges of the training user."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ module: nccl_tests
 short_description: Build nccl-tests from source on a node
 version_added: "0.1.0"
 description:
-  - Each build has a folder named after all of its inputs. A build is complete if its program starts as the training
-    user with the libraries of the node.
-  - The source is unpacked and compiled as the training user in a separate folder. An incomplete build is restarted.
+  - The name of a build's folder contains all inputs of the build. A build is complete if its program starts as the
+    training user with the libraries of the node. - The source is unpacked and compiled as the training user in a
+    separate folder. An incomplete build is restarted.
 author: The Muster authors
 options:
   node:
@@ -19,7 +19,7 @@ options:
     type: str
     required: true
   mode:
-    description: Mode of the module. V(verify) fails if the build is missing.
+    description: Mode of the module. V(manage) builds if the build is missing. V(verify) fails if the build is missing.
     type: str
     choices: [manage, verify]
     default: manage
@@ -36,12 +36,12 @@ options:
     type: str
     required: true
   toolkits:
-    description: CUDA toolkits on the node.
+    description: Versions of the CUDA toolkits on the node.
     type: list
     elements: str
     required: true
   default:
-    description: Preferred CUDA toolkit.
+    description: Version of the preferred CUDA toolkit.
     type: str
     default: ""
   packages:
@@ -53,7 +53,7 @@ options:
     type: path
     required: true
   archive:
-    description: Path of the source archive on the node. If empty, the module only checks for the build.
+    description: Path of the source archive on the node. If empty, the module only checks whether the build exists.
     type: path
     default: ""
 extends_documentation_fragment: action_common_attributes
@@ -119,7 +119,7 @@ MARGIN = 30  # seconds after which a command is abandoned if timeout, a process 
 
 
 class Builder:
-    """Runs all steps in the folder of a build as its user."""
+    """Runs the steps of a build, in the folder of the build and as the training user."""
 
     def __init__(self, user: str, lock: int | None = None) -> None:
         try:
@@ -155,7 +155,7 @@ class Builder:
         return f"no result within {seconds} s" if ended in (124, 137) else ended
 
     def starts(self, folder: Path) -> int | str:
-        """Return 0 if the program starts with -h, which needs its libraries but no GPU."""
+        """Run the program with -h, which requires its libraries but no GPU. Return 0 if it starts, or the error."""
         if not (folder / "build" / domain.PROGRAM).is_file():
             return "not built"
         return self.run(f"build/{domain.PROGRAM}", "-h", cwd=folder)
@@ -170,7 +170,7 @@ def digest(path: Path) -> str:
 
 
 def compile_in(half: Path, builder: Builder, given: dict[str, Any], home: str) -> None:
-    """Unpack and compile in this folder."""
+    """Unpack and compile the source in this folder."""
     # Owned by root, and not in a folder that the user can write to.
     log = half.with_suffix(".log")
     with log.open("wb") as stream:

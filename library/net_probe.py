@@ -10,23 +10,23 @@ description:
     C(no_route), C(foreign) (another program responded) or C(wrong_host) (another node responded).
   - Measures the round-trip time, packet loss, path MTU and clock offset of each link. Checks which source address and
     interface the kernel selects, and to which addresses the node names resolve.
-  - Measures throughput between disjoint pairs, so that each node takes part in only one measurement at a time. With
-    more than 16 nodes, each node is paired with eight others. Slow results are measured again, alone and for a longer
-    time.
-  - A node with bad links to most other nodes is reported as a node. With two nodes or a single bad link, the pair is
+  - Measures throughput between disjoint pairs, so that each node takes part in only one measurement at a time. In
+    clusters with more than 16 nodes, each node is paired with eight others. Slow pairs are measured again, alone and
+    longer.
+  - If a node has bad links to most other nodes, the node is reported as faulty. If only one link is bad, the pair is
     reported.
-  - Contacts all nodes at once, independent of the number of forks, with the connection settings of the inventory. Use
-    with C(run_once). Requires no root. The listeners stop with the probe. If the probe is killed, they stop several
-    seconds later, and another probe waits for them.
-  - A faulty node or link is a finding and never fails the task. Nodes on which an earlier step failed run no probe, but
-    are targets of the other nodes.
+  - Contacts all nodes at once, regardless of the number of forks, with the connection settings of the inventory. Use
+    this module with C(run_once). Requires no root. The listeners stop at the end of the probe. If the probe is killed,
+    the listeners stop several seconds later, and the next probe waits until they have stopped.
+  - A faulty node or link is a finding and never fails the task. Nodes on which an earlier step failed do not run a
+    probe, but the other nodes test connections to them.
 options:
   plan:
     description: Registered result of M(health_plan).
     type: dict
     required: true
   nodes:
-    description: Names of the nodes to test. Empty means all nodes of the play.
+    description: Names of the nodes to test. If empty, all nodes of the play are tested.
     type: list
     elements: str
     default: []

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: node_inspect
-short_description: Inspect a machine before it becomes a node, without changes
+short_description: Inspect a machine before it becomes a node, without changing it
 version_added: "0.1.0"
 description:
   - Inspects the system, the accounts, the GPUs on the PCI bus, Secure Boot, addresses and routes, listening sockets,
@@ -18,7 +18,7 @@ options:
   only:
     description:
       - Subjects to inspect. C(system) is always included. C(clock) requires C(services).
-      - Empty inspects all subjects.
+      - If empty, all subjects are inspected.
     type: list
     elements: str
     choices: [system, users, pci, boot, network, listeners, clock, services, packages, disk, stack, rdma, environments]
@@ -28,17 +28,17 @@ options:
     type: str
     default: ""
   peers:
-    description: Training addresses of the nodes, for which the kernel routes are checked.
+    description: Training addresses of the other nodes, to check the kernel's routes to them.
     type: list
     elements: str
     default: []
   paths:
-    description: Paths that Muster will write to, for the free space of their file systems.
+    description: Paths that Muster will write to, to check the free space of their file systems.
     type: list
     elements: str
     default: []
   prefixes:
-    description: Paths of environments in the inventory, to detect the tool that created them and their contents.
+    description: Paths of the environments in the inventory, to detect their contents and the tool that created them.
     type: list
     elements: str
     default: []

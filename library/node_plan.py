@@ -9,10 +9,10 @@ module: node_plan
 short_description: Compute the changes that a node requires
 version_added: "0.1.0"
 description:
-  - Compares the packages, files, kernel settings, units and one account of the node with the request and returns the
-    differences. The module changes nothing. The following tasks apply the plan and nothing else.
-  - Checks the settings in effect in addition to files. If a run was interrupted after writing a file, the next run
-    applies it.
+  - Compares packages, files, kernel settings, units and one account of the node with the requested state, and returns
+    the differences as a plan. The module changes nothing. The tasks that follow apply exactly this plan.
+  - Checks not only files, but also the settings in effect. A file that an interrupted run only wrote is therefore
+    applied.
   - Settings that this machine does not support, such as the clock of a container, are skipped with a reason.
 author: The Muster authors
 options:
@@ -33,14 +33,14 @@ options:
     default: ""
   wait:
     description:
-      - Time in seconds to wait for cloud-init, and for the package tools if packages will be installed.
+      - Time in seconds to wait for cloud-init and, if packages will be installed, for running package tools.
       - Check mode and V(verify) do not wait.
     type: int
     default: 600
   packages:
     description:
-      - Required packages. A C(|) separates alternatives, such as V(chrony|ntp). The first alternative is installed if
-        none is present.
+      - Required packages. C(|) separates alternatives, as in V(chrony|ntp). The first one is installed if none is
+        present.
       - An entry can require a version, as in V(libnccl2=2.29.7-1+cuda13.2) or V(nvidia-open=580.159.04-*).
     type: list
     elements: str
@@ -51,11 +51,12 @@ options:
     elements: str
     default: []
   refused:
-    description: Packages that block all changes, each with the reason and the fix.
+    description: >-
+      Packages that must not be installed, each with the reason and the fix. If one is installed, the module fails.
     type: dict
     default: {}
   files:
-    description: Required files.
+    description: Files that must exist on the node.
     type: list
     elements: dict
     default: []
@@ -66,13 +67,13 @@ options:
       owner: {description: Owner of the file., type: str, default: root}
       group: {description: Group of the file., type: str, default: root}
       needs:
-        description: Capability that the machine needs. Without the capability, the file is skipped.
+        description: Capability that the file requires. On a machine without the capability, the file is skipped.
         type: str
         default: ""
       by_effect:
         description:
-          - Whether the effect of the file is checked separately, as in O(manager) or O(login). V(verify) then checks
-            the effect instead of the file. The same applies to O(sysctl_file).
+          - Whether the effect of the file is checked separately, as in O(manager) or O(login). If so, V(verify) checks
+            the effect instead of the file, as it always does for O(sysctl_file).
         type: bool
         default: false
   sysctl:
@@ -85,14 +86,14 @@ options:
       value: {description: Value of the setting., type: str, required: true}
       rule:
         description:
-          - Comparison rule. V(at_least) keeps higher numbers, for each of several numbers separately. V(contains) adds
-            to a list of ports and keeps existing entries.
+          - How the value is compared. V(at_least) keeps higher numbers. If the value consists of several numbers, each
+            is compared separately. V(contains) adds to a list of ports and keeps existing entries.
         type: str
         choices: [equal, at_least, contains]
         default: equal
       why: {description: "Reason for the setting, written as a comment to O(sysctl_file).", type: str, default: ""}
   sysctl_file:
-    description: File that makes O(sysctl) persistent. The module generates its content.
+    description: Path of the file that makes O(sysctl) persistent. The module generates the content of the file.
     type: path
     default: ""
   units:
@@ -103,20 +104,21 @@ options:
     suboptions:
       name: {description: Name of the unit with its suffix., type: str, default: ""}
       of:
-        description: Mapping of package in O(packages) to unit name, instead of a name.
+        description: Unit name for each package in O(packages) that can provide the unit, instead of O(units[].name).
         type: dict
         default: {}
       enabled: {description: Whether the unit must start at boot., type: bool, default: true}
       active: {description: Whether the unit must be running., type: bool, default: true}
       restart_if_older_than:
-        description: Files that the unit reads. The unit is restarted if one of them changed after the unit started.
+        description: >-
+          Files that the unit reads at its start. If a file changed after the unit started, the unit is restarted.
         type: list
         elements: path
         default: []
       needs:
         description:
-          - Capability that the machine needs. Without the capability, the unit is skipped. V(nvidia_driver) means a
-            loaded driver.
+          - Capability that the unit requires. On a machine without the capability, the unit is skipped.
+            V(nvidia_driver) means a loaded driver.
         type: str
         default: ""
       optional: {description: Whether a missing unit is accepted., type: bool, default: false}
@@ -129,7 +131,8 @@ options:
     type: dict
     default: {}
   traces:
-    description: Paths that other roles may have written. Existing paths are returned and are not a difference.
+    description: >-
+      Paths that other roles might have written. The result lists those that exist. They do not count as differences.
     type: list
     elements: path
     default: []
@@ -138,8 +141,8 @@ options:
     type: dict
     suboptions:
       name: {description: Name of the account., type: str, required: true}
-      uid: {description: Uid of the account. Empty uses the next free uid., type: str, default: ""}
-      gid: {description: Gid of its group. Empty uses the next free gid., type: str, default: ""}
+      uid: {description: Uid of the account. If empty, the next free uid is used., type: str, default: ""}
+      gid: {description: Gid of the account's group. If empty, the next free gid is used., type: str, default: ""}
       shell: {description: Login shell of the account., type: path, default: /bin/bash}
       never_in:
         description: Groups that the account must not be a member of.

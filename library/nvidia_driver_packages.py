@@ -8,13 +8,13 @@ module: nvidia_driver_packages
 short_description: Install all packages of the NVIDIA driver at one version
 version_added: "0.1.0"
 description:
-  - Simulates the installation first (C(apt-get --simulate)). Fails without changes if apt would remove a package that
-    is not part of the driver, or if driver packages would have different versions. Otherwise, applies exactly the
-    simulated changes.
-  - Installs versions from the requested source only, and removes driver packages that this source does not provide.
+  - Simulates the installation first (C(apt-get --simulate)). If apt would remove a package that is not part of the
+    driver, or if driver packages would have different versions, the module fails without changes. Otherwise, it applies
+    these changes.
+  - Installs only versions from the requested source, and removes driver packages that this source does not provide.
   - Also updates installed packages without a branch in their name (C(nvidia-persistenced), C(nvidia-modprobe)) and
     removes packages of other branches. Removes no other package and installs no recommended package.
-  - Requires updated package lists and the installed pinning package.
+  - The package lists must be up to date, and the pinning package must be installed.
 options:
   node: {description: "Name of the node, used in messages.", type: str, required: true}
   packages:
@@ -28,7 +28,7 @@ options:
     elements: str
     default: []
   pins:
-    description: Pinning packages to keep.
+    description: Names of the pinning packages, which must not be removed.
     type: list
     elements: str
     default: []
@@ -39,16 +39,17 @@ options:
     required: true
   branch: {description: Branch of the driver., type: int, required: true}
   version:
-    description: Version of all driver packages. Empty lets apt select a version of the branch.
+    description: Version of all driver packages. If empty, apt selects a version of the branch.
     type: str
     default: ""
   reinstall:
-    description: Reinstalls the packages, because their files were removed by another program.
+    description: Whether to reinstall the packages, which is necessary if another program has removed their files.
     type: bool
     default: false
   exact:
     description: >-
-      Requires exactly this version. If false, a newer version is used when this version is no longer available.
+      Whether exactly O(version) is required. If false, a newer version is installed when O(version) is no longer
+      available.
     type: bool
     default: false
 extends_documentation_fragment: action_common_attributes

@@ -11,9 +11,8 @@ version_added: "0.2.0"
 description:
   - Purges all packages of the driver from any source. CUDA libraries, NCCL, the container toolkit and the repositories
     are kept.
-  - Fails without changes if apt would remove a package that is not part of the driver. Run M(wipe_node) first to check
-    that no GPU is in use.
-  - A driver installed from an NVIDIA runfile is kept, and its uninstaller is reported.
+  - Fails without changes if apt would remove a package that is not part of the driver. Run M(wipe_node) first.
+  - A driver installed from an NVIDIA runfile is kept, and the path of its uninstaller is reported.
 options:
   node: {description: "Name of the node, used in messages.", type: str, required: true}
 extends_documentation_fragment: action_common_attributes

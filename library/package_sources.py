@@ -9,8 +9,8 @@ module: package_sources
 short_description: Configure mirrors, proxies, CA certificates and the offline folder of a node
 version_added: "0.1.0"
 description:
-  - Changes the URLs of the distribution's entries in its source files to a mirror. The original URLs are stored next to
-    each file and restored when no mirror is requested.
+  - Replaces the URLs of the distribution's own entries in apt source files with the URLs of a mirror. The original URLs
+    are stored next to each file and restored when no mirror is requested.
   - Configures the proxies of apt, adds CA certificates to the system store, and restricts apt to the offline folder.
   - Reverts settings of earlier runs that are no longer requested. Third-party sources, keys and the signature checks of
     apt are never changed.
@@ -34,9 +34,7 @@ options:
     type: dict
     default: {}
   mirror:
-    description:
-      - Name of the mirror. If this or a following option is not set, the action plugin reads the value from the
-        inventory.
+    description: Name of the mirror. The action plugin reads this and all options below from the inventory if not set.
     type: str
     default: upstream
   mirror_urls:
@@ -62,7 +60,7 @@ options:
     elements: str
     default: []
   offline_dir:
-    description: Folder on the node with C(debs/). If empty, apt uses its sources.
+    description: Folder on the node with C(debs/), the only source for apt. If empty, apt uses its configured sources.
     type: str
     default: ""
 extends_documentation_fragment: action_common_attributes

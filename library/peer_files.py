@@ -9,13 +9,13 @@ module: peer_files
 short_description: Fetch files from other nodes over SSH
 version_added: "0.1.0"
 description:
-  - One node downloads the files that several nodes need. The other nodes fetch the files from this node with this
-    module, which needs only SSH between the nodes. All firewall modes allow SSH.
-  - The files are read on the peer as the SSH mesh user O(user), with verified host keys and without a password, and are
-    stored in a folder owned by root. Each file is verified with its SHA-256 checksum before it is renamed to its final
-    name.
-  - A peer that does not respond or does not have the files is not a failure. The result lists the missing files with
-    reasons, and the caller uses another source.
+  - One node downloads the files that several nodes need. The other nodes fetch the files from that node with this
+    module. The transfer uses SSH, which all firewall modes allow between nodes.
+  - The module logs in to the peer as the SSH mesh user O(user), with verified host keys and without a password, reads
+    the files there, and stores them in a folder owned by root. Each file is verified with its SHA-256 checksum before
+    it is renamed to its final name.
+  - The module does not fail if a peer does not respond or does not have the files. The result lists the missing files
+    with reasons, so that the caller can use another source.
   - If all files are already present, no peer is contacted.
 author: The Muster authors
 options:
@@ -28,12 +28,12 @@ options:
     type: str
     required: true
   peers:
-    description: Nodes to fetch from, in order, until no file is missing.
+    description: Nodes to contact, in this order, until no file is missing.
     type: list
     elements: str
     required: true
   source:
-    description: Folder with the files on the peers. Must be readable for O(user).
+    description: Folder with the files on the peers. Must be readable by O(user).
     type: path
     required: true
   target:
@@ -53,7 +53,7 @@ attributes:
   check_mode:
     support: full
     description: No peer is contacted in check mode. Missing files are reported as a change.
-  diff_mode: {support: none, description: The result contains the names of the fetched files.}
+  diff_mode: {support: none, description: There is no diff. The result contains the names of the fetched files.}
   platform: {support: full, platforms: posix}
 """
 

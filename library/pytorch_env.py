@@ -11,13 +11,13 @@ version_added: "0.1.0"
 description:
   - Builds a virtual environment with exact versions next to the current one, verifies its PyTorch, and then switches
     the link C(current) to the new environment.
-  - The environment is verified on every run. There are no marker files. An incomplete, damaged or different environment
-    is built again next to the old one.
+  - Every run verifies the environment itself and does not rely on marker files. If the environment is incomplete,
+    damaged or different, a new one is built next to it.
   - The controller stores the wheels with their hashes in a lock file, and all nodes install exactly these wheels. One
     node downloads the wheels and the other nodes receive them over the training network, each from a node that already
-    has them. A node that receives none downloads them.
-  - Use the module once per O(step). V(look) computes the changes and the other steps apply them on the nodes that need
-    them. Nodes do not wait for each other within a step.
+    has them. A node that does not receive the wheels downloads them.
+  - Use the module once for each O(step). V(look) computes the changes. The other steps apply the changes on the nodes
+    that need them. Nodes do not wait for each other within a step.
   - An older environment is removed only if no process uses it.
 author: The Muster authors
 options:
@@ -26,20 +26,21 @@ options:
     type: str
     required: true
   root:
-    description: Folder with C(envs/) and the link C(current). Other files in this folder are not changed.
+    description: >-
+      Folder for the environments (C(envs/)) and the link C(current). Other files in this folder are not changed.
     type: path
     required: true
   mode:
     description:
       - Mode of the module. V(manage) applies the differences.
-      - V(verify) imports and evaluates the environment and changes nothing. C(current) may be any environment.
+      - V(verify) imports PyTorch, evaluates the environment and changes nothing. C(current) can be any environment.
     type: str
     choices: [manage, verify]
     default: manage
   package:
     description:
-      - Main package of the environment. If it is not V(torch), O(torch_version) is the version of this package,
-        O(variant) must be V(plain), O(gpus) is ignored, and O(mode) must be V(manage).
+      - Main package of the environment. If the package is not V(torch), O(torch_version) is the version of this
+        package, O(variant) must be V(plain), O(gpus) is ignored, and O(mode) must be V(manage).
     type: str
     default: torch
   root_option:
@@ -51,24 +52,23 @@ options:
     type: str
     required: true
   gpus:
-    description: Number of GPUs that the node trains on. If it is not 0, the nccl backend is required.
+    description: Number of GPUs that the node trains on. If the number is not 0, PyTorch must support the nccl backend.
     type: int
     default: 0
   auto_variant:
     description:
-      - Build that V(auto) selects on a node with GPUs. Empty means V(cuda). A build in the lock takes precedence.
+      - Build that V(auto) selects on nodes with GPUs, or V(cuda) if empty. A build in the lock takes precedence.
     type: str
     default: ""
   packages:
-    description:
-      - Additional packages as exact pins, C(name==version), with optional C(python_version) markers.
+    description: Additional packages as exact pins, C(name==version), with optional C(python_version) markers.
     type: list
     elements: str
     default: []
   ranges:
     description:
-      - Whether O(packages) are lines of a requirements file with ranges and markers. Set by the action plugin for each
-        of O(environments).
+      - Whether O(packages) contains lines of a requirements file, with version ranges and markers. The action plugin
+        sets this option for each of O(environments).
     type: bool
     default: false
   environments:
@@ -81,13 +81,13 @@ options:
   environments_root:
     description:
       - Folder with one subfolder per entry of O(environments). Other environments in this folder are removed unless a
-        process uses them. Empty disables the removal.
+        process uses them. If empty, no environment is removed.
     type: path
     default: ""
   user:
     description:
-      - Unprivileged user for the verification, and user of the SSH mesh. V(nobody) verifies the environment until the
-        user exists.
+      - Unprivileged user that verifies the environment, and user of the SSH mesh. Until this user exists, V(nobody)
+        verifies the environment.
     type: str
     default: nobody
   extra_ca:
@@ -100,8 +100,8 @@ options:
     default: ""
   mirror:
     description:
-      - Mirror URLs for V(auto) of O(index_url), with the keys C(pip) and C(torch) or C(torch_links). Set from
-        C(cluster_mirror) by default.
+      - Mirror URLs that V(auto) of O(index_url) uses, with the keys C(pip) and C(torch) or C(torch_links). The default
+        is derived from C(cluster_mirror).
     type: dict
     default: {}
   environment:
@@ -117,15 +117,15 @@ options:
     choices: [always, idle, never]
     default: always
   lock:
-    description: Lock file on the controller with the wheels of all environments. Empty disables the lock.
+    description: Lock file on the controller with the wheels of all environments. If empty, there is no lock.
     type: path
     default: ""
   step:
     description:
       - Step to run. V(look) computes the changes and changes nothing.
       - V(fetch) downloads the wheels on the first node that needs them, records them in O(lock), and copies them to all
-        nodes with the same request. Wheels that a node has kept are not downloaded.
-      - If the download failed, repeat V(fetch) to use the next node.
+        nodes with the same request. Wheels that are still on a node are not downloaded again.
+      - If the download fails, run V(fetch) again, which uses the next node.
       - V(provide) applies the changes computed by V(look).
     type: str
     choices: [look, fetch, provide]
@@ -140,7 +140,7 @@ options:
     elements: str
     default: []
   locked:
-    description: Sections of the lock. This and the following two options are set by the action plugin.
+    description: Sections of the lock. The action plugin sets this option, O(reviewed) and O(reviewed_lock).
     type: list
     elements: dict
     default: []

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Inspect this machine, and plan the steps to the sandbox in the inventory."""
+"""Inspects this machine, and plans the steps that create the sandbox described in the inventory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ version_added: "0.1.0"
 description:
   - Inspects podman, the routes, the disk, and the pip and apt settings of this machine, and changes nothing.
   - Fails with a reason if this machine cannot run the sandbox.
-  - Waits for an image build of an interrupted run to finish.
+  - If an interrupted run left an image build running, waits until the build has finished.
 options:
   name:
     description: Name of the sandbox and of its network. Containers are named C(<name>-<node>).
@@ -30,13 +30,13 @@ options:
     type: dict
     default: {}
   lock:
-    description: Folder that an image build locks.
+    description: Folder that is locked during an image build.
     type: path
   subnet:
     description: Subnet of the sandbox network.
     type: str
   base:
-    description: Base image, as described in the role.
+    description: Base image, as in O(sandbox_base) of the role sandbox.
     type: str
   recipe:
     description: Folder with the files to build the image.
@@ -45,7 +45,7 @@ options:
     description: Public key file of the administrator.
     type: path
   node_ca:
-    description: Path on the nodes of the CA certificates that pip trusts on this machine.
+    description: Path on the nodes for a copy of the CA certificates that pip trusts on this machine.
     type: path
 extends_documentation_fragment: action_common_attributes
 attributes:
@@ -110,7 +110,7 @@ _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
 
 
 class Host:
-    """This machine, inspected with its own tools."""
+    """Inspects this machine with the tools installed on it."""
 
     def __init__(self, module: AnsibleModule) -> None:
         self.module = module
@@ -121,17 +121,17 @@ class Host:
         return out
 
     def json(self, *command: str) -> list[dict[str, Any]]:
-        """Return the list that a command prints as JSON."""
+        """Run a command that prints a JSON list, and return the list."""
         found: list[dict[str, Any]] = json.loads(self.output(*command) or "[]") or []
         return found
 
     def ulimits(self) -> list[str]:
-        """Return the limits that podman may set for a node without more privileges than its caller."""
+        """Return the resource limits that podman can set for a node with the privileges of the calling user."""
         found: list[str] = sandbox.ulimits({name: resource.getrlimit(which)[1] for name, which in _LIMITS.items()})
         return found
 
     def apt_settings(self) -> str:
-        """Return apt's settings for reaching package sources, if this machine has apt."""
+        """Return apt's settings for accessing package sources, if this machine has apt."""
         found: str = sandbox.apt_settings(self.output("apt-config", "dump")) if shutil.which("apt-config") else ""
         return found
 
@@ -157,7 +157,7 @@ class Host:
 
 
 def digest(parts: list[str | bytes]) -> str:
-    """Return a short digest of everything that an image is built from."""
+    """Return a short digest of all inputs of the image build."""
     whole = hashlib.sha256()
     for part in parts:
         content = part.encode() if isinstance(part, str) else part
@@ -166,7 +166,7 @@ def digest(parts: list[str | bytes]) -> str:
 
 
 def present(module: AnsibleModule, host: Host) -> tuple[sandbox.SandboxPlan, dict[str, Any]]:
-    """Return the plan of the sandbox, and the parts that it is built from."""
+    """Return the plan of the sandbox, and the state on which the plan is based."""
     given = module.params
     pip = host.pip_settings()
     variables, folders = sandbox.node_pip_variables(pip, given["node_ca"])
@@ -204,7 +204,7 @@ def present(module: AnsibleModule, host: Host) -> tuple[sandbox.SandboxPlan, dic
 
 
 def lacking() -> str:
-    """Return what this machine lacks for a sandbox, or an empty string."""
+    """Return the requirements of a sandbox that this machine does not meet, or an empty string."""
     if os.geteuid() != 0:
         return "The sandbox requires root: run the command as root."
     missing = [tool for tool in ("podman", "runc", "ip") if not shutil.which(tool)]

@@ -9,10 +9,10 @@ module: shared_data
 short_description: Mount folders of a file server on a node
 version_added: "0.2.0"
 description:
-  - Writes a systemd mount unit and automount unit for each folder, so that the folder is mounted on first use and no
-    boot waits for a server. Then accesses each folder once and fails if a mount does not succeed.
-  - Rejects a folder that is not empty or that is already a mount point. Mounts in C(/etc/fstab) are kept and only
-    compared with the request.
+  - Writes a systemd mount unit and automount unit for each folder. The folder is therefore mounted on first use, and a
+    boot never waits for a server. Then accesses each folder once, and fails if a mount fails.
+  - Rejects a folder that is not empty or that is already a mount point. Mounts in C(/etc/fstab) are compared with the
+    requested mounts, but never changed.
   - Stops and removes units of Muster that are no longer requested. Mounts in use are kept.
 author: The Muster authors
 options:

@@ -11,12 +11,12 @@ version_added: "0.1.0"
 description:
   - Use the module once per O(step), before a task that installs the same O(packages) with apt. Afterwards, the .deb
     files of the packages are in the apt cache of the node.
-  - One node downloads a file and the other nodes fetch it over the SSH mesh. A node that is added later first contacts
-    the first nodes of the inventory. A node that cannot fetch a file downloads it, as apt does.
-  - Each file is verified with the checksum in the node's package index, whose signature apt has verified. For files in
-    its cache, apt itself checks only the size.
+  - One node downloads a file and the other nodes fetch it over the SSH mesh. A node that is added later tries the first
+    nodes of the inventory first. If a node cannot fetch a file, the node downloads the file as apt would.
+  - Each file is verified with the checksum in the node's package index, whose signature apt has verified. This is
+    necessary because apt checks only the size of files in its cache.
   - Package indexes are not shared. Each node downloads them, because apt must verify their signature.
-  - Errors of a peer never fail the task. Errors of apt are reported by the following task.
+  - Errors of a peer never fail the task. The task that installs the packages reports errors of apt.
 author: The Muster authors
 options:
   node:
@@ -33,13 +33,13 @@ options:
     type: str
     required: true
   recommends:
-    description: Whether recommended packages will also be installed.
+    description: Whether apt will also install recommended packages.
     type: bool
     default: false
   step:
     description:
       - Step to run. V(look) lists the files that apt would download.
-      - V(download) downloads the files on the first node of the play that needs them, one node per file.
+      - V(download) downloads each file on one node, the first node of the play that needs the file.
       - V(get) fetches the files from other nodes and downloads missing files.
     type: str
     choices: [look, download, get]
@@ -49,7 +49,7 @@ options:
     type: str
     default: ""
   peers:
-    description: Nodes that may have the files. This and the following option are set by the action plugin.
+    description: Nodes that might have the files. The action plugin sets this option and O(files).
     type: list
     elements: str
     default: []
@@ -65,7 +65,7 @@ options:
 extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode: {support: full, description: Nothing is done in check mode.}
-  diff_mode: {support: none, description: The result contains the file names.}
+  diff_mode: {support: none, description: There is no diff. The result contains the file names.}
   platform: {support: full, platforms: debian}
 """
 

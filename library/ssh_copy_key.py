@@ -11,10 +11,10 @@ version_added: "0.2.0"
 description:
   - Adds the public key of the controller to C(~/.ssh/authorized_keys) of the login user, over the current connection of
     Ansible. This connection usually uses a password from C(--ask-pass) or from a vault.
-  - Then logs in again without the password and fails if the login fails.
+  - Then logs in again without a password, and fails if this login fails.
   - Uses the key in C(ansible_ssh_private_key_file), or the first key in C(~/.ssh) that ssh would offer.
-  - Existing lines are kept. An existing entry of the key is not changed, including its options.
-  - A node that is not reached over SSH is not changed.
+  - Existing lines are kept. If the key already has an entry, the entry and its options are not changed.
+  - If the inventory does not use SSH to connect to a node, the node is not changed.
 author: The Muster authors
 options:
   node:
@@ -53,7 +53,7 @@ from ansible.module_utils.muster_node.tools import files
 
 
 def read(path: str) -> str:
-    """Return the file's content. Bytes that are not UTF-8 are preserved."""
+    """Return the content of the file. Bytes that are not valid UTF-8 are preserved."""
     try:
         text: str = files.read(path, links=True).decode("utf-8", "surrogateescape")
     except FileNotFoundError:

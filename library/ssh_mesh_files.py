@@ -11,9 +11,9 @@ version_added: "0.1.0"
 description:
   - Maintains a block in C(~/.ssh/authorized_keys), a block in C(~/.ssh/config) and the file
     C(~/.ssh/muster_known_hosts) of the user. All other lines of the first two files are kept byte for byte.
-  - Reads and writes the files as the user. Home directories on a file server therefore work, and symbolic links cannot
-    lead to files that the user cannot access.
-  - With empty O(members), removes all entries of Muster, and removes files that are empty afterwards.
+  - Reads and writes the files as the user. Home directories on a file server are therefore supported, and symbolic
+    links cannot lead to files that the user cannot access.
+  - If O(members) is empty, removes all entries of Muster, and then removes files that have become empty.
   - Keeps the entries of members that were not checked in this run, and removes the entries of nodes that are no longer
     members.
 author: The Muster authors
@@ -44,7 +44,8 @@ options:
     elements: dict
     required: true
   mode:
-    description: Mode of the module. V(verify) writes nothing and fails on differences.
+    description: >-
+      Mode of the module. V(manage) applies the differences. V(verify) writes nothing and fails on differences.
     type: str
     choices: [manage, verify]
     default: manage

@@ -1,6 +1,6 @@
 #!/usr/bin/python
 # SPDX-License-Identifier: Apache-2.0
-"""Returns the SSH data of a node that its peers need, and creates the training user's key if it is missing."""
+"""Returns the SSH keys and settings of a node that other nodes need, and creates the training user's key if missing."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ options:
     type: str
     default: ""
   mode:
-    description: Mode of the module. V(verify) changes nothing and fails on differences.
+    description: >-
+      Mode of the module. V(manage) applies the differences. V(verify) changes nothing and fails on differences.
     type: str
     choices: [manage, verify]
     default: manage
@@ -44,7 +45,7 @@ options:
     type: path
     default: ""
   sshd_settings:
-    description: Content of O(sshd_path). Empty means that sshd is not changed.
+    description: Content of O(sshd_path). If empty, sshd is not changed.
     type: str
     default: ""
   rotate:

@@ -9,12 +9,12 @@ module: ssh_mesh_proof
 short_description: Test SSH logins between the nodes
 version_added: "0.1.0"
 description:
-  - Runs C(ssh PEER hostname) as the user on all peers in parallel, without a password and with verified host keys.
-    Fails with the peers on which the login failed, the reason and the fix.
+  - Runs C(ssh PEER hostname) as the user on all peers in parallel, without a password and with verified host keys. If a
+    login fails, the module fails and reports the peer, the reason and the fix.
   - Successful logins are cached on the node with a digest of all settings at both ends. While the digest is unchanged,
     only a sample of the logins is tested, unless O(full) is set.
-  - With more than 16 peers, only a sample is tested, chosen so that at least one node logs in to each node.
-  - Peers that were not checked in this run are not tested.
+  - If there are more than 16 peers, only a sample is tested, chosen so that at least one node logs in to each node.
+  - Peers that M(ssh_mesh_key) did not check in this run are not tested.
 author: The Muster authors
 options:
   node:
@@ -31,12 +31,11 @@ options:
     elements: dict
     required: true
   memory:
-    description: Cache file for successful logins. Empty disables the cache.
+    description: Cache file for successful logins. If empty, no cache is used.
     type: path
     default: ""
   ways:
-    description:
-      - Digest of the login settings of each peer. Computed from both ends in O(looks).
+    description: Digest of the login settings of each peer. The action plugin computes the digests from O(looks).
     type: dict
     default: {}
   looks:
@@ -51,7 +50,7 @@ extends_documentation_fragment: action_common_attributes
 attributes:
   check_mode:
     support: full
-    description: Nothing is tested in check mode, because the required settings may be missing.
+    description: Nothing is tested in check mode, because the required settings might be missing.
   diff_mode: {support: none, description: "Changes nothing, so there is no diff."}
   platform: {support: full, platforms: posix}
 """

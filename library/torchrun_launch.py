@@ -11,18 +11,18 @@ description:
     at once.
   - On each node, the launch runs in a systemd unit as the unprivileged user C(cluster_user). The unit holds a lease
     that only this task renews. Without renewal, the unit stops within seconds.
-  - If a rank, an agent, a node or the controller fails, the launch is stopped on all nodes. The verdict reports the
-    rank that failed first across all nodes, with its traceback.
+  - If a rank, an agent, a node or the controller fails, the launch is stopped on all nodes. The verdict names the rank
+    that failed first on any node, and contains its traceback.
   - The logs of all ranks are copied to the controller while the launch runs.
   - Contacts all participating nodes with the connection settings of the inventory. Use with C(run_once).
 options:
   nodes:
-    description: Participating nodes, instead of C(cluster_launch_nodes). Empty means C(cluster_launch_nodes).
+    description: Names of the participating nodes. If empty, the nodes in C(cluster_launch_nodes) participate.
     type: list
     elements: str
     default: []
   first_nodes:
-    description: Number of participating nodes to use, starting with the first. 0 means all.
+    description: Number of participating nodes to use, starting with the first. 0 means all participating nodes.
     type: int
     default: 0
   nproc_per_node:
@@ -38,7 +38,8 @@ options:
     type: int
     default: -1
   run_as:
-    description: User of the launch, like C(launch_as) of the role C(launch), whose default is V(auto).
+    description: >-
+      User that runs the launch, like C(launch_as) of the role C(launch). The default of C(launch_as) is V(auto).
     type: str
     choices: [auto, self, cluster_user]
     default: cluster_user

@@ -9,10 +9,10 @@ module: wipe_node
 short_description: Remove the files of Muster from a node
 version_added: "0.2.0"
 description:
-  - Removes files, folders, finished units and an account. Each role passes the list of its own files.
+  - Removes files, folders, finished units and an account. Each role lists the files that it has written.
   - In a folder, removes the given names, empty subfolders, and the folder itself if it is empty. Never removes files
-    that are not owned by root or that are in a folder with other writers. Removes parent folders that are empty and
-    belong to no package.
+    that are not owned by root, or files in a folder to which other users can write. Removes parent folders that are
+    empty and do not belong to a package.
   - Removes an account only if its comment shows that Muster created it. The home directory is kept.
   - Fails if the node is in use.
 options:
@@ -33,24 +33,24 @@ options:
     suboptions:
       path: {description: Path of the folder., type: path, required: true}
       only: {description: Patterns of the names to remove., type: list, elements: str, default: []}
-      keeps: {description: "Remaining files, for messages.", type: str, default: Muster did not write}
+      keeps: {description: Description of kept files in messages., type: str, default: Muster did not write}
   reexec:
-    description: Whether systemd reloads its settings after the removal of the files.
+    description: Whether systemd re-executes itself after the files are removed, to apply its settings.
     type: bool
     default: false
   restart:
-    description: Units to restart after the removal of the files, if they are running.
+    description: Units to restart after the files are removed, if the units are running.
     type: list
     elements: str
     default: []
   units:
     description: >-
-      Patterns of units that Muster starts. Finished units are reset. A running unit means that the node is in use.
+      Name patterns of units that Muster starts. Finished units are reset. If a unit is running, the node is in use.
     type: list
     elements: str
     default: []
   idle:
-    description: Folder of the PyTorch environments, which must not be in use. Empty skips the check.
+    description: Folder of the PyTorch environments, which must not be in use. If empty, this is not checked.
     type: path
     default: ""
   account:

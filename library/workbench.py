@@ -9,11 +9,11 @@ module: workbench
 short_description: Configure a node for notebooks of launch users
 version_added: "0.2.0"
 description:
-  - Installs a systemd user unit that does not start automatically, its programs, and a Jupyter kernel for each
-    environment. M(pytorch_env) manages the JupyterLab environment.
-  - Registers kernels for environments that have ipykernel or that use the Python of JupyterLab. Environments are not
+  - Installs a systemd user unit that does not start automatically, the programs that the unit runs, and a Jupyter
+    kernel for each environment. M(pytorch_env) manages the JupyterLab environment.
+  - Registers kernels for environments that contain ipykernel or that use JupyterLab's Python. Environments are not
     changed.
-  - With O(state=absent), stops running notebooks and removes all files, including the JupyterLab environment. Files of
+  - If O(state=absent), stops running notebooks and removes all files, including the JupyterLab environment. Files of
     users are kept.
 author: The Muster authors
 options:
@@ -30,17 +30,17 @@ options:
     type: path
     required: true
   programs:
-    description: Contents of the programs in O(root), by file name.
+    description: Programs to write to O(root), as a mapping from file names to contents.
     type: dict
     default: {}
   environments:
     description:
-      - Paths of the environments that get a kernel, by name. V(default) is the default kernel of notebooks.
-      - If empty, the action plugin sets the environments of the node.
+      - Environments that get a kernel, as a mapping from names to paths. V(default) is the default kernel of notebooks.
+      - If empty, the action plugin uses the environments of the node.
     type: dict
     default: {}
   state:
-    description: Whether the node runs notebooks.
+    description: Whether users can run notebooks on the node.
     type: str
     choices: [present, absent]
     default: present

@@ -1,4 +1,4 @@
-"""Pass the inventory's proxies to the module apt_repositories, which fetches keys; see library/apt_repositories.py."""
+"""Pass the inventory's proxies for key downloads to the module apt_repositories; documented in library/."""
 
 from __future__ import annotations
 

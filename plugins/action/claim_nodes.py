@@ -3,8 +3,8 @@
 Claims all nodes of the play that this run has not claimed yet. The task succeeds only if all of them are claimed. If
 another administrator's run holds a claim, the task reports the node, the holder and the time, and changes nothing.
 Claims are released when ansible-playbook ends, also after an error. If the controller is lost, claims expire one
-minute after the last renewal. A node that does not respond is left to the following tasks. The node's journal records
-who claims and releases the node (journalctl -t muster).
+minute after the last renewal. A node that does not respond is not an error here; the tasks that follow report it. The
+journal of a node records who claims and releases the node (journalctl -t muster).
 
 claimed: The nodes that were claimed by this task.
 """

@@ -1,16 +1,16 @@
 """Shows the state of a cluster on one screen.
 
-Inspects all nodes in parallel, with one program and one round trip per node. Shows which nodes are ready, their ranks,
-who uses which GPUs (a launch and its user, or a process or notebook outside of launches), versions and version
+Inspects all nodes in parallel, with one program and one round trip per node. Shows which nodes are ready, the node
+ranks, the users of each GPU (a launch and its user, or a process or notebook outside of launches), versions and version
 differences, and quarantined nodes with the reason. Adds results of earlier runs: the last smoke test compared with the
 accepted state, the last health check and the last drift check. A node that does not respond gets a row as well, and
-delays the screen by at most wait seconds. Connects as configured in the inventory and needs no root. Exception: if a
-launch runs on a node with idle GPUs, only root sees whether the launch holds the GPUs. Root is then used, but not for
-launch users (role launch_users). Items that were not checked are reported as unknown. The same data is kept as JSON in
-artifacts/<cluster>/status.json.
+delays the screen by at most wait seconds. Connects as configured in the inventory, without root. Exception: if a launch
+runs on a node with idle GPUs, only root can see whether the launch holds the GPUs. In this case administrators use
+root; launch users (role launch_users) never do. Items that were not checked are reported as unknown. The same data is
+kept as JSON in artifacts/<cluster>/status.json.
 
 status: The content of the screen, as described in docs/status.md.
-closing: The last line of the output (text), and the status that decides its color.
+closing: The last line of the output (text), and the status that determines the color of the line.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class ActionModule(ControllerAction):
         screens.show(screen(seen, width, height - 1 if screens.redraws else 0))
 
     def keep(self, seen: ClusterStatus) -> None:
-        """Write the JSON files; a disk error on the controller is a warning, so that the screen is still shown."""
+        """Write the JSON files. If a write fails, only warn, so that the screen is still shown."""
         given = self.options["json"]
         paths = [self.folder / KEPT]
         if given not in ("", STANDARD_OUTPUT):
@@ -162,7 +162,7 @@ class ActionModule(ControllerAction):
 
 
 def nodes_of(values: dict[str, dict[str, Any]]) -> dict[str, StatusNode]:
-    """Return all nodes of the inventory. --limit does not change ranks."""
+    """Return all nodes of the inventory, because --limit does not change node ranks."""
     out = {name: quarantine(own["cluster_quarantined"]) for name, own in values.items()}
     chosen = next(iter(values.values()))["cluster_launch_nodes"]
     ranks = ranks_of(

@@ -1,15 +1,15 @@
 """Copies a data folder to all nodes.
 
-Compares the folder with the content of each node by the sha256 of each file. Files that no node has are sent to one
-node. The other nodes receive them in chains, in which each node forwards what it has received. Each file is verified
-before it gets its final name, is owned by root and is readable by all users. Complete files are not sent again, so a
-repeated run resumes an interrupted copy. Other files in the target folder are never removed. Digests are cached on the
-controller and on the nodes until the kernel reports that a file changed. Contacts all nodes of the play at once; use it
-with run_once.
+Compares each file of the folder with the copies on the nodes by sha256. The controller sends files that no node has to
+one node. The other nodes receive the files in chains, in which each node forwards the data that it receives. Each file
+is verified before it gets its final name, is owned by root and is readable by all users. Complete files are not sent
+again, so that a repeated run resumes an interrupted copy. Other files in the target folder are never removed. Digests
+are cached on the controller and on the nodes until the kernel reports that a file changed. Contacts all nodes of the
+play at once; use it with run_once.
 
-msg: Copied size, rate, and what was not copied.
-nodes: For each node with missing files, bytes and the nodes that sent them (came).
-wrong: For each node, the differences from the source.
+msg: The size and rate of the copy, and the files that were not copied.
+nodes: For each node with missing files, the size of these files (bytes) and the nodes that sent them (came).
+wrong: For each node, the differences between its copy and the source.
 """
 
 from __future__ import annotations

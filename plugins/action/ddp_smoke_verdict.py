@@ -6,7 +6,7 @@ a report is a failure. Compares the measurements with the accepted state of the 
 cluster's folder, created by the first healthy run. Writes smoke.json and verdict.json into the folder of the launch.
 Contacts no node.
 
-verdict: The verdict of the launch and of its result: status, summary, findings, coverage.
+verdict: The verdict on the launch and its measurements: status, summary, findings, coverage.
 smoke: The measurements, as in smoke.json.
 """
 
@@ -31,13 +31,13 @@ ACCEPTED = "acceptance.json"  # in the cluster's folder, because it belongs to n
 
 
 def stage_names(payload: Path, mode: str, stages: list[str]) -> tuple[str, ...]:
-    """Return the stages that the payload was requested to run, from the payload's own table."""
+    """Return the stages that the payload was requested to run, as listed in the payload's own table."""
     table = runpy.run_path(str(payload / "payload" / "stages.py"))
     return tuple(stage.name for stage in table["chosen"](mode, ",".join(stages)))
 
 
 def rail_rates(cluster: Path) -> tuple[float, ...]:
-    """Return the rates in Gbit/s of the newest test of the RDMA adapters, or nothing if there was no test."""
+    """Return the rates in Gbit/s that the last test of the RDMA adapters measured. Empty if there was no test."""
     kept = [folder / "rails.json" for folder in cluster.iterdir() if not folder.is_symlink()]
     found = sorted((path for path in kept if path.is_file()), key=lambda path: path.parent.name)
     if not found:

@@ -1,15 +1,16 @@
 """Explains why a launch failed or hangs.
 
-Collects the known facts of a launch and inspects its nodes again if that can add information. Reports in five lines
-what happened, where, the cause with its evidence, what was ruled out, and how to fix it. A cause is only named if it is
-confirmed. Items that could not be checked are listed, with the source that would give more information. Changes nothing
-on a node, ends no process and renews no lease. The diagnosis unknown is a valid result and does not fail the task.
-Contacts every node by the connection in the inventory; use it with run_once.
+Collects the recorded facts of a launch, and inspects its nodes again if an inspection can add information. Reports in
+five lines what happened, where, the cause with its evidence, what was ruled out, and how to fix it. A cause is only
+named if it is confirmed. Items that could not be checked are listed, each with the source that would provide the
+information. Changes nothing on a node, ends no process and renews no lease. The diagnosis unknown is a valid result and
+does not fail the task. Contacts every node with the connection settings of the inventory; use it with run_once.
 
-diagnosis: As in diagnosis.json: word (confirmed, likely or unknown), lines for people, causes with evidence,
-    candidates, also_seen, ruled out causes (ruled_out), symptoms, and the reasons for nodes not checked (not_looked).
+diagnosis: As in diagnosis.json: word (confirmed, likely or unknown), lines for the screen, causes with evidence,
+    candidates, also_seen, ruled out causes (ruled_out), symptoms, and for each node that was not checked, the reason
+    (not_looked).
 artifacts: Folder on the controller with diagnosis.json and evidence.json.
-said: The reason if there is nothing to diagnose.
+said: Why there is no launch to diagnose, if so.
 """
 
 from __future__ import annotations
@@ -88,9 +89,9 @@ class ActionModule(ControllerAction):
             raise AnsibleActionFail(" ".join(exc.problems)) from exc
 
     def running(self, kept: Path, cluster: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Diagnose what is running on the nodes: a launch of Muster, or a torchrun that a user started directly.
+        """Diagnose a running launch: a launch of Muster, or a torchrun that a user started directly.
 
-        Return None if nothing is running, or if the user must choose.
+        Return None if no launch is running, or if the user must choose between several.
         """
         messages = opened({name: connect(self, name, self.task_vars) for name in self.nodes}, AGENTS)
         with (interruption := Interruption()):
@@ -147,7 +148,7 @@ class ActionModule(ControllerAction):
         silent: Mapping[str, str],
         give_up: Callable[[], bool],
     ) -> CaseShape:
-        """Return the case, with the output of the site's own commands if the site's rules allow them."""
+        """Return the case, with the output of commands in the site's rules if the site allows commands."""
         if not self.site.commands or not self.site.rules.commands:
             return case.seen
         case = self.site.rules.of(case.seen)
@@ -171,6 +172,6 @@ class ActionModule(ControllerAction):
 
 
 def accounts_of(cluster: Mapping[str, Any]) -> list[str]:
-    """Return the names of the accounts that launch on this cluster."""
+    """Return the names of the accounts that run launches on this cluster."""
     people = cluster.get("launch_users") or []
     return [str(cluster["cluster_user"]), *(str(one["name"] if isinstance(one, dict) else one) for one in people)]

@@ -1,10 +1,10 @@
 """Reports drift, and repairs it on request.
 
-Compares each node with the inventory (the steps of site.yml in check mode) and with the record of what was last
-installed (installed_record). Reports the time and the user of each difference if dpkg's log, apt's history, the
-journal, file times or sudo's log contain them. If two users fit equally or none fits, no user is named. Fails if
-something drifted, or if a node could not be checked. An unreachable node does not stop the others. Contacts every node
-by the connection in the inventory; use it with run_once.
+Compares each node with the inventory (by running the steps of site.yml in check mode) and with the record of the last
+installation (installed_record). Reports the time and the user of each difference if dpkg's log, apt's history, the
+journal, file times or sudo's log contain them. A user is named only if the logs point to exactly one. Fails if
+something drifted, or if a node could not be checked. Unreachable nodes do not affect other nodes. Contacts every node
+with the connection settings of the inventory; use it with run_once.
 
 drift: As in drift.json: nodes, differences (node, id, status, what, observed, expected, step, since, by, how and
     source), and the repairs that were made (repairs).
@@ -112,7 +112,7 @@ class ActionModule(ControllerAction):
     # ------------------------------------------------------------ repair
 
     def repair(self, look: DriftReport, folder: Path) -> tuple[list[str], list[str]]:
-        """Return the nodes on which steps were run, and the result of each repair."""
+        """Repair the nodes. Return the nodes on which steps were run, and the result of each repair."""
         failed = [one.difference for one in look.drifted if judge.finding(one).status == "fail"]
         reached = [node for node, one in look.nodes.items() if not one.down]
         plan = repair.plan(failed, self.busy(reached) if failed else {}, TAGS, reached)
@@ -142,7 +142,7 @@ class ActionModule(ControllerAction):
                 Display().warning(f"{node}: the environments cannot be rebuilt: {answer.error}")
 
     def busy(self, nodes: Sequence[str]) -> dict[str, list[str]]:
-        """Return the launches that run on each node. A node that does not respond counts as busy."""
+        """Return the launches that are running on each node. A node that does not respond counts as busy."""
         messages = opened({name: connect(self, name, self.task_vars) for name in nodes})
         heard = ask(messages, list(nodes), "jobs", {**roots(self.cluster), "ended": 0, "lines": 0})
         messages.close()
@@ -154,7 +154,7 @@ class ActionModule(ControllerAction):
         return found
 
     def accept(self, nodes: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Return the nodes that recorded their current state, and a line for each node."""
+        """Record the current state. Return the nodes that succeeded, and a line of output for each node."""
         if self._task.check_mode:
             return [], ["the current state would be recorded as installed"]
         about = {"by": operator(), "run": run_id(), "parts": []}
@@ -172,7 +172,7 @@ class ActionModule(ControllerAction):
 
 
 def joined(first: DriftReport, again: DriftReport, repaired: Sequence[str], nodes: Sequence[str]) -> DriftReport:
-    """Return the first report with the newer results of the nodes that were checked again."""
+    """Return the first report, updated with the results of the nodes that were checked again."""
     kept: list[Drifted] = [one for one in first.drifted if one.difference.node not in repaired]
     drifted = sorted([*kept, *again.drifted], key=lambda one: nodes.index(one.difference.node))
     return DriftReport(drifted, {**first.nodes, **again.nodes}, {**first.records, **again.records})

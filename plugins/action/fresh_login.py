@@ -1,9 +1,9 @@
 """Checks that a new login to a node works.
 
-Logs in as configured in the inventory, over a new connection that is not shared with open ones, becomes root and runs a
-program. Fails if one of these steps fails.
+Logs in as configured in the inventory, over a new connection instead of a shared one, becomes root and runs a program.
+Fails if one of these steps fails.
 
-msg: The result.
+msg: A sentence that reports the successful login.
 """
 
 from __future__ import annotations

@@ -1,16 +1,16 @@
 """Resolves the GPU stack of all nodes.
 
-Reads the requests of the inventory (gpu_stack_*, cluster_torch_version, pytorch_variant). For every node reads
-cluster_gpus and cluster_gpu_model, or the result of an inspection. Returns one stack for all nodes with a one-line
-reason for each choice, or all reasons why no stack fits and the closest supported alternative. Contacts no node; use it
-with run_once. The compatibility table is roles/gpu_stack/files/versions.yml.
+Reads the requests of the inventory (gpu_stack_*, cluster_torch_version, pytorch_variant). For every node, reads the
+result of its inspection or, if there is none, cluster_gpus and cluster_gpu_model. Returns one stack for all nodes with
+a one-line reason for each choice, or all reasons why no stack fits and the closest supported alternative. Contacts no
+node; use it with run_once. The compatibility table is roles/gpu_stack/files/versions.yml.
 
-msg: The stack with its reasons, or the reasons why no stack fits, for people.
-stack: The same for programs. torch, variant, index, cuda, nccl, cudnn, branch, driver, warnings, and under nodes each
-    node's source, modules, build and package lists.
+msg: The stack with its reasons, or the reasons why no stack fits, as text.
+stack: The same as data: torch, variant, index, cuda, nccl, cudnn, branch, driver, warnings, and under nodes the source,
+    modules, build and package lists of each node.
 parts: The roles that install or check something on each node, in the order in which they run.
-rdma: The RDMA software of each node. source (the distribution, DOCA, or kept), packages, modules, load, and why;
-    refusals if no RDMA software fits.
+rdma: The RDMA software of each node: source (the distribution, DOCA, or kept), packages, modules, load, and the reason
+    (why); refusals if no RDMA software fits.
 repositories: The package repositories that each node needs, as the module apt_repositories takes them.
 """
 
@@ -113,7 +113,7 @@ class ActionModule(ControllerAction):
         return result
 
     def _nodes(self, task_vars: Mapping[str, Any], looks: str) -> tuple[list[StackNodeFacts], dict[str, Any]]:
-        """Return the facts of every node that can be planned, and the cluster's values from the inventory."""
+        """Return the facts of every node for which a plan is possible, and the cluster's values from the inventory."""
         roles = load_roles(self._loader)
         nodes = []
         self._values: dict[str, dict[str, Any]] = {}
@@ -138,7 +138,7 @@ class ActionModule(ControllerAction):
     def _repositories(
         self, node: StackNodeFacts, names: list[str], places: mirrors.Sources, keys: Mapping[str, str]
     ) -> list[StackRepository]:
-        """Return the repositories with these names for a node, or none if a local folder replaces all of them."""
+        """Return the node's repositories with these names. If an offline folder replaces all of them, return none."""
         rows = self._loader.load_from_file(str(project_root() / REPOSITORIES))
         upstream = mirrors.resolve(mirrors_table(self._loader), mirrors.MirrorsRequest(), node.system, node.machine)
         return [
@@ -154,7 +154,7 @@ class ActionModule(ControllerAction):
         ]
 
     def _keys(self, paths: Mapping[str, str]) -> dict[str, str]:
-        """Return the repository keys that are trusted instead of NVIDIA's keys."""
+        """Return the signing keys that replace NVIDIA's keys."""
         keys, wrong = {}, []
         for name, path in paths.items():
             place = Path(self._loader.path_dwim(path))
@@ -175,7 +175,7 @@ class ActionModule(ControllerAction):
 
 
 def request_of(values: Mapping[str, Any]) -> StackRequest:
-    """Return the request of the inventory."""
+    """Return the requested stack from the variables in the inventory."""
     # 2.13.0+cu126 names the build as well.
     torch, _, build = values["cluster_torch_version"].partition("+")
     return StackRequest(

@@ -10,7 +10,7 @@ quarantined: Names of the nodes that are excluded from every launch.
 participants: Names of the nodes of a launch, in the order of their node ranks.
 head: Name of the node with node rank 0.
 backend: gloo or nccl.
-port: Port of the rendezvous on the head node.
+port: Rendezvous port on the head node.
 launch_ports: Range of ports that the firewalls open between nodes for launches.
 folder: Folder on the controller with the cluster's artifacts.
 """

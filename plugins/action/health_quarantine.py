@@ -1,11 +1,11 @@
 """Quarantines a node with a hardware fault.
 
-Reacts only to failed checks from a short list of hardware faults, listed with the reasons in
-muster/health/by_itself.py. Unknown results, warnings and faults between two nodes never cause a quarantine. Quarantines
-one node only. A second node is quarantined only after an administrator has confirmed the first quarantine with
-playbooks/quarantine.yml or ended it with playbooks/release.yml. The last node that takes part in launches is never
-quarantined. Writes the inventory like quarantine_nodes. If Muster cannot edit the inventory, the lines to add are
-printed. Use it with run_once.
+Acts only on failed checks that indicate certain hardware faults; muster/health/by_itself.py lists them with reasons.
+Unknown results, warnings and faults between two nodes never cause a quarantine. Quarantines one node only. A second
+node is quarantined only after an administrator has confirmed the first quarantine with playbooks/quarantine.yml or
+ended it with playbooks/release.yml. The last node that takes part in launches is never quarantined. Writes the
+inventory like quarantine_nodes. If Muster cannot edit the inventory, the lines to add are printed. Use it with
+run_once.
 
 quarantined: The quarantined node, or an empty string.
 """

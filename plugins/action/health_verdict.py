@@ -1,12 +1,12 @@
-"""Combines the health results of the cluster and keeps them.
+"""Combines and stores the health results of the cluster.
 
 Combines the results of nccl_health (nodes), net_probe (links) and rdma_rails (rails), and compares the values that must
-be equal on all nodes. The value of the majority counts as correct, and deviating nodes are named. Without a majority,
-for example with two nodes, all values are shown. Writes health/<node>.json, network.json, rails.json if there are
-rails, and the run's verdict.json on the controller. Never fails; refusal contains what blocks a launch. Contacts no
-node; use it with run_once.
+be equal on all nodes. The value of the majority counts as correct, and nodes with other values are named. If there is
+no majority, for example between two nodes, all values are shown. Writes health/<node>.json, network.json, rails.json if
+there are rails, and the run's verdict.json on the controller. Never fails; refusal contains the causes that block a
+launch. Contacts no node; use it with run_once.
 
-msg: The findings, the worst first, and the checks that could not be made.
+msg: The findings, starting with the most severe, and the checks that could not be made.
 verdict: The verdict of the run so far.
 refusal: One sentence with the fix for each cause that blocks a launch, or an empty string.
 metrics: Metrics for node_exporter's textfile collector, by node.

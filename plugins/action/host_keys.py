@@ -1,10 +1,10 @@
 """First contact with many nodes: compare and pin their host keys.
 
 Queries the SSH host key of every node of the group gpu_nodes in the play in parallel, with the address, port, jump host
-and host key alias that ssh uses, and logs in on no node. Shows a table of fingerprints, prompts once for all new keys,
-and pins them in known_hosts. A key that matches the node's cluster_host_key is pinned without a prompt. A key that
-differs from cluster_host_key or from a pinned key is rejected, and no key of that node is pinned. Runs on the
-controller. Nodes that do not respond do not stop the others.
+and host key alias that ssh uses, without logging in. Shows a table of fingerprints, prompts once for all new keys, and
+pins them in known_hosts. A key that matches the node's cluster_host_key is pinned without a prompt. A key that differs
+from cluster_host_key or from a pinned key is rejected, and no key of that node is pinned. Runs on the controller. Nodes
+that do not respond do not affect other nodes.
 
 nodes: The key of each node, and the decision.
 """

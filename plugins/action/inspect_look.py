@@ -1,9 +1,9 @@
 """Inspects all nodes in one round trip.
 
-Inspects all nodes of the play in parallel. In a run of site.yml the inspections for the following steps are made in the
-same round trip, as role_looks does, and kept in the folder of the run. A node that did not respond is missing in nodes.
-node_inspect then inspects the node separately and reports the error; its result must be registered under the same name
-with the suffix _alone.
+Inspects all nodes of the play in parallel. In a run of site.yml, the same round trip also makes the inspections for
+later steps, as role_looks does, and caches their results for the run. A node that did not respond is missing from
+nodes. node_inspect must then inspect the node separately, which reports the error; register the result under the same
+name with the suffix _alone.
 
 nodes: For each node that responded, its facts, as returned by node_inspect.
 """

@@ -1,12 +1,12 @@
 """Reads the inventory values that an inspection needs, once for all nodes.
 
-Every node is inspected for its route to every other node. If each node's addresses were read separately, 200 nodes
-would require 40,000 template evaluations. Contacts no node; use it with run_once.
+The inspection of every node includes its route to every other node. If each node read the addresses of all others, 200
+nodes would require 40,000 template evaluations. Contacts no node; use it with run_once.
 
-requests: The variables of each node that an inspection is compared with, with defaults.
+requests: The variables of each node, including defaults, with which its inspection is compared.
 peers: The training addresses of all nodes.
 writes: The folders that Muster writes to, by node.
-prefixes: The environments that the inventory names by path, by node.
+prefixes: The paths of existing environments in the inventory, by node.
 platforms: The supported versions of each distribution.
 """
 

@@ -1,14 +1,14 @@
 """Evaluates the inspections of all nodes and shows them.
 
 Compares the result of node_inspect on each node with the inventory and with the other nodes. Writes inspect.json into
-the cluster's artifacts folder, readable only by its owner. Never fails; refusals contains the nodes that must not
-continue. Contacts no node; use it with run_once.
+the cluster's artifacts folder, readable only by its owner. Never fails; refusals contains the nodes that must be
+excluded from later steps. Contacts no node; use it with run_once.
 
 msg: The table, the findings, and the checks that could not be made.
-refusals: For each node that must not be changed, sentences with the reasons and fixes.
+refusals: For each excluded node, sentences with the reasons and fixes.
 findings: All findings.
 status: The combined status of the findings. healthy, degraded, unknown or failed.
-reminder: A note that is repeated at the end of the run - GPUs that are missing in the inventory.
+reminder: A note that is repeated at the end of the run, about GPUs that are not set in the inventory.
 artifacts: Folder on the controller with inspect.json.
 """
 
@@ -71,7 +71,7 @@ class ActionModule(ControllerAction):
         }
 
     def _rdma(self, nodes: list[InspectedNode]) -> dict[str, str]:
-        """Return a line for each node with an RDMA adapter: the present state, and what the step gpu_stack does."""
+        """Return a line for each node with an RDMA adapter: its state, and what the step gpu_stack changes."""
         names = rdma_table(self._loader)
         lines = {}
         for node in nodes:

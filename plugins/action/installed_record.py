@@ -1,9 +1,10 @@
-"""Records on each node what is installed.
+"""Records the installed state on each node.
 
 Records the current state of each node of the play: kernel, boot, driver, GPUs, firmware, the versions of Muster's
 packages and the files of the environment. drift compares later states with this record. No step makes decisions from
-the record. A record is only written if it differs from the previous one, and is not reported as a change. Contacts
-every node by the connection in the inventory; use it with run_once. An unreachable node is a warning.
+the record. A record is written only if it differs from the previous one. Writing a record is not reported as a change.
+Contacts every node with the connection settings of the inventory; use it with run_once. An unreachable node only causes
+a warning.
 
 written: The nodes whose record changed.
 """

@@ -1,6 +1,6 @@
 """Compares launches of the same training on the controller.
 
-Reads the report that rank 0 of each launch printed at its end: a line @muster with a JSON object whose event is
+Reads the report that rank 0 of each launch printed as its last output: a line @muster with a JSON object whose event is
 summary, with samples_per_second and global_batch, and optionally seconds, accuracy, loss and memory_mb. Shows the
 reports as a table with speed-up and efficiency, and writes comparison.json into the folder of the run. Fails if the
 launches cannot be compared because a report is missing or the global batches differ. Contacts no node.

@@ -1,15 +1,14 @@
-"""Lists the launches of a cluster, as known to its nodes.
+"""Lists the launches that the nodes of a cluster report.
 
-Queries the launches of every node from systemd's system manager and from users' managers, so launches from any
-controller are shown. Shows for each launch its id, state, user, the user and controller that started it, nodes, GPU
-utilization, start time, and the last output lines of the head node's ranks. An administrator sees all launches. A
-launch user sees their own launches with details, and only the existence of other launches. A node that does not respond
-is named and does not hide other nodes' launches. Changes nothing and renews no lease. Contacts every node by the
-connection in the inventory; use it with run_once.
+Queries systemd's system manager and the user managers on every node, and therefore finds launches from any controller.
+Shows for each launch its id, state, user, the user and controller that started it, nodes, GPU utilization, start time,
+and the last output lines of the head node's ranks. An administrator sees all launches. Launch users see details only of
+their own launches. A node that does not respond is named and does not affect the list for other nodes. Changes nothing
+and renews no lease. Contacts every node with the connection settings of the inventory; use it with run_once.
 
-jobs: For each launch id, state in words, user, own (whether it is a user launch), and the nodes that know it.
+jobs: For each launch id, the state as text, the user, own (whether it is a user launch), and the nodes that report it.
 silent: For each node that did not respond, the reason.
-over: Whether the launch had finished when its output had been shown.
+over: Whether the launch had finished when the command stopped following its output.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ subjects()
 
 
 class ActionModule(OwnAction):
-    """The raw inspection is not kept. The facts hold the relevant parts, without secrets."""
+    """Discards the raw inspection. The facts contain its relevant parts, without secrets."""
 
     _supports_check_mode = True
 

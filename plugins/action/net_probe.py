@@ -35,7 +35,7 @@ FEWEST_PACKETS = 60
 
 
 class ActionModule(ControllerAction):
-    """Contacts all nodes at once, each by the connection in the inventory."""
+    """Contacts all nodes at once, with the connection settings of the inventory."""
 
     def work(self) -> dict[str, Any]:
         plan = self.options["plan"]
@@ -59,7 +59,7 @@ class ActionModule(ControllerAction):
 
 
 class Probe:
-    """One probe of the network: the messages to all nodes, and their responses."""
+    """One probe of the network: sends messages to all nodes, and receives their responses."""
 
     def __init__(
         self, plan: Mapping[str, Any], requests: Mapping[str, Mapping[str, Any]], left_out: dict[str, str]
@@ -84,7 +84,7 @@ class Probe:
         self.served = self.gather("serve", self.asked, SERVE_TIMEOUT + idle)
 
     def gather(self, verb: str, nodes: list[str], timeout: float) -> dict[str, dict[str, Any]]:
-        """Return the responses to one verb. For a node without a response, remember the reason."""
+        """Return the responses to one verb. If a node does not respond, record the reason."""
         answers = self.messages.gather(verb, nodes, timeout, lambda _: None)
         found = {}
         for name in nodes:
@@ -98,7 +98,7 @@ class Probe:
         return found
 
     def call(self) -> None:
-        """Let every node connect to every other node, including nodes that did not respond."""
+        """Let every node connect to all other nodes, including those that did not respond to the controller."""
         peers = [self.peer(name) for name in self.requests]
         packets = max(FEWEST_PACKETS, min(PACKETS, PACKETS_IN_ALL // max(1, len(peers) - 1)))
         for name in self.served:

@@ -1,12 +1,13 @@
-"""A user's notebook on a node.
+"""Starts, stops or queries the notebook of a user on a node.
 
 Starts JupyterLab as a unit of the user's systemd manager, on a node prepared by the role workbench. Waits until
-JupyterLab rejects requests without the token and accepts requests with it. Prints the ssh command of a tunnel to the
-notebook, with the jump hosts of the inventory, and the path of the token. The token is in a file readable only by the
-user, and in no output and no argument list. An administrator manages the notebook of any launch user. A launch user
-manages their own notebook, without root. Contacts the node by the connection in the inventory; use it with run_once.
+JupyterLab accepts requests with the token and rejects requests without the token. Prints the ssh command of a tunnel to
+the notebook, with the jump hosts of the inventory, and the path of the token. Only the user can read the token file.
+The token never appears in output or argument lists. An administrator manages the notebook of any launch user. A launch
+user manages their own notebook, without root. Contacts the node with the connection settings of the inventory; use it
+with run_once.
 
-notebook: Whether it is running, at_boot, its user, its socket and its token_file.
+notebook: running, at_boot (whether the notebook starts at boot), user, socket and token_file.
 ssh: The ssh command of the tunnel.
 """
 
@@ -81,9 +82,9 @@ class ActionModule(ControllerAction):
 
 
 def way_to(node: NodeConnection, *, own: bool) -> SshAccess | None:
-    """Return the ssh access from the inventory, or None for other connections.
+    """Return the SSH settings of the node from the inventory, or None if the inventory uses another connection.
 
-    own: Whether the login user owns the notebook. Only then the private key is part of the access.
+    own: whether the login user owns the notebook. Only in this case, the settings include the private key.
     """
     connection = node.connection
     if connection.transport != "ssh":

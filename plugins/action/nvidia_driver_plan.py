@@ -1,13 +1,13 @@
 """Plans the changes of the NVIDIA driver on a node.
 
 Compares the result of node_inspect with the result of gpu_stack_plan and returns the required changes. On a node whose
-driver is not managed by Muster, checks whether the driver works. Fails the node if no change is allowed (a GPU is in
-use, a driver from a runfile is installed), or if changes are missing that should be done at this stage. Contacts no
-node.
+driver is not managed by Muster, checks whether the driver works. Fails on the node if a required change is not allowed
+(because a GPU is in use, or a driver from a runfile is installed), or if earlier tasks did not make the changes of this
+stage. Contacts no node.
 
 needed: Whether changes are required.
 differences: The differences, one sentence each.
-plan: The required changes. provide tells whether there are changes other than a reboot, and reboot gives the reasons
+plan: The required changes. provide is true if there are changes other than a reboot, and reboot contains the reasons
     for a reboot.
 """
 
@@ -86,7 +86,7 @@ class ActionModule(ControllerAction):
 
     @staticmethod
     def _diff(plan: DriverPlan) -> list[dict[str, str]]:
-        """Show one-line differences in one diff, and every file in a separate diff."""
+        """Return the diffs: one for all one-line differences, and one for every file."""
         paths = {file.path for file in plan.files}
         short = [each for each in plan.differences if each.what and each.what not in paths]
         before, after = (
@@ -125,5 +125,5 @@ class ActionModule(ControllerAction):
         )
 
     def _is_controller(self, facts: Mapping[str, Any]) -> bool:
-        """Return whether the node is the machine on which this program runs, for any type of connection."""
+        """Return whether the node is the controller itself, for any type of connection."""
         return self._connection.transport == "local" or is_own_machine(facts["identity"]["machine"])

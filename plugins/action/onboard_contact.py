@@ -1,14 +1,14 @@
-"""First contact with the nodes that are onboarded.
+"""Makes first contact with the nodes to onboard.
 
 Queries the host keys of all nodes in parallel, shows the table of fingerprints, prompts once, and pins the new keys;
 see host_keys. Then logs in on each node through a shell, and checks that its Python is new enough and that becoming
-root works. Changes nothing on the nodes. A node that cannot be onboarded is reported in one sentence and does not stop
-the others. Fails if no node is left.
+root works. Changes nothing on the nodes. A node that cannot be onboarded is reported in one sentence and does not
+affect other nodes. Fails if no node can be onboarded.
 
-met: Nodes that can be onboarded. looked_at is false if check mode prevented the login. by_password tells whether the
-    login used a password.
+met: Nodes that can be onboarded. looked_at is false if check mode prevented the login. by_password is true if the login
+    used a password.
 nodes: The decisions on the host keys; see host_keys.
-onboarding: The reasons for the other nodes.
+onboarding: For each node that cannot be onboarded, the reason.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def has_password(node: NodeConnection) -> bool:
 
 
 def sentence(row: trust.HostKeyDecision, project: str, node: Mapping[str, Any]) -> str:
-    """Return why the host key keeps this node out, or an empty string."""
+    """Return why the host key prevents the onboarding of this node, or an empty string."""
     if row.state == "no answer":
         return f"no response: {row.why}"
     if row.action != "refuse":

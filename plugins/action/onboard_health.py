@@ -1,7 +1,7 @@
 """Checks whether a new node is healthy.
 
-Evaluates the result of nccl_health on the node and of net_probe on its links. A clock offset counts as a failure, which
-is only a warning before a launch. Fails if the result would block a launch on the node.
+Evaluates the result of nccl_health on the node and of net_probe on its links. A clock offset, which only causes a
+warning before a launch, counts as a failure here. Fails if the result would block a launch on the node.
 
 findings: The findings.
 """

@@ -1,10 +1,10 @@
 """Writes nodes that are being onboarded into the inventory.
 
-Adds new nodes at the end of gpu_nodes, quarantined, in the YAML files of the inventory, and keeps comments and order.
-Lifts the quarantine of accepted nodes, and looks up their node ranks. For other types of inventories, shows the lines
+Appends new nodes to gpu_nodes as quarantined nodes in the YAML files of the inventory, and keeps comments and order.
+Lifts the quarantine of accepted nodes, and determines their node ranks. For other types of inventories, shows the lines
 to write.
 
-onboarding: For each node, whether it is written, and its node rank.
+onboarding: For each node, whether it was written, and its node rank.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ class ActionModule(ControllerAction):
 
 
 def written(variables: dict[str, Any]) -> dict[str, Any]:
-    """Return the variables of the node's entry, without those that Ansible derives from its place."""
+    """Return the variables to write for the node, without those that Ansible sets itself."""
     return {key: value for key, value in variables.items() if key not in newcomers.PLACES}

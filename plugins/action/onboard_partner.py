@@ -1,12 +1,12 @@
 """Finds an idle member for each new node.
 
-Queries on all members in parallel who holds the resources of a launch, and who uses the GPUs. A member that does not
-respond, or whose state is unknown, is not idle.
+Queries all members in parallel for the holders of launch resources and for the users of the GPUs. A member that does
+not respond, or whose state is unknown, is not idle.
 
-pairs: For each new node, the nodes of a launch on both.
+pairs: For each new node, the nodes of a launch on this node and an idle member.
 witness: A member that responds.
 idle: All idle members.
-busy: The reasons why the other members are not idle.
+busy: For each other member, why it is not idle.
 onboarding: The checks that were skipped.
 """
 

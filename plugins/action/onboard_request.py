@@ -1,11 +1,12 @@
 """Determines and validates the nodes to onboard before any of them is changed.
 
 Takes the nodes from one of node, nodes, nodes_file and ssh_config, and resolves names without an address. Reports all
-problems at once: of the request, and of the inventory as it would be with these nodes. A node that is already a member
-is not an error and is skipped. An unfinished onboarding is continued. Runs on the controller and contacts no node.
+problems of the request at once, and all problems that the inventory would have with these nodes. A node that is already
+a member is skipped without an error. An unfinished onboarding is continued. Runs on the controller and contacts no
+node.
 
 nodes: The nodes that are not yet members, with their names and the variables to write into the inventory.
-onboarding: The progress of each node, for the end of the run.
+onboarding: The progress of each node, to report it at the end of the run.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class ActionModule(ControllerAction):
         }
 
     def _looked_up(self, asked: Sequence[NewNode], known: Mapping[str, Mapping[str, Any]]) -> dict[str, list[str]]:
-        """Resolve the names of the nodes. For a node in the inventory, use the address from there."""
+        """Resolve the names of the nodes. If the inventory contains a node, use the address in the inventory."""
         places = {one.name: one.address or one.name for one in asked}
         ours = {
             name: [known[name]["address"]]
@@ -57,7 +58,7 @@ class ActionModule(ControllerAction):
         return {**newcomers.looked_up(place for place in places.values() if not ip(place)), **ours}
 
     def _others(self) -> dict[str, str]:
-        """Return the names in the inventory with one of the groups of each."""
+        """Return all names in the inventory, each with one group that contains it."""
         groups = self.task_vars["groups"]
         return {name: group for group, names in groups.items() if group != "all" for name in names}
 

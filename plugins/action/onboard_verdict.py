@@ -1,8 +1,8 @@
 """Fails if a node was not accepted.
 
-Makes the run fail if one of several nodes did not become a member.
+Makes the run fail if any of the new nodes did not become a member.
 
-msg: The nodes that are members, and the nodes that are not.
+msg: The new nodes that became members, and those that did not.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster_controller.playbook.action import ControllerAction, Options
 
 
 class ActionModule(ControllerAction):
-    """The callbacks report the same at the end of the run, also if this action is not reached."""
+    """The callbacks report the same at the end of the run, even if the run fails before this action."""
 
     OPTIONS: ClassVar[Options] = {}
 

@@ -1,4 +1,4 @@
-"""Pass values of the controller to the module package_sources; documented in library/package_sources.py."""
+"""Pass values from the controller to the module package_sources; documented in library/package_sources.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the environments of the nodes, one step for all environments; documented in library/pytorch_env.py."""
+"""Builds the environments of the nodes, each step for all environments; documented in library/pytorch_env.py."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Kind = type[CondaSteps] | type[NamedSteps] | type[ExistingSteps]
 
 
 def kinds_of(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Kind]:
-    """Return the class that builds each environment. Environments provided by others at their own path have none."""
+    """Return the class that handles each environment. Environments with the source provided have none."""
     found: dict[str, Kind] = dict.fromkeys(environments.built(declared), NamedSteps)
     for name, entry in declared.items():
         if environments.existing(entry):
@@ -44,10 +44,10 @@ def kinds_of(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Kind]:
 
 
 def together(result: dict[str, Any], named: Mapping[str, dict[str, Any]], step: str) -> dict[str, Any]:
-    """Return one result, with the results of named environments under `named`.
+    """Combine the results into one, with the results of named environments under `named`.
 
-    Failures are reported at the end. Exception: with step fetch, wheels that could not be downloaded for a named
-    environment are tried again on another node, and the rest is provided.
+    Failures are reported after all environments. Exception: if step fetch cannot download the wheels of a named
+    environment, another node tries again, and the other environments are provided.
     """
     diffs = [part for part in (result.get("diff"), *(one.pop("diff", None) for one in named.values())) if part]
     found = {**result, "named": dict(named)}
@@ -70,5 +70,5 @@ def together(result: dict[str, Any], named: Mapping[str, dict[str, Any]], step: 
 
 
 def reasons_of(result: Mapping[str, Any]) -> list[str]:
-    """Return the reasons for changes that an inspection found."""
+    """Return the reasons for changes from the result of an inspection."""
     return list(result.get("plan", {}).get("reasons", ()))

@@ -2,13 +2,13 @@
 
 Adds cluster_quarantined with reason, date and user name to the inventory, or removes it. A YAML inventory keeps its
 comments, order and style. For other types of inventories the lines to write are printed. The inventory is
-authoritative. A reachable node also gets a copy of the quarantine. If the inventory of a launch does not contain the
-quarantine, for example because it is outdated, the copy blocks the launch. A launch that runs on a node is reported and
-not changed. Contacts the nodes by the connections in the inventory; use it with run_once.
+authoritative. Each reachable node also stores a copy of its quarantine. If a launch uses an inventory without the
+quarantine, for example an outdated one, the copy blocks the launch. A launch that is running on a node is reported, but
+not stopped. Contacts the nodes with the connection settings of the inventory; use it with run_once.
 
 outcome: The result in one sentence.
 silent: For each node that did not respond, the reason.
-running: Sentences on launches that run on these nodes.
+running: Sentences about launches that are running on these nodes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ActionModule(ControllerAction):
         }
 
     def refuse_what_a_group_says(self, cluster: Members, names: list[str]) -> None:
-        """Reject the release of a node whose quarantine comes from a group."""
+        """Reject the release of a node whose quarantine is set for a group."""
         quarantined = [name for name in names if self.release and cluster.nodes[name][OPTION]]
         alone = {
             name: inventory_file.unset_variables(cluster.sources, {name: [OPTION]}, check=True) for name in quarantined
@@ -85,8 +85,8 @@ class ActionModule(ControllerAction):
         return inventory_file.set_variables(cluster.sources, fresh, check=check)
 
     def nodes(self, cluster: Members, wanted: dict[str, dict[str, Any]]) -> tuple[list[str], dict[str, str], bool]:
-        """Store or remove the copy on each node. Return running launches, nodes without a response, and whether a copy
-        changed."""
+        """Store or remove each node's copy of its quarantine. Return running launches, nodes without a response, and
+        whether a copy changed."""
         check = bool(self._task.check_mode)
         requests = {name: {"check": check, "quarantine": one} for name, one in wanted.items()}
         answers = cluster.ask("forget" if self.release else "keep", requests)

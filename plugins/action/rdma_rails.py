@@ -1,15 +1,15 @@
 """Tests RDMA between all nodes and evaluates the results.
 
-Connects the adapters that NCCL would use (NCCL_IB_HCA) to the adapters of the same rail on other nodes with verbs, with
-the GID, partition and traffic class that NCCL would use, as the training user. Runs ibv_rc_pingpong, which compares the
-received data, then ib_write_bw and ib_write_lat of perftest. In each round a node meets at most one other node, so no
-adapter is used twice at once. In large clusters each node meets eight others. No round starts later than two minutes
-after the first. The tools set up their connections over TCP, on ports of firewall_launch_ports at the training
-addresses. Names the adapter that most of its counterparts cannot reach, the rail on which no pair works, or otherwise
-the pair. Contacts no node if fewer than two nodes have such adapters. Skips nodes on which a job runs, with the reason.
-Use it with run_once. A faulty rail is a finding and never fails the task.
+Connects the adapters that NCCL would use (NCCL_IB_HCA) to the adapters of the same rail on other nodes with verbs, as
+the training user, with the GID, partition and traffic class that NCCL would use. Runs ibv_rc_pingpong, which compares
+the received data, then ib_write_bw and ib_write_lat of perftest. In each round, a node is tested with at most one other
+node, so that no adapter takes part in two tests at once. In large clusters, each node is tested with eight others. No
+round starts later than two minutes after the first. The tools set up their connections over TCP, on ports of
+firewall_launch_ports at the training addresses. Reports an adapter if most of its counterparts cannot reach it, a rail
+if no pair on it works, or otherwise the pair. Contacts no node if fewer than two nodes have such adapters. Skips nodes
+on which a job runs, with the reason. Use it with run_once. A faulty rail is a finding and never fails the task.
 
-rails: One entry for every test, as kept in rails.json. null means not measured.
+rails: One entry for every test, as in rails.json. null means not measured.
 findings: All findings.
 verdict: The combined verdict. coverage lists the checks that could not be made, with the reasons.
 """
@@ -38,7 +38,7 @@ LATEST = 120.0
 
 
 class ActionModule(ControllerAction):
-    """Contacts all nodes with adapters at once, or no node if fewer than two nodes have adapters."""
+    """Contacts all nodes with RDMA adapters at once. Does nothing if fewer than two nodes have adapters."""
 
     OPTIONS: ClassVar[Options] = {
         # Registered result of health_plan.
@@ -123,7 +123,7 @@ class Trials:
         return found
 
     def end(self, meetings: list[plan.RailMeeting], served: Mapping[str, Any], called: Mapping[str, Any]) -> None:
-        """End listening processes that were not called because an earlier step failed."""
+        """End listening processes to which no node connected because an earlier step failed."""
         messages = {}
         for each in meetings:
             rails = called.get(each.caller, {"rails": [[] for _ in each.pairs]})["rails"]
@@ -138,7 +138,7 @@ class Trials:
         self.gather("end", messages)
 
     def calls(self, meeting: plan.RailMeeting, served: list[list[dict[str, Any]]]) -> list[list[list[str]]]:
-        """Return the commands of the calling end: the steps up to the first one without a listening process."""
+        """Return the commands of the connecting node: the steps before the first step without a listening process."""
         address = self.addresses[meeting.called]
         every = []
         for (mine, _), ends in zip(meeting.pairs, served, strict=True):
@@ -151,7 +151,7 @@ class Trials:
         return every
 
     def gather(self, verb: str, messages: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-        """Send each node its message. A node without a response takes part in no further round."""
+        """Send each node its message. A node that does not respond is excluded from further rounds."""
         for name, message in messages.items():
             self.messages.ask(name, verb, {**message, "user": self.user}, privileged=True)
         answers = self.messages.gather(verb, list(messages), ROUND, lambda _: None)

@@ -1,7 +1,7 @@
-"""Writes the report of a run again.
+"""Rewrites the report of a run.
 
-Reads the artifacts of a run in artifacts/<cluster>/<run>/ and writes report.html into the same folder. A run writes its
-report when it ends. This action is for interrupted runs. Runs on the controller and contacts no node.
+Reads the artifacts of a run in artifacts/<cluster>/<run>/ and writes report.html into the same folder. Every run writes
+its report when the run ends. Use this action for an interrupted run. Runs on the controller and contacts no node.
 
 page: Path of the report on the controller.
 """

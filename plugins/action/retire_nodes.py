@@ -1,13 +1,13 @@
 """Removes nodes from the cluster's inventory.
 
 Removes nodes from the inventory and from the known_hosts file next to it. A YAML inventory keeps its comments, order
-and style. For other types of inventories the lines to change are printed, and nothing is done. Fails while a launch
-with one of the nodes is running, according to all reachable nodes. The removed nodes need not be reachable. A node that
-is no longer in the inventory is not an error, so an interrupted run can be repeated. The roles cluster_hosts, ssh_mesh
-and firewall remove the node's data from the other nodes. Use it with run_once.
+and style. For other types of inventories, the lines to change are printed, and nothing is done. Fails if a reachable
+node reports a running launch with one of the nodes to remove. The removed nodes need not be reachable. A node that is
+no longer in the inventory is not an error, so that an interrupted run can be repeated. The roles cluster_hosts,
+ssh_mesh and firewall remove the node's data from the other nodes. Use it with run_once.
 
 outcome: The result in one sentence.
-unfinished: The remaining access until the other nodes are updated, and the command for the update.
+unfinished: The access that removed nodes keep until the other nodes are updated, and the command for the update.
 silent: For each node that did not report its launches, the reason.
 """
 
@@ -32,7 +32,7 @@ from muster_node.tools import files
 
 
 class ActionModule(ControllerAction):
-    """Host keys are removed last: while a node is in the inventory, a repeated run needs its key to connect."""
+    """Remove host keys last, because a repeated run needs the key of every node that is still in the inventory."""
 
     OPTIONS: ClassVar[Options] = {
         # look checks whether the nodes can leave and which nodes do not respond. leave removes them.

@@ -1,15 +1,15 @@
 """Inspects all nodes once, for all roles of a step and of the following steps.
 
-Runs the inspection of each role of the step on all nodes of the play, in one round trip, and evaluates it as the roles
-do. In a run of site.yml the same round trip inspects for the following steps as well, and keeps the results in the
-folder of the run. A role is skipped on a node without differences. If an inspection failed or cannot be made remotely,
-the role runs and inspects the node itself. A node on which a role runs is inspected again before the next step. With
-cluster_full every role runs on every node, and cached results are compared with the inspection.
+Runs the inspections of all roles of the step on all nodes of the play, in one round trip, and evaluates the results as
+the roles do. In a run of site.yml, the same round trip also makes the inspections for later steps, and caches their
+results for the run. A role is skipped on nodes without differences. If an inspection failed or cannot be made remotely,
+the role runs and inspects the node itself. After a role has run on a node, the node is inspected again before the next
+step. With cluster_full, every role runs on every node, and cached results are compared with the new inspection.
 
-content: The nodes on which no role of the step runs.
-needed: For each role of the step, the nodes on which it runs. installed_record, at the end of pytorch, counts as a
-    role.
-why: For each role and each node on which it runs, the differences.
+content: The nodes that need no role of the step.
+needed: For each role of the step, the nodes on which it runs. installed_record, which runs at the end of the step
+    pytorch, counts as a role.
+why: For each role and each node on which the role runs, the differences.
 looked_at: The nodes that were inspected by this task.
 """
 

@@ -1,11 +1,11 @@
-"""Writes the folder from which other users launch.
+"""Writes an inventory folder with which other users can launch.
 
 Writes hosts.yml, known_hosts and README.md into a folder. Other users use the folder as their inventory, on their own
 machine and with their own checkout of Muster. The folder contains the nodes, their connection settings, their pinned
-host keys, and the evaluated values that a launch needs. It contains no user names, keys or passwords of the
-administrator, and no other values of the inventory. Addresses, ports and jump hosts are the values that the
-administrator's ssh uses, so the administrator's ssh configuration is not needed. Runs on the controller and contacts no
-node. Fails if a node has no pinned host key.
+host keys, and the variables that a launch needs, with templates evaluated. It contains no user names, keys or passwords
+of the administrator, and no other values of the inventory. Addresses, ports and jump hosts are resolved with the
+administrator's ssh configuration, which other users therefore do not need. Runs on the controller and contacts no node.
+Fails if a node has no pinned host key.
 
 folder: Path of the folder on the controller.
 """

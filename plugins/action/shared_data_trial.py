@@ -1,11 +1,11 @@
 """Tests shared folders from all nodes at once.
 
-In each folder every node writes a file as the training user, looks for the files of all other nodes, and reads one of
-them. The test shows whether all nodes see the same folder, how soon a node sees the files of others, the owner of
-files, and the total write and read rate of all nodes. The files have random names and are removed. Contacts all nodes
-of the play at once; use it with run_once.
+In each folder, every node writes a file as the training user, waits for the files of all other nodes to appear, and
+reads one of them. The test shows whether all nodes see the same folder, how soon a node sees files of other nodes,
+which user owns the files, and the total write and read rate of all nodes. The files have random names and are removed.
+Contacts all nodes of the play at once; use it with run_once.
 
-msg: The results as a table, and a sentence with the verdict.
+msg: The results as a table, and the verdict as a sentence.
 shared_data: The results, as in shared_data.json of the run.
 verdict: The combined verdict of the findings.
 """

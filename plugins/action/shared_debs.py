@@ -1,6 +1,7 @@
 """Decides which node downloads which files; documented in library/shared_debs.py.
 
-Each step is an ordinary task, and Ansible finishes a task on all nodes before the next one. So no step has to wait.
+Each step is an ordinary task. Because Ansible finishes a task on all nodes before the next task, no step has to wait
+for another node.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class ActionModule(OwnAction):
         return {**result, **(done or {"skipped": True, "skip_reason": "no files to share for this node"})}
 
     def _needed(self, looks: str) -> dict[str, list[Deb]]:
-        """Return the required packages of each node in the play that was inspected."""
+        """Return the required packages of each inspected node of the play."""
         answers = {name: registered(self.vars, name, looks) for name in self.vars["ansible_play_batch"]}
         return {name: [Deb(**deb) for deb in answer["debs"]] for name, answer in answers.items() if answer.get("debs")}
 

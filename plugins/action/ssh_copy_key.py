@@ -1,4 +1,4 @@
-"""Copies the controller's public key to a node and checks the login with it; documented in library/ssh_copy_key.py."""
+"""Copies the controller's public key to a node and tests a login with it; documented in library/ssh_copy_key.py."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_WAY_IN = (
 
 
 class ActionModule(FilledIn):
-    """The first half runs on the node, over Ansible's connection."""
+    """Adds the key over Ansible's connection, and then logs in over a new one."""
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         if self._connection.transport != "ssh":

@@ -1,11 +1,11 @@
 """Combines the SSH data of all nodes.
 
 Combines the results of ssh_mesh_key on each node of the group gpu_nodes in this run with the nodes' addresses from the
-inventory. Done once on the controller, because a template over 200 nodes would be evaluated 200 times. Runs on the
-controller and contacts no node.
+inventory. Runs once, on the controller, because a template over 200 nodes would be evaluated 200 times. Contacts no
+node.
 
 members: Every node, with its address, its keys, and whether it was checked in this run.
-refusals: Nodes with the same key as another node, with the problem and the fix.
+refusals: For nodes that have the same key as another node, the problem and the fix.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Pass the nodes' login methods to the module ssh_mesh_proof; documented in library/ssh_mesh_proof.py."""
+"""Pass digests of the nodes' login settings to the module ssh_mesh_proof (documented in library/)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Changes sshd settings, guarded by a test of a new connection.
+"""Changes sshd settings, and reverts the change if a new connection fails.
 
 Writes a settings file for sshd, validates it with sshd, and reloads sshd. Open connections stay open. A timer on the
-node restores the previous settings, unless a new connection from the controller succeeds. First undoes changes that an
-interrupted run left unconfirmed.
+node restores the previous settings, unless a new connection from the controller succeeds. Before that, reverts changes
+that an interrupted run did not confirm.
 
 changed: Whether the settings of sshd changed.
 """

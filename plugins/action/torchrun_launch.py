@@ -62,9 +62,9 @@ ATTEMPTS = "attempts.json"  # next to the plan of the first attempt; the outcome
 
 
 class ActionModule(ControllerAction):
-    """asked: the options as given. own_plan: builds the plan as a user launch, once the request has been read. as_root:
-    whether a user launch is managed as root. project: the project files to copy. image: the container image. last: the
-    newest attempt of a launch with several attempts."""
+    """asked: the task options. own_plan: builds the plan as a user launch; set once the request has been read. as_root:
+    whether root manages a user launch. project: the project files to copy. image: the container image. last: the newest
+    attempt of a launch with several attempts."""
 
     ROLE = "launch"
     asked: LaunchOptions
@@ -132,7 +132,8 @@ class ActionModule(ControllerAction):
         return build_plan(request, nodes)
 
     def known_plan(self, name: str, nodes: list[str], cluster: Mapping[str, Any]) -> LaunchPlan:
-        """Return the plan of a launch started from this controller, or the plan kept by its nodes. Raises PlanError."""
+        """Return the plan of a launch from this controller's artifacts or, failing that, from its nodes. Raises
+        PlanError."""
         folder = cluster_folder(self.cluster)
         if (folder / name / "plan.json").is_file() or self._task.check_mode:
             return plan_begun_here(folder, name, nodes)
@@ -192,8 +193,8 @@ class ActionModule(ControllerAction):
         earlier: tuple[str, ...] = (),
         whole: Attempts | None = None,
     ) -> tuple[dict[str, Any], LaunchRecord]:
-        """Run one attempt. earlier: the ids of earlier attempts. whole: the launch with all attempts. If set, files are
-        fetched after the last attempt."""
+        """Run one attempt. earlier: the ids of earlier attempts. whole: the launch to which this attempt belongs. If
+        set, files are fetched after the last attempt."""
         folder = cluster_folder(self.cluster) / plan.launch_id
         progress = self.progress()
         keeping = Keeping(progress.say)
@@ -312,7 +313,7 @@ class ActionModule(ControllerAction):
         return result if well else {**result, "msg": failure_text(verdict)}
 
     def without_watcher(self, came: WatchedOutcome, launch: WatchedLaunch) -> Verdict:
-        """Without a watcher no further attempt is started: stop the newest attempt, or determine its outcome."""
+        """If the watcher is gone, no further attempt can start. Stop the newest attempt, or determine its outcome."""
         if not self.asked.stop:
             launch.wait_for_leases(came.plan)
         asked = self.asked
@@ -352,12 +353,12 @@ class ActionModule(ControllerAction):
 
 
 def lines_of(result: Mapping[str, Any]) -> list[str]:
-    """Return the lines of the diagnosis for people."""
+    """Return the lines of the diagnosis to show."""
     return list(result["diagnosis"]["lines"]) if "diagnosis" in result else []
 
 
 def as_requested(record: LaunchRecord, options: LaunchOptions) -> bool:
-    """Return whether the launch was left running, or stopped on all nodes, as requested."""
+    """Return whether the request was met: the launch was left running, or was stopped on all nodes."""
     if record.decision is None:
         return False  # rejected
     if options.stop:

@@ -1,9 +1,9 @@
 """Changes the MTU of the training interface.
 
-Works in three steps, because all nodes must have the MTU before full-size packets can pass between them. step=set sets
-the MTU now and for the next boot; a timer on the node reverts it. step=try sends full-size packets that must not be
-fragmented to other nodes. step=settle keeps the change if all packets arrived and a new connection works; otherwise the
-node gets its previous MTU, and the task fails with the reason.
+Works in three steps, because all nodes must have the new MTU before full-size packets can pass between them. step=set
+sets the MTU now and for the next boot, and starts a timer on the node that reverts the change. step=try sends full-size
+packets that must not be fragmented to other nodes. step=settle keeps the change if all packets arrived and a new
+connection works. Otherwise, the node reverts to its previous MTU, and the task fails with the reason.
 
 interface: The training interface.
 before: The previous MTU.

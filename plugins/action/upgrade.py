@@ -1,17 +1,17 @@
 """Controller side of an upgrade.
 
-Used once for each step, with run_once. Contacts all nodes at once, by the connections in the inventory. Only reads
-their state: running work, the active PyTorch environment, and the installed kernels. Roles that are included between
-the steps change the nodes.
+Each step of an upgrade uses this action once, with run_once. Contacts all nodes at once, with the connection settings
+of the inventory. Only reads the state of the nodes: running launches and processes, the active PyTorch environment, and
+the installed kernels. Roles that run between the steps change the nodes.
 
-msg: The result of the step, for people.
-kind: The upgraded component, pytorch, driver or kernel.
+msg: The result of the step, as text.
+kind: The component to upgrade: pytorch, driver or kernel.
 nodes: The target of each node, by name.
 torch: The target PyTorch version.
 batches: Nodes in the order of their upgrade.
-go: Idle nodes of the batch.
-left: The reason why each other node of the batch is postponed.
-red: The reason why no further node is changed.
+go: The idle nodes of the batch, which can be upgraded now.
+left: For each other node of the batch, why its upgrade is postponed.
+red: Why the upgrade stops before other nodes are changed.
 launches: The nodes of each launch.
 """
 

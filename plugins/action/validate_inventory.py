@@ -1,9 +1,9 @@
 """Validates the inventory on the controller. The rules are in module_utils/muster/inventory.
 
 Reads the variables of the nodes in the group gpu_nodes, with the defaults of the role cluster. Fails with all problems
-at once, each with its location and fix. Also validates variables given with -e or in a job file. Such a variable with
-the prefix of a Muster option must be an option; the most similar option is suggested. Runs on the controller and
-contacts no node.
+at once, each with its location and fix. Also validates variables given with -e or in a job file. If such a variable has
+the prefix of Muster options, it must be an option; otherwise, the most similar option is suggested. Runs on the
+controller and contacts no node.
 
 msg: All problems, one sentence each.
 """
@@ -120,7 +120,7 @@ class ActionModule(ControllerAction):
 
 
 def subject_of(found: int, of_run: int) -> str:
-    """Return the subject of the message. of_run: number of problems in variables given to the run."""
+    """Return the beginning of the message. of_run: the number of problems in variables given to the run."""
     count = "1 problem" if found == 1 else f"{found} problems"
     if not of_run:
         return f"The inventory has {count}"
@@ -129,7 +129,7 @@ def subject_of(found: int, of_run: int) -> str:
 
 
 def of_this_run(inventory: Inventory, run: Mapping[str, Any], folder: str, *, launches: bool) -> Inventory:
-    """Return the inventory with the variables given to this run. folder: the folder of the inventory."""
+    """Return the inventory, with the variables given to this run. folder: the inventory folder."""
     first = inventory.nodes[0].variables if inventory.nodes else {}
     return replace(
         inventory,
@@ -155,7 +155,7 @@ def environments(values: Mapping[str, Any], folder: str) -> list[Problem]:
 
 
 def cluster_of(inventory: Inventory) -> dict[str, Any]:
-    """Return the cluster's name and artifacts folder, or nothing if they are invalid."""
+    """Return the cluster's name and artifacts folder, or an empty result if they are invalid."""
     for node in inventory.nodes[:1]:
         name, kept = node.text("cluster_name"), node.text("cluster_artifacts_dir")
         if kept and re.fullmatch(CLUSTER_NAME, name):
@@ -195,7 +195,7 @@ def _node(
 
 
 def _secrets(task_vars: Mapping[str, Any]) -> Iterator[Secret]:
-    """Return secrets in clear text, for all hosts of the inventory, because a jump host may have its password there."""
+    """Return secrets in clear text, for all hosts of the inventory, because a jump host can have its password there."""
     sources = [Path(source).absolute() for source in context.CLIARGS.get("inventory") or () if "," not in source]
     folders = tuple(source if source.is_dir() else source.parent for source in sources)
     for host in task_vars["groups"]["all"]:

@@ -1,4 +1,4 @@
-"""Records the changes that tasks made or would make, for the run that started this run; see DOCUMENTATION."""
+"""Records the changes that tasks made or would make, for the outer run that started this run; see DOCUMENTATION."""
 
 from __future__ import annotations
 

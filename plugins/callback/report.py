@@ -51,7 +51,7 @@ class CallbackModule(CallbackBase):
         self._works = True
 
     def _pass_on(self, report: Callable[[], Any]) -> None:
-        """Errors in the report never stop the run."""
+        """Catches errors in the report, so that they never stop the run."""
         if not self._works:
             return
         try:

@@ -173,7 +173,7 @@ class CallbackModule(DefaultCallback):
         self._after(BANNER_AFTER, self._wait_with, task)
 
     def _watches(self) -> bool:
-        """Return whether the run shows a screen until it is interrupted."""
+        """Return whether the run shows a screen until the user interrupts the run."""
         return self._is_screen and str(self._play.get_variable_manager().extra_vars.get("watch")).lower() in TRUE
 
     def _print_task_banner(self, task: Any) -> None:
@@ -194,7 +194,7 @@ class CallbackModule(DefaultCallback):
         self._timer.start()
 
     def _wait_with(self, task: Any) -> None:
-        """Runs in the timer's thread: show the title of a slow task, then its running time at intervals."""
+        """Show the title of a slow task, and then the running time at intervals. Runs in the timer's thread."""
         if self._at_work is not task:
             return
         self._print_task_banner(task)
@@ -204,7 +204,7 @@ class CallbackModule(DefaultCallback):
         self._after(SIGN_OF_LIFE, self._wait_with, task)
 
     def _end_of_task(self) -> None:
-        """Show the duration of the finished task if it was long."""
+        """Show the duration of the finished task if the task was slow."""
         self._at_work = None
         if self._timer is not None:
             self._timer.cancel()
@@ -398,7 +398,7 @@ class CallbackModule(DefaultCallback):
 
 
 def _note(result: Any) -> None:
-    """Mark text from a node's module as foreign before any of it is shown."""
+    """Mark text from a module on a node as foreign before any text is shown."""
     if is_foreign(result.task):
         foreign(result.result)
 

@@ -1,4 +1,4 @@
-"""Options of roles as fragments for the documentation of modules with the same options: `role_options.launch`."""
+"""Fragments that document the options of a role for modules with the same options: `role_options.launch`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ROLES = Path(__file__).resolve().parents[2] / "roles"
 def fragment(role: str, *only: str, **renamed: str) -> str:
     """Return the options that a role declares, in the format of module documentation.
 
-    only: names of the options; without names, all options. renamed: options that have another name in the module.
+    only: names of the options to return; if empty, all options. renamed: options that have another name in the module.
     """
     specs = yaml.safe_load((ROLES / role / "meta/argument_specs.yml").read_text(encoding="utf-8"))
     declared: dict[str, dict[str, Any]] = specs["argument_specs"]["main"]["options"]

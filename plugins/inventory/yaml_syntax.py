@@ -1,7 +1,7 @@
 """Reject an inventory whose YAML cannot be parsed, with one sentence per file.
 
 Ansible tries each inventory plugin in turn and prints the errors of all of them, and names no file for an error in
-group_vars (seen with ansible-core 2.19 and 2.21). This plugin runs before them, and parses nothing itself.
+group_vars (seen with ansible-core 2.19 and 2.21). This plugin runs before the others, and does not provide any hosts.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class InventoryModule(BaseInventoryPlugin):
         return False
 
     def parse(self, *_: Any, **__: Any) -> None:
-        """Never called: verify_file accepts no file."""
+        """Never called, because verify_file accepts no file."""
 
 
 def files_of(source: Path) -> Iterator[Path]:
-    """Yield the YAML files of an inventory source: the file itself, and the variables beside it."""
+    """Yield the YAML files of an inventory source: the file itself, and group_vars and host_vars next to it."""
     if source.is_file() and source.suffix in SUFFIXES:
         yield source
     for folder in VARIABLES:
@@ -54,7 +54,7 @@ def files_of(source: Path) -> Iterator[Path]:
 
 
 def syntax_error(path: Path) -> str:
-    """Return what is wrong with the file's YAML as a sentence; "" for a file that can be parsed or is encrypted."""
+    """Return the YAML error of a file as a sentence, or "" if the file can be parsed or is encrypted."""
     text = ""
     try:
         text = path.read_text(encoding="utf-8")

@@ -1,1 +1,1 @@
-"""Artifacts that the controller keeps of each run, artifacts/<cluster>/<run>/, and the record of all runs."""
+"""Artifacts of each run on the controller, artifacts/<cluster>/<run>/, and the record of all runs."""

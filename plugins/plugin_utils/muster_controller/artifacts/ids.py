@@ -1,4 +1,5 @@
-"""Ids of runs and launches, in the format that the programs on the nodes require. A launch has the id of its run."""
+"""Ids of runs and launches, in the format that the programs on the nodes require. A launch has the same id as its
+run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Writes files about a launch on the controller. An error is a warning, shown once per reason, and stops nothing."""
+"""Writes files about a launch on the controller. Errors only cause a warning, once per reason, and never stop the
+launch."""
 
 from __future__ import annotations
 
@@ -23,14 +24,15 @@ class Keeping:
         self.aside = Aside("files", ROOM, lambda _exc: None)
 
     def keep(self, path: Path, write: Callable[[], object], size: int = 1) -> bool:
-        """Write in a thread, in the order of the calls. Return False if the queue is full and nothing was written."""
+        """Queue a write for the writer thread, which keeps the order of the calls. Return False if the queue is
+        full."""
         if self.aside.do(partial(self.attempt, path, write), size):
             return True
         self.warn(f"files for {path.parent} are not written: the file system is slow or hangs", "slow")
         return False
 
     def attempt(self, path: Path, write: Callable[[], object]) -> str:
-        """Write, and return the error, or an empty string."""
+        """Write the file. Return the error, or an empty string."""
         try:
             write()
         except Exception as exc:  # full disk, low memory, text that cannot be encoded: the launch continues
@@ -45,7 +47,7 @@ class Keeping:
             self.say(f"{sentence}; the launch continues (shown once)")
 
     def surely(self, path: Path, write: Callable[[], object], seconds: float = END) -> str:
-        """Write now and wait. Return the error, or an empty string."""
+        """Write the file and wait until it is written. Return the error, or an empty string."""
         said: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.aside.do(lambda: said.put(self.attempt(path, write)), 0)
         try:

@@ -28,7 +28,7 @@ def past(cluster_folder: Path) -> PastRuns:
 
 
 def _smoke(folder: Path) -> bool:
-    """Return whether this is a finished smoke run, also if its launch failed before any rank reported."""
+    """Return whether this is the folder of a finished smoke run, even if the launch failed before any rank reported."""
     if not (folder / "verdict.json").is_file():
         return False
     return (folder / "smoke.json").is_file() or read_json(folder / "plan.json").get("what") == "acceptance"

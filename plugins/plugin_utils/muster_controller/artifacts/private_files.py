@@ -1,7 +1,7 @@
 """Private files of a run on the controller, artifacts/<cluster>/<run>/, readable only by the user who ran it.
 
-They contain output of nodes and training scripts. Folders have mode 0700 and files 0600 regardless of the umask, also
-missing parent folders.
+The files contain output of nodes and training scripts. Regardless of the umask, files have mode 0600, and folders,
+including created parent folders, have mode 0700.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FILE = 0o600
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write atomically, so that a reader never sees a partial file."""
+    """Write a file atomically, so that readers never see a partial file."""
     make_folder(path.parent)
     files.replace(str(path), text.encode("utf-8", "replace"), mode=FILE)
 
 
 def append(path: Path, data: bytes) -> int:
-    """Append as many bytes as the file system accepts in one write, and return their number."""
+    """Append data with a single write, and return the number of bytes that the file system accepted."""
     make_folder(path.parent)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, FILE)
     try:
@@ -44,5 +44,5 @@ def make_folder(folder: Path) -> None:
 
 
 def point_latest(folder: Path) -> None:
-    """Let `latest` next to the run's folder point to the folder."""
+    """Update the link `latest`, next to the run's folder, to point to this folder."""
     files.link(str(folder.parent / "latest"), folder.name)

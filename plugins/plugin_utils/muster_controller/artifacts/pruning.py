@@ -28,7 +28,7 @@ GOING = ".going-"
 
 
 def prune(cluster_folder: Path, most: int) -> str:
-    """Remove old runs, and return a message, or "" if there is nothing to report."""
+    """Remove old runs. Return a message, or "" if there is nothing to report."""
     if most <= 0:
         return ""
     try:
@@ -42,8 +42,8 @@ def prune(cluster_folder: Path, most: int) -> str:
 
 
 def remove(folder: Path) -> bool:
-    """Rename the folder, and then delete it without following links. The next run deletes what a killed run leaves. A
-    run that ends at the same time may have removed the folder first.
+    """Rename the folder, and then delete it without following links. If this run is killed, the next run deletes the
+    rest. A run that ends at the same time might already have removed the folder.
     """
     going = folder.with_name(GOING + folder.name)
     try:
@@ -70,7 +70,7 @@ def look(folder: Path) -> KeptRun:
 
 
 def over(folder: Path, run: dict[str, object]) -> bool:
-    """Return whether a run has ended, including a launch that continued after its run."""
+    """Return whether a run has ended, including its launch, which can continue after the run."""
     if not run.get("ended"):
         return False
     return run.get("launch", "") != run_verdict.DETACHED and not (
@@ -86,7 +86,7 @@ def named(cluster_folder: Path) -> Iterator[str]:
 
 
 def ids_in(path: Path) -> list[str]:
-    """Return the run ids in a file. Raises OSError if an existing file cannot be read; nothing must be removed then."""
+    """Return the run ids in a file. Raises OSError if the file exists but cannot be read, so that no run is removed."""
     try:
         return A_RUN.findall(files.read(str(path)).decode("utf-8", "replace"))
     except FileNotFoundError:

@@ -19,7 +19,7 @@ MOST = 64_000  # bytes of a line
 
 
 def operator() -> str:
-    """Return the user and host of this run: alice@laptop. With sudo, the original user."""
+    """Return the user and host of this run, such as alice@laptop. If sudo is used, return the original user."""
     try:
         user = os.environ.get("SUDO_USER") or getpass.getuser()
     except (KeyError, OSError):  # a uid without a name
@@ -28,8 +28,8 @@ def operator() -> str:
 
 
 def add(cluster_folder: Path, entry: Mapping[str, Any]) -> None:
-    """Append one line with a single write, so that lines of two runs never mix. A too long line is written without
-    nodes."""
+    """Append one line with a single write, so that lines of two runs never mix. If a line is too long, the names of
+    nodes are omitted."""
     line = json.dumps({**entry, "who": operator()})
     if len(line) > MOST:
         line = json.dumps({"time": entry["time"], "who": operator(), "playbook": entry["playbook"], "cut": True})

@@ -1,7 +1,7 @@
 """Folders of the artifacts of a run: artifacts/<cluster>/<run>/.
 
 A run is one ansible-playbook process that inspected nodes or launched a program. The callback report creates the run's
-id in ansible-playbook, and the forked processes of actions inherit it. A launch has the id of its run.
+id in ansible-playbook, and the forked processes of actions inherit it. A launch has the same id as its run.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ VARIABLE = "MUSTER_RUN"
 
 
 def begin() -> str:
-    """Begin a run. Every process forked from this one belongs to the run."""
+    """Begin a run. Processes forked from this process belong to the same run."""
     os.environ[VARIABLE] = fresh_id()
     return os.environ[VARIABLE]
 
 
 def run_id() -> str:
-    """Return the id of this run. Without the callback, return an id of this process."""
+    """Return the id of this run. If the callback is not active, return an id for this process."""
     known = os.environ.get(VARIABLE, "")
     return known if LAUNCH_ID.match(known) else begin()
 
 
 def run_folder(cluster_folder: Path) -> Path:
-    """Return the folder of this run, created if missing. `latest` points to it."""
+    """Return the folder of this run. Create the folder if it is missing, and update the link `latest`."""
     folder = cluster_folder / run_id()
     if not folder.is_dir():
         open_run(folder)
@@ -53,7 +53,7 @@ def run_folder(cluster_folder: Path) -> Path:
 
 
 def open_run(folder: Path) -> None:
-    """Create or reuse the folder of a run. Remove other users' access to earlier runs."""
+    """Create the folder of a run or use the existing one. Remove other users' access to earlier runs."""
     make_folder(folder)
     for path in (folder.parent, *history(folder.parent)):
         if path.stat().st_mode & 0o077 and path.stat().st_uid == os.geteuid():
@@ -68,14 +68,15 @@ def launch_id(cluster_folder: Path) -> str:
 
 
 def add_verdict(folder: Path, verdict: Mapping[str, Any], instead_of: Sequence[str] = ()) -> Verdict:
-    """Merge a step's verdict into the run's verdict.json, and return the result; see run_verdict.joined."""
+    """Merge the verdict of a step into the run's verdict.json, and return the merged verdict; see
+    run_verdict.joined."""
     whole = joined(read_json(folder / "verdict.json"), verdict, instead_of)
     write_json(folder / "verdict.json", whole)
     return whole
 
 
 def kept_plan(folder: Path) -> LaunchPlan | None:
-    """Return the plan of a launch kept by the controller, or None if it is missing or invalid."""
+    """Return the plan of a launch from the controller's artifacts, or None if the plan is missing or invalid."""
     try:
         return LaunchPlan.read(read_json(folder / "plan.json"))
     except ValueError:
@@ -106,7 +107,7 @@ def history(cluster_folder: Path) -> Iterator[Path]:
 
 
 def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
-    """Keep the verdict, or report the error with the verdict."""
+    """Write the verdict to the folder. If this fails, print the error and the verdict."""
     path = folder / "verdict.json"
     if knows_less(verdict, read_json(path)):
         keeping.say(f"The verdict in {path} is kept, because it contains the outcome, which is no longer visible")

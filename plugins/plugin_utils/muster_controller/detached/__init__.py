@@ -1,1 +1,1 @@
-"""A detached launch with restarts: its watcher on the head node, and the start of the watcher."""
+"""Detached launches with restarts: the watcher on the head node, and the code that starts the watcher."""

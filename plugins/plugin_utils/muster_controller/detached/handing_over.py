@@ -1,7 +1,7 @@
 """The controller's side of a detached launch with restarts: starts a watcher on the head node, and queries it.
 
 Before the start the controller checks the launch's user, and whether this user can log in from the head node to every
-participant and spare. A problem is reported with the node's name.
+participant and spare. Each problem is reported with the name of the node.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def text_of(name: str) -> str:
 
 
 def needed() -> set[str]:
-    """Return ROOM.FILE for all files of this package that the watcher imports at run time."""
+    """Return the modules of this package, as ROOM.FILE, that the watcher imports at run time."""
     found: set[str] = set()
     wanted = [MAIN]
     while wanted:
@@ -112,7 +112,8 @@ MEMORY = "2G"
 
 
 class HandingOver:
-    """Steps before there is a watcher. ways: to all participants and spares. head: the first of them."""
+    """The steps before the watcher starts. ways: connections to all participants and spares. head: the first of these
+    nodes."""
 
     def __init__(self, ways: Mapping[str, Way], say: Callable[[str], None], give_up: Callable[[], bool]) -> None:
         self.head = next(iter(ways))
@@ -123,7 +124,7 @@ class HandingOver:
         self.messages.open()
 
     def whose(self, requested: str) -> tuple[Whose, list[Finding]]:
-        """Return the launch's user, and findings that block the launch."""
+        """Return the user of the launch, and findings that block the launch."""
         for name in self.names:
             self.messages.ask(name, "identity", {})
         answers = self.gather("identity", self.names, IDENTITY_TIMEOUT)
@@ -143,7 +144,8 @@ class HandingOver:
         return whose, [*found, *against] or watched.unwatchable(self.head, whose)
 
     def unreached(self, user: str, addresses: Mapping[str, str]) -> list[Finding]:
-        """Return findings about failed logins from the head node. addresses: of the other nodes, by name."""
+        """Return findings about failed logins from the head node. addresses: the addresses of the other nodes, by
+        name."""
         self.messages.ask(self.head, "reach", {"nodes": dict(addresses)}, program=WATCHER)
         answer = self.gather("reach", [self.head], REACH_TIMEOUT + REACH_EACH * len(addresses)).get(self.head)
         tried = answer.data.get("tried") if answer and isinstance(answer.data, dict) else None
@@ -157,7 +159,7 @@ class HandingOver:
         return watched.unreached(self.head, user, {k: v for k, v in tried.items() if isinstance(v, dict)}, addresses)
 
     def bring(self, project: Project, plan: LaunchPlan, nodes: list[NodeSpec]) -> dict[str, str]:
-        """Copy the project to all participants and spares before the start. Return the reasons of failures, by node."""
+        """Copy the project to all participants and spares before the start. Return, by node, why copying failed."""
         store = str(Path(plan.head.run_dir).parents[1] / STORE)
         places = {node.name: DistributionNode(node.address, store) for node in nodes}
         port = plan.master_port
@@ -195,7 +197,7 @@ class HandingOver:
 
 
 class Watched:
-    """A launch with a watcher. quote: shows a text that the controller did not write."""
+    """A launch with a watcher. quote: shows text that the controller did not write."""
 
     def __init__(self, launch_id: str, way: Way, quote: Callable[[str], None], watcher: watched.WatcherPlace) -> None:
         self.launch_id = launch_id
@@ -215,8 +217,8 @@ class Watched:
         return self.asked(verb, {"launch_id": self.launch_id})
 
     def settle(self) -> None:
-        """Let an administrator send requests as the launch's user, because only this user's systemd has the watcher;
-        elsewhere it would seem to be gone. Raises NodeError."""
+        """Let an administrator send requests as the launch's user. Only this user's systemd manager knows the watcher;
+        for other users, the watcher would seem to be gone. Raises NodeError."""
         login = self.asked("identity", {}, program=LAUNCH)
         name = login.get("name")
         if name != self.user and login.get("launch_user"):
@@ -233,7 +235,7 @@ class Watched:
         return answer.data
 
     def word(self) -> Word:
-        """Return the watcher's current report, and show its new sentences. Raises NodeError."""
+        """Return the current report of the watcher, and show new sentences in the report. Raises NodeError."""
         try:
             found = self.watcher.read(self.ask("word"))
         except UnusableError as problem:
@@ -244,7 +246,7 @@ class Watched:
         return found
 
     def follow(self, enough: Callable[[Word], bool], seconds: float = float("inf")) -> Word | None:
-        """Follow the watcher until `enough` is true or the watcher has ended. Return None after a timeout.
+        """Follow the watcher until `enough` returns true or the watcher has ended. Return None after a timeout.
 
         Raises NodeError if the head node stops responding.
         """
@@ -263,7 +265,8 @@ class Watched:
         return None
 
     def end(self) -> str:
-        """Tell the watcher to stop the launch and itself. Return the error, or an empty string. Raises NodeError."""
+        """Request the watcher to stop the launch and to exit. Return the error, or an empty string. Raises
+        NodeError."""
         return str(self.ask("end").get("error", ""))
 
     def close(self) -> None:
@@ -271,5 +274,5 @@ class Watched:
 
 
 def leases_over(nodes: int, options: LaunchOptions) -> float:
-    """Return the seconds after which the leases of a lost watcher have certainly ended its launch."""
+    """Return the time in seconds after which the expired leases of a lost watcher have certainly ended the launch."""
     return 2 * pace(nodes, options.silence_timeout).lease + options.failure_timeout + 5.0

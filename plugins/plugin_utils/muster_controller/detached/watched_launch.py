@@ -39,8 +39,9 @@ STOPPING_SLACK = 90.0  # additional seconds for a watcher to stop everything
 
 @dataclass
 class WatchedOutcome:
-    """verdict: None if no watcher has one. plan: plan of the newest attempt. plans: all plans, the oldest first.
-    attempts: the outcome of each attempt. began: whether a launch was started. why: why the watcher has no verdict."""
+    """verdict: None if the watcher has no verdict. plan: the plan of the newest attempt. plans: all plans, starting
+    with the oldest. attempts: the outcome of each attempt. began: whether a launch was started. why: why the watcher
+    has no verdict."""
 
     plan: LaunchPlan
     verdict: Verdict | None = None
@@ -62,8 +63,8 @@ class WatchedLaunch:
         settings: Settings,
         nodes: Sequence[str],
     ) -> None:
-        """folder: the cluster's launches on the controller. quote: shows a text that the controller did not write.
-        nodes: of the inventory."""
+        """folder: the folder of the cluster's launches on the controller. quote: shows text that the controller did not
+        write. nodes: all nodes of the inventory."""
         self.folder = folder
         self.connect = connect
         self.say = say
@@ -82,7 +83,8 @@ class WatchedLaunch:
         redaction: Redaction,
         keep: Callable[[LaunchPlan], str],
     ) -> WatchedOutcome:
-        """Start a watcher with the launch, and wait until all ranks run. keep: keeps the plan and returns the error."""
+        """Start the watcher of the launch, and wait until all ranks are running. keep: stores the plan and returns the
+        error."""
         taking_part = plan.names
         specs = {spec.name: spec for spec in inventory}
         ways = {name: self.connect(name) for name in (*taking_part, *request.options.spares)}
@@ -144,7 +146,7 @@ class WatchedLaunch:
             return self.seen(plan, lambda watcher: watcher.follow(lambda _word: self.interruption.came))
 
     def stop(self, plan: LaunchPlan) -> WatchedOutcome:
-        """Stop the watcher first, which stops the running attempt, so that no further attempt starts."""
+        """Stop the watcher first, so that no further attempt starts. The watcher stops the running attempt."""
         with self.interruption:
             return self.seen(plan, self.ended)
 
@@ -199,14 +201,14 @@ class WatchedLaunch:
         return plan
 
     def is_another(self, plan: LaunchPlan, first: LaunchPlan) -> bool:
-        """Return whether the folder of this attempt belongs to a launch that the watcher did not start."""
+        """Return whether the folder of this attempt belongs to another launch, which the watcher did not start."""
         folder = self.folder / plan.launch_id
         kept = kept_plan(folder)
         is_kept = (folder / "plan.json").exists()
         return plan.watched != first.watched or (is_kept and (kept is None or kept.watched != first.watched))
 
     def wait_for_leases(self, plan: LaunchPlan) -> None:
-        """Wait until everything that a lost watcher started has certainly ended."""
+        """Wait until all processes that a lost watcher started have certainly ended."""
         seconds = leases_over(len(plan.nodes), self.settings.options)
         self.say(f"waiting {seconds:.0f} s until the lease ends the launch of the lost watcher")
         until = time.monotonic() + seconds

@@ -1,7 +1,8 @@
 """The watcher of a detached launch with restarts: a supervisor that runs on the launch's head node.
 
 It runs as one file (see handing_over.py) in a unit of its user's systemd manager, and logs in to the other nodes as
-that user. Its attempts hold the leases of an attached launch, so all processes end within seconds after the watcher.
+that user. Its attempts use leases, like an attached launch. If the watcher ends, all processes of the launch therefore
+end within seconds.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Login:
         return done.code, done.text, done.aside
 
     def beside(self) -> Login:
-        """Return this object, because each command has its own session."""
+        """Return this object, which can be shared between threads because each command has its own session."""
         return self
 
 
@@ -103,7 +104,7 @@ BY_HAND = "ended by hand (launch_stop)"
 
 
 class Brought(Project):
-    """A project whose files are only on the nodes. Nodes with the files send them to the others."""
+    """A project whose files are only on the nodes. Nodes that have the files send them to the other nodes."""
 
     def read(self, _file: ManifestFile, _begin: int, _most: int) -> bytes:
         return b""  # if no node has the file any more, the node rejects this by its sha256

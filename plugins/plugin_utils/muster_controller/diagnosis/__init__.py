@@ -1,1 +1,1 @@
-"""Diagnosis of failed or hanging launches on the controller: checks of their nodes, and reading of logs."""
+"""Diagnosis of failed or hanging launches on the controller: checks the nodes and reads the logs of a launch."""

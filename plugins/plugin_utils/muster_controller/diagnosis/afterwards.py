@@ -1,7 +1,7 @@
 """Checks the nodes of a failed or hanging launch for its diagnosis: all in parallel, and within a time limit.
 
-The checks change nothing and stop no process. A node that does not answer in time counts as not checked, with the
-reason.
+The checks change nothing and stop no process. If a node does not respond in time, the node counts as not checked, with
+this reason.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOST = "it stopped responding and was not checked after the failure"
 
 
 class Afterwards:
-    """The checks of some nodes of one launch."""
+    """Checks a set of nodes of one launch."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Afterwards:
         lost: Mapping[str, str],
         seconds: float = SECONDS,
     ) -> None:
-        """lost: nodes that do not respond, and why."""
+        """lost: the nodes that do not respond, with the reasons."""
         self.plan = plan
         self.nodes = nodes
         self.messages = messages
@@ -61,7 +61,7 @@ class Afterwards:
         self.lost_ones(gathered)
 
     def links(self, gathered: Gathered, *, live: bool, speed: bool) -> None:
-        """Let the nodes connect to each other, with the launch's addresses and port."""
+        """Let the nodes connect to each other, using the addresses and the port of the launch."""
         there = [one for one in self.plan.nodes if one.node in self.nodes and one.node not in self.lost]
         if len(there) < 2 or self.give_up():
             return
@@ -77,7 +77,7 @@ class Afterwards:
         gathered.not_looked.update(self.unanswered(probe))
 
     def lost_ones(self, gathered: Gathered) -> None:
-        """Let the others connect to each node that does not respond to the controller."""
+        """Let the other nodes connect to each node that does not respond to the controller."""
         lost = [name for name in self.nodes if name in self.lost]
         asked = [one for one in self.plan.nodes if one.node in self.nodes and one.node not in self.lost]
         if not lost or not asked or self.give_up():

@@ -1,6 +1,7 @@
-"""Diagnoses a supervised launch right after its failure: gathers evidence, decides, and writes the artifacts.
+"""Diagnoses a supervised launch right after it failed: gathers evidence, determines the cause, and writes artifacts.
 
-A diagnosis changes nothing on nodes. If it fails, a warning is printed and the launch's own verdict stands.
+A diagnosis changes nothing on nodes. If the diagnosis fails, a warning is printed and the verdict of the launch is
+kept.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ SPEED = f"{PROBES}.{SLOW_STREAM.id}"
 
 
 class Diagnosed(NamedTuple):
-    """verdict: the launch's verdict with the findings of the diagnosis."""
+    """verdict: the verdict of the launch, including the findings of the diagnosis."""
 
     said: Diagnosis
     verdict: Verdict
@@ -72,7 +73,8 @@ class Diagnosing:
     def diagnose(
         self, record: LaunchRecord, verdict: Verdict, folder: Path, keeping: Keeping | None
     ) -> Diagnosed | None:
-        """Return the diagnosis; None if it fails, after a warning. keeping: None if another supervisor writes."""
+        """Return the diagnosis. If the diagnosis fails, warn and return None. keeping: None if another supervisor
+        writes the files."""
         with (interruption := Interruption()):
             try:
                 case = self.gathered(record, lambda: interruption.came)
@@ -87,7 +89,7 @@ class Diagnosing:
         return Diagnosed(said, joined)
 
     def gathered(self, record: LaunchRecord, give_up: Callable[[], bool]) -> LaunchCase:
-        """Return the case, with checks after the failure if questions are open."""
+        """Return the case. If the evidence leaves questions open, check the nodes."""
         gathered = recorded(self.supervisor)
         epoch = time.time() - time.monotonic()
         timeout = float(self.supervisor.options.rendezvous_timeout)
@@ -114,8 +116,8 @@ class Diagnosing:
     def site_questions(
         self, questions: Sequence[SiteQuestion], record: LaunchRecord, lost: Mapping[str, str]
     ) -> SiteQuestions | None:
-        """Start the commands of site rules over separate connections, so that they do not delay other checks; None if
-        there are none, or if the site does not allow commands."""
+        """Start the commands of site rules over separate connections, so that the commands do not delay other checks.
+        Return None if there are no commands, or if the site does not allow them."""
         if not questions or not self.site.commands:
             return None
         connections = self.supervisor.snapshots.connections

@@ -1,7 +1,7 @@
 """Reads logs that Muster did not write, from a file, a folder or a glob pattern given by the user.
 
-A log folder may contain links, FIFOs or endless files. The given path may be a link; below it, links are not followed
-and only regular files are read. Other files are skipped and reported by name.
+A log folder can contain links, FIFOs or endless files. The given path itself can be a link. Below that path, links are
+not followed and only regular files are read. Other files are skipped and reported by name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST = 4_000_000  # last bytes of one file
 
 
 class ForeignLogs(NamedTuple):
-    """texts: the ends of the logs, by path. left_out: files that were not read, with the reasons."""
+    """texts: the last part of each log, by path. left_out: the files that were not read, with the reasons."""
 
     texts: dict[str, str]
     left_out: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ def read_logs(where: str) -> ForeignLogs:
 
 
 def _below(folder: Path) -> Iterator[str]:
-    """Yield the paths of logs below a folder, and of links to folders, which are not followed."""
+    """Yield the paths of the logs below a folder. Links to folders are yielded, but not followed."""
     seen = 0
     for place, folders, names in os.walk(folder):
         seen += len(folders) + len(names)

@@ -1,6 +1,6 @@
 """Diagnosis of a running or finished launch on request, from the controller's artifacts or from its nodes.
 
-It changes nothing on nodes, stops no process and renews no lease.
+This diagnosis changes nothing on nodes, stops no process and renews no lease.
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ TIMEOUT = 120.0  # seconds of rendezvous, if the launch's value is unknown
 
 
 def newest(cluster_folder: Path) -> str:
-    """Return the id of the last launch started from this controller; "" for none."""
+    """Return the id of the last launch that was started from this controller, or "" if there is none."""
     return next((path.name for path in history(cluster_folder) if (path / "plan.json").is_file()), "")
 
 
 def kept_case(folder: Path) -> LaunchCase | None:
-    """Return the case gathered when the launch failed; None if there is none, or if the launch was running."""
+    """Return the case that was gathered when the launch failed, or None if there is none or the launch was running."""
     kept: Any = read_json(folder / "evidence.json")
     return LaunchCase(kept) if kept.get("schema") == SCHEMA and kept["launch"].get("live") is False else None
 
 
 class KnownLaunch:
-    """One launch of Muster. folder: its artifacts on the controller, if there are any."""
+    """A launch of Muster. folder: the folder of its artifacts on the controller, if the controller has any."""
 
     def __init__(
         self,
@@ -82,7 +82,8 @@ class KnownLaunch:
         return LaunchCase(case_shape(record, gathered, epoch, TIMEOUT, live=self.live))
 
     def recorded(self) -> Gathered:
-        """Return the records kept of its start and end; for a running launch, a new snapshot of its ranks."""
+        """Return the evidence recorded at the start and end of the launch or, if it is running, a new snapshot of its
+        ranks."""
         gathered = Gathered(key=kept_key(self.folder))
         moments: dict[str, dict[str, Any]] = {
             START: gathered.start,
@@ -108,7 +109,7 @@ class KnownLaunch:
         }
 
     def logs(self) -> dict[str, dict[str, str]]:
-        """Return the ends of all logs by node; for nodes that do not respond, the controller's copies."""
+        """Return the end of all logs, by node. For nodes that do not respond, use the copies on the controller."""
         found = {entry.node: self.kept_logs(entry) for entry in self.plan.nodes}
         for name, answer in self.ask("follow", self.follow_request).items():
             try:
@@ -139,7 +140,8 @@ class KnownLaunch:
     def ask(
         self, verb: str, request: Callable[[PlannedNode], dict[str, Any]], program: NodeProgram | None = None
     ) -> dict[str, Any]:
-        """Ask all nodes with one verb; return the answers, and record in `silent` why others gave none."""
+        """Send one request to all nodes. Return the responses, and record in `silent` why the other nodes did not
+        respond."""
         entries = {entry.node: entry for entry in self.plan.nodes if entry.node not in self.silent}
         if not self.own:
             for name in entries:
@@ -168,7 +170,7 @@ class KnownLaunch:
 
 
 def read_end(path: Path, most: int) -> str:
-    """Return the last bytes of a file as text; "" if it cannot be read."""
+    """Return the end of a file as text, or "" if the file cannot be read."""
     try:
         with path.open("rb") as stream:
             stream.seek(max(0, path.stat().st_size - most))

@@ -25,7 +25,7 @@ FILES, COMMANDS = "diagnose_rules", "diagnose_rules_commands"
 
 
 class SiteRules(NamedTuple):
-    """commands: whether commands may run on the nodes. problems: with any problem, there are no rules."""
+    """commands: whether commands may run on the nodes. problems: if there are any, no rules are used."""
 
     rules: Rules = Rules()
     commands: bool = False
@@ -36,7 +36,7 @@ NO_RULES = SiteRules()
 
 
 def site_rules(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> SiteRules:
-    """Read the rules that the inventory names."""
+    """Read the rule files that are set in the inventory."""
     reading = read_node(task_vars, templar, load_roles(loader, "diagnose"), host, (FILES, COMMANDS))
     commands = reading.values.get(COMMANDS) is True
     rules, problems = read_rules(reading.values.get(FILES) or (), commands=commands)
@@ -44,9 +44,9 @@ def site_rules(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoade
 
 
 def read_rules(names: Sequence[str], *, commands: bool, folder: Path | None = None) -> tuple[Rules, list[Problem]]:
-    """Return the rules of all files, and all problems. commands: whether their commands may run; then only the owner of
-    the playbooks may have write access to the files. folder: base of relative names, default the folder of
-    ansible.cfg."""
+    """Return the rules of all files, and all problems. commands: whether the commands in the rules may run. If so, only
+    the owner of the playbooks may have write access to the files. folder: base of relative paths; the default is the
+    folder of ansible.cfg."""
     found: list[RuleFile] = []
     problems: list[Problem] = []
     for name in dict.fromkeys(names):
@@ -68,7 +68,8 @@ def read_rules(names: Sequence[str], *, commands: bool, folder: Path | None = No
 
 
 def read_file(path: Path, name: str) -> tuple[RuleFile, list[Problem]]:
-    """Return the file, and problems that YAML ignores. Raises OSError, UnicodeDecodeError and YAMLError."""
+    """Return the content of the file, and problems that the YAML parser ignores. Raises OSError, UnicodeDecodeError and
+    YAMLError."""
     text = files.read(str(path), most=MOST, links=True).decode("utf-8")
     loader = yaml.SafeLoader(text)
     try:
@@ -90,7 +91,7 @@ def lines_of(node: Any) -> Iterator[tuple[tuple[str | int, ...], int]]:
 
 
 def twice(name: str, node: Any) -> Iterator[Problem]:
-    """Yield problems for duplicate keys of a mapping, of which YAML keeps only the last."""
+    """Yield a problem for each duplicate key of a mapping. The YAML parser would keep only the last one."""
     seen: dict[str, int] = {}
     for key, value in pairs(node):
         line = key.start_mark.line + 1

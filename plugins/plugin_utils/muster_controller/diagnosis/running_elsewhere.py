@@ -1,6 +1,6 @@
 """Finds launches that are running on the nodes, started by any user, to diagnose one that hangs.
 
-The checks are read-only; running processes continue.
+The checks are read-only, and running processes continue.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MOST_WHY = 400  # characters
 
 
 class RunningElsewhere:
-    """agents: launchers by node. silent: why a node did not report them."""
+    """agents: the torchrun agents on each node. silent: for each other node, why it did not report its agents."""
 
     def __init__(self, messages: Messages, nodes: Sequence[str]) -> None:
         self.messages = messages
@@ -50,12 +50,13 @@ class RunningElsewhere:
                 self.silent[name] = "some reported processes are invalid"
 
     def choice(self, here: Collection[str], accounts: Iterable[str], wanted: str, *, has_last: bool) -> Choice:
-        """See hand_typed.choose; root and the login users of the nodes are accounts of the cluster too."""
+        """Choose the launch to diagnose; see hand_typed.choose. Root and the login users of the nodes also count as
+        accounts of the cluster."""
         known = {*accounts, *self.logins, "root"}
         return hand_typed.choose(self.agents, here, known, wanted, has_last=has_last)
 
     def case(self, user: str, specs: Mapping[str, NodeSpec], give_up: Callable[[], bool]) -> LaunchCase:
-        """Return the case of the launch that this user started."""
+        """Return the case of the launch that the given user started."""
         typed = hand_typed.one_launch(self.agents, user)
         gathered = Gathered(key=self.key, not_looked=dict(self.silent))
         shape = hand_typed.case_shape(typed, specs, gathered)

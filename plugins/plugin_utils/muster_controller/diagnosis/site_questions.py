@@ -21,7 +21,8 @@ MOST_OUTPUT = 5_000  # characters of an answer
 
 class SiteQuestions:
     def __init__(self, messages: Messages, nodes: Collection[str], user: str, lost: Mapping[str, str]) -> None:
-        """nodes: those that may be asked. user: runs the commands instead of root. lost: nodes that do not respond."""
+        """nodes: the nodes on which commands may run. user: the user that runs the commands, instead of root. lost: the
+        nodes that do not respond."""
         self.messages = messages
         self.nodes = nodes
         self.user = user
@@ -44,7 +45,8 @@ class SiteQuestions:
             self.messages.ask(node, "commands", {"user": self.user, "commands": request}, program=PROGRAM)
 
     def gather(self, until: float, give_up: Callable[[], bool]) -> Answers:
-        """Return the answers until this time on the monotonic clock, and the reasons for missing ones."""
+        """Return the responses that arrive before this time on the monotonic clock, and the reasons for missing
+        responses."""
         left = max(0.1, until - time.monotonic())
         came = self.messages.gather("commands", self.asked, left, lambda _: None, give_up) if self.asked else {}
         found = Answers()
@@ -61,7 +63,7 @@ class SiteQuestions:
 
 
 def take(found: Answers, one: SiteQuestion, said: Any, why: str) -> None:
-    """Validate and store a node's answer for one command. why: reason if the node did not answer."""
+    """Validate and store the response of a node to one command. why: the reason if the node did not respond."""
     if not isinstance(said, dict):
         found.leave(one, why)
         return

@@ -1,1 +1,1 @@
-"""The present state of nodes, and the changes that the steps would make."""
+"""The current state of nodes, and the changes that the steps of site.yml would make."""

@@ -1,6 +1,6 @@
 """Check nodes for drift: run the steps in check mode, compare with the last installation, and search the logs.
 
-Only planned() runs the steps: site.yml in check mode.
+Only planned() runs the steps, as site.yml in check mode.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ PARTS = ("dpkg", "apt", "sudo", "muster", "files", "units", "parts")
 
 @dataclass
 class DriftReport:
-    """drifted: sorted by node and check. nodes: unchecked parts, by node. records: of the last installation."""
+    """drifted: the differences, sorted by node and check. nodes: for each node, what was not checked. records: the
+    records of the last installation."""
 
     drifted: list[Drifted]
     nodes: dict[str, Looked]
     records: dict[str, Json]
 
     def accepted(self, nodes: Sequence[str]) -> DriftReport:
-        """Return the report after these nodes have recorded their present state as installed."""
+        """Return the report, updated after these nodes have recorded their current state as the installed state."""
         left = [
             one
             for one in self.drifted
@@ -57,7 +58,7 @@ class DriftReport:
 
 
 class Drifting:
-    """folder: of the run."""
+    """folder: the artifacts folder of the run."""
 
     def __init__(self, action: ControllerAction, folder: Path) -> None:
         self.action, self.folder = action, folder
@@ -94,7 +95,8 @@ class Drifting:
         return DriftReport(drifted, looked, records)
 
     def planned(self, nodes: Sequence[str]) -> tuple[list[Taken], dict[str, list[str]]]:
-        """Return the results of the steps; and by node, the steps that rejected it and so did not check all of it.
+        """Return the results of the steps, and for each node, the steps that rejected the node and therefore did not
+        check it completely.
 
         After a rejection, the later steps run again on all nodes, because plans depend on other nodes.
         """
@@ -119,7 +121,7 @@ class Drifting:
     def histories(
         self, found: Sequence[DriftDifference], asked: Mapping[str, Json], seen: Mapping[str, Json]
     ) -> dict[str, History]:
-        """Return the histories of nodes with differences, by one request for each node."""
+        """Return the histories of the nodes with differences. Sends one request to each node."""
         questions: dict[str, Json] = {}
         for node in dict.fromkeys(one.node for one in found):
             subjects = [each for one in found if one.node == node for each in one.subjects]

@@ -1,4 +1,4 @@
-"""Ask all nodes in parallel for their installed state, with the program drift."""
+"""Query the installed state of all nodes in parallel, with the program drift."""
 
 from __future__ import annotations
 
@@ -57,10 +57,10 @@ def requests(task_vars: Mapping[str, Any], templar: Any, loader: Any, nodes: Seq
 
 
 def links_of(request: Json) -> dict[str, str]:
-    """Return the links of a node's environments, by name; "" is the default one."""
+    """Return the links to a node's active environments, by name. The name "" means the default environment."""
     return {"": request["environment"], **request["named"]}
 
 
 def ask_all(action: ControllerAction, verb: str, requested: Mapping[str, Json]) -> dict[str, NodeAnswer]:
-    """Return each node's answer; a failed node does not affect others."""
+    """Return the response of each node. A failure on one node does not affect the other nodes."""
     return ask_nodes(action, PROGRAM, verb, requested, SECONDS)

@@ -1,8 +1,8 @@
 """Run steps of site.yml in a separate ansible-playbook, to apply changes or to list them in check mode.
 
 The run uses the inventories, variables and connection options of this run. The callback collect returns the results of
-its tasks for each node. Passwords that the user entered are passed through named pipes in a private folder, so they are
-in no argument list and on no disk.
+its tasks for each node. Passwords that the user entered are passed through named pipes in a private folder, so that
+they never appear in an argument list or on disk.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ FLAGS = {
 
 @dataclass(frozen=True)
 class StepsOutcome:
-    """said: results of tasks that failed, or that changed something (or would). code: exit status. why: last line."""
+    """said: the results of tasks that failed, or that changed or would change something. code: the exit status. why:
+    the last line of the output."""
 
     said: list[Taken]
     code: int
@@ -73,7 +74,8 @@ def run_steps(
     log: Path,
     variables: Mapping[str, Any] | None = None,
 ) -> StepsOutcome:
-    """Run these steps on the nodes of this pattern ("" for all). log: for the output. variables: additional ones."""
+    """Run these steps on the nodes that match the pattern ("" matches all). log: the file for the output. variables:
+    additional variables for the run."""
     make_folder(log.parent)
     with _folder() as folder, _secrets(action, folder) as secrets:
         collected = folder / "collected.jsonl"
@@ -125,8 +127,9 @@ def _default(name: str) -> Any:
 
 
 def environment(collected: Path, *, check: bool) -> dict[str, str]:
-    """Check mode writes no report; a real run does, and claims its nodes. Callbacks of a driver such as ansible-runner
-    are disabled, because the driver expects events of the outer run only."""
+    """Return the environment of the inner run. A run in check mode writes no report; a real run writes one and claims
+    its nodes. Callbacks of a driver such as ansible-runner are disabled, because the driver expects only events of the
+    outer run."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
     return {
         **own,
@@ -151,7 +154,7 @@ def _folder() -> Iterator[Path]:
 
 @contextmanager
 def _secrets(action: ActionBase, folder: Path) -> Iterator[list[str]]:
-    """Yield the arguments with which the other run reads this run's passwords."""
+    """Yield the arguments with which the inner run reads the passwords of this run."""
     play = action._play_context
     given = context.CLIARGS
     spoken = [

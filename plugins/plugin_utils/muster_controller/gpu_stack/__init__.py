@@ -1,1 +1,1 @@
-"""GPU software decisions that require the controller."""
+"""Decisions about GPU software that need data on the controller."""

@@ -1,4 +1,4 @@
-"""Choose the RDMA packages of a node from its inspection and the inventory, for plugins on the controller."""
+"""Choose the RDMA packages of a node, based on its inspection and the inventory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OPTIONS = ("rdma_mode", "rdma_userspace", "rdma_doca_url", "rdma_doca_key")
 
 
 def table(loader: DataLoader) -> rdma.RdmaTable:
-    """Return the names of packages and modules from the role's variables."""
+    """Return the names of packages and kernel modules from the variables of the role rdma."""
     names: Mapping[str, Any] = loader.load_from_file(str(project_root() / NAMES))
     return rdma.RdmaTable(
         packages=tuple(names["_rdma_packages"]),
@@ -31,7 +31,8 @@ def table(loader: DataLoader) -> rdma.RdmaTable:
 def part_of(
     names: rdma.RdmaTable, node: str, values: Mapping[str, Any], facts: Mapping[str, Any] | None, *, has_gpus: bool
 ) -> rdma.RdmaPart:
-    """values: the node's OPTIONS. facts: of its inspection; None if not inspected."""
+    """values: the values of OPTIONS for the node. facts: the facts from the inspection, or None if the node was not
+    inspected."""
     system = facts["system"] if facts else {}
     seen = rdma.RdmaNodeFacts(
         node,

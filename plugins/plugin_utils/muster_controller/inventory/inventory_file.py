@@ -1,8 +1,9 @@
 """Change nodes in the inventory files of this run.
 
-sources: each -i of the run (context.CLIARGS["inventory"]). Each function returns InventoryEdits: the changes, and
-instructions for changes to make manually. With check=True, nothing is written. muster.inventory_file changes the text.
-Files are replaced atomically with mode and owner kept; files that were changed since they were read are not written.
+sources: the -i arguments of the run (context.CLIARGS["inventory"]). Each function returns InventoryEdits: the changes,
+    and instructions for changes that the user must make. With check=True, nothing is written. muster.inventory_file
+    changes the text. Files are replaced atomically with mode and owner kept; files that were changed since they were
+    read are not written.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ YAML = (".yml", ".yaml")
 
 @dataclass
 class InventoryEdits:
-    """diffs: for Ansible. by_hand: instructions for changes that were not made. left: files that are now unused."""
+    """diffs: the changes as diffs for Ansible. by_hand: instructions for changes that were not made. left: files that
+    are now unused."""
 
     diffs: list[dict[str, str]] = field(default_factory=list)
     by_hand: list[str] = field(default_factory=list)
@@ -54,7 +56,7 @@ class InventoryEdits:
 def add_nodes(
     sources: Sequence[str], nodes: Mapping[str, Mapping[str, Any]], *, group: str = GROUP, check: bool = False
 ) -> InventoryEdits:
-    """Append these nodes to a group, with their variables; existing nodes only get the variables."""
+    """Append these nodes to a group, with their variables. For nodes that already exist, only set the variables."""
 
     def work(inventory: _Inventory) -> None:
         for name, variables in nodes.items():
@@ -71,7 +73,7 @@ def add_nodes(
 
 
 def remove_nodes(sources: Sequence[str], names: Iterable[str], *, check: bool = False) -> InventoryEdits:
-    """Remove these nodes from all groups and files. Missing nodes are no change."""
+    """Remove these nodes from all groups and files. Nodes that are not in the inventory are ignored."""
 
     def work(inventory: _Inventory) -> None:
         for name in names:
@@ -90,7 +92,7 @@ def remove_nodes(sources: Sequence[str], names: Iterable[str], *, check: bool = 
 def set_variables(
     sources: Sequence[str], nodes: Mapping[str, Mapping[str, Any]], *, check: bool = False
 ) -> InventoryEdits:
-    """Set variables of these nodes: in host_vars if present there, else in the entry of the node."""
+    """Set variables of these nodes. A variable that host_vars sets is changed there, otherwise in the node's entry."""
 
     def work(inventory: _Inventory) -> None:
         for name, variables in nodes.items():
@@ -115,7 +117,7 @@ def set_variables(
 def unset_variables(
     sources: Sequence[str], nodes: Mapping[str, Iterable[str]], *, check: bool = False
 ) -> InventoryEdits:
-    """Remove these variables from the nodes, wherever they are set for a single node."""
+    """Remove these variables from the nodes, in all places that set them for a single node."""
 
     def work(inventory: _Inventory) -> None:
         for name, variables in nodes.items():
@@ -151,7 +153,7 @@ def _work(sources: Sequence[str], work: Callable[[_Inventory], None], *, check: 
 
 
 class _Inventory:
-    """The files of an inventory, before and after the changes."""
+    """The contents of an inventory's files, before and after the changes."""
 
     def __init__(self, paths: list[Path]) -> None:
         self.files = paths
@@ -183,7 +185,7 @@ class _Inventory:
         return changes.has_group(self.text(path), group, LANGUAGE)
 
     def listed_alone(self, path: Path, name: str) -> bool:
-        """Return whether the node has its own entry, not only a range."""
+        """Return whether the node has its own entry and is not only part of a range."""
         found = places_of(parse(self.text(path)), name, LANGUAGE.expand)
         return any(not place.is_range for place in found)
 
@@ -221,7 +223,7 @@ class _Inventory:
         return ""
 
     def mentions(self, name: str, paths: Iterable[Path]) -> list[str]:
-        """Return each file with the lines that contain the name as a word."""
+        """Return the line numbers on which the name occurs as a word, by file."""
         found = []
         for path in paths:
             try:
@@ -234,7 +236,7 @@ class _Inventory:
         return found
 
     def gives(self, path: Path, name: str) -> bool:
-        """Return whether an inventory of another kind, read by Ansible, has this node."""
+        """Return whether an inventory of another type, as read by Ansible, contains this node."""
         return self._read(path).get_host(name) is not None
 
     def given_by(self, path: Path, name: str) -> set[str]:

@@ -33,7 +33,7 @@ GROUPS = ("gpu_nodes", "all")  # in Ansible's order of precedence
 
 @dataclass
 class ValueEdits:
-    """diffs: for Ansible. by_hand: instructions for manual changes."""
+    """diffs: the changes as diffs for Ansible. by_hand: instructions for changes that the user must make."""
 
     diffs: list[dict[str, str]] = field(default_factory=list)
     by_hand: list[str] = field(default_factory=list)
@@ -44,7 +44,7 @@ class ValueEdits:
 
 
 def keep_values(action: ControllerAction, values: Mapping[str, Any], *, check: bool) -> ValueEdits:
-    """Write options that are not yet set to these values for all nodes. Values of single nodes are not changed."""
+    """Set options to these values for all nodes. If the values differ between nodes, only return instructions."""
     kept, roles = ValueEdits(), load_roles(action._loader)
     for name, value in values.items():
         current = {
@@ -65,7 +65,7 @@ def keep_values(action: ControllerAction, values: Mapping[str, Any], *, check: b
 
 
 def _write(kept: ValueEdits, name: str, value: Any, *, check: bool) -> str:
-    """Write the option in place or to group_vars/all.yml; return the reason if it was not written."""
+    """Write the option where it is already set, or else to group_vars/all.yml. Return why it was not written, if so."""
     sources = [Path(one).absolute() for one in context.CLIARGS.get("inventory") or () if "," not in one]
     path = None
     try:
@@ -84,7 +84,8 @@ def _write(kept: ValueEdits, name: str, value: Any, *, check: bool) -> str:
 
 
 def _places(sources: list[Path], name: str, value: Any) -> Iterator[tuple[Path, Edit]]:
-    """Yield the file that sets the option and its edit; if none does, the file to add it to."""
+    """Yield the file that sets the option and the edit to make. If no file sets it, yield the file to add the option
+    to."""
     folders = list(dict.fromkeys(one if one.is_dir() else one.parent for one in sources))
     shared = [path for folder in folders for group in GROUPS for path in _of_group(folder / "group_vars" / group)]
     for path in shared:

@@ -1,4 +1,4 @@
-"""Find the file and line of inventory values, and secrets in clear text."""
+"""Find the file and line of inventory values, and find secrets in clear text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DEEPEST = 20  # maximum nesting of a variable; usual inventories have three leve
 
 
 def clear_secrets(variables: Mapping[str, Any], folders: tuple[Path, ...]) -> Iterator[Secret]:
-    """Yield secrets in a host's raw variables that are in clear text in a file below these folders."""
+    """Yield the secrets in a host's raw variables that a file below these folders contains in clear text."""
     for variable, value in variables.items():
         for name, text in _texts(str(variable), value, DEEPEST):
             path = _file(text, folders)
@@ -35,7 +35,7 @@ def clear_secrets(variables: Mapping[str, Any], folders: tuple[Path, ...]) -> It
 
 
 def _texts(name: str, value: Any, levels: int) -> Iterator[tuple[str, Any]]:
-    """Yield each text and number in the value, with the nearest name."""
+    """Yield each string and number in a nested value, with the key of the innermost mapping that contains it."""
     if levels == 0 or isinstance(value, bool) or (EncryptedString is not None and isinstance(value, EncryptedString)):
         return
     if isinstance(value, (str, int)):
@@ -49,14 +49,14 @@ def _texts(name: str, value: Any, levels: int) -> Iterator[tuple[str, Any]]:
 
 
 def _file(value: Any, folders: tuple[Path, ...]) -> Path | None:
-    """Return the file that the value was read from; None for scripts and the command line."""
+    """Return the file from which the value was read, or None if the value is from a script or the command line."""
     origin = Origin.get_tag(value) if Origin is not None else None
     path = Path(origin.path) if origin is not None and origin.path else None
     return path if path is not None and any(path.is_relative_to(folder) for folder in folders) else None
 
 
 def written_at(value: Any) -> str:
-    """Return the file and line of the value, such as "job.yml line 3"; "" if it is not from a file."""
+    """Return the file and line of the value, such as "job.yml line 3", or "" if the value is not from a file."""
     origin = Origin.get_tag(value) if Origin is not None else None
     if origin is None or not origin.path:
         return ""

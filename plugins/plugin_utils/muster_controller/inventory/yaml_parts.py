@@ -1,4 +1,4 @@
-"""Parse YAML into parts with positions, with PyYAML and Ansible's rules for host ranges."""
+"""Parse YAML into parts with their positions, using PyYAML and Ansible's rules for host ranges."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def parse(text: str) -> YamlPart:
 
 
 def names(pattern: str) -> list[str]:
-    """Return the nodes of a key in hosts."""
+    """Return the nodes that a key under hosts stands for."""
     if not detect_range(pattern):
         return [pattern]
     try:

@@ -1,1 +1,1 @@
-"""A launch from its options to its end: prepared, reserved, started, watched, stopped, and what is kept of it."""
+"""The stages of a launch: options, preparation, reservation, start, supervision, stop, and the artifacts."""

@@ -1,4 +1,4 @@
-"""Starts further attempts of a launch where they can help, or reports why it does not.
+"""Starts another attempt of a failed launch if the attempt could succeed, or reports why there is none.
 
 The decisions are made by module_utils/muster/launch/attempts.py. All times are on the monotonic clock.
 """
@@ -44,9 +44,9 @@ PAUSE = 3.0
 
 @dataclass
 class Attempts:
-    """One launch with all of its attempts.
+    """A launch with all of its attempts.
 
-    build: makes a plan, as build_plan does. run: runs one attempt and returns its result. connect: connects to a node.
+    build: builds a plan, like build_plan. run: runs one attempt and returns the result. connect: connects to a node.
     """
 
     request: LaunchRequest
@@ -69,7 +69,7 @@ class Attempts:
         self.asked: LaunchMessages | None = None
 
     def see_through(self, plan: LaunchPlan) -> dict[str, Any]:
-        """Run attempts until one succeeds or no further one can help. Return the last result, with the overall
+        """Run attempts until one succeeds or no other attempt could succeed. Return the last result, with the overall
         verdict."""
         with self.interruption:
             try:
@@ -97,7 +97,7 @@ class Attempts:
             plan = following
 
     def whole(self, result: dict[str, Any], given_up: str) -> dict[str, Any]:
-        """Return the overall result. given_up: why there is no further attempt, if one would be allowed or was made."""
+        """Return the overall result. given_up: why there is no other attempt, although restarts are allowed."""
         given_up = given_up if self.options.restarts else ""
         if given_up:
             self.say(f"no further attempt: {given_up}")
@@ -109,7 +109,7 @@ class Attempts:
     # ------------------------------------------------------------ between two attempts
 
     def following(self, record: LaunchRecord, attempt: LaunchAttempt) -> LaunchPlan | str:
-        """Return the plan of the next attempt, or why there is none."""
+        """Return the plan of the next attempt, or why no attempt follows."""
         if attempt.number > self.options.restarts:
             return f"launch_restarts allows {self.options.restarts}"
         if left := attempts.stays(record):
@@ -157,7 +157,7 @@ class Attempts:
             self.say(said)
 
     def planned(self, nodes: Sequence[str], number: int, launch_id: str, checkpoint: str) -> LaunchPlan:
-        """Return the plan of an attempt. Ranks follow the order of these nodes. Raises PlanError."""
+        """Return the plan of an attempt. The order of these nodes determines the ranks. Raises PlanError."""
         port = self.request.cluster.master_port + (number - 1) % PORTS
         request = replace(
             self.request,
@@ -171,7 +171,7 @@ class Attempts:
         return self.build(request, [self.specs[name] for name in nodes])
 
     def wait_for_the_end(self, record: LaunchRecord, seen: dict[str, Fit | str]) -> None:
-        """Wait until processes on nodes without a confirmed end have certainly ended."""
+        """Wait until the processes on nodes that have not confirmed the end of a launch have certainly ended."""
         unclear = [name for name in (*record.unseen, *record.leftovers) if runs_still(seen.get(name, ""))]
         if not unclear:
             return
@@ -184,7 +184,7 @@ class Attempts:
             time.sleep(0.1)
 
     def look_until_free(self, seen: dict[str, Fit | str]) -> dict[str, Fit | str]:
-        """Inspect the nodes repeatedly while memory is being freed or a unit is ending."""
+        """Inspect the nodes repeatedly until memory has been freed and units have ended, or until a timeout."""
         until = time.monotonic() + FREE_SECONDS
         while any(map(attempts.may_pass, seen.values())) and time.monotonic() < until and not self.interruption.came:
             time.sleep(PAUSE)
@@ -194,7 +194,8 @@ class Attempts:
     # ------------------------------------------------------------ inspections
 
     def from_checkpoint(self, plan: LaunchPlan) -> LaunchPlan:
-        """Return the first plan, with an existing checkpoint if the user configured the checkpoint path."""
+        """Return the first plan. If an absolute checkpoint path is configured, the plan starts from an existing
+        checkpoint."""
         self.first, pattern = plan, self.options.checkpoints
         nodes = plan.names
         if not pattern or not (pattern.startswith("/") or self.options.chdir):
@@ -209,7 +210,7 @@ class Attempts:
         return self.planned(attempts.led_by(nodes, holders), 1, plan.launch_id, checkpoint["path"])
 
     def as_whoever_logs_in(self, plan: LaunchPlan, nodes: Sequence[str]) -> LaunchPlan:
-        """Return the plan as a user launch, as far as an inspection needs it, if the launch is a user launch."""
+        """If the launch is a user launch, return its plan with the user set, which an inspection requires."""
         messages = self.messages()
         for name in nodes:
             messages.ask(name, "identity", {})
@@ -225,7 +226,7 @@ class Attempts:
         return replace(plan, user=who.user, manager=USER)
 
     def look(self, nodes: Sequence[str] = (), *, gpus: bool | None = None) -> dict[str, Fit | str]:
-        """Return the response of each node, or why there is none."""
+        """Return the response of each node, or why the node did not respond."""
         names = list(nodes) or list(self.names())
         messages = self.messages()
         messages.own = self.first.is_own
@@ -270,14 +271,14 @@ class Attempts:
         return [Seat(name, self.options.nproc_per_node or self.specs[name].nproc) for name in self.names()]
 
     def seconds_left(self) -> int:
-        """Return the remaining seconds of the time limit; 0 if there is no limit."""
+        """Return the remaining time in seconds before the time limit, or 0 if there is no limit."""
         if not self.options.time_limit:
             return 0
         return max(1, round(self.options.time_limit - (time.monotonic() - self.began)))
 
 
 def runs_still(look: Fit | str) -> bool:
-    """Return whether a node does not confirm the end of all attempts."""
+    """Return whether a node has not confirmed that all attempts have ended."""
     return isinstance(look, str) or bool(look["running"])
 
 

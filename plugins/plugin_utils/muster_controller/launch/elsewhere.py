@@ -1,4 +1,5 @@
-"""Launches as known to the nodes, from any controller. Nodes keep the plans next to the logs (kept.py there)."""
+"""Launches from any controller, as reported by the nodes. Nodes store the plan of a launch next to its logs
+(kept.py)."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ MOST_PLAN = 16_000_000  # bytes
 
 
 class Heard(NamedTuple):
-    """By node. who: identity on the node. said: response with the time received. silent: reason for a missing
-    response."""
+    """Results by node. who: the login user's identity on the node. said: the response and the time it was received.
+    silent: why the node did not respond."""
 
     who: dict[str, dict[str, Any]]
     said: dict[str, dict[str, Any]]
@@ -36,12 +37,12 @@ class Heard(NamedTuple):
 
 
 def packed(plan: LaunchPlan) -> str:
-    """Return a compressed plan for the transfer to a node. Entries of many nodes are similar, so it compresses well."""
+    """Return the compressed plan to send to a node. Because entries of many nodes are similar, plans compress well."""
     return base64.b64encode(zlib.compress(json.dumps(plan.as_json()).encode(), 9)).decode()
 
 
 def unpacked(text: Any) -> Any:
-    """Return the plan that a node has kept, or None if it is invalid."""
+    """Return the plan that a node has stored, or None if the plan is invalid."""
     try:
         return json.loads(zlib.decompressobj().decompress(base64.b64decode(text, validate=True), MOST_PLAN))
     except (ValueError, TypeError, RecursionError, zlib.error):
@@ -55,8 +56,7 @@ def opened(connections: Mapping[str, Way], program: NodeProgram = PROGRAM) -> Me
 
 
 def ask(messages: Messages, nodes: Sequence[str], verb: str, request: Mapping[str, Any]) -> Heard:
-    """Send a request to every node, as root unless the login user is a launch user. Nodes do not wait for each
-    other."""
+    """Send a request to every node in parallel, as root unless the login user is a launch user."""
     heard = Heard({}, {}, {})
     for name in nodes:
         messages.ask(name, "identity", {})
@@ -84,7 +84,7 @@ def is_own(identity: Mapping[str, Any]) -> bool:
 
 
 class FoundPlan(NamedTuple):
-    """as_root: the launch belongs to a user other than the login user, so only root can read it."""
+    """as_root: whether only root can read the launch, because it belongs to a user other than the login user."""
 
     plan: LaunchPlan
     as_root: bool

@@ -1,4 +1,4 @@
-"""Reads a launch's environment file on the controller: plain or vault, as YAML, JSON or lines NAME=value."""
+"""Reads the environment file of a launch on the controller: YAML, JSON or NAME=value lines, optionally in a vault."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST = 128 * 1024  # bytes; the kernel accepts no longer variable
 
 
 def read_environment(path: str) -> dict[str, str]:
-    """Return the variables of the file. Raises PlanError with sentences that contain no value."""
+    """Return the variables in the file. Raises PlanError, whose text never contains a value."""
     try:
         text = _text(_home(Path(path)))
         return parse_lines(text) if holds_lines(text) else _mapping(text)

@@ -1,4 +1,4 @@
-"""Evidence that the nodes of a launch record for its diagnosis: at the start, at a failure, and at the end.
+"""Evidence that the nodes of a launch record for a diagnosis: at the start, at a failure, and at the end.
 
 Kept in artifacts/<cluster>/<launch>/evidence/{start,snapshot,end}/<node>.json. Missing evidence never stops a launch.
 """
@@ -35,7 +35,8 @@ FAILED = "failed"  # key of a response that only contains the reason why a node 
 
 
 class LaunchEvidence:
-    """start, snapshots, end: the evidence by node, parsed and masked. silent: why a node has no snapshot.
+    """start, snapshots, end: the evidence of each node, parsed and with secrets masked. silent: why a node has no
+    snapshot.
 
     key: hexadecimal key for the digests of this launch's environment.
     """
@@ -85,8 +86,8 @@ class LaunchEvidence:
     # ------------------------------------------------------------ responses
 
     def take(self, moment: str, node: str, given: Any) -> None:
-        """Parse and keep a response in a thread. With hundreds of nodes this takes seconds, and must not delay the
-        launch."""
+        """Parse and store a response in a thread, because this takes seconds with hundreds of nodes and must not delay
+        the launch."""
         if given is not None and not self.aside.do(partial(self.read, moment, node, given)):
             self.note(f"{node}: evidence ({moment}) discarded, because too many responses are waiting")
 
@@ -96,7 +97,7 @@ class LaunchEvidence:
             self.note("Some evidence of the nodes could not be read in time")
 
     def read(self, moment: str, node: str, given: Any) -> None:
-        """Parse the evidence of a node, and keep the valid part."""
+        """Parse the evidence of a node, and store the valid parts."""
         if isinstance(given, dict) and isinstance(given.get(FAILED), str):
             self.note(f"{node}: evidence ({moment}) could not be recorded: {one_line(given[FAILED])}")
             return
@@ -114,8 +115,8 @@ class LaunchEvidence:
         self.logs.keep_evidence(moment, node, covered)
 
     def without_strangers(self, node: str, found: Snapshot) -> tuple[str, ...]:
-        """Remove duplicate ranks and ranks that the plan does not place on the node. The training user wrote this
-        list."""
+        """Remove duplicate ranks, and ranks that the plan does not assign to the node. The list is untrusted, because
+        the training user wrote it."""
         theirs: dict[tuple[int, int], RankShot] = {}
         for shot in found["ranks"]:
             place = (shot["local_rank"], shot["rank"])
@@ -138,6 +139,6 @@ class LaunchEvidence:
         moments[moment][node] = found
 
     def recall(self, nodes: list[str]) -> None:
-        """Load the evidence that an earlier supervisor of this launch kept."""
+        """Load the evidence that an earlier supervisor of this launch stored."""
         for moment, node, found in self.logs.kept_evidence(nodes):
             self.put(moment, node, found)

@@ -1,6 +1,6 @@
-"""Fetches a launch's results from its working folders after its end, into artifacts/<cluster>/<id>/fetched/NODE.
+"""Fetches result files from the working folders of a finished launch, into artifacts/<cluster>/<id>/fetched/NODE.
 
-muster/launch/fetched.py decides what is fetched and under which names. All times are on the monotonic clock.
+muster/launch/fetched.py selects the files and their local names. All times are on the monotonic clock.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Fetching:
         keeping: Keeping,
         give_up: Callable[[], bool],
     ) -> None:
-        """folder: folder of the run. give_up: returns whether the user has requested to stop."""
+        """folder: the folder of the run. give_up: returns whether the user wants to stop."""
         self.plan = plan
         self.wanted: PlannedFetch = plan.fetch or {"patterns": [], "most": 0, "folder": ""}
         self.entries = plan.by_node()
@@ -141,7 +141,7 @@ class Fetching:
             del self.rest[answer.node]
 
     def took(self, node: str, rest: Rest, part: Part) -> bool:
-        """Write a part. Return whether the file is finished, so that the next one can follow."""
+        """Write a part of a file. Return whether the file is complete, so that the next file can be requested."""
         file, path = rest.todo[0], self.folder / node / part.path
         end = part.offset + len(part.data)
         why = part.why
@@ -178,7 +178,7 @@ class Fetching:
 
 
 def write(path: Path, part: Part) -> None:
-    """Append a part; the first part replaces the file of an earlier fetch. Raises OSError."""
+    """Append a part of a file. The first part replaces the file of an earlier fetch. Raises OSError."""
     make_folder(path.parent)
     if not part.offset:
         files.remove(str(path))

@@ -1,4 +1,4 @@
-"""Follows the output of a launch's ranks, read-only: nothing is kept, and no lease is renewed."""
+"""Follows the output of the ranks of a launch. Stores nothing and renews no lease."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Following:
         self.messages.ask(name, "follow", request, privileged=not self.own[name], delay=delay)
 
     def take(self, answer: NodeReply) -> bool:
-        """Show the received output. Return whether more may follow."""
+        """Show the received output. Return whether more output can follow."""
         name, data = answer.node, answer.data
         try:
             logs = self.read(name, "logs", data)[0]["logs"] if data is not None else {}

@@ -29,7 +29,8 @@ UNREADABLE = "Its values are not masked in fetched logs. {}"
 
 @dataclass(frozen=True)
 class Given:
-    """env: the variables; launch_env_file takes precedence over launch_env. file_env: the variables of the file."""
+    """env: all variables, of which launch_env_file overrides those in launch_env. file_env: the variables in the
+    file."""
 
     env: dict[str, str]
     file_env: dict[str, str]
@@ -47,7 +48,7 @@ class Given:
         return {name: "launch_env_file" if name in self.file_env else "launch_env" for name in self.env}
 
     def warnings(self, plan: LaunchPlan) -> list[str]:
-        """Return warnings about the secrets of the launch."""
+        """Return warnings about secrets in the input of the launch."""
         unknown = [
             name
             for name, option in (plan.given or {}).items()
@@ -58,7 +59,7 @@ class Given:
 
 
 def read_given(options: LaunchOptions) -> tuple[Given, list[str]]:
-    """Return the input and warnings. Raises PlanError, but not when attaching to or stopping a running launch."""
+    """Return the user's input, and warnings. Raises PlanError, except when attaching to a launch or stopping it."""
     path = options.env_file
     try:
         return Given.read(options, read_environment(path) if path else {}), []

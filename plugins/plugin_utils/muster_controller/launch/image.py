@@ -1,4 +1,4 @@
-"""The container image of a launch: reads it if it is an archive, and copies it to every node before the start."""
+"""The container image of a launch. An image archive is read, and copied to every node before the start."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SLACK = 60.0
 
 @dataclass(frozen=True)
 class Archive:
-    """Content for Distribution: one file. id: id of the image in the archive."""
+    """Content for Distribution that consists of one file. id: the id of the image in the archive."""
 
     path: str
     id: str
@@ -60,8 +60,8 @@ class Archive:
 
 @dataclass(frozen=True)
 class Image:
-    """source: as given. archive: None if the nodes pull the image by its digest. folders: folders of the nodes that are
-    mounted into the container at the same paths."""
+    """source: the value of launch_image. archive: None if the nodes pull the image by its digest. folders: node folders
+    that are mounted into the container at the same paths."""
 
     source: str
     archive: Archive | None
@@ -69,7 +69,7 @@ class Image:
 
     @property
     def wanted(self) -> str:
-        """Return the image reference that a node is asked for."""
+        """Return the image reference to query on a node."""
         return self.archive.id if self.archive else self.source
 
     @property
@@ -118,7 +118,7 @@ def read_archive(given: str) -> Archive:
 
 
 def _config_of(content: Callable[[str], bytes], members: Iterable[str]) -> bytes:
-    """Return the configuration of the only image in an archive. Its sha256 is the image's id."""
+    """Return the configuration of the only image in an archive. The sha256 of the configuration is the image id."""
     if "manifest.json" in members:  # docker-archive, as written by podman and docker
         (image,) = json.loads(content("manifest.json"))
         return content(image["Config"])
@@ -133,7 +133,7 @@ def _blob(digest: str) -> str:
 
 
 class Imaging:
-    """Copies the image to every node, and checks that it is the same and usable on all nodes."""
+    """Copies the image to every node, and checks that all nodes have the same image and can run it."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ class Imaging:
         self.interruption = interruption
 
     def after(self, prepared: Prepared) -> Prepared:
-        """Prepare the image once nothing blocks the launch, including resources that the launch waits for."""
+        """Prepare the image once nothing blocks the launch and all resources that the launch waits for are free."""
         if self.image is None:
             return prepared
         names = prepared.plan.names
@@ -170,7 +170,7 @@ class Imaging:
         return {"id": plan.image["id"], "chdir": chdir, "folders": list(self.image.folders), "gpus": gpus}
 
     def engines(self, image: Image, prepared: Prepared, ids: dict[str, str]) -> None:
-        """Check the container engines. ids: ids of the image by node, or "" if the image is missing."""
+        """Check the container engines. ids: the id of the image on each node, or "" if the image is missing."""
         plan = prepared.plan
         request = {"image": image.wanted, "user": plan.user, "folders": list(image.folders)}
         answers = self.ask("engine", dict.fromkeys(self.names(prepared), request), LOOK_TIMEOUT, prepared)
@@ -235,7 +235,7 @@ class Imaging:
         return prepared.plan.names
 
     def ask(self, verb: str, requests: dict[str, dict[str, Any]], timeout: float, prepared: Prepared) -> dict[str, Any]:
-        """Send requests to nodes and return the responses. A missing response becomes a finding."""
+        """Send requests to nodes and return the responses. If a node does not respond, add a finding."""
         for name, request in requests.items():
             self.messages.ask(name, verb, request, privileged=True, program=PROGRAM)
         answers = self.messages.gather(verb, requests, timeout, lambda _: None, lambda: self.interruption.came)

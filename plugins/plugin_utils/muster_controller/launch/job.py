@@ -1,4 +1,4 @@
-"""Variables given to this run of ansible-playbook with -e, on the command line or in job files, and their places."""
+"""Variables given to this run with -e, on the command line or in job files, and where each variable is set."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REFUSED = 2  # exit code of a rejected run
 
 
 def read_run(loader: DataLoader) -> Mapping[str, Any]:
-    """Return the variables as given, with Ansible's record of their places."""
+    """Return the variables as given. Ansible has recorded in each value where it is set."""
     given: Mapping[str, Any] = load_extra_vars(loader)
     return given
 
@@ -47,7 +47,7 @@ def places_of(run: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _place(name: str, value: Any) -> str:
-    """Return the place of a value: the line of its name, unless the name was first given elsewhere."""
+    """Return where a value is set, as the line of its key unless the key was first set elsewhere."""
     of_name, of_value = written_at(name), written_at(value)
     if value is None or isinstance(value, bool) or same_file(of_name, of_value):
         return of_name or COMMAND_LINE  # Ansible does not record the place of these values
@@ -59,8 +59,8 @@ def same_file(one: str, other: str) -> bool:
 
 
 def refuse_code(loader: DataLoader) -> None:
-    """Stop the run if a job file contains code that would run on the controller. Runs before Ansible reads a variable
-    of the file, and so before the first play."""
+    """Stop the run if a job file contains code that would run on the controller. Must be called before the first play,
+    because Ansible evaluates the file's variables from then on."""
     if found := code_in(read_run(loader), [Path(book).name for book in playbooks(context.CLIARGS)]):
         lines = ["The job file was not used, and no node was contacted.", *(f"- {one}" for one in found)]
         Display().error("\n".join(lines), wrap_text=False)
@@ -68,7 +68,7 @@ def refuse_code(loader: DataLoader) -> None:
 
 
 def code_in(run: Mapping[str, Any], books: Sequence[str]) -> list[str]:
-    """Return sentences about code in the job files of -e. books: file names of the playbooks."""
+    """Return sentences about code in job files given with -e. books: the file names of the playbooks."""
     of_files = {str(name): where for name, value in run.items() if (where := written_at(value) or written_at(name))}
     by_file: dict[str, list[str]] = {}
     for name, where in of_files.items():
@@ -79,7 +79,8 @@ def code_in(run: Mapping[str, Any], books: Sequence[str]) -> list[str]:
 
 
 def _templates(value: Any, levels: int) -> Iterator[str]:
-    """Yield the places of texts that Ansible would treat as templates. Values nested too deep count as templates."""
+    """Yield the places of strings that Ansible would treat as templates. Values that are nested too deep count as
+    templates."""
     if levels < 0:
         yield written_at(value)
     elif isinstance(value, Mapping):
@@ -101,7 +102,7 @@ def _is_template(value: Any) -> bool:
 
 
 def unassigned(run: Mapping[str, Any], sentence: str = "") -> tuple[str, ...]:
-    """Return words that are not assignments. sentence: the value of an option that may contain blanks."""
+    """Return the words that are not assignments. sentence: the value of an option that can contain spaces."""
     of_it = sentence.split()[1:]
     return tuple(word for word in str(run.get(UNASSIGNED, "")).split() if word not in of_it)
 
@@ -119,7 +120,8 @@ def open_secrets(run: Mapping[str, Any]) -> list[str]:
 
 
 def unusable_files(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield options with a controller file that a launch cannot use, and why. A running launch needs no file."""
+    """Yield options that refer to an unusable file on the controller, with the reason. A running launch needs no
+    file."""
     if any(values.get(name) for name in RUNNING):
         return
     options = job.options_of(InventoryNode("", values))

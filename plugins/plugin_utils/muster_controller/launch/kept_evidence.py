@@ -1,4 +1,4 @@
-"""Paths and keys of a launch's evidence on the controller: evidence/{start,snapshot,end}/<node>.json."""
+"""Paths and keys of the evidence of a launch on the controller: evidence/{start,snapshot,end}/<node>.json."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def path_of(folder: Path, moment: str, node: str) -> Path:
 
 
 def kept(folder: Path, nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-    """Yield moment, node and content of the evidence in the folder of a launch."""
+    """Yield the moment, the node and the content of each evidence file of a launch."""
     for moment, shape in SHAPES.items():
         for node in nodes:
             try:
@@ -54,8 +54,8 @@ def kept_key(folder: Path) -> str:
 
 
 def shared_secret(folder: Path, new: bytes) -> bytes:
-    """Return the secret shared by all launches with folders next to this one, so that a launch always has the same key.
-    Creates the secret from the new one if it is missing. Raises OSError."""
+    """Return the secret that all launches in the parent folder share, so that each launch always has the same key.
+    If the secret is missing, stores the new secret. Raises OSError."""
     path = folder.parent / KEY_FILE
     make_folder(path.parent)
     try:

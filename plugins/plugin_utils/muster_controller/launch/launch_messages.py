@@ -1,4 +1,4 @@
-"""Messages to the nodes of a launch, with the launch's user. User launches are managed without root."""
+"""Messages to the nodes of a launch, which are handled as the launch's user. User launches are managed without root."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ LOOKS = ("look", "logs")  # verbs without root, except for another user's launch
 
 
 class LaunchMessages(Messages):
-    """own: whether this is a user launch. as_root: whether only root may read the launch, because it belongs to a user
-    other than the login user. user: the only user that may manage a user launch, once known. by_root: nodes with
-    another login user, on which root first becomes the launch's user."""
+    """own: whether this is a user launch. as_root: whether only root can read the launch, because it belongs to a user
+    other than the login user. user: the only user that can manage a user launch, once the user is known. by_root: nodes
+    on which the login user is another user, so that root must become the launch's user first."""
 
     own = False
     as_root = False

@@ -1,4 +1,4 @@
-"""Converts the options of torchrun_launch into the launch request and the launch settings."""
+"""Converts the options of torchrun_launch into a launch request and launch settings."""
 
 from __future__ import annotations
 

@@ -28,8 +28,8 @@ END_TIMEOUT = 5.0
 def probe_links(
     plan: LaunchPlan, messages: Messages, give_up: Callable[[], bool], beats: int | None = None
 ) -> list[Finding]:
-    """Return findings about links that block a launch. Needs no root, and leaves no listener. beats: the heartbeat port
-    of a detached launch."""
+    """Return findings about links that block a launch. Needs no root, and leaves no listener running. beats: the
+    heartbeat port of a detached launch."""
     if len(plan.nodes) < 2:
         return []
     with probed(plan, messages, give_up, beats) as probe:
@@ -44,8 +44,8 @@ def probed(
     beats: int | None = None,
     patience: float = SERVE_TIMEOUT,
 ) -> Iterator[LinkProbe]:
-    """Run the probe until all nodes have called each other or the user gives up, then end its listeners. patience:
-    seconds after which nodes that do not listen are skipped."""
+    """Run the probe until all nodes have tried to connect to each other or the user interrupts, and then end the
+    listeners. patience: time in seconds after which nodes that do not listen are skipped."""
     probe = LinkProbe(plan, messages, give_up, beats, patience)
     try:
         probe.serve()
@@ -56,7 +56,7 @@ def probed(
 
 
 class LinkProbe:
-    """One probe. why: the reasons for nodes without a response."""
+    """One probe. why: for each node that did not respond, the reason."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class LinkProbe:
         self.served = self.gather("serve", readers, self.patience)
 
     def call(self) -> None:
-        """Let all listening nodes call each other. The other nodes have already reported an error."""
+        """Let all listening nodes connect to each other. The other nodes have already reported an error."""
         readers: dict[str, Callable[[Any], dict[str, Any]]] = {}
         for name in self.served:
             request = before_launch.call_request(self.plan, self.entries[name], self.token, self.served)
@@ -97,7 +97,7 @@ class LinkProbe:
     def gather(
         self, verb: str, readers: Mapping[str, Callable[[Any], dict[str, Any]]], timeout: float
     ) -> dict[str, dict[str, Any]]:
-        """Return the valid responses to one verb. Record the reason for each other node."""
+        """Return the valid responses to one verb. For each other node, record the reason."""
         answers = self.messages.gather(verb, list(readers), timeout, lambda _: None, self.give_up)
         found = {}
         for name, read in readers.items():
@@ -112,7 +112,7 @@ class LinkProbe:
         return found
 
     def end(self) -> None:
-        """End the listeners. A listener whose response was lost ends itself, because no node calls it."""
+        """End the listeners. A listener whose response was lost ends by itself, because no node connects to it."""
         for name, served in self.served.items():
             self.messages.ask(name, "end", {"pid": served["pid"], "started": served["started"]}, program=LISTENER)
         self.messages.gather("end", list(self.served), END_TIMEOUT, lambda _: None)

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
 
 class KeptLog:
-    """Holds at most `most` bytes, one half for the beginning. The end is written to two files in turn, so that it needs
-    no memory. `finish` appends the end to the beginning.
+    """A log file of at most `most` bytes. One half is for the beginning of the log. The end of the log is written to
+    two files in turn, so that it needs no memory. `finish` appends the end to the beginning.
 
     Used by one thread.
     """
@@ -50,8 +50,7 @@ class KeptLog:
         self.dropped = 0  # bytes between the beginning and the end
 
     def add(self, data: bytes, gap: int = 0) -> None:
-        """Append data after `gap` missing bytes. Raises OSError; data that was not written counts as missing from then
-        on.
+        """Append data after `gap` missing bytes. Raises OSError. Data that could not be written counts as missing.
 
         The first part replaces the file of an earlier supervisor.
         """
@@ -94,7 +93,7 @@ class KeptLog:
             data = data[written:]
 
     def finish(self) -> None:
-        """Append the end to the beginning. Raises OSError; the files of the end are then kept."""
+        """Append the end to the beginning. Raises OSError, in which case the files with the end are kept."""
         if self.missing:
             self.add(b"")
         if self.dropped:
@@ -114,7 +113,7 @@ ANY_SIZE = 2**62  # bytes of each log kept as a file
 
 
 class LogBook(Tails):
-    """Also writes each part of a log to its file."""
+    """Writes each received part of a log to the log's file."""
 
     def __init__(
         self,
@@ -125,7 +124,7 @@ class LogBook(Tails):
         keeping: Keeping,
         most: int = ANY_SIZE,
     ) -> None:
-        """most: bytes of each log that are kept."""
+        """most: the maximum size of each log in bytes."""
         super().__init__(plan, on_line, redaction)
         self.folder = folder
         self.keeping = keeping
@@ -137,10 +136,10 @@ class LogBook(Tails):
         keeping.surely(folder, self.begin)
 
     def begin(self) -> None:
-        """Lock the folder, unless another supervisor holds it.
+        """Lock the folder, unless another supervisor has locked it.
 
-        The logs of an attached launch are fetched completely again. The copy of a log that its node no longer has is
-        kept. Raises OSError.
+        When attaching to a launch, all logs are fetched again from the beginning. If a node no longer has a log, the
+        controller's copy is kept. Raises OSError.
         """
         make_folder(self.folder)
         self.lock = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -22,7 +22,7 @@ MOST_NOTES = 200  # shown notes, of all nodes together
 
 
 class NodeReports:
-    """by_node: the report of each node, in the order of the plan."""
+    """by_node: the reports, in the order of the nodes in the plan."""
 
     def __init__(self, plan: LaunchPlan, logs: Tails, say: Callable[[str], None]) -> None:
         self.logs = logs
@@ -47,7 +47,7 @@ class NodeReports:
             self.by_node[name].reached = True
 
     def keep(self, answer: NodeReply) -> None:
-        """Record the result of a look, or the last one in the response to stop."""
+        """Record the node's state from the response to a look or to stop."""
         look: LaunchLook = answer.data
         report = self.by_node[answer.node]
         report.last_answer = answer.received
@@ -66,7 +66,8 @@ class NodeReports:
 
     @contextmanager
     def contained(self, about: str) -> Iterator[None]:
-        """Report an exception while handling a response instead of raising it. The next response may be valid."""
+        """Report an exception while handling a response instead of raising it, because the next response can be
+        valid."""
         try:
             yield
         except Exception as exc:  # low memory, or a bug in this program
@@ -83,7 +84,7 @@ class NodeReports:
             self.say(sentence)
 
     def late(self, answer: NodeReply) -> None:
-        """Record a look that was in progress when another request was sent."""
+        """Record the response to a look that was still in progress when another request was sent."""
         if answer.verb == "look" and answer.data is not None:
             self.keep(answer)
 
@@ -92,7 +93,7 @@ class NodeReports:
         self.by_node[name].lost_why = why
 
     def take_last_words(self) -> None:
-        """Record the end of each log once all logs are complete. The first failure is found in these texts."""
+        """Record the end of each log once all logs are complete. The search for the first failure uses these texts."""
         self.logs.finish()
         for name, report in self.by_node.items():
             report.agent_log = self.logs.tail(name, "agent")

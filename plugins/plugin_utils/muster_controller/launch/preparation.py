@@ -1,4 +1,4 @@
-"""Inspects every node before a launch starts, and decides whether the launch may start."""
+"""Inspects every node before a launch starts, and decides whether the launch can start."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def prepare(
     give_up: Callable[[], bool],
     own_plan: Callable[[str], LaunchPlan] | None = None,
 ) -> Prepared:
-    """Inspect and evaluate every node. give_up: returns whether to stop waiting for responses.
+    """Inspect all nodes and evaluate the results. give_up: returns whether to stop waiting for responses.
 
-    own_plan: builds the plan of the launch as a launch of this user.
+    own_plan: builds the plan of the launch as a user launch.
     """
     known = identities(plan, messages, give_up)
     readers = {name: answer.data for name, answer in known.items() if answer.data is not None}
@@ -93,7 +93,7 @@ def identities(plan: LaunchPlan, messages: LaunchMessages, give_up: Callable[[],
 
 
 def in_their_name(nodes: Collection[str], messages: LaunchMessages, give_up: Callable[[], bool]) -> dict[str, str]:
-    """Return, by node, why root cannot become the user of a user launch, or "" if it can."""
+    """Return, by node, why root cannot become the user of a user launch, or "" if root can."""
     for name in nodes:
         messages.ask(name, "identity", {})
     known = messages.gather("identity", nodes, PREPARE_TIMEOUT, too_late, give_up)
@@ -122,11 +122,11 @@ def request_of(plan: LaunchPlan, entry: PlannedNode, settings: Settings) -> Prep
 
 
 def unanswered(name: str, answer: NodeReply | None, reader: Identity | None = None) -> Finding:
-    """reader: the login user, if known."""
+    """reader: the login user, if the user is known."""
     why = answer.error if answer else f"no response within {PREPARE_TIMEOUT:.0f} s"
     user = reader["name"] if reader and reader["uid"] and not reader["launch_user"] else ""
     return preflight.not_looked_at(name, why, reachable=answer is not None and answer.reachable, user=user)
 
 
 def too_late(_answer: NodeReply) -> None:
-    """Ignore a late response. No other request is sent before the start."""
+    """Ignore a response that arrives after the timeout. No other request is sent before the start."""

@@ -1,4 +1,4 @@
-"""The project of a launch on the controller: the files known to git, or all files that are not excluded by name."""
+"""The project of a launch on the controller: its files that git does not ignore or, without git, all its files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NOT_ENTERED = {".git", ".hg", ".svn", ".jj", "__pycache__"}
 
 @dataclass(frozen=True)
 class Project:
-    """source: the folder on the controller. manifest: list of the files to send. digest: digest of the manifest.
+    """source: the folder on the controller. manifest: the list of files to send. digest: the digest of the manifest.
     warnings: sentences about files that are not sent."""
 
     source: str
@@ -50,7 +50,8 @@ class Project:
         return {"source": self.source, "digest": self.digest, "files": len(self.files), "bytes": self.size}
 
     def script_problem(self, script: str) -> str:
-        """Return why a script given relative to the project is missing, as a sentence, or an empty string."""
+        """If a script with a path relative to the project is missing, return why, as a sentence. Otherwise return
+        ""."""
         if not script or script.startswith("/"):
             return ""
         return choosing.script_problem(script, self.source, [file.path for file in self.files])
@@ -68,7 +69,7 @@ class Project:
         return found
 
     def read(self, file: ManifestFile, begin: int, most: int) -> bytes:
-        """Return a part of a file. The file may have changed since it was listed. Raises OSError."""
+        """Return a part of a file, which might have changed since it was listed. Raises OSError."""
         return files.part(os.path.realpath(f"{self.source}/{file.path}"), begin, most)
 
 
@@ -101,7 +102,7 @@ def _problems(source: Path, paths: list[str], most_mb: int) -> list[str]:
 
 
 def _listed(source: Path) -> list[str]:
-    """Return the paths of all files: those known to git in a git repository, otherwise those in the folder."""
+    """Return the paths of all files. In a git repository, omit the files that git ignores."""
     known = _in_git(source)
     return _walked(source) if known is None else known
 
@@ -169,7 +170,7 @@ def _ignore(source: Path) -> str:
 
 
 def _regular(source: Path, kept: list[str]) -> tuple[list[str], list[str]]:
-    """Return the regular files with links to them, and the other paths."""
+    """Return the regular files including links to regular files, and the other paths."""
     plain = {path for path in kept if stat.S_ISREG((source / path).lstat().st_mode)}
     found: list[str] = []
     links: list[str] = []

@@ -56,7 +56,8 @@ class Reserving:
         return self.settings.options.wait and time.monotonic() < self.until and not self.interruption.came
 
     def prepared(self, look: Callable[[], Prepared]) -> Prepared:
-        """Inspect repeatedly until nothing blocks the launch, or waiting cannot resolve the problem."""
+        """Inspect the nodes repeatedly until nothing blocks the launch, or until a problem occurs that waiting cannot
+        resolve."""
         while True:
             prepared = look()
             fails = [finding for finding in prepared.findings if finding.status == "fail"]
@@ -65,7 +66,7 @@ class Reserving:
             self.wait_for(fails)
 
     def wait_for(self, fails: Sequence[Finding]) -> None:
-        """Wait for one interval. Report the holders whenever they change."""
+        """Wait for one interval. If the holders of the resources have changed, report them."""
         for finding in fails:
             if (finding.node, finding.observed) not in self.waited_for:
                 self.say(f"waiting: {finding.node}: {finding.summary}")
@@ -76,8 +77,8 @@ class Reserving:
             time.sleep(0.1)
 
     def reserve(self, seen: Mapping[str, Reserved | None]) -> Decision | None:
-        """Reserve the slots on all nodes and return None; the first look then starts the work. seen: results of
-        start."""
+        """Reserve the slots on all nodes and return None. The first look starts the ranks afterwards. seen: the results
+        of start."""
         if self.settings.options.shared:
             return None
         taking, tries_until = True, time.monotonic() + TRIES_FOR

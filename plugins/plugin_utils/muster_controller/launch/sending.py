@@ -43,7 +43,7 @@ class Sending:
         return {"store": self.store, "digest": self.project.digest} if self.project else None
 
     def after(self, prepared: Prepared) -> Prepared:
-        """Copy the project once, as soon as only resources that the launch waits for block it."""
+        """Copy the project once, as soon as nothing blocks the launch except resources that it waits for."""
         stops = any(finding.status in ("fail", "unknown") and finding.id != TAKEN.id for finding in prepared.findings)
         if self.project is None or self.done or stops or self.interruption.came:
             return prepared
@@ -59,7 +59,7 @@ class Sending:
         return prepared
 
     def changed(self, started: Mapping[str, Any]) -> str:
-        """Return the problem of a node's copy, which the node has read after all other steps, or an empty string."""
+        """Return the problem with the copy on a node, or "". The node reads its copy after all other steps."""
         if self.project is None or started.get("project") == self.project.digest:
             return ""
         return "the copy of the project was changed on the node and differs from the project that was sent"

@@ -1,4 +1,4 @@
-"""A script on the controller in the form in which it is sent: a file unchanged, a folder as one zipapp file."""
+"""A script on the controller, in the form sent to the nodes: a file is unchanged, a folder becomes a zipapp."""
 
 from __future__ import annotations
 

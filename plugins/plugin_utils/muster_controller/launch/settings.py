@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class Settings:
     """options: detached is set when attaching to a launch. script_name, script_body: the script to send. begun_here:
-    launches with a plan on this controller. earlier: attempts of the same launch, which must have ended on a node
-    before it starts.
+    the launches of which this controller has the plan. earlier: previous attempts of this launch, which must have ended
+    on a node before the attempt starts there.
     """
 
     options: LaunchOptions

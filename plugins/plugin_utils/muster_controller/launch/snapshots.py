@@ -1,7 +1,7 @@
 """The state of all ranks when a launch fails, recorded before any rank is stopped.
 
-Uses separate connections, so a look in progress does not delay a snapshot, and a node with a slow snapshot is stopped
-as early as the others.
+Snapshots use separate connections. Therefore, a look in progress does not delay a snapshot, and a slow snapshot does
+not delay stopping the node.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SECONDS = 3.0  # timeout of a snapshot
 
 class Snapshots:
     def __init__(self, connections: Mapping[str, Way], messages: LaunchMessages, evidence: LaunchEvidence) -> None:
-        """messages: the connections of the supervisor, which know the launch's user."""
+        """messages: the messages of the supervisor, which contain the launch's user."""
         self.connections = connections
         self.usual = messages
         self.messages: LaunchMessages | None = None
@@ -56,7 +56,7 @@ class Snapshots:
         return messages
 
     def gather(self, give_up: Callable[[], bool]) -> None:
-        """Record the received snapshots, and those that arrive before the timeout."""
+        """Record the snapshots that have been received, and wait until the timeout for the others."""
         if self.messages is None or not self.asked:
             return
         left = min(self.asked.values()) + SECONDS - time.monotonic()

@@ -41,9 +41,10 @@ class Stopping:
         by_themselves: float = 0.0,
         evidence: LaunchEvidence | None = None,
     ) -> None:
-        """failure_timeout: seconds between SIGTERM and SIGKILL of the unit. asked_again: returns whether the user has
-        interrupted again; a message is shown then, and stopping continues. by_themselves: seconds before that in which
-        the ranks may end after SIGTERM. evidence: records each node's state at the end."""
+        """failure_timeout: time in seconds between SIGTERM and SIGKILL for the unit. asked_again: returns whether the
+        user has interrupted again; if so, a message is shown and stopping continues. by_themselves: time in seconds
+        that the ranks have to end after their own SIGTERM, before the unit is stopped. evidence: records the state of
+        each node at the end."""
         self.plan = plan
         self.evidence = evidence
         self.launch_id = plan.launch_id
@@ -57,9 +58,10 @@ class Stopping:
         self.asked_again = asked_again
 
     def stop(self, *, dump: bool, why: str = "") -> dict[str, Left]:
-        """Stop the launch on every node and fetch the rest of its logs. Return the leftover processes by node.
+        """Stop the launch on every node and fetch the rest of the logs. Return the leftover processes by node.
 
-        dump: first freeze all ranks and record every rank's stack. why: the reason, kept on the nodes.
+        dump: whether to freeze all ranks first and record the stack of every rank. why: the reason, which the nodes
+        store.
         """
         if dump:
             self.freeze()
@@ -108,7 +110,7 @@ class Stopping:
         return left
 
     def heed(self) -> bool:
-        """Report progress after a further interruption, and at intervals. Never stops waiting."""
+        """Report progress at intervals and after each further interruption. Never give up waiting."""
         if self.asked_again():
             longest = self.stop_timeout + DRAIN_TIMEOUT
             self.say(

@@ -71,8 +71,8 @@ class Supervisor:
         own_plan: Callable[[str], LaunchPlan] | None = None,
         interruption: Interruption | None = None,
     ) -> None:
-        """own_plan: builds the plan of the launch as a launch of this user. interruption: shared by all attempts of the
-        launch, if this is one of several attempts."""
+        """own_plan: builds the plan of the launch as a user launch. interruption: shared by all attempts of a
+        launch."""
         self.own_plan = own_plan
         self.plan = plan
         self.settings = settings
@@ -98,7 +98,7 @@ class Supervisor:
     # ------------------------------------------------------------ the complete launch
 
     def launch(self) -> LaunchRecord:
-        """Start the launch and supervise it to the end; if detached, until all ranks are running."""
+        """Start the launch and supervise it until it ends or, if it is detached, until all ranks are running."""
         nodes = len(self.plan.nodes)
         if missing := grants.judge(own_limits.raise_for(nodes), nodes):
             return LaunchRecord(self.plan, None, missing)
@@ -116,8 +116,8 @@ class Supervisor:
         return self.guarded(lambda: self.refused() or self.see_through(lambda: by_hand))
 
     def refused(self) -> LaunchRecord | None:
-        """Return a record if a user launch belongs to another user. Only its user, or an administrator as that user,
-        may follow or stop it."""
+        """Return a record with the reason if the login user cannot manage a user launch. Only the launch's user, or an
+        administrator as that user, can follow or stop it."""
         if not self.messages.own:
             return None
         known = identities(self.plan, self.messages, lambda: self.interruption.came)
@@ -133,7 +133,7 @@ class Supervisor:
         return LaunchRecord(self.plan, None, found, self.reports.all()) if found else None
 
     def guarded(self, errand: Callable[[], LaunchRecord]) -> LaunchRecord:
-        """Run an operation with signals noted instead of obeyed, because processes on nodes must be stopped first."""
+        """Run an operation during which signals are only recorded, because processes on nodes must be stopped first."""
         own_limits.raise_for(len(self.plan.nodes))
         with self.interruption:
             self.messages.open()
@@ -142,7 +142,7 @@ class Supervisor:
             return record
 
     def prepare(self) -> LaunchRecord | None:
-        """Inspect every node. Return None if the launch may start, otherwise the record with all reasons."""
+        """Inspect every node. Return None if the launch can start, or a record with all reasons why it cannot."""
         prepared = self.reserving.prepared(
             lambda: self.imaging.after(
                 self.sending.after(
@@ -165,7 +165,7 @@ class Supervisor:
         return None
 
     def see_through(self, work: Callable[[], Decision]) -> LaunchRecord:
-        """Do the work, then stop the launch on every node and fetch its files, unless it continues detached.
+        """Do the work. Then stop the launch on every node and fetch its files, unless the launch continues detached.
 
         Never raises for errors on a node.
         """
@@ -201,7 +201,7 @@ class Supervisor:
         return record
 
     def fetch(self, record: LaunchRecord, folder: Path, keeping: Keeping) -> Fetched | None:
-        """Fetch the result files that the plan names after the end, also after a failure."""
+        """Fetch the result files that match the plan's patterns after the end of the launch, even if it failed."""
         found = None
         if self.plan.fetch and record.cleaned:
             with self.interruption, self.reports.contained("what is fetched"):
@@ -212,7 +212,7 @@ class Supervisor:
         return found
 
     def bring_logs(self) -> LaunchRecord:
-        """Fetch the logs of a launch that another process supervised to its end, and do nothing else."""
+        """Fetch only the logs of a launch that another process has supervised to its end."""
         self.reports.reached(set(self.reports.by_node))
         self.messages.user = self.plan.user
         with self.interruption:
@@ -301,7 +301,8 @@ class Supervisor:
         }
 
     def peers(self, entry: PlannedNode) -> PeersRequest:
-        """Return what the nodes of a detached launch need to stop the launch everywhere without a supervisor."""
+        """Return the data with which the nodes of a detached launch can stop the launch everywhere without a
+        supervisor."""
         return {
             "token": self.token,
             "address": self.plan.master_addr,
@@ -330,7 +331,7 @@ class Supervisor:
 
     @property
     def lease(self) -> float:
-        """Return the lease in seconds. A detached launch has none and is stopped by its time limit."""
+        """Return the duration of the lease in seconds. A detached launch has no lease, but a time limit."""
         return FOREVER if self.options.detached else self.pace.lease
 
     def limits(self) -> Limits:

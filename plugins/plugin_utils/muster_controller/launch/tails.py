@@ -1,6 +1,6 @@
-"""The part of a running launch's logs that a supervisor holds: the end of each log, and complete lines for consumers.
+"""The part of the logs that a supervisor holds in memory: the end of each log, and complete lines for consumers.
 
-Writes no file. logs.py also keeps the controller's copy.
+This module writes no files; logs.py does.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ TAIL = 32 * 1024  # characters of each log kept for the evaluation
 
 
 class Tails:
-    """Keeps the offset and the end of each log, and passes on complete lines.
+    """Keeps the offset and the end of each log, and passes complete lines to on_line.
 
-    Takes responses that passed muster.launch.answers, so keys are ranks of the plan. Holds at most TAIL and one line of
-    each log in memory.
+    muster.launch.answers has validated the responses, so that all keys are ranks of the plan. Holds at most TAIL and
+    one line of each log in memory.
     """
 
     def __init__(self, plan: LaunchPlan, on_line: Callable[[int, str, str], None], redaction: Redaction) -> None:
@@ -46,7 +46,7 @@ class Tails:
         self.events = Events()
 
     def keep_plan(self, _plan: LaunchPlan) -> str:
-        """Return why the plan could not be kept, or "" if it was kept or this class keeps nothing."""
+        """Return why the plan could not be stored, or "". This class stores nothing and always returns ""."""
         return ""
 
     def keep(self, node: str, key: str, text: str, gap: int) -> None:
@@ -56,7 +56,7 @@ class Tails:
         """Keep the evidence of a node."""
 
     def kept_evidence(self, _nodes: Sequence[str]) -> Iterator[tuple[str, str, Any]]:
-        """Return moment, node and content of the evidence that an earlier supervisor of this launch kept."""
+        """Return the moment, node and content of the evidence that an earlier supervisor of this launch stored."""
         return iter(())
 
     def secret(self, new: bytes) -> bytes:
@@ -82,7 +82,8 @@ class Tails:
             self.add(node, key, stream.feed(text), gap)
 
     def finish(self) -> None:
-        """Pass on text that was held back because it could have been the beginning of a secret. No more logs follow."""
+        """Pass on text that was held back because it could have been the beginning of a secret. Called at the end of
+        the logs."""
         for (node, key), stream in self.streams.items():
             self.add(node, key, stream.gap())
 

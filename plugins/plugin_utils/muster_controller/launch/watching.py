@@ -1,7 +1,7 @@
-"""Watches all nodes of a running launch in turns, until the launch has finished or must be stopped.
+"""Watches all nodes of a running launch until the launch has finished or must be stopped.
 
-module_utils/muster/launch/watch.py decides when and why, in the one thread that calls it. All times are on the
-monotonic clock.
+module_utils/muster/launch/watch.py decides when and why a launch is stopped, and is called by a single thread. All
+times are on the monotonic clock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ GRACE = 1.5  # after the first failure, for the other ranks to write their last 
 
 
 class Watching:
-    """Watches one launch. noticed: when its end was detected. notices: when silent nodes were reported."""
+    """Watches one launch. noticed: when the end of the launch was detected. notices: when silent nodes were
+    reported."""
 
     def __init__(
         self,
@@ -46,8 +47,9 @@ class Watching:
         notice: float = 0.0,
         on_running: Callable[[], None] = lambda: None,
     ) -> None:
-        """on_failure: called when a failure is detected, before anything is stopped. notice: seconds without progress
-        until a message is shown, 0 for never. on_running: called once, when all ranks are running."""
+        """on_failure: called when a failure is detected, before anything is stopped. notice: time in seconds without
+        progress until a message is shown; 0 disables the message. on_running: called once, when all ranks are
+        running."""
         self.on_running = on_running
         self.launch_id = plan.launch_id
         self.entries = plan.by_node()

@@ -1,1 +1,1 @@
-"""Membership of nodes in the cluster: joining, leaving, and quarantine."""
+"""Cluster membership of nodes: joining, leaving, and quarantine."""

@@ -1,4 +1,4 @@
-"""Shared code of playbooks that change the cluster's members: requested nodes, inventory, and quarantine."""
+"""Shared code of the actions that change the members of the cluster."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class Members:
         return list(self.first.get("cluster_launch_nodes") or [])
 
     def taking_part(self, without: Sequence[str] = (), again: Sequence[str] = ()) -> list[str]:
-        """Return the nodes that take part in launches. without: nodes to exclude. again: nodes to include again."""
+        """Return the nodes that take part in launches. without: nodes to exclude. again: quarantined nodes to
+        include."""
         return [
             name
             for name, own in self.nodes.items()
@@ -59,7 +60,8 @@ class Members:
         return ask_nodes(self.action, MEMBERS, verb, requests)
 
     def launches(self, asked: Sequence[str], names: Sequence[str]) -> tuple[dict[str, str], Heard]:
-        """Return sentences on running launches that use one of `names`, by id, and the answers of the asked nodes."""
+        """Return sentences about running launches that use any of `names`, by launch id, and the responses of the
+        queried nodes."""
         messages = opened({name: connect(self.action, name, self.task_vars) for name in asked})
         heard = ask(messages, list(asked), "jobs", {**roots(self.first), "ended": 0, "lines": 0})
         messages.close()
@@ -73,16 +75,16 @@ class Members:
 
 
 def quarantine_entry(reason: str, *, automatic: bool = False) -> dict[str, Any]:
-    """Return the inventory's value for a node that is quarantined for this reason."""
+    """Return the value of cluster_quarantined for a node that is quarantined for this reason."""
     by = f"the health check of {operator()}" if automatic else operator()
     return quarantine.entry(reason, by, time.strftime(SINCE, time.gmtime()), automatic=automatic)
 
 
 def quarantined(reason: str) -> dict[str, Any]:
-    """Return the same as variables of the node."""
+    """Return the quarantine as variables of the node."""
     return {OPTION: quarantine_entry(reason)}
 
 
 def quarantine_said(value: Any) -> tuple[bool, str]:
-    """Return whether a node is quarantined, and the reason, from the value of the option."""
+    """Read the value of cluster_quarantined. Return whether the node is quarantined, and the reason."""
     return bool(value), str(value["reason"]) if isinstance(value, dict) else ""

@@ -1,4 +1,4 @@
-"""Treat nodes that are given with -e like nodes of the inventory, and read the members of the inventory."""
+"""Treats nodes that are given with -e like nodes of the inventory, and reads the members in the inventory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def sources() -> list[str]:
 
 
 def counted_in(task_vars: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return task_vars as if these nodes ({name, variables}) were in the inventory. Only this process is affected,
+    """Return task_vars as if the inventory contained these nodes ({name, variables}). This affects only this process,
     because Ansible forks a process for each action."""
     inventory = task_vars["hostvars"]._inventory
     for node in nodes:
@@ -45,7 +45,8 @@ def counted_in(task_vars: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]])
 
 
 def place(task_vars: Mapping[str, Any]) -> dict[str, str]:
-    """Return the location of the inventory, which Ansible sets for nodes of the inventory; paths depend on it."""
+    """Return the variables with the location of the inventory, on which paths depend. Ansible sets them only for nodes
+    of the inventory."""
     for name in task_vars["groups"].get(GROUP, []):
         own = task_vars["hostvars"].raw_get(name)
         if own.get("inventory_dir"):
@@ -55,7 +56,7 @@ def place(task_vars: Mapping[str, Any]) -> dict[str, str]:
 
 
 def members(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader) -> dict[str, dict[str, Any]]:
-    """Return the inventory's present data on each node of gpu_nodes: {quarantined, reason, address}."""
+    """Return {quarantined, reason, address} for each node of gpu_nodes, as currently set in the inventory."""
     roles = load_roles(loader, "cluster")
     found = {}
     for name in task_vars["groups"].get(GROUP, []):
@@ -67,7 +68,7 @@ def members(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader) 
 
 
 def looked_up(places: Iterable[str]) -> dict[str, list[str]]:
-    """Resolve host names; IPv4 addresses first, an empty list for an unknown name."""
+    """Resolve host names. IPv4 addresses come first; the list of an unknown name is empty."""
     found: dict[str, list[str]] = {}
     for name in dict.fromkeys(places):
         try:
@@ -80,7 +81,7 @@ def looked_up(places: Iterable[str]) -> dict[str, list[str]]:
 
 
 def text_of(path: str) -> str | None:
-    """Return the text of a user's file, with its own line endings; None if it cannot be read completely."""
+    """Return the text of a user's file with unchanged line endings, or None if the file cannot be read completely."""
     try:
         with Path(path).expanduser().open(encoding="utf-8", errors="replace", newline="") as handle:
             text = handle.read(MOST + 1)

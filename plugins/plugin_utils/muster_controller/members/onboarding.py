@@ -1,7 +1,7 @@
-"""The nodes that this run onboards: the request by -e, and the progress that callbacks report.
+"""The nodes that this run onboards: the request given with -e, and the progress that callbacks report.
 
-ansible-playbook has one Onboarding. The callback report updates it; processes forked for actions have the state at the
-time of the fork. If a run dies, its nodes stay quarantined in the inventory.
+The process of ansible-playbook has one Onboarding object, which the callback report updates. Processes that are forked
+for actions have a copy from the time of the fork. If a run is killed, its nodes stay quarantined in the inventory.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LONGEST = 300  # characters of a reason
 
 
 class Onboarding:
-    """Call took and failed for events, and end once."""
+    """Call took and failed for each event, and end once."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, dict[str, Any]] = {}
@@ -46,7 +46,7 @@ class Onboarding:
             self.nodes.setdefault(name, {}).update(own)
 
     def failed(self, host: str, why: str, result: Mapping[str, Any], *, once: bool) -> None:
-        """once: the failure concerns all nodes of the play."""
+        """once: whether the failure concerns all nodes of the play."""
         said = ending.first_finding(result.get("verdict")) or why
         for name, own in self.nodes.items():
             if name == host or (once and not own.get("accepted")):
@@ -54,7 +54,7 @@ class Onboarding:
                 own.setdefault("why", first or "failed")
 
     def end(self, *, check: bool) -> ending.OnboardingOutcome | None:
-        """Write the reasons for nodes that were not accepted. Later calls return the same result."""
+        """Write why nodes were not accepted. Later calls return the same result."""
         if self.ended is None and self.nodes:
             reasons = {
                 name: members.quarantined((REFUSED + own["why"])[:LONGEST])
@@ -71,7 +71,7 @@ ONBOARDING = Onboarding()
 
 
 def ranks(inventories: Sequence[str], loader: DataLoader) -> dict[str, int]:
-    """Return the node rank of each participating node, from the present inventory files."""
+    """Return the node rank of each participating node, according to the current inventory files."""
     loader.cleanup_all_tmp_files()
     inventory = InventoryManager(loader, sources=list(inventories))
     variables = VariableManager(loader, inventory)
@@ -111,7 +111,7 @@ def is_own(config: str) -> bool:
 
 
 def settings(config: str, host: str) -> dict[str, str]:
-    """Return ssh's settings for a host with this config."""
+    """Return the settings that ssh uses for a host with this config file."""
     said = run("ssh", "-F", str(Path(config).expanduser()), "-G", host, env=os.environ, cwd=".")
     found: dict[str, str] = {}
     for line in said.text.splitlines():

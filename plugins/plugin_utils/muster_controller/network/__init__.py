@@ -1,1 +1,1 @@
-"""Host keys, first logins, the firewall, and guarded changes that could cut off the administrator."""
+"""Host keys, first logins, the firewall, and guards for changes that could lock out the administrator."""

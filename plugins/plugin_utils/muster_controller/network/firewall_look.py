@@ -1,4 +1,4 @@
-"""Read a node's firewall state, and compare it with the inventory."""
+"""Reads the firewall state of a node, and compares it with the inventory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def request_of(
 
 
 def findings_now(request: FirewallRequest, look: FirewallState) -> list[Finding]:
-    """Return findings about the rules in force and those at the next boot."""
+    """Return findings about the active rules and about the rules that apply after the next boot."""
     return [*judge.judge(request, look, judge.scene_now(look)), *judge.judge_boot(request, look)]
 
 
@@ -56,7 +56,7 @@ def blocked_by(findings: list[Finding]) -> list[Finding]:
 
 
 def to_do(request: FirewallRequest, look: FirewallState, mode: str) -> tuple[list[str], list[str]]:
-    """Return the reasons to run the role on this node, and the warnings to show otherwise."""
+    """Return the reasons to run the role on this node, and the warnings to show if the role does not run."""
     if mode == "verify":
         findings = findings_now(request, look)
         why = as_lines(finding for finding in findings if finding.status == "fail")

@@ -1,7 +1,7 @@
-"""First contact with a node: read its host key without logging in, then log in with a shell.
+"""Makes first contact with a node: reads the host key without logging in, and then logs in through a shell.
 
-`ssh -G` returns how ssh would connect (address, port, jump host, known_hosts files). The server sends its key before
-authentication. Python may be missing at the first login.
+`ssh -G` returns how ssh would connect (address, port, jump host, known_hosts files). The SSH server sends its host key
+before authentication. The first login uses a shell because Python might be missing.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ logging.getLogger("paramiko").propagate = False
 
 @dataclass(frozen=True)
 class Road:
-    """A node, and ssh's arguments for it; None if the node is not reached over SSH."""
+    """A node, with the arguments of ssh, or None if the inventory does not use SSH for the node."""
 
     node: str
     host: str
@@ -73,7 +73,8 @@ class Road:
 class End:
     """The connection that ssh would make.
 
-    name: used for the key lookup. files: known_hosts files. through: the command that carries the connection, if any.
+    name: the name under which known_hosts lists the key. files: the known_hosts files. through: the command that
+    carries the connection, if any.
     jump, command: the user's ProxyJump hosts or ProxyCommand.
     """
 
@@ -96,7 +97,7 @@ class NoKeyError(Exception):
 
 
 def road_to(node: str, connection: ConnectionBase, wanted: str = "") -> Road:
-    """Return ssh's arguments for a node as Ansible would use them."""
+    """Return the arguments with which Ansible would call ssh for a node."""
     if connection._load_name != "ssh":
         return Road(node=node, wanted=wanted, host=connection._load_name, arguments=None)
     arguments: list[str] = []
@@ -109,7 +110,7 @@ def road_to(node: str, connection: ConnectionBase, wanted: str = "") -> Road:
 
 
 def meet(road: Road, project: str, replace: Sequence[str]) -> trust.HostKeyDecision:
-    """Read the keys of a node, and decide about them."""
+    """Read the host keys of a node, and decide whether to trust them."""
     if road.arguments is None:
         return trust.decide(trust.Contact(road.node, "", road.host, local=True), [], project, replace)
     end = where_it_ends(road, project)
@@ -140,7 +141,7 @@ def meet(road: Road, project: str, replace: Sequence[str]) -> trust.HostKeyDecis
 
 
 def read(path: str) -> str:
-    """Return the text of a file, "" if missing. Invalid UTF-8 is preserved (surrogateescape)."""
+    """Return the text of a file, or "" if the file is missing. Invalid UTF-8 is preserved (surrogateescape)."""
     try:
         return files.read(path, links=True).decode("utf-8", "surrogateescape")
     except (FileNotFoundError, NotADirectoryError, PermissionError, files.UnsafePathError):
@@ -148,7 +149,7 @@ def read(path: str) -> str:
 
 
 def where_it_ends(road: Road, project: str) -> End:
-    """Return how ssh would connect. The project's known_hosts file need not exist."""
+    """Return how ssh would connect to the node. The known_hosts file of the inventory need not exist."""
     said = run("ssh", *(road.arguments or ()), "-G", road.host, seconds=TIMEOUT, env=os.environ, cwd=".")
     if said.why:
         return End(road.host, error=f"ssh rejects the arguments: {said.said or said.why}")
@@ -175,7 +176,7 @@ def where_it_ends(road: Road, project: str) -> End:
 
 
 def through(settings: dict[str, str], arguments: Sequence[str], hostname: str, port: int) -> tuple[str, ...]:
-    """Return the command that carries the connection; () for a direct connection."""
+    """Return the command that carries the connection, or () for a direct connection."""
     jump = settings.get("proxyjump", "none")
     if jump != "none":
         *before, last = jump.split(",")
@@ -283,7 +284,7 @@ def connected(end: End) -> Iterator[socket.socket]:
 
 
 def _end_of(process: subprocess.Popen[str]) -> str:
-    """Return the error output of the command; it is terminated after 2 s."""
+    """Return the error output of the command, which is terminated after 2 s."""
     try:
         _, said = process.communicate(timeout=2)
     except subprocess.TimeoutExpired:
@@ -295,7 +296,7 @@ def _end_of(process: subprocess.Popen[str]) -> str:
 
 
 def met(connections: Mapping[str, NodeConnection]) -> dict[str, str]:
-    """Check these machines in parallel; return why each cannot be onboarded, or ""."""
+    """Check these machines in parallel. Return for each why it cannot be onboarded, or ""."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         # Ansible keeps the current task in a context variable, which threads do not inherit.
         looks = {name: pool.submit(copy_context().run, _meet, one) for name, one in connections.items()}

@@ -1,4 +1,4 @@
-"""Guard changes of a node that could cut off its administrator: they are reverted unless a new connection works.
+"""Guards changes that could lock out the administrator of a node, and reverts them unless a new connection works.
 
     guard = Guard(self, host, task_vars, what="firewall")
     if guard.settle():                # an unconfirmed change of an interrupted run was reverted
@@ -12,10 +12,10 @@
 The node arms a timer, the change is applied, and a new, independent connection with the inventory's settings confirms
 it. If this fails, the timer reverts everything and `change` raises GuardError with a sentence for the user. The timer
 also reverts if the controller dies. After a power failure, files are restored at boot, before the network is up. Roles
-should check whether GUARD_ROOT/WHAT/state.json exists on the node: then a change is unconfirmed, and `settle` is
+should check whether GUARD_ROOT/WHAT/state.json exists on the node. If it does, a change is unconfirmed, and `settle` is
 required.
 
-If the node is the controller itself (ansible_connection=local), the first connection confirms.
+If the node is the controller itself (ansible_connection=local), no new SSH connection is needed to confirm the change.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PATIENCE = 60
 
 
 class GuardError(Exception):
-    """The change was not kept. The message is for the user; undone: whether the node is in its previous state."""
+    """The change was not kept. The message is for the user. undone: whether the node is in its previous state again."""
 
     def __init__(self, message: str, *, undone: bool) -> None:
         super().__init__(message)
@@ -52,7 +52,7 @@ class GuardError(Exception):
 
 @dataclass(frozen=True)
 class UndoCommand:
-    """An undo command, run as root without a shell. text: key of the saved text for its standard input."""
+    """An undo command, run as root without a shell. text: the key of the saved text to pass on standard input."""
 
     argv: Sequence[str]
     text: str = ""
@@ -60,14 +60,14 @@ class UndoCommand:
 
 @dataclass(frozen=True)
 class GuardedChange:
-    """An applied, unconfirmed change. began: monotonic clock, which all processes share."""
+    """An applied but unconfirmed change. began: time on the monotonic clock, which is the same in all processes."""
 
     token: str
     began: float
 
 
 class Guard:
-    """Guard for one kind of change on one node. what: used in names of units and folders."""
+    """Guard for one kind of change on one node. what: the kind, used in the names of units and folders."""
 
     def __init__(
         self, action: ActionBase, host: str, task_vars: Mapping[str, Any], what: str, seconds: int = 40
@@ -80,7 +80,7 @@ class Guard:
         self.first = connect(action, host, task_vars)
 
     def settle(self) -> bool:
-        """Undo an unconfirmed change of an interrupted run. Return whether there was one."""
+        """Undo an unconfirmed change of an interrupted run. Return whether there was such a change."""
         answer = self._ask(self.first, "undo")
         if answer["failed"]:
             raise GuardError(
@@ -99,7 +99,7 @@ class Guard:
         undo: Sequence[UndoCommand] = (),
         fix: str = "",
     ) -> None:
-        """Apply the change and confirm it. fix: end of the error message, what the user can check or run."""
+        """Apply the change and confirm it. fix: the end of the error message, with what the user can check or run."""
         self.keep(self.begin(apply=apply, files=files, texts=texts, undo=undo, fix=fix), fix)
 
     def begin(
@@ -111,7 +111,7 @@ class Guard:
         undo: Sequence[UndoCommand] = (),
         fix: str = "",
     ) -> GuardedChange:
-        """Apply the change and keep the timer running until `keep` or `take_back`, also from another process."""
+        """Apply the change. The timer runs until `keep` or `take_back` is called, which another process can do."""
         token = secrets.token_hex(8)
         armed = self._ask(
             self.first,
@@ -144,7 +144,7 @@ class Guard:
             self._see_it_undone(change.token, change.began, why, fix)
 
     def take_back(self, change: GuardedChange, reason: str, fix: str = "") -> None:
-        """Undo immediately, for a reason other than a failed connection. Always raises GuardError."""
+        """Undo the change immediately, for a reason other than a failed connection. Always raises GuardError."""
         self._undo_now()
         self._see_it_undone(change.token, change.began, reason, fix)
 

@@ -1,4 +1,4 @@
-"""Create mesh members from the inventory and the nodes' results."""
+"""Creates the list of SSH mesh members from the inventory and the results of the nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def member_of(name: str, address: str, ansible_host: str, look: Mapping[str, Any]) -> ssh_mesh.MeshMember:
-    """Return the member. look: result of ssh_mesh_key, empty if the node was not checked."""
+    """Return a node as a mesh member. look: the result of ssh_mesh_key, empty if the node was not checked."""
     if "host_keys" not in look:
         return ssh_mesh.MeshMember(name, address, seen=False)
     return ssh_mesh.MeshMember(
@@ -27,7 +27,7 @@ def member_of(name: str, address: str, ansible_host: str, look: Mapping[str, Any
 
 
 def other_sources(ansible_host: str) -> list[str]:
-    """Return the management address, from which the node may also log in to peers."""
+    """Return the management address, from which the node might also log in to peers."""
     try:
         address = ipaddress.ip_address(ansible_host)
     except ValueError:

@@ -1,4 +1,5 @@
-"""Collect what other users require to reach a node, from the administrator's ssh; no node is contacted."""
+"""Collects the connection settings that other users need to reach a node, from the administrator's ssh configuration.
+Contacts no node."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ ANOTHER = "name another folder with -e share_to=FOLDER"
 
 
 def shared(road: Road, values: Mapping[str, Any], project: str) -> SharedNode:
-    """Return the node's connection for sharing. project: the known_hosts of the inventory."""
+    """Return the connection settings to share for a node. project: the known_hosts file of the inventory."""
     if road.arguments is None:
         why = f"the connection {road.host} works only on the controller: set an address for SSH"
         return SharedNode(road.node, error=why)
@@ -55,8 +56,8 @@ def hop(road: Road, text: str, project: str) -> Hop:
 
 
 def in_the_way(folder: Path) -> list[str]:
-    """Return why the inventory folder is not written: others can change it, or it has other files. folder: absolute,
-    as given."""
+    """Return why the inventory folder cannot be written: other users can change it, or it contains other files. folder:
+    the absolute path as given, with links."""
     for path in (folder, *(folder / name for name in NAMES)):
         if sentence := trust.foreign_writer(str(path), trusted=trusted_writers()):
             how = f"remove this permission (chmod go-w, chown), or {ANOTHER}"
@@ -74,7 +75,7 @@ def in_the_way(folder: Path) -> list[str]:
 
 
 def write(folder: Path, texts: Mapping[str, str]) -> None:
-    """Write files readable by all users and writable only by this user. folder: absolute, without links."""
+    """Write files that all users can read and only this user can write. folder: the absolute path, without links."""
     trust.make_folder(str(folder), trusted=trusted_writers())
     with files.folder(str(folder)) as handle:
         for name, text in texts.items():

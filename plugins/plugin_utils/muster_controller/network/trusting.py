@@ -1,4 +1,4 @@
-"""First contact with many nodes from an action: compare host keys, ask once, pin new keys."""
+"""Makes first contact with many nodes from an action: compares host keys, prompts once, and pins new keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ AT_ONCE = 32
 
 @dataclass(frozen=True)
 class HostKeyChanges:
-    """rows: decisions. project: the known_hosts file. before, after: its text; check mode writes nothing."""
+    """rows: the decision about each host key. project: the path of the known_hosts file. before, after: the text of
+    this file; in check mode, the file is not written."""
 
     rows: Sequence[trust.HostKeyDecision]
     project: str
@@ -54,7 +55,8 @@ def compare_and_pin(
     replace: Sequence[str] = (),
     again: str,
 ) -> HostKeyChanges:
-    """Compare and pin the host keys. names: nodes of the play. again: command to show if no user can answer."""
+    """Compare and pin the host keys. names: the nodes of the play. again: the command to show if no user can answer the
+    prompt."""
     rows = look(action, task_vars, names, project, list(replace))
     before = read(project)
     say("\n".join(trust.table(rows)))
@@ -82,13 +84,13 @@ def look(
 
 
 def road(action: ActionBase, task_vars: Mapping[str, Any], name: str) -> Road:
-    """Return ssh's arguments for the node as Ansible would use them."""
+    """Return the arguments with which Ansible would call ssh for the node."""
     wanted = node_variables(task_vars, action._templar, action._loader, name)["cluster_host_key"]
     return road_to(name, connect(action, name, task_vars).connection, wanted)
 
 
 def confirm(rows: Sequence[trust.HostKeyDecision], again: str) -> None:
-    """Ask whether the user trusts the new keys. Raises AnsibleActionFail otherwise."""
+    """Ask the user to trust the new keys. Raises AnsibleActionFail if the user does not."""
     question = trust.question(rows)
     if not question:
         return
@@ -118,5 +120,5 @@ def say(text: str) -> None:
 
 
 def write(path: str, text: str) -> None:
-    """Write atomically. The file has no secrets, and all users of the project may read it."""
+    """Write the file atomically, readable by all users because it contains no secrets."""
     files.replace(path, text.encode("utf-8", "surrogateescape"), mode=0o644)

@@ -1,1 +1,1 @@
-"""Access to nodes: connections, programs that run there, requests to many nodes, and distribution between nodes."""
+"""Access to nodes: connections, programs that run on nodes, requests to many nodes, and distribution between nodes."""

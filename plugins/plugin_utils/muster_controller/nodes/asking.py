@@ -20,7 +20,7 @@ SECONDS = 60.0  # timeout of a node's response
 
 @dataclass(frozen=True)
 class NodeAnswer:
-    """A node's response. error: why there is no data."""
+    """The response of a node. error: why there is no data."""
 
     data: Any = None
     error: str = ""
@@ -33,7 +33,7 @@ def ask_nodes(
     payloads: Mapping[str, dict[str, Any]],
     seconds: float = SECONDS,
 ) -> dict[str, NodeAnswer]:
-    """Send a request as root. payloads: the request of each node."""
+    """Send a request to each node and run it as root. payloads: the request for each node."""
     messages = Messages({name: connect(action, name, action.task_vars) for name in payloads}, program)
     messages.open()
     for name, payload in payloads.items():

@@ -1,7 +1,8 @@
-"""Claims of this run on the nodes that it changes. Only one administrator's run at a time may change a node.
+"""Claims of this run on the nodes that it changes. Only one administrator's run at a time can change a node.
 
-ansible-playbook has one Claims object. The callback report begins and ends it, and forked processes inherit it. The
-nodes decide who holds a claim (muster_node/programs/claim.py). A separate process renews the claims (keeper.py).
+The process of ansible-playbook has one Claims object, which forked processes inherit. The callback report calls begin
+and end. The nodes decide who holds a claim (muster_node/programs/claim.py). A separate process renews the claims
+(keeper.py).
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class ClaimError(Exception):
 
 
 class Claims:
-    """begin and end are called by ansible-playbook, claim by actions."""
+    """The process of ansible-playbook calls begin and end. Actions call claim."""
 
     def __init__(self) -> None:
         self.process = 0
@@ -69,8 +70,8 @@ class Claims:
         self.process, self.token = os.getpid(), token
 
     def end(self, result: str) -> None:
-        """Let the keepers release the claims and wait for it, so that the next run can start. result: for the
-        journals."""
+        """Wait until the keepers have released the claims, so that the next run can start. result: the outcome of the
+        run, for the nodes' journals."""
         if self.process != os.getpid():
             return
         self.process = 0
@@ -86,7 +87,7 @@ class Claims:
         os.close(self.run)
 
     def known(self) -> dict[str, float]:
-        """Return the time of the last renewal of each claimed node, on the monotonic clock."""
+        """Return the time when the claim on each node was last renewed, on the monotonic clock."""
         known: dict[str, float] = {}
         for path in self.folder.glob("*.json"):
             for name, at in json.loads(files.read(str(path))).items():
@@ -94,15 +95,15 @@ class Claims:
         return known
 
     def missing(self, names: Sequence[str]) -> list[str]:
-        """Return the nodes of which this run may not hold the claim."""
+        """Return the nodes on which this run might no longer hold the claim."""
         known, now = self.known(), time.monotonic()
         return [name for name in names if known.get(name, -LEASE) + LEASE / 2 < now]
 
     def claim(self, connections: Sequence[NodeConnection], doing: str, *, take_over: bool) -> list[str]:
         """Claim these nodes and return warnings. Raises ClaimError.
 
-        The first node decides between two runs that start at the same time. A node that does not respond is left to the
-        following step, which reports the error.
+        If two runs start at the same time, the run that claims the first node wins. A node that does not respond is
+        ignored here; the next step reports the error.
         """
         known, now = self.known(), time.monotonic()
         again = [one for one in connections if one.name in known]
@@ -139,7 +140,7 @@ def runs_folder() -> Path:
 
 
 def is_gone(answer: Json | NodeError) -> bool:
-    """Return whether the holder is a run of this user on this machine, of which no process exists any more."""
+    """Return whether the holder is a run of this user on this machine whose processes have all ended."""
     holder = answer.get("holder") if isinstance(answer, dict) else None
     if not isinstance(holder, dict) or holder.get("who") != operator() or not RUN_ID.match(str(holder.get("token"))):
         return False

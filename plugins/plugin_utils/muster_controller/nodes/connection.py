@@ -1,7 +1,7 @@
-"""Connections to several nodes from one action plugin.
+"""Connects to several nodes from one action plugin.
 
-A launch has one supervisor, so one plugin connects to all of its nodes. Each connection uses the user, jump host and
-privilege escalation from the inventory, like the connection that Ansible's own task executor would create.
+Because a launch has one supervisor, one plugin connects to all nodes of the launch. Each connection uses the user, jump
+host and privilege escalation from the inventory, like a connection created by Ansible's task executor.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ NOT_SHARED = "-o ControlMaster=no -o ControlPath=none"
 
 @dataclass(frozen=True)
 class NodeConnection:
-    """A node with its connection from the inventory. Programs run through it."""
+    """A node, with the connection from the inventory through which programs run."""
 
     name: str
     connection: ConnectionBase
     interpreter: str
 
     def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
-        """Run the node's Python with this standard input. Return exit code, stdout and stderr. Raises NodeError."""
+        """Run Python on the node with this standard input. Return exit code, stdout and stderr. Raises NodeError."""
         command = f"{self.interpreter} {arguments}"
         become = self.connection.become if privileged else None
         if become is not None:
@@ -51,8 +51,8 @@ class NodeConnection:
         return code, to_text(out), to_text(err)
 
     def beside(self) -> NodeConnection:
-        """Return another connection to the same node for use in another thread. While a command runs, a connection and
-        its become plugin hold the state of that command."""
+        """Return another connection to the same node for use in another thread. This is necessary because a connection
+        and its become plugin hold the state of a running command."""
         other = copy(self.connection)
         if other.become is not None:
             other.set_become_plugin(copy(other.become))
@@ -62,7 +62,7 @@ class NodeConnection:
 def connect(action: ActionBase, host: str, task_vars: Mapping[str, Any], *, fresh: bool = False) -> NodeConnection:
     """Set up the connection from the inventory for this host, without connecting yet.
 
-    fresh: use a new SSH connection, even if ssh could reuse an open one. This tests the login.
+    fresh: whether to use a new SSH connection even if ssh could reuse an open one, to test the login.
     """
     variables = {**task_vars["hostvars"].raw_get(host), "hostvars": task_vars["hostvars"]}
     templar = action._templar.copy_with_new_env(available_variables=variables)

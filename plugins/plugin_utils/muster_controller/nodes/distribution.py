@@ -1,8 +1,9 @@
-"""Distributes content to many nodes: from nodes that have it to the others over the training network, in chains.
+"""Distributes content over the training network, in chains, from the nodes that have the content to all others.
 
-Each node first reports what it is missing, so only missing files are transferred. All nodes of a chain start at the
-same time, with a token that is sent only over SSH. The receiver verifies the sha256 of the content, and again each time
-it is used. Content of a launch's project that no node has is sent from the controller to one node.
+Each node first reports its missing files, so that only these files are transferred. All nodes of a chain start at the
+same time, and authenticate with a token that is sent only over SSH. The receiver verifies the sha256 of the content
+after the transfer and before each use. If no node has the files of a launch's project, the controller sends them to one
+node.
 """
 
 from __future__ import annotations
@@ -55,7 +56,8 @@ def digest_of(content: Content) -> str:
 
 
 class DistributionNode(NamedTuple):
-    """address: on the training network. store: folder on the node. plain: whether files keep their names there."""
+    """address: the node's address on the training network. store: the folder on the node. plain: whether files keep
+    their names in this folder."""
 
     address: str
     store: str
@@ -68,9 +70,9 @@ class DistributionNode(NamedTuple):
 
 
 class Distribution:
-    """what: name of the content, for people. privileged: whether root owns the stores. port: the preferred port to
-    listen on. copied: whether a launch makes its own copy. body: bytes of content in one message. lacks: by node, the
-    sha256 of missing files. came: by node, the nodes that sent content."""
+    """what: the name of the content in messages. privileged: whether root owns the stores. port: the preferred port to
+    listen on. copied: whether a launch makes its own copy. body: the number of content bytes in one message. lacks: the
+    sha256 of the missing files of each node. came: for each node, the nodes that sent content to it."""
 
     def __init__(
         self,
@@ -100,8 +102,8 @@ class Distribution:
         self.came: dict[str, list[str]] = {}
 
     def bring(self, content: Content) -> dict[str, str]:
-        """Copy the content to every node, from the controller if no node has it. Return the reasons of failures, by
-        node."""
+        """Copy the content to every node. If no node has a file, send the file from the controller. Return, by node,
+        why copying failed."""
         self.look(content)
         if self.failures or not any(self.lacks.values()) or self.give_up():
             return self.failures
@@ -110,7 +112,7 @@ class Distribution:
         return self.spread(content)
 
     def spread(self, content: Content) -> dict[str, str]:
-        """Copy what some nodes have to all inspected nodes. Return the reasons of failures, by node."""
+        """Copy the files that some nodes have to all inspected nodes. Return, by node, why copying failed."""
         for _ in range(TRIES):
             having = [name for name, lacks in self.lacks.items() if not lacks]
             lacking = [name for name, lacks in self.lacks.items() if lacks]
@@ -123,7 +125,7 @@ class Distribution:
     # ------------------------------------------------------------ steps
 
     def look(self, content: Content) -> None:
-        """Determine the missing files of each node."""
+        """Query the missing files of each node."""
         known = {file.sha256: file.size for file in content.files}
         limit = LOOK_TIMEOUT + sum(known.values()) / READS
         request = {"manifest": base64.b64encode(manifest.render(content.files)).decode(), "port": self.port}
@@ -163,7 +165,7 @@ class Distribution:
         self.lacks[name] = set()
 
     def pass_on(self, content: Content, asks: Mapping[str, Sequence[str]]) -> None:
-        """Let every node receive missing files from its sources, and forward them at the same time."""
+        """Let every node receive missing files from its sources and forward them at the same time."""
         began = time.monotonic()
         sources = list(dict.fromkeys(name for givers in asks.values() for name in givers if name not in asks))
         wanted = sorted(set().union(*(self.lacks[name] for name in asks)))
@@ -207,7 +209,7 @@ class Distribution:
         port: Mapping[str, int],
         limit: float,
     ) -> None:
-        """Process the results. A node that did not respond takes no further part."""
+        """Process the results. A node that did not respond is excluded from the distribution."""
         for name, givers in asks.items():
             answer = got[name]
             found = answers.shared(answer.data, name_of) if answer and answer.data is not None else None
@@ -228,8 +230,8 @@ class Distribution:
                 del self.lacks[name]
 
     def offered(self, content: Content, sources: Sequence[str], wanted: list[str], seconds: float) -> list[str] | None:
-        """Return the sha256 of each piece. Return None if a source is missing content; that node is no longer a
-        source."""
+        """Return the sha256 of each piece. If a source lacks content, remove the node from the sources and return
+        None."""
         found: list[list[str]] = []
         requests = {name: {**self.places[name].of(content), "wanted": wanted} for name in sources}
         for name, answer in self.ask("offer", requests, seconds + LOOK_TIMEOUT).items():
@@ -254,7 +256,8 @@ class Distribution:
 
 
 def bodies(content: Content, wanted: set[str], most: int = BODY) -> Iterator[tuple[list[list[Any]], bytes]]:
-    """Yield messages with the requested files: pieces [sha256, begin, size], and their content in this order."""
+    """Yield messages with the requested files: the list of pieces [sha256, begin, size], and the content of the pieces
+    in the same order."""
     pieces: list[list[Any]] = []
     body = b""
     for file in {file.sha256: file for file in content.files if file.sha256 in wanted}.values():
@@ -279,4 +282,4 @@ def why(answer: NodeReply | None, seconds: float) -> str:
 
 
 def too_late(_answer: NodeReply) -> None:
-    """Ignore responses after the timeout."""
+    """Ignore responses that arrive after the timeout."""

@@ -22,8 +22,8 @@ AT_ONCE = 32
 
 
 def busy(connections: Mapping[str, NodeConnection], own: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """Return, by node, why a launch cannot start now, or "" if the node is idle. own: the node's variables of the role
-    cluster."""
+    """Return, by node, why a launch cannot start now, or "" if the node is idle. own: the cluster_* variables of the
+    node."""
     with ThreadPoolExecutor(AT_ONCE) as pool:
         # Ansible keeps the current task in a context variable, which threads do not inherit.
         looks = {name: pool.submit(copy_context().run, _busy, node, own[name]) for name, node in connections.items()}

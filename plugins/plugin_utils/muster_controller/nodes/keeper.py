@@ -38,14 +38,14 @@ GONE = "ansible-playbook is gone"
 
 
 class Silent:
-    """Replaces the queue to ansible-playbook, which is only read while workers run."""
+    """Replaces the queue to ansible-playbook, which reads the queue only while workers run."""
 
     def send_display(self, *_what: object, **_how: object) -> None:
         pass
 
 
 class Keeper:
-    """state: the file with the time of the last renewal of each node, on the monotonic clock."""
+    """state: the file with the time when the claim on each node was last renewed, on the monotonic clock."""
 
     def __init__(self, connections: Sequence[NodeConnection], request: Json, state: Path, claimed: float) -> None:
         self.connections = {connection.name: connection for connection in connections}
@@ -94,7 +94,7 @@ class Keeper:
 
 
 def ask(connection: NodeConnection, verb: str, request: Json) -> Json | NodeError:
-    """Return the node's response, or the error."""
+    """Return the response of the node, or the error."""
     try:
         return PROGRAM.call(connection, verb, request, privileged=True)
     except NodeError as problem:
@@ -108,8 +108,8 @@ def ask_all(connections: Sequence[NodeConnection], verb: str, request: Json) -> 
 
 
 def begin(keeper: Keeper, alive: tuple[int, int], kept: tuple[int, int], result: Callable[[], str]) -> None:
-    """Start the process. It reads from one pipe whether the run is alive, and signals with the other that it is
-    running."""
+    """Start the process. One pipe tells the process whether the run is alive, the other tells the run that the process
+    is running."""
     if os.fork():
         return
     try:

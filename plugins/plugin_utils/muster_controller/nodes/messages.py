@@ -1,5 +1,4 @@
-"""Messages to the nodes of a launch and their responses, with a thread per node, so that a hanging node delays no
-other.
+"""Messages to the nodes of a launch and their responses. One thread per node, so that a hanging node delays no other.
 
 All times are on the monotonic clock, so changes of the wall clock do not affect timeouts.
 """
@@ -36,10 +35,11 @@ def as_it_is(_node: str, _verb: str, data: Any) -> tuple[Any, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class NodeReply:
-    """The result of one message. `sent` and `received` are on the monotonic clock. Without data, `error` gives the
-    reason.
+    """The result of one message. `sent` and `received` are on the monotonic clock. If there is no data, `error`
+    contains the reason.
 
-    data: the result of the program's verb, as in muster/launch/messages.py. dropped: invalid parts of the data.
+    data: the result of the program's verb, as in muster/launch/messages.py. dropped: the invalid parts, which data does
+    not contain.
     """
 
     node: str
@@ -53,7 +53,8 @@ class NodeReply:
 
 
 class NodeThread(threading.Thread):
-    """Sends one message at a time to one node. A daemon thread, so that a hung connection does not delay the exit."""
+    """Sends one message at a time to one node. Runs as a daemon thread, so that a hanging connection does not delay the
+    exit."""
 
     def __init__(self, connection: Way, messages: Messages) -> None:
         super().__init__(daemon=True, name=connection.name)
@@ -92,9 +93,9 @@ class NodeThread(threading.Thread):
 
 
 class Messages:
-    """Messages to several nodes.
+    """Sends messages to several nodes.
 
-    program: the default program for messages. read: parses each response.
+    program: the program that handles messages by default. read: parses each response.
     """
 
     def __init__(self, connections: Mapping[str, Way], program: NodeProgram, read: Reader = as_it_is) -> None:
@@ -109,7 +110,7 @@ class Messages:
             thread.start()
 
     def close(self) -> None:
-        """End the threads that carry no message."""
+        """End the threads that are not sending a message."""
         for thread in self.threads.values():
             thread.inbox.put(None)
 
@@ -123,7 +124,7 @@ class Messages:
         delay: float = 0.0,
         program: NodeProgram | None = None,
     ) -> None:
-        """Send a message after earlier messages to this node, and not before `delay` seconds from now."""
+        """Send a message after all earlier messages to this node, but at least `delay` seconds from now."""
         self.threads[node].inbox.put((program or self.program, verb, payload, privileged, time.monotonic() + delay))
 
     def next(self, timeout: float) -> NodeReply | None:
@@ -140,8 +141,8 @@ class Messages:
         on_other: Callable[[NodeReply], None],
         give_up: Callable[[], bool] = lambda: False,
     ) -> dict[str, NodeReply]:
-        """Return the responses of these nodes to one verb, in this order. Nodes without a response in time are
-        missing."""
+        """Return the responses of these nodes to one verb, in this order. The result omits nodes that do not respond in
+        time."""
         found: dict[str, NodeReply] = {}
         deadline = time.monotonic() + timeout
         while len(found) < len(nodes) and time.monotonic() < deadline and not give_up():

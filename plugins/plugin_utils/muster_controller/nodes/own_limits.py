@@ -1,4 +1,5 @@
-"""Resource limits of the controller for a launch's connections. The required limits are in muster.launch.grants."""
+"""Resource limits of the controller for the connections of a launch. muster.launch.grants defines the required
+limits."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ TOO_MANY = "Too many open files"
 
 
 def explained(text: str) -> str:
-    """Return the error with an explanation if the controller's own limit caused it."""
+    """Return the error. If a limit of the controller caused the error, add an explanation."""
     if TOO_MANY not in text:
         return text
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -20,7 +21,7 @@ def explained(text: str) -> str:
 
 
 def raise_for(nodes: int) -> Grants:
-    """Raise soft limits towards hard limits, as far as a launch on this number of nodes needs. Return the new
+    """Raise soft limits, at most to the hard limits, to what a launch on this number of nodes needs. Return the new
     limits."""
     needs = needed(nodes)
     return Grants(
@@ -40,7 +41,7 @@ def raised(kind: int, need: int | None) -> int | None:
 
 
 def room_for_processes(groups: Path = GROUPS, own: Path = Path("/proc/self/cgroup")) -> int | None:
-    """Return the remaining number of processes and threads in the control group of this process; None if unlimited."""
+    """Return how many more processes and threads the control group of this process allows, or None if unlimited."""
     try:
         path = next(line[len("0::/") :] for line in own.read_text().splitlines() if line.startswith("0::/"))
         group = groups / path

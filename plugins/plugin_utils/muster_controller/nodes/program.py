@@ -12,7 +12,7 @@ Every program can also be run manually, on any machine with a copy of the folder
     cd plugins/module_utils
     printf '{"path": "/etc/ssh/sshd_config"}' | python3 -S -m muster_node.programs.sshd look
 
-or in the form that is sent to the node:
+or in the packed form that is sent to the node:
 
     python3 -c 'import muster_node.tools.pack as p; print(p.pack("muster_node.programs.sshd"))' > /tmp/sshd.py
     printf '{"path": "/etc/ssh/sshd_config"}' | python3 -I -S /tmp/sshd.py look
@@ -40,8 +40,8 @@ PACKING = threading.Lock()
 
 @dataclass(frozen=True)
 class NodeProgram:
-    """name: file in muster_node/programs, or in another room of muster_node. It is packed once for all threads, when it
-    is first sent."""
+    """name: the file in muster_node/programs or in another package of muster_node. The program is packed once for all
+    threads, when it is first sent."""
 
     name: str
     room: str = "programs"

@@ -1,4 +1,4 @@
-"""Measures the throughput between nodes that listen, in both directions, with at most one stream per node.
+"""Measures the throughput between listening nodes in both directions, with at most one stream per node at a time.
 
 The receiver is programs/probe_listener.py and the sender is programs/probe_caller.py. muster/net_probe/schedule.py
 decides which nodes are measured together.
@@ -36,15 +36,15 @@ class Streams:
         served: Mapping[str, Mapping[str, Any]],
         give_up: Callable[[], bool] = lambda: False,
     ) -> None:
-        """token: of the probe. served: the result of `serve` on each listening node."""
+        """token: the token of the probe. served: the result of `serve` on each listening node."""
         self.messages = messages
         self.token = token
         self.served = served
         self.give_up = give_up
 
     def measure(self, cluster: Cluster, most_again: int = AGAIN) -> None:
-        """Measure the rates of all links with working connections. Slow links are measured again, alone and for
-        longer."""
+        """Measure the rates of all links on which connections work. Slow links are measured again, one at a time and
+        for longer."""
         usable = {(link.origin, link.target) for link in cluster.links if good_ports(link.ports)}
         self.pairs(cluster, schedule.calls(cluster.names, usable), MOMENT)
         pairs: dict[frozenset[str], Pair] = {}
@@ -57,7 +57,7 @@ class Streams:
                 cluster.link(*pair).twice = True
 
     def pairs(self, cluster: Cluster, calls: Mapping[str, list[str]], seconds: float) -> list[Pair]:
-        """Measure these pairs, and return the measured directions."""
+        """Measure these pairs. Return the directions for which there is a result."""
         for name, called in calls.items():
             own = self.served[name]
             request = {
@@ -95,13 +95,13 @@ Rate = Annotated[float | None, Limit(least=0, instead=None)]
 
 
 class Rates(TypedDict):
-    """bit/s to a peer, and back."""
+    """The rates in bit/s to a peer and back."""
 
     there: Rate
     back: Rate
 
 
 def read_pairs(data: Any, peers: list[str]) -> list[tuple[str, float | None, float | None]]:
-    """Return the valid results of `pair` for these peers: (peer, bit/s there, bit/s back)."""
+    """Return the valid results of `pair` for these peers: (peer, bit/s to the peer, bit/s back)."""
     pairs = (read_one(dict[str, Rates], data.get("pairs")) if isinstance(data, dict) else None) or {}
     return [(peer, pairs[peer]["there"], pairs[peer]["back"]) for peer in peers if peer in pairs]

@@ -28,12 +28,12 @@ def mirrors_table(loader: DataLoader) -> Mapping[str, Any]:
 
 
 def node_request(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
-    """Return this host's options for package sources, with defaults."""
+    """Return the package source options of this host, with defaults."""
     return read_values(task_vars, templar, load_roles(loader, "cluster"), host, _OPTIONS)
 
 
 def pip_mirror(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:
-    """Return pip's sources for the requested mirror; empty for upstream. See pip_sources."""
+    """Return pip's sources for the requested mirror, empty for upstream; see pip_sources."""
     values = node_request(task_vars, templar, loader, host)
     request = MirrorsRequest(values["cluster_mirror"], values["cluster_mirror_urls"], values["cluster_offline_dir"])
     try:
@@ -56,7 +56,7 @@ def not_proxied(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoad
 
 
 def node_environment(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, str]:
-    """Return the proxy variables for pip and key downloads on this host; empty without a proxy."""
+    """Return the proxy variables for pip and key downloads on this host. Empty if no proxy is set."""
     values = node_request(task_vars, templar, loader, host)
     http, https = values["cluster_http_proxy"], values["cluster_https_proxy"]
     if not http and not https:

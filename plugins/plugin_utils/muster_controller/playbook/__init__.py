@@ -1,1 +1,1 @@
-"""This run of ansible-playbook: helpers of action plugins and callbacks for variables, options and the terminal."""
+"""Helpers of action plugins and callbacks for the current run: variables, options and the terminal."""

@@ -27,7 +27,7 @@ Options = dict[str, dict[str, Any]]  # in the format of Ansible's argument valid
 
 
 class OwnAction(ActionBase):
-    """An action whose own results are written on the controller. Results of modules on nodes are marked as foreign."""
+    """An action whose results come from the controller. Results of modules that run on nodes are marked as foreign."""
 
     def _execute_module(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
         result: dict[str, Any] = super()._execute_module(*args, **kwargs)
@@ -36,10 +36,10 @@ class OwnAction(ActionBase):
 
 
 class ControllerAction(OwnAction):
-    """Does all of its work on the controller.
+    """An action that does all of its work on the controller.
 
-    OPTIONS: the task options. None: the action is a public module, whose documentation in library/ declares the
-    options. ROLE: the role whose options the action has as well. In the role's tasks, the role's variables set them.
+    OPTIONS: the task options, or None for a public module, whose documentation in library/ declares the options. ROLE:
+    a role whose options the action also accepts. In the role's tasks, the variables of the role set these options.
     """
 
     OPTIONS: ClassVar[Options | None] = None
@@ -73,7 +73,7 @@ class ControllerAction(OwnAction):
 
     @abstractmethod
     def work(self) -> dict[str, Any]:
-        """Return the module's result from self.options (with defaults) and self.task_vars."""
+        """Return the result, based on self.options (with defaults) and self.task_vars."""
 
 
 class FilledIn(OwnAction):
@@ -90,4 +90,4 @@ class FilledIn(OwnAction):
 
     @abstractmethod
     def from_inventory(self) -> dict[str, Any]:
-        """Return the options. Options of the task take precedence."""
+        """Return the additional options. Options that the task sets take precedence."""

@@ -1,4 +1,4 @@
-"""Runs work that may block in a thread: output to a terminal that hangs, or writes to a file system that hangs."""
+"""Runs work that might block in a thread: output to a hanging terminal, or writes to a hanging file system."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ if TYPE_CHECKING:
 
 
 class Aside:
-    """A thread that runs one job after the other. A daemon thread, so that a hanging job does not delay the exit."""
+    """A thread that runs one job after the other. It is a daemon thread, so that a hanging job does not delay the
+    exit."""
 
     def __init__(self, name: str, room: int, on_error: Callable[[Exception], None]) -> None:
-        """room: limit of the queue, in the units of `do`. on_error: called in the thread."""
+        """room: the limit of the queue, in the units of the size in `do`. on_error: called in the thread."""
         self.room = room
         self.on_error = on_error
         self.waiting = 0
@@ -26,7 +27,7 @@ class Aside:
         self.thread = threading.Thread(target=self.work, name=name, daemon=True)
 
     def do(self, job: Callable[[], object], size: int = 1) -> bool:
-        """Queue a job. Return False if the queue is full and the job was dropped; jobs of size 0 are always queued."""
+        """Queue a job. If the queue is full, drop the job and return False. Jobs of size 0 are always queued."""
         with self.changed:
             if self.waiting and self.waiting + size > self.room:
                 return False
@@ -49,6 +50,6 @@ class Aside:
                 self.changed.notify_all()
 
     def wait(self, seconds: float) -> bool:
-        """Wait until all jobs are done, and return whether they were done in time."""
+        """Wait until all jobs have finished. Return whether they finished in time."""
         with self.changed:
             return self.changed.wait_for(lambda: not self.waiting, seconds)

@@ -1,4 +1,4 @@
-"""The command line of this run without secrets, so that it can be kept and run again.
+"""The command line of this run without secrets, so that it can be stored and run again.
 
 Each function takes the options as parsed by Ansible.
 """
@@ -26,13 +26,13 @@ def inventories(options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def playbooks(options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the playbooks of the run. The program ansible has a host pattern instead of playbooks."""
+    """Return the playbooks of the run. If the program is ansible, there is a host pattern instead of playbooks."""
     given = options.get("args") or ()
     return () if isinstance(given, str) else tuple(short(str(book)) for book in given)
 
 
 def short(path: str) -> str:
-    """Return a path below the working directory as a relative path, others unchanged."""
+    """Return a path below the working directory as a relative path. Other paths are returned unchanged."""
     try:
         here = Path.cwd()
     except OSError:  # the directory was removed
@@ -45,18 +45,18 @@ def tags_of(options: Mapping[str, Any]) -> list[str]:
 
 
 def chosen_tags() -> tuple[list[str], list[str]]:
-    """Return the selected and the skipped tags of this run."""
+    """Return the selected tags and the skipped tags of this run."""
     return list(context.CLIARGS.get("tags") or ["all"]), list(context.CLIARGS.get("skip_tags") or [])
 
 
 def doing(options: Mapping[str, Any]) -> str:
-    """Return a short description of this run for other administrators: site.yml --tags network."""
+    """Return a short description of this run for other administrators, such as `site.yml --tags network`."""
     words = [*(Path(book).name for book in playbooks(options)), *_selection(options)]
     return " ".join(words)[:200]
 
 
 def without_selection(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of the same run for all nodes and tasks."""
+    """Return the options of this run without those that select nodes or tasks."""
     return {**options, "subset": None, "tags": (), "skip_tags": ()}
 
 
@@ -73,7 +73,8 @@ def _selection(options: Mapping[str, Any]) -> list[str]:
 
 
 def extra_word(word: str) -> list[str]:
-    """Return an -e argument to be used again, or nothing if it may contain a secret; the user must add it then."""
+    """Return an -e argument to use again. If it might contain a secret, return nothing, and the user must add the
+    argument."""
     if word.startswith("@"):
         return ["-e", f"@{short(word[1:])}"]
     try:
@@ -84,7 +85,7 @@ def extra_word(word: str) -> list[str]:
 
 
 def shown(name: str, value: Any) -> Any:
-    """Return the value of an option with secrets, and values that look like secrets, masked."""
+    """Return the value of an option, with secrets and values that look like secrets masked."""
     if isinstance(value, bool) or value is None:
         return value
     # Vault values have their own class. Other texts are plain, or carry their place.
@@ -106,8 +107,9 @@ def shown(name: str, value: Any) -> Any:
 
 
 def sentence(options: Mapping[str, Any], name: str) -> str:
-    """Return the value of -e NAME=... up to the next NAME=, or an empty string if it was given in another way. The
-    shell removes quotes, and Ansible's own parser would end the value at the first blank."""
+    """Return the value of -e NAME=... up to the next NAME=, or an empty string if the variable was given in another
+    way. This is necessary because the shell removes quotes, and Ansible's own parser would end the value at the first
+    space."""
     for word in reversed([str(word) for word in options.get("extra_vars") or ()]):
         if word.startswith(f"{name}=") and word[len(name) + 1 :][:1] not in {"'", '"'}:
             return re.split(r"\s+(?=[A-Za-z_]\w*=)", word[len(name) + 1 :])[0].strip()

@@ -1,4 +1,4 @@
-"""Options that are declared by a module's documentation or by a role, for the actions that take them."""
+"""Options that a module's documentation or a role declares, for the actions that accept these options."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def documented_options(module: str) -> dict[str, dict[str, Any]]:
 
 
 def role_options(role: str) -> dict[str, dict[str, Any]]:
-    """Return the options that a role declares in the same format, without the role's prefix.
+    """Return the options that a role declares, in the same format as module_options and without the role's prefix.
 
-    A default that is a template is only evaluated by the role. Without the role the option is empty.
+    Only the role evaluates a default that is a template. Outside the role, the default is empty.
     """
     path = project_root() / "roles" / role / "meta/argument_specs.yml"
     specs = yaml_load(path.read_text(encoding="utf-8"))["argument_specs"]

@@ -1,4 +1,5 @@
-"""Commands of ours in texts that nodes wrote in this run. Free of Ansible imports, because a watcher needs it too."""
+"""Muster commands in texts that nodes wrote in this run. Does not import Ansible, because watchers use this module
+too."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ TELL: list[Callable[[list[str]], None]] = []  # other receivers, such as the pro
 
 
 def foreign(value: Any) -> None:
-    """Register a text or response of a node, so that commands in it are not completed."""
+    """Register a text or response of a node, so that commands in the text are shown unchanged."""
     new = commands_in(value) - FOREIGN
     if new:
         FOREIGN.update(new)

@@ -1,4 +1,5 @@
-"""Notes signals instead of obeying them: a launch's processes must be stopped before its supervisor ends."""
+"""Records signals without acting on them, because the processes of a launch must be stopped before the supervisor
+ends."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interruption:
-    """While entered, notes that the user interrupted the run, or that ansible-playbook is gone."""
+    """While the context is active, records that the user interrupted the run, or that ansible-playbook has ended."""
 
     def __init__(self, by_hand: str = "ansible-playbook was interrupted") -> None:
-        """by_hand: text for the decision after a signal."""
+        """by_hand: the reason in the decision that follows a signal."""
         self.by_hand = by_hand
         self.entered = 0  # nesting level: the loop over attempts, and each attempt
         self.signals = 0
@@ -42,12 +43,12 @@ class Interruption:
 
     @property
     def came(self) -> bool:
-        """Return whether a signal came, or ansible-playbook was killed and left this process behind."""
+        """Return whether a signal was received, or whether ansible-playbook was killed while this process continues."""
         return self.signals > 0 or os.getppid() != self.parent
 
     @property
     def again(self) -> bool:
-        """Return whether another signal came since the last call."""
+        """Return whether another signal was received since the last call."""
         more = self.signals > self.answered
         self.answered = self.signals
         return more

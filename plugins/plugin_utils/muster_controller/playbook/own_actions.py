@@ -19,7 +19,7 @@ def is_on_controller(task: Any) -> bool:
 
 
 def is_foreign(task: Any) -> bool:
-    """Return whether the task's result comes from a module, so that a node may have written it."""
+    """Return whether the task's result comes from a module, in which case a node might have written the result."""
     name = task.action.rpartition(".")[2]
     return name not in OF_PLAYBOOKS and not issubclass(_class_of(task.action), OwnAction)
 

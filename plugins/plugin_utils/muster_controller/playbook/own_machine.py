@@ -10,5 +10,5 @@ MACHINE_ID = Path("/etc/machine-id")
 
 
 def is_own_machine(digest: str) -> bool:
-    """digest: digest of the node's machine id, from its facts (identity)."""
+    """Return whether the node is the controller. digest: the digest of the node's machine id in its facts."""
     return bool(digest) and MACHINE_ID.exists() and digest == machine_digest(MACHINE_ID.read_text().strip())

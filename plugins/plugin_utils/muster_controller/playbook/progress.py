@@ -1,4 +1,4 @@
-"""Shows the progress of a running launch: a redrawn line in a terminal, plain lines elsewhere."""
+"""Shows the progress of a running launch, in a terminal as a line that is redrawn, otherwise as plain lines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ END = 2.0  # seconds to wait for the terminal at the end of a launch
 
 
 def parent_has_terminal() -> bool:
-    """Return whether ansible-playbook, the parent process, prints to a terminal. The output of workers goes nowhere."""
+    """Return whether ansible-playbook, the parent process, prints to a terminal, because workers have no terminal
+    output."""
     try:
         target = Path(f"/proc/{os.getppid()}/fd/1").readlink()
     except OSError:
@@ -34,7 +35,7 @@ def parent_has_terminal() -> bool:
 
 
 def is_number(value: Any) -> bool:
-    """Return whether a line can show the value. An integer may have any number of digits."""
+    """Return whether the value is a number that fits in a line. Integers can have any number of digits."""
     return isinstance(value, float) or (isinstance(value, int) and abs(value) < 10**15)
 
 
@@ -56,7 +57,7 @@ class Progress:
         self.aside = Aside("terminal", ROOM, lambda _exc: None)
 
     def say(self, sentence: str) -> None:
-        """Show a sentence, which may contain text of a node."""
+        """Show a sentence, which can contain text from a node."""
         self.show(partial(self.line, sentence))
 
     def line(self, text: str) -> None:

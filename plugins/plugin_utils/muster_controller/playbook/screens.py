@@ -1,4 +1,4 @@
-"""Screens shown by a worker of Ansible: once, or redrawn in one place of a terminal."""
+"""Shows screens from an Ansible worker, once or repeatedly in the same place of a terminal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HIDE, SHOW = "\x1b[?25l", "\x1b[?25h"  # the cursor
 
 
 def size() -> tuple[int, int]:
-    """Return columns and lines of ansible-playbook's terminal; 0 lines without a terminal."""
+    """Return the columns and lines of ansible-playbook's terminal, with 0 lines if there is no terminal."""
     given = os.environ.get("COLUMNS", "")
     columns, lines = int(given) if given.isdecimal() else WIDTH, 0
     if parent_has_terminal():
@@ -75,8 +75,8 @@ class Screens:
 
 
 def end_gently() -> None:
-    """From now on let Ctrl-C end the worker's screen, while ansible-playbook continues to its normal end. A second
-    Ctrl-C has its usual effect."""
+    """Let the first Ctrl-C end only the worker's screen, so that ansible-playbook ends normally. A second Ctrl-C has
+    its usual effect."""
     before = signal.getsignal(signal.SIGINT)
 
     def pass_on(_number: int, _frame: Any) -> None:

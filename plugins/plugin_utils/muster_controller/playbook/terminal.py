@@ -1,4 +1,4 @@
-"""The terminal in which the user runs the commands that this run prints; see muster.verdict.commands."""
+"""The terminal in which the user will run the commands that this run prints; see muster.verdict.commands."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ OUTPUT = ("stdout", "stderr")
 
 
 def terminal(options: Mapping[str, Any] | None = None) -> Terminal:
-    """Return the terminal of this run. options: command line options, if not Ansible's."""
+    """Return the terminal of this run. options: command line options to use instead of Ansible's."""
     given = context.CLIARGS if options is None else options
     return Terminal(
         prefix=_prefix(),
@@ -46,7 +46,7 @@ def _door() -> Door:
 
 
 def typed(text: str, result: Mapping[str, Any] | None = None) -> str:
-    """Return the text with commands completed for this terminal. Quotes of nodes stay unchanged."""
+    """Return the text, with commands completed for this terminal. Text quoted from nodes stays unchanged."""
     if not COMMAND.search(text):
         return text
     said = result or {}

@@ -1,4 +1,4 @@
-"""Checks files on the controller that select the code to run on nodes: only trusted users may have write access."""
+"""Checks that only trusted users have write access to files on the controller that select the code to run on nodes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ HOW = "Remove the write permission (chmod go-w, chown), or move the file"
 
 
 def who_else_writes(path: Path) -> tuple[str, str] | None:
-    """Return who else can change the file, and how to fix it, or None.
+    """Return which other users can change the file, with the fix, or None if only trusted users can.
 
-    Every parent folder counts, because a user with write access to a folder can replace the file. Trusted are root,
-    this user and the owner of the project, and: - a group without other members, such as the group that useradd creates
-    for each user;
-    - a group of which nobody else is a member, such as the one that useradd makes for each user;
-    - the group with write access to the project folder, whose members select the code anyway;
-    - a folder with the sticky bit, such as /tmp, for files of the users above.
+    All parent folders are checked too, because a user with write access to a folder can replace the file. Trusted
+    writers are root, this user, the owner of the project, and:
+    - a group without other members, such as the group that useradd creates for each user;
+    - the group with write access to the project folder, whose members select the code anyway.
+    In a folder with the sticky bit, such as /tmp, files of these users are trusted.
     """
     found = foreign_writer(str(path.absolute()), trusted=trusted_writers())
     if not found:

@@ -1,6 +1,7 @@
 """Reads variables of any node, for plugins on the controller.
 
-Ansible's hostvars contain the inventory's values of a node, but not the defaults of roles. This module combines both.
+Ansible's hostvars contain the values of a node in the inventory, but not the defaults of roles. This module combines
+both.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NodeReading:
-    """values: the valid values of a node. errors: the problem of each other value."""
+    """values: the valid values of a node. errors: for each invalid value, the problem."""
 
     values: dict[str, Any]
     errors: dict[str, str]
@@ -72,29 +73,29 @@ def _declared(specs: Path) -> dict[str, Option]:
 
 
 def node_variables(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
-    """Return every cluster_* variable of the host, with defaults and templates applied, in its declared type."""
+    """Return every cluster_* variable of the host in its declared type, with defaults and templates applied."""
     roles = load_roles(loader, "cluster")
     return read_values(task_vars, templar, roles, host, roles.options)
 
 
 def value_of_nodes(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, name: str) -> dict[str, Any]:
-    """Return one cluster_* variable of every node. Reading all variables of many nodes would take minutes."""
+    """Return one cluster_* variable of every node, because reading all variables of many nodes would take minutes."""
     roles = load_roles(loader, "cluster")
     return {host: read_values(task_vars, templar, roles, host, [name])[name] for host in staying(task_vars, templar)}
 
 
 def staying(task_vars: Mapping[str, Any], templar: Templar) -> list[str]:
-    """Return the nodes, without those that leave the cluster in this run (cluster_leaving, set by
-    playbooks/retire.yml). The inventory that this run has read may still contain them."""
+    """Return the nodes of the inventory, except nodes that leave the cluster in this run (cluster_leaving, set by
+    playbooks/retire.yml). The inventory that this run has read can still contain these nodes."""
     leaving = templar.template(task_vars.get("cluster_leaving", []))
     return [name for name in task_vars["groups"].get("gpu_nodes", []) if name not in leaving]
 
 
 def registered(task_vars: Mapping[str, Any], host: str, name: str) -> Mapping[str, Any]:
-    """Return the result that an earlier task registered on the host, or nothing if the task did not run there.
+    """Return the result that an earlier task registered for the host, or {} if the task did not run there.
 
-    The result of a task for all nodes has the host's part under `nodes`. A host that is missing there was inspected by
-    a separate task.
+    The result of a task for all nodes contains the host's part under `nodes`. If the host is missing there, a separate
+    task inspected it.
     """
     known = task_vars["hostvars"].raw_get(host)
     result: Mapping[str, Any] = known.get(name, {})
@@ -106,7 +107,7 @@ def registered(task_vars: Mapping[str, Any], host: str, name: str) -> Mapping[st
 def read_values(
     task_vars: Mapping[str, Any], templar: Templar, roles: Roles, host: str, names: Iterable[str]
 ) -> dict[str, Any]:
-    """Return the values of read_node. Raises AnsibleError for an invalid value."""
+    """Return the values of read_node. Raises AnsibleError if a value is invalid."""
     reading = read_node(task_vars, templar, roles, host, names)
     for name, error in reading.errors.items():
         raise AnsibleError(f"{host}: {name} {error}.")
@@ -139,7 +140,7 @@ def read_node(
 
 
 def plain(value: Any) -> Any:
-    """Return plain lists and dicts. Ansible's lazy containers cannot leave the plugin."""
+    """Return plain lists and dicts, because the plugin must not return Ansible's lazy containers."""
     if isinstance(value, dict):
         return {key: plain(entry) for key, entry in value.items()}
     if isinstance(value, (list, tuple)):

@@ -1,7 +1,7 @@
-"""The only output path to the terminal: Ansible's Display, which makes every text printable before it is written.
+"""The only output path to the terminal: Ansible's Display, changed to make every text printable before it is written.
 
-Results, warnings, diffs, verbose lines, prompts and output of workers all pass through `Display.display`, with any
-callback. Callers need not know which part of a text came from a node.
+With any callback, results, warnings, diffs, verbose lines, prompts and output of workers all pass through
+`Display.display`. Callers therefore need not know which parts of a text came from a node.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Drawn(str):
 
 @contextmanager
 def own_colors() -> Iterator[None]:
-    """Keep colors in the output of this thread, for Ansible's text without foreign parts."""
+    """Keep colors in the output of this thread. Only for text of Ansible that has no foreign parts."""
     token = KEEPS_COLORS.set(True)
     try:
         yield
@@ -42,7 +42,7 @@ def own_colors() -> Iterator[None]:
 
 
 def shown(text: str) -> str:
-    """Return the text in a form that may be written to the terminal."""
+    """Return the text in a form that is safe to write to the terminal."""
     if isinstance(text, Drawn):
         return text
     # Keep line ends with a carriage return. Elsewhere a carriage return would overwrite the line.
@@ -53,7 +53,7 @@ def shown(text: str) -> str:
 
 
 class PrintableDisplay(Display):
-    """Ansible's Display object with another class; see `use`."""
+    """The class that `use` assigns to Ansible's Display object."""
 
     def display(self, msg: str, *args: Any, **kwargs: Any) -> None:
         super().display(shown(msg) if isinstance(msg, str) else msg, *args, **kwargs)
@@ -63,11 +63,11 @@ class PrintableDisplay(Display):
                 sys.stdout.flush()
 
     def _log(self, msg: str, *args: Any, **kwargs: Any) -> None:
-        """Write to the log file, which is read in a terminal too, without colors."""
+        """Write printable text without colors to the log file, which users also read in a terminal."""
         super()._log(printable(msg), *args, **kwargs)
 
     def note_foreign(self, commands: list[str]) -> None:
-        """Register foreign commands in ansible-playbook before it receives the worker's result."""
+        """Register foreign commands in the process of ansible-playbook before it receives the result of the worker."""
         if self._final_q:
             self._final_q.send_display(self.note_foreign.__name__, commands)
         else:
@@ -75,7 +75,7 @@ class PrintableDisplay(Display):
 
 
 def use() -> None:
-    """Make the output of this process and its workers printable from now on."""
+    """Make all further output of this process and its workers printable."""
     display = Display()
     if not isinstance(display, PrintableDisplay):
         display.__class__ = PrintableDisplay

@@ -1,1 +1,1 @@
-"""Environments of the nodes: the lock, the downloading node, and the distribution to other nodes."""
+"""Environments of the nodes: the lock, the choice of the node that downloads, and the distribution to other nodes."""

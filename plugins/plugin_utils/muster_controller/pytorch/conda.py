@@ -1,7 +1,7 @@
-"""Conda packages on the controller, with py-rattler: solve, download with hashes, and assemble an environment.
+"""Conda packages on the controller, with py-rattler: solving, downloads with hashes, and assembly of an environment.
 
-No package code and no link script runs. py-rattler is imported where it is used, because only conda environments need
-it. conda_assembly describes which process reads packages.
+No code and no link scripts from packages run. py-rattler is imported where it is used, because only conda environments
+need it. conda_assembly describes which process reads packages.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def rattler() -> Any:
 
 
 def solve(asked: CondaSpecs, platform: str, facts: Mapping[str, str]) -> CondaSection:
-    """Resolve the request to packages. facts: of a node of that platform. Raises CondaError."""
+    """Resolve the request to packages. facts: the facts of a node of the requested platform. Raises CondaError."""
     module = rattler()
     virtual = {"__unix": "0", "__linux": version_in(facts["kernel"]), "__glibc": version_in(facts["glibc"])}
     if asked.cuda:
@@ -70,13 +70,13 @@ def solve(asked: CondaSpecs, platform: str, facts: Mapping[str, str]) -> CondaSe
 
 
 def version_in(text: str) -> str:
-    """Return the numeric prefix of a version that a node reports; "0" without one."""
+    """Return the numeric prefix of a version that a node reports, or "0" if there is none."""
     found = re.match(r"\d{1,6}(\.\d{1,6}){0,3}", text, re.ASCII)
     return found[0] if found else "0"
 
 
 def fetched(package: CondaPackage) -> Path:
-    """Return the package's file in the cache, with the hash from the lock. Raises CondaError."""
+    """Return the file of a package in the cache, verified with the hash in the lock. Raises CondaError."""
     path = _cache("packages", package.sha256) / package.file
     if path.is_file() and _sha256(path) == package.sha256:
         return path
@@ -100,7 +100,7 @@ def fetched(package: CondaPackage) -> Path:
 
 @dataclass(frozen=True)
 class CondaArchive:
-    """An environment as a single file; content for Distribution."""
+    """An environment as a single file, as content for Distribution."""
 
     path: Path
     sha256: str

@@ -1,9 +1,10 @@
-"""Assemble a conda environment in a separate process, which is unprivileged if the controller is root.
+"""Assembles a conda environment in a separate process, which drops its privileges if the controller runs as root.
 
-Packages are untrusted input. If the parent is root, the process drops root before it opens the first package: it
-becomes an unused account without groups that owns one temporary folder. If the controller is not root, the process
-stays that user, whose files are protected only by checks: muster.pytorch.conda_contents before anything is linked, and
-py-rattler while it unpacks an archive. Unpacked files are never reused by a later run.
+Packages are untrusted input. If the parent runs as root, the process drops root before it opens the first package, and
+runs as an unused account without groups that owns one temporary folder. If the controller does not run as root, the
+process runs as the same user. Only checks protect the files of that user: muster.pytorch.conda_contents checks packages
+before they are linked, and py-rattler checks archives while it unpacks them. Unpacked files are never reused by a later
+run.
 """
 
 from __future__ import annotations
@@ -59,9 +60,9 @@ CHUNK = 1 << 20
 
 
 def assemble(packages: Sequence[tuple[CondaPackage, Path]], folder: Path, root: str, platform: str) -> Path:
-    """Assemble these package files in a private folder; return the archive. Raises CondaError.
+    """Assemble these package files in a private folder. Return the archive. Raises CondaError.
 
-    root: path of the environment on the nodes, which is written into its files.
+    root: the path of the environment on the nodes, which is written into its files.
     """
     archive, work = folder / "environment.tar", folder / "work"
     work.mkdir(mode=0o755)
@@ -98,7 +99,8 @@ def assemble(packages: Sequence[tuple[CondaPackage, Path]], folder: Path, root: 
 
 
 def _account_for(folder: Path, work: Path) -> int | None:
-    """Give the folder to an unused account. Return None if this is not root, or root in a single-account namespace."""
+    """Give the folder to an unused account. Return None if this process is not root, or if its user namespace has only
+    one account."""
     if os.geteuid() != 0:
         return None
     number = next(one for one in random.SystemRandom().sample(IDS, len(IDS)) if not _is_known(one))
@@ -121,7 +123,7 @@ def _is_known(number: int) -> bool:
 
 
 def answer(given: Mapping[str, Any]) -> dict[str, str]:
-    """Run in the separate process: open the files, drop all rights, and do the work."""
+    """Run in the separate process: open the files, drop all privileges, and assemble the environment."""
     library = importlib.import_module("rattler")
     for part in ("package_cache", "package_streaming"):
         importlib.import_module(f"rattler.{part}")
@@ -157,14 +159,14 @@ def answer(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def give_up(account: int) -> None:
-    """Change to this account without other groups, irrevocably."""
+    """Change irrevocably to this account, without supplementary groups."""
     os.setgroups([])
     os.setgid(account)
     os.setuid(account)  # for root, also sets the saved uid and drops all capabilities
 
 
 class Assembly:
-    """work: a private folder. root: path of the environment on the nodes."""
+    """work: a private folder. root: the path of the environment on the nodes."""
 
     def __init__(self, library: Any, work: Path, root: str) -> None:
         self.library, self.work, self.root = library, work, root
@@ -173,7 +175,7 @@ class Assembly:
         self.sizes: dict[CondaPackage, int] = {}
 
     def unpack(self, package: CondaPackage, source: BinaryIO) -> None:
-        """Unpack a package, and compare it with its file list. Raises CondaError."""
+        """Unpack a package, and compare its files with its file list. Raises CondaError."""
         folder, named = self.cache / "-".join(package.parts), self.work / package.file
         folder.mkdir(parents=True)
         named.symlink_to(f"/dev/fd/{source.fileno()}")  # the library derives the package format from the name
@@ -190,7 +192,7 @@ class Assembly:
         self.sizes[package] = os.fstat(source.fileno()).st_size
 
     async def link(self, platform: str) -> None:
-        """Link all packages into the tree for its path on the nodes. Raises CondaError."""
+        """Link all packages into the tree, with the path that the environment has on the nodes. Raises CondaError."""
         library, caching = self.library, self.library.package_cache
         layout = layout_of(self.known, self.root)
         # The packages are already unpacked and verified. Other modes would read and hash them again.
@@ -254,7 +256,7 @@ def entry_with_hash(folder: Path, entry: CondaEntry) -> CondaEntry:
 
 
 def opened(path: Path) -> BinaryIO:
-    """Open a file to read it; links are rejected."""
+    """Open a file for reading. Links are rejected."""
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC), "rb")
 
 

@@ -86,7 +86,8 @@ class CondaSteps(EnvironmentSteps):
         return {"failed": True, "msg": f"{reasons[0]}. {fix}"} if reasons else {**found, "changed": False}
 
     def fetch(self, asked: CondaSpecs) -> dict[str, Any]:
-        """If this node acts for its group, assemble the environment and distribute it to all nodes that need it."""
+        """If this node acts for its group, assemble the environment and distribute it to all nodes that need the
+        environment."""
         mine = self._need_of(self.node)
         same = [name for name in self.vars["ansible_play_batch"] if mine and self._need_of(name) == mine]
         if mine is None or same[0] != self.node or self._news(same):
@@ -144,7 +145,7 @@ class CondaSteps(EnvironmentSteps):
         return self.on_node("provide", (section,), archive=news["archive"], target=news["target"])
 
     def _need_of(self, name: str) -> tuple[str, str] | None:
-        """Return (platform, environment name) that the node needs; None for nothing."""
+        """Return the platform and name of the environment that the node needs, or None if it needs none."""
         look = self._of(registered(self.vars, name, self.looks))
         build = look.get("plan", {}).get("build")
         if not build or look.get("failed"):

@@ -1,8 +1,8 @@
-"""The controller's part for one environment: its lock, and the choice of the downloading node.
+"""The controller's part for one environment: the lock, and the choice of the node that downloads.
 
-Each step is a task. Ansible finishes a task on all nodes before the next one starts, so no step waits for another node:
-it reads what earlier steps of other nodes registered. An environment that the user built has one step, which never
-changes it.
+Each step is a task. Because Ansible finishes a task on all nodes before the next task starts, no step waits for another
+node, but reads the results that earlier steps of other nodes registered. An environment that the user built has only
+one step, which never changes the environment.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ MOST_LINES = 12
 
 
 def lock_beside(path: str | None, name: str) -> str:
-    """Return the lock of a named environment, next to the default lock; "" if the default has none."""
+    """Return the path of a named environment's lock, next to the default lock, or "" if there is no default lock."""
     return str(Path(path).parent / f"{name}.lock.txt") if path else ""
 
 
 class EnvironmentSteps:
-    """name: "" for the default environment. looks, earlier: variables in which earlier steps registered results."""
+    """name: "" for the default environment. looks, earlier: the variables in which earlier steps registered results."""
 
     name = ""
 
@@ -74,14 +74,14 @@ class EnvironmentSteps:
         return answer
 
     def _of(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the part of a node's result on this environment."""
+        """Return the part of a node's result that concerns this environment."""
         return result.get("named", {}).get(self.name, {}) if self.name else result
 
     def _look(self) -> dict[str, Any]:
         return self._node("look", **sections(self.arguments, self.lock))
 
     def _fetch(self) -> dict[str, Any]:
-        """If this node acts for its group, download the wheels if necessary, and distribute them."""
+        """If this node acts for its group, download missing wheels, and distribute all wheels."""
         needs = self._needs()
         mine = needs[self.node]
         _, earlier = self._fetched(mine.key, needs)
@@ -115,7 +115,8 @@ class EnvironmentSteps:
         }
 
     def _ways(self, names: list[str]) -> tuple[dict[str, str], int, Messages]:
-        """Return the addresses of these nodes, the port, and opened messages, for a distribution between them."""
+        """Return the addresses of these nodes, the port, and opened messages, for a distribution between these
+        nodes."""
         values = {name: self._read(name, OF_SHARING, "cluster", "pytorch", "firewall") for name in names}
         port = int(str(values[names[0]]["firewall_launch_ports"]).rpartition("-")[2])
         messages = Messages({name: connect(self.action, name, self.vars) for name in names}, PROGRAM)
@@ -123,7 +124,8 @@ class EnvironmentSteps:
         return {name: values[name]["cluster_address"] for name in names}, port, messages
 
     def _sharing(self, section: WheelSection, receivers: list[str], peers: list[str]) -> WheelSharing:
-        """Start to share the wheels of this section: inspect each node. peers: nodes that may have all wheels."""
+        """Prepare to share the wheels of this section by inspecting each node. peers: nodes that might have all
+        wheels."""
         addresses, port, messages = self._ways(list(dict.fromkeys([*receivers, *peers])))
         folder = str(Path(self.arguments["root"], "wheels", section.digest))
         sharing = WheelSharing(section, folder, addresses, port, messages, self._shown)
@@ -131,7 +133,7 @@ class EnvironmentSteps:
         return sharing
 
     def _without_folder(self, names: list[str]) -> list[str]:
-        """Return this node, and the other nodes without their own folder of wheels."""
+        """Return this node, and all other nodes that do not have their own folder of wheels."""
         values = {name: self._read(name, OF_SHARING, "cluster", "pytorch", "firewall") for name in names}
         return [name for name in names if name == self.node or not values[name]["pytorch_offline_dir"]]
 
@@ -143,8 +145,9 @@ class EnvironmentSteps:
         self.action._display.display(f"  {line}")
 
     def _written_down(self, lock: LockFile, section: WheelSection) -> dict[str, Any]:
-        """Write a node's section to the lock, unless it is present. If the lock or a reviewed lock has a section for
-        the same request, only that one is accepted, so that a compromised node cannot choose the files of all nodes."""
+        """Write a node's section to the lock, unless the section is present. If the lock or a reviewed lock already has
+        a section for the same request, only that section is accepted, so that a compromised node cannot choose the
+        files of all nodes."""
         there = lock.read()
         if section in there:
             return {}
@@ -178,8 +181,8 @@ class EnvironmentSteps:
         return result
 
     def _came(self, name: str, news: Mapping[str, Any], found: list[str]) -> dict[str, Any]:
-        """Return the source of this node's wheels. name: the node that acted for the group, with its result. found:
-        this node's report: it had all wheels before, or downloaded them itself."""
+        """Return the source of this node's wheels. name: the node that acted for the group, with its result. found: the
+        report of this node, whether it already had all wheels or downloaded them itself."""
         if found != ["here"]:
             return {"why": news["why"].get(self.node, "")}
         got = news.get("wheels", {}).get("came_from") if name == self.node else None
@@ -200,13 +203,15 @@ class EnvironmentSteps:
         return bool(look.get("forget")) or any(look["plan"][part] for part in ("build", "switch", "remove"))
 
     def _has_failed(self, name: str) -> bool:
-        """Return whether this node failed to get the wheels of a named environment. Such a node stays in the play."""
+        """Return whether this node failed to get the wheels of a named environment. Unlike for the default environment,
+        such a node stays in the play."""
         return bool(self.name) and any(
             self._of(registered(self.vars, name, register)).get("failed") for register in self.earlier
         )
 
     def _fetched(self, key: str, needs: Mapping[str, WheelNeed]) -> tuple[str, Mapping[str, Any]]:
-        """Return the last node that provided these wheels in this run, and its result; empty if there is none."""
+        """Return the last node that provided these wheels in this run, and its result, or an empty result if there is
+        none."""
         for register in reversed(self.earlier):
             for name in (name for name, need in needs.items() if need.key == key):
                 news = self._of(registered(self.vars, name, register))
@@ -215,7 +220,7 @@ class EnvironmentSteps:
         return "", {}
 
     def _failures(self, key: str) -> str:
-        """Return the errors of the nodes that tried to get these wheels. Ansible removed them from the play."""
+        """Return the errors of the nodes that tried to get these wheels, which Ansible has removed from the play."""
         why = []
         for name in self.vars["ansible_play_hosts_all"]:
             need = self._need(name)
@@ -226,12 +231,13 @@ class EnvironmentSteps:
         return " ".join(why)
 
     def _askable(self, names: list[str]) -> list[str]:
-        """Return the nodes to ask for wheels; none if the node uses its own folder."""
+        """Return the nodes from which to fetch wheels, or none if the node uses its own folder."""
         return [] if self.arguments.get("offline_dir") else names
 
     def _asks(self) -> list[Ask]:
-        """Return the requests of all nodes, also for the release of this run: an upgrade requests it before the
-        inventory does, while the previous release, still in use, stays in the lock."""
+        """Return the requests of all nodes, which keep their sections in the lock. During an upgrade, both the new
+        release, which the inventory does not contain yet, and the previous release, which is still in use, are
+        requested."""
         package = self.arguments.get("package", TORCH)
         if package != TORCH:
             version, packages = str(self.arguments["torch_version"]), tuple(self.arguments["packages"])

@@ -1,4 +1,4 @@
-"""Read the files of cluster_environments on the controller, and the values that a node needs for environments."""
+"""Reads the files of cluster_environments on the controller, and the values that a node needs for environments."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ tomllib: Any = importlib.import_module("tomllib")
 
 
 def read(entry: Mapping[str, Any], folder: str) -> RequestedPackages:
-    """folder: base of relative paths. Raises RequirementsError, whose text begins with the file name."""
+    """folder: the base of relative paths. Raises RequirementsError, whose text begins with the file name."""
     option = next(option for option in environments.SOURCES if entry.get(option))
     path = Path(folder, Path(entry[option]).expanduser())
     torch, variant = entry.get("torch", ""), entry.get("variant", "")
@@ -101,7 +101,7 @@ def environment_places(task_vars: Mapping[str, Any], templar: Any, loader: Any, 
 
 
 def sections(arguments: Mapping[str, Any], lock: LockFile | None) -> dict[str, Any]:
-    """Return the sections of the lock for the inspection; empty if the user manages the environment."""
+    """Return the sections of the lock for the inspection, or {} if there is no lock or the mode is verify."""
     if lock is None or arguments.get("mode") == "verify":
         return {}
     shipped = reviewed() if may_be_reviewed(arguments) else ()
@@ -110,6 +110,7 @@ def sections(arguments: Mapping[str, Any], lock: LockFile | None) -> dict[str, A
 
 
 def may_be_reviewed(arguments: Mapping[str, Any]) -> bool:
-    """Return whether reviewed sections apply. Only the package index, or a full mirror, has all their wheels."""
+    """Return whether reviewed sections apply, because only the package index and full mirrors have all of their
+    wheels."""
     asked, index = arguments.get("reviewed_lock"), arguments.get("index_url", "auto")
     return boolean(asked or False) and index in ("", "auto") and not arguments.get("offline_dir")

@@ -1,4 +1,4 @@
-"""The lock file next to the inventory, with the wheels of every PyTorch environment: read it, write it exclusively."""
+"""Reads the lock file of an environment, next to the inventory, and writes it under an exclusive file lock."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reviewed() -> tuple[WheelSection, ...]:
 
 
 class LockText:
-    """A lock as text. path: the option pytorch_lock."""
+    """A lock file. path: the value of the option pytorch_lock."""
 
     def __init__(self, path: str) -> None:
         # Writing keeps a link.
@@ -54,7 +54,7 @@ class LockText:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Exclude other writers: nodes with another Python, and other runs."""
+        """Exclude other writers: the processes for nodes with another Python, and other runs."""
         try:
             with one_writer(self.path.parent):
                 yield
@@ -76,7 +76,7 @@ class LockText:
 
 
 class LockFile(LockText):
-    """The lock of wheels."""
+    """A lock file with the wheels of environments."""
 
     def read(self) -> tuple[WheelSection, ...]:
         return self._parse(self.text())

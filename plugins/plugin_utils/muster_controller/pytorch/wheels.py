@@ -1,4 +1,4 @@
-"""Distribute the wheels of one environment from nodes that have them to all nodes that need them."""
+"""Distributes the wheels of one environment from nodes that have the wheels to all nodes that need them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK_TIMEOUT = 120.0  # seconds, to read up to 4 GB
 
 @dataclass(frozen=True)
 class Wheels:
-    """Content for Distribution that exists on nodes only."""
+    """Content for Distribution that exists only on nodes."""
 
     files: Sequence[ManifestFile]
 
@@ -30,7 +30,8 @@ class Wheels:
 
 
 class WheelSharing:
-    """folder: for the wheels of this section on every node. addresses: of nodes, on the training network."""
+    """folder: the folder on every node for the wheels of this section. addresses: the addresses of the nodes on the
+    training network."""
 
     def __init__(
         self,
@@ -51,8 +52,8 @@ class WheelSharing:
         self.room: dict[str, int] = {}
 
     def look(self, receivers: Sequence[str]) -> None:
-        """Inspect the wheels of each node. A node that does not respond is excluded, and so is an incomplete node that
-        needs no wheels."""
+        """Inspect the wheels of each node. Exclude nodes that do not respond, and incomplete nodes that do not need
+        wheels."""
         task = self.distribution
         known = dict(self.files)
         request = {"files": self.files, "port": task.port}
@@ -77,7 +78,7 @@ class WheelSharing:
         return [name for name, lacks in self.distribution.lacks.items() if not lacks]
 
     def spread(self) -> dict[str, str]:
-        """Distribute to all incomplete nodes; return errors by node."""
+        """Distribute the wheels to all incomplete nodes. Return the errors by node."""
         task = self.distribution
         if not self.sizes:
             return {}

@@ -1,1 +1,1 @@
-"""The report of a run: events from the callbacks, the page, and junit.xml."""
+"""The report of a run: the events from callbacks, the report page, and junit.xml."""

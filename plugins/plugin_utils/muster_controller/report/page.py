@@ -31,7 +31,7 @@ LONGEST = 4000  # characters of one text
 
 
 def write_page(folder: Path, run: dict[str, Any]) -> Path:
-    """Write run.json and the report of the run in this folder. run: its facts (see Reporter)."""
+    """Write run.json and the report of the run in this folder. run: the facts about the run (see Reporter)."""
     _keep_inspect(folder)
     kept = gather(folder, run)
     ended = {**run, **report.outcome(kept), "page": True}
@@ -49,14 +49,15 @@ def rewrite_page(folder: Path) -> Path:
 
 
 def render(page: dict[str, Any]) -> str:
-    """Render the page as HTML, without Ansible's templating: machine output must never be evaluated as a template."""
+    """Render the page as HTML, without Ansible's templating, because machine output must never be evaluated as a
+    template."""
     templates = FileSystemLoader(project_root() / "roles/report/templates")
     environment = Environment(loader=templates, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     return printable(environment.get_template("report.html.j2").render(page))
 
 
 def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
-    """Read the artifacts of a run, and the history from the folders beside it."""
+    """Read the artifacts of a run, and the history of the cluster from the folders next to the run."""
     return report.Artifacts(
         run=run,
         inspect=read_json(folder / INSPECT),
@@ -81,7 +82,7 @@ def gather(folder: Path, run: dict[str, Any]) -> report.Artifacts:
 
 
 def _keep_inspect(folder: Path) -> None:
-    """Copy inspect.json to its run: the cluster's file belongs to the newest inspection."""
+    """Copy inspect.json to the folder of its run, because the next inspection overwrites the cluster's file."""
     newest = read_json(folder.parent / INSPECT)
     if newest.get("run") == folder.name:
         write_json(folder / INSPECT, {name: value for name, value in newest.items() if name != "nodes"})
@@ -96,7 +97,8 @@ def _runs(folder: Path, run: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _remembered(folder: Path) -> dict[str, Any]:
-    """Return run.json; for a run interrupted before it was written, the outcome from its other artifacts."""
+    """Return run.json. If the run was interrupted before it wrote run.json, derive the outcome from its other
+    artifacts."""
     run = read_json(folder / "run.json")
     if not run:
         known = report.Artifacts(

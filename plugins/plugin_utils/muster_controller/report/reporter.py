@@ -1,7 +1,7 @@
 """Collects the events of an ansible-playbook process from its callbacks, and writes run.json and the report at the end.
 
 There is one Reporter per process. The `report` callback forwards events. The first callback that ends writes the
-report: the last line on the screen (callback `road`) names it.
+report, because the last line on the screen (callback `road`) contains the path of the report.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ EVERYBODY = "cluster"  # the subject of a task that runs once for all nodes
 
 
 class Reporter:
-    """Call begin, then play, judged, took and failed for each event, then end."""
+    """Call begin first, then play, judged, took and failed for each event, and finally end."""
 
     def __init__(self) -> None:
         self.run: dict[str, Any] = {}
@@ -86,14 +86,15 @@ class Reporter:
         self.run["options"] = {key: shown(key, value) for key, value in sorted(extra_vars.items())}
 
     def judged(self, result: Mapping[str, Any]) -> None:
-        """Register the validated inventory: cluster name and number of kept runs, which nodes cannot influence."""
+        """Register the validated inventory: the cluster name and the number of runs to keep. Nodes cannot influence
+        these values."""
         if cluster := result.get("cluster"):
             self.cluster_folder = Path(cluster["folder"])
             self.keep = cluster["keep"]
             self.run.update(cluster=cluster["name"], nodes=list(cluster["nodes"]))
 
     def took(self, result: Mapping[str, Any]) -> None:
-        """Register a task result, successful or not: the folder of its artifacts, or a verdict."""
+        """Register the artifacts folder or the verdict in the result of a successful or failed task."""
         if isinstance(result.get("verdict"), dict):
             for failure in self.failures:
                 failure["before_verdict"] = True
@@ -113,7 +114,7 @@ class Reporter:
             self.steps[-1]["seconds"] = round(time.monotonic() - self.steps[-1].pop("began"), 1)
 
     def interrupted(self) -> None:
-        """Report what was checked or launched so far when Ctrl-C ends Ansible."""
+        """Report the checks and launches that were made before Ctrl-C ended Ansible."""
         if self.ended or not self.run or os.getpid() != self.process:
             return
         # A worker returns the launch's verdict; Ansible itself waits for its workers when it exits.
@@ -126,7 +127,8 @@ class Reporter:
             self.end({failure["host"] for failure in self.failures})
 
     def end(self, failed_hosts: Collection[str]) -> Path | None:
-        """Write the report once; later calls return the same path. Failures handled by a rescue do not count."""
+        """Write the report once, and return its path on every call. Failures that a rescue block handled do not
+        count."""
         if self.ended or not self.run:
             return self.page
         self.ended = True
@@ -156,12 +158,12 @@ class Reporter:
         return self.page
 
     def tell_pruned(self) -> str:
-        """Return the sentence on pruned runs to the first caller, "" to later ones."""
+        """On the first call, return the sentence about pruned runs. On later calls, return ""."""
         said, self.pruned = self.pruned, ""
         return said
 
     def record(self, result: str, changed: Sequence[str] | None) -> None:
-        """Add the playbook's result to the record. changed: names of changed nodes, None if unknown."""
+        """Add the playbook's result to the record. changed: the names of the changed nodes, or None if unknown."""
         if self.cluster_folder and Path(self.playbooks[-1]).stem not in NOT_RECORDED:
             about = {name: self.run[name] for name in ("id", "tags", "limit", "check")}
             book = short(self.playbooks[-1])
@@ -171,7 +173,7 @@ class Reporter:
 
     @property
     def of_a_cluster(self) -> bool:
-        """Return whether an inventory was validated, by a playbook that does not print its own result."""
+        """Return whether the run validated an inventory with a playbook that does not print its own result."""
         silent = set(WITHOUT_A_PAGE) - set(CONTACT_NO_NODE)
         return self.cluster_folder is not None and not silent & {Path(name).stem for name in self.playbooks}
 
@@ -184,9 +186,10 @@ class Reporter:
         return [Path(name).stem for name in self.playbooks] == [playbook]
 
     def own_folders(self, failures: Collection[Mapping[str, Any]]) -> list[Path]:
-        """Return the folders that get a report: of a run that checked something, launched something, or failed.
+        """Return the folders that get a report, which are those of runs that checked something, launched something, or
+        failed.
 
-        The last folder is the one that a task reported last; its report is the run's.
+        The last folder is the one that a task reported last. Its report is the report of the run.
         """
         if self.cluster_folder is None or all(Path(name).stem in WITHOUT_A_PAGE for name in self.playbooks):
             return []
@@ -201,7 +204,8 @@ REPORTER = Reporter()
 
 
 def reason(result: Mapping[str, Any], *, quoted: bool = False) -> str:
-    """Return why a task failed. quoted: return only the first line of an unexplained error, in quotation marks."""
+    """Return why a task failed. quoted: whether to shorten an unexplained error to its first line, in quotation
+    marks."""
     items = [item for item in result.get("results") or () if isinstance(item, dict) and has_failed(item)]
     parts: list[Mapping[str, Any]] = [*items] or [result]
     said = [text for part in parts for text in (typed(str(part.get("msg") or ""), part), str(part.get("stderr") or ""))]
@@ -218,7 +222,8 @@ def reason(result: Mapping[str, Any], *, quoted: bool = False) -> str:
 
 
 def has_failed(item: Mapping[str, Any]) -> bool:
-    """Return whether an item of a loop failed. In ansible-core 2.21 it has no "failed", only an exception."""
+    """Return whether an item of a loop failed. In ansible-core 2.21, a failed item has no "failed", only an
+    exception."""
     return bool(item.get("failed", "exception" in item))
 
 

@@ -1,7 +1,7 @@
-"""Cache a run's inspections for later steps, until the node is changed or the inspection is too old.
+"""Caches the inspections of a node for later steps of the run, until the node changes or the inspection is too old.
 
 The cache is in the temporary folder that ansible-playbook shares with its workers and deletes at its end. A cache in
-the run's own folder would create that folder, and so an empty report.
+the run's artifacts folder would create that folder, and therefore an empty report.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OLD = 300.0  # seconds; other users may change the node
 
 
 class KeptLooks:
-    """Times are of the monotonic clock, which is sufficient within one run."""
+    """The cached inspections. Times are on the monotonic clock, which is sufficient within one run."""
 
     def __init__(self) -> None:
         self.path = Path(constants.DEFAULT_LOCAL_TMP) / FILE
@@ -34,7 +34,7 @@ class KeptLooks:
         self.nodes: dict[str, Json] = found.get("nodes", {}) if isinstance(found.get("nodes"), dict) else {}
 
     def of(self, step: str, name: str) -> Json | None:
-        """Return the valid inspection for this step, or None."""
+        """Return the cached inspection of a node for this step, or None if there is no valid one."""
         kept = self.nodes.get(name, {})
         if step not in kept.get("steps", ()) or kept["at"] + OLD < time.monotonic():
             return None
@@ -42,12 +42,12 @@ class KeptLooks:
         return seen
 
     def keep(self, steps: Mapping[str, Iterable[str]], answers: Json) -> None:
-        """steps: the inspected steps of each node."""
+        """Add inspections to the cache. steps: the steps for which each node was inspected."""
         now = time.monotonic()
         self.nodes.update({name: {"at": now, "steps": [*steps[name]], "seen": seen} for name, seen in answers.items()})
 
     def forget(self, names: Iterable[str]) -> None:
-        """Forget nodes that are about to change."""
+        """Remove nodes that are about to change from the cache."""
         for name in names:
             self.nodes.pop(name, None)
 

@@ -1,7 +1,7 @@
-"""Inspect each node once for all roles of a step: one request to the node, evaluated on the controller.
+"""Inspects each node once for all roles of a step, with one request to the node, and evaluates the result here.
 
-A role skips a node without differences. In all other cases, including errors, the role runs on the node and inspects it
-itself.
+A role is skipped on a node without differences. In all other cases, including errors, the role runs and inspects the
+node itself.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NO_ANSWER = "no response to the inspection of all roles"
 
 @dataclass
 class RoleDecisions:
-    """Why each role runs on which node, the warnings, and wrong cache entries."""
+    """For each role, the nodes on which it runs, with the reasons; the warnings; and incorrect cache entries."""
 
     why: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
@@ -53,7 +53,7 @@ class RoleDecisions:
 
 
 class RoleLooks:
-    """names: nodes of the play."""
+    """names: the nodes of the play."""
 
     def __init__(self, task_vars: Mapping[str, Any], templar: Any, loader: Any, names: Sequence[str]) -> None:
         self.task_vars, self.templar, self.loader = task_vars, templar, loader
@@ -64,13 +64,14 @@ class RoleLooks:
         self.values = {name: read_node(task_vars, templar, roles, name, road.OPTIONS).values for name in self.addresses}
 
     def shift(self, *, check: bool) -> int:
-        """Return the distance in the ring of nodes for test logins; 0 for none, as in check mode."""
+        """Return the distance, in the ring of nodes, between a node and the target of its test login. 0 means no test
+        login, as in check mode."""
         return 0 if check or len(self.names) < 2 else 1 + secrets.randbelow(len(self.names) - 1)
 
     # ------------------------------------------------------------ asking
 
     def steps_of(self, now: str, steps: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Return, by node, which of these steps are inspected in the step `now`."""
+        """Return, by node, the steps for which the node can be inspected in the step `now`."""
         return {
             name: tuple(step for step in steps if step == now or not road.waits(step, self.values[name]))
             for name in self.names
@@ -85,9 +86,9 @@ class RoleLooks:
         shift: int,
         inspects: Mapping[str, Json] | None = None,
     ) -> Json:
-        """Return each node's answer for all its steps; empty without an answer.
+        """Return the response of each node for all of its steps, or {} if the node did not respond.
 
-        shift: distance to the node for a test login. inspects: options of node_inspect, by node.
+        shift: the distance to the target of the test login. inspects: the options of node_inspect, by node.
         """
         own = {name: {"inspect": {"module": "node_inspect", "options": one}} for name, one in (inspects or {}).items()}
         asked = {
@@ -149,7 +150,7 @@ class RoleLooks:
     # ------------------------------------------------------------ evaluating
 
     def judge(self, step: str, seen: Mapping[str, Json]) -> RoleDecisions:
-        """seen: each node's answer; empty without one."""
+        """Evaluate the responses, as returned by ask, for the roles of a step."""
         judged = RoleDecisions()
         for look in road.looks_of(step):
             for name in self.names:
@@ -189,7 +190,7 @@ class RoleLooks:
             return [str(problem)], []
 
     def _judge_mesh(self, judged: RoleDecisions, look: RoleLook, seen: Mapping[str, Json]) -> None:
-        """Compare the inspections of several nodes. If one node needs data of another, the role runs on all nodes."""
+        """Compare the inspections of several nodes. If one node needs data from another, the role runs on all nodes."""
         if not judged.why.get(look.role):
             there = [name for name in self.names if not self.is_off(look, name)]
             try:
@@ -225,7 +226,8 @@ class RoleLooks:
     def _logins(
         self, name: str, user: str, known: Sequence[ssh_mesh.MeshMember], seen: Mapping[str, Json]
     ) -> Iterable[str]:
-        """Yield the logins from this node to test, because their settings have changed or a test login failed."""
+        """Yield the logins from this node that must be tested, because their settings have changed or a test login
+        failed."""
         own = seen[name]
         for peer in ssh_mesh.sample([member.name for member in known], name):
             if own["proved"].get(peer) != ssh_mesh.way(own["ways"]["out"], seen[peer]["ways"]["in"]):

@@ -1,4 +1,4 @@
-"""Evaluate the arguments of a role's inspection task for a node."""
+"""Evaluates the arguments of a role's inspection task for a node."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class RoleTasks:
-    """Reads each file once for all nodes."""
+    """The inspection tasks of roles. Each file is read once for all nodes."""
 
     loader: DataLoader
     templar: Any
@@ -32,7 +32,7 @@ class RoleTasks:
     hosts: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def arguments(self, look: RoleLook, host: str, **more: Any) -> dict[str, Any]:
-        """Return the module options in the task, without those that its action plugin adds, and not validated."""
+        """Return the module options in the task, not validated, and without the options that the action plugin adds."""
         raw, _, _ = self._of(look)
         found: dict[str, Any] = plain(self._templar(look, host, more).template(raw))
         return found

@@ -1,7 +1,7 @@
-"""Bootstrap the base system of sandbox and test nodes, with verified signatures.
+"""Bootstraps the base system of sandbox and test nodes, with verified signatures.
 
 python3 -m muster_controller.bases FOLDER BASE [MIRROR [PACKAGE...]] creates FOLDER/base.tar. FOLDER/context/apt.conf
-has apt's settings for package sources. Without MIRROR, the sources of this machine are used.
+contains apt's settings for package sources. If MIRROR is not given, the sources of this machine are used.
 """
 
 from __future__ import annotations
@@ -59,13 +59,14 @@ def own_release() -> str:
 
 
 def own_sources(base: BaseRelease) -> str:
-    """Return the sources of a release from this machine's mirrors; "" if this machine has none for the distribution."""
+    """Return the sources of a release on this machine's mirrors, or "" if this machine has none for the
+    distribution."""
     listing = run("apt-get", "indextargets", "--format", FORMAT, "Created-By: Packages").stdout
     return apt_sources(listing, base)
 
 
 def ubuntu_keyring(folder: Path, mirror: str, known: Keyring = UBUNTU_KEYRING) -> Path:
-    """Return the file with Ubuntu's keys: this machine's own, or that of the archive's verified key package."""
+    """Return the file with Ubuntu's signing keys, from this machine or from the verified key package of the archive."""
     own = Path("/") / known.file
     if own.is_file():
         return own

@@ -1,1 +1,1 @@
-"""Copy a data folder to all nodes without a file server."""
+"""Copies a data folder to all nodes, without a file server."""

@@ -1,4 +1,5 @@
-"""Copy a data folder to all nodes: inspect, then distribute in parts from node to node, each part moved into place."""
+"""Copies a data folder to all nodes: inspects the nodes, distributes each part between nodes, and moves it into
+place."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ EACH = 0.02  # seconds more for each file
 
 @dataclass
 class DataCopy:
-    """addresses: of the nodes, on the training network. port: for the transfer. failures: sentences by node."""
+    """addresses: the addresses of the nodes on the training network. port: the port for the transfer. failures:
+    sentences, by node."""
 
     asked: CopyRequest
     addresses: Mapping[str, str]
@@ -69,7 +71,7 @@ class DataCopy:
         return said
 
     def look(self, listed: DataListing, *, again: bool, remember: bool) -> None:
-        """Inspect which files each node lacks. A node that does not respond is excluded."""
+        """Query which files each node lacks. Exclude nodes that do not respond."""
         self.lacks = {name: Lack() for name in self.addresses if not self.asked.gives_only(name)}
         sizes, links = listed.sizes, listed.links
         for part in list(parts(sizes, range(len(sizes)), copying.LOOK_BYTES)) or [[]]:
@@ -88,7 +90,7 @@ class DataCopy:
                     self._fail(name, answers.SHAPELESS)
 
     def additional(self, listed: DataListing) -> dict[str, Json]:
-        """Return additional files of each node."""
+        """Return the files of each node that the source does not have."""
         request = {**self._place, "paths": encode([*listed.paths, *(path for path, _ in listed.links)])}
         there = [name for name, lack in self.lacks.items() if len(lack.missing) < len(listed.files) or lack.changed]
         said = self._ask("additional", dict.fromkeys(there, request), TIMEOUT * 5)
@@ -98,14 +100,14 @@ class DataCopy:
         return {name: one for name, one in said.items() if name in self.lacks and not isinstance(one, str)}
 
     def against(self, listed: DataListing) -> dict[str, list[str]]:
-        """Return what prevents the copy, by node."""
+        """Return, by node, the problems that prevent the copy."""
         union, sizes = self.union, listed.sizes
         found = {name: copying.against(self.target, lack, sizes, union) for name, lack in self.lacks.items()}
         return {name: sentences for name, sentences in found.items() if sentences}
 
     @property
     def union(self) -> list[int]:
-        """Positions in the list of the files that any node lacks."""
+        """The positions, in the listing, of all files that at least one node lacks."""
         return sorted(set().union(*(lack.files for lack in self.lacks.values())))
 
     # ------------------------------------------------------------ copying
@@ -154,7 +156,7 @@ class DataCopy:
         self._drop("place", place, limit)
 
     def _bring(self, part: DataPart) -> None:
-        """Distribute a part to the stores of all participating nodes; exclude nodes that fail."""
+        """Distribute a part to the stores of all participating nodes. Exclude nodes that fail."""
         while self.lacks:
             stores = self._stores()
             ways = {name: DistributionNode(self.addresses[name], store) for name, store in stores.items()}
@@ -216,13 +218,13 @@ class DataCopy:
         self.lacks.pop(name, None)
 
     def _drop(self, verb: str, requests: Mapping[str, Json], limit: float) -> None:
-        """Send a request, and exclude nodes that fail."""
+        """Send a request to the nodes, and exclude nodes that fail."""
         for name, said in self._ask(verb, requests, limit).items():
             if isinstance(said, str):
                 self._fail(name, said)
 
     def _ask(self, verb: str, requests: Mapping[str, Json], limit: float) -> dict[str, Json | str]:
-        """Return each node's answer, or the error."""
+        """Return the response of each node, or the error."""
         for name, request in requests.items():
             self.messages.ask(name, verb, request, privileged=True, program=PROGRAM)
         got = self.messages.gather(verb, requests, limit, lambda _: None)

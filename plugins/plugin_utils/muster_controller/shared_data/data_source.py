@@ -27,7 +27,7 @@ class SourceError(Exception):
 
 @dataclass(frozen=True)
 class DataListing:
-    """files: sorted by path. links: [path, target]."""
+    """files: the files, sorted by path. links: pairs [path, target]."""
 
     files: list[ManifestFile]
     links: list[tuple[str, str]]
@@ -43,7 +43,7 @@ class DataListing:
 
 @dataclass(frozen=True)
 class DataPart:
-    """Content for Distribution. folder: on the controller; "" if a node has the source."""
+    """Content for Distribution. folder: the source folder on the controller, or "" if the source is on a node."""
 
     files: Sequence[ManifestFile]
     folder: str

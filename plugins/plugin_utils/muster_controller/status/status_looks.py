@@ -22,7 +22,8 @@ OF_A_LOOK = 0.75  # share of the patience that a node's program waits for nvidia
 
 
 class Round(NamedTuple):
-    """By node: its answer, why it did not answer, and why root-only facts are missing."""
+    """Results by node: the response, why the node did not respond, and why facts that only root can read are
+    missing."""
 
     answers: dict[str, dict[str, Any]]
     silent: dict[str, str]
@@ -30,10 +31,11 @@ class Round(NamedTuple):
 
 
 class Looks:
-    """Rounds of checks. A node with a pending request gets no second one."""
+    """Checks the nodes repeatedly. A node with a pending request is not sent another one."""
 
     def __init__(self, ways: Mapping[str, Way], requests: Mapping[str, dict[str, Any]], patience: float) -> None:
-        """requests: by node. patience: seconds to wait for silent nodes once another node has answered."""
+        """requests: the request for each node. patience: time in seconds to wait for silent nodes once another node has
+        responded."""
         self.requests = requests
         self.patience = patience
         self.messages = Messages(ways, PROGRAM)
@@ -90,7 +92,7 @@ class Looks:
 
 
 def clock_off(answer: NodeReply) -> float | None:
-    """Return how many seconds a node's clock is ahead of this machine's, beyond the duration of the request."""
+    """Return how many seconds a node's clock is ahead of this machine's clock, minus the duration of the request."""
     clock = answer.data.get("clock") if isinstance(answer.data, dict) else None
     if not isinstance(clock, (int, float)):
         return None

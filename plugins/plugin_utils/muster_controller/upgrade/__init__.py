@@ -1,1 +1,1 @@
-"""Control upgrades of nodes in use."""
+"""The controller's part of upgrades of nodes in use."""

@@ -1,4 +1,4 @@
-"""Query the kernels of all nodes, and determine the fixes of each node and their result."""
+"""Queries the kernels of all nodes, and determines the available kernel security fixes and their result."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ USELESS = "the node's report of its kernels is invalid"
 
 
 def look(action: ControllerAction, names: Sequence[str], looks: str) -> tuple[dict[str, Kernels], dict[str, str]]:
-    """Return kernels by node, and reasons for unknown nodes. looks: the registered variable of M(node_inspect)."""
+    """Return the kernels of each node or, by node, why they are unknown. looks: the variable in which node_inspect is
+    registered."""
     found, silent = {}, {}
     looked = {
         name: of["facts"]["stack"] for name in names if "facts" in (of := registered(action.task_vars, name, looks))
@@ -46,12 +47,12 @@ def look(action: ControllerAction, names: Sequence[str], looks: str) -> tuple[di
 
 
 def as_it_is(action: ControllerAction, name: str, looks: str) -> Kernels:
-    """Return the present kernels of one node. Raise UselessError if its report is invalid."""
+    """Return the current kernels of one node. Raises UselessError if the report of the node is invalid."""
     return read_stack(registered(action.task_vars, name, looks)["facts"]["stack"])
 
 
 def resolve(action: ControllerAction, seen: Mapping[str, Kernels]) -> dict[str, kernel.KernelFix]:
-    """Return the fixes of each node, from a simulation with its apt."""
+    """Return the fixes for each node, from a simulation with apt on the node."""
     fixes, asked = {}, {}
     for name, of in seen.items():
         why = tuple(f"{name}: {one}" for one in kernel.unfit(of))
@@ -67,7 +68,7 @@ def resolve(action: ControllerAction, seen: Mapping[str, Kernels]) -> dict[str, 
 
 
 def own_machine(seen: Mapping[str, Kernels], fixes: Mapping[str, kernel.KernelFix]) -> dict[str, str]:
-    """Return the commands for nodes that are the controller, which Muster does not reboot."""
+    """Return the commands to run manually on a node that is the controller itself, which Muster does not reboot."""
     own = [name for name, of in seen.items() if of.machine and is_own_machine(machine_digest(of.machine))]
     return {name: kernel.by_hand(fixes[name]) for name in own}
 

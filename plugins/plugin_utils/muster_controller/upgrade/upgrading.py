@@ -1,7 +1,7 @@
-"""Control an upgrade: probe all nodes at once, and decide which nodes change when.
+"""Controls an upgrade: queries all nodes at once, and decides when each node is upgraded.
 
-The state of nodes that changed before is in the variables that their tasks registered in this run. Nothing is stored
-for later runs, which probe again.
+For nodes that were already upgraded in this run, the variables that their tasks registered contain the state. Nothing
+is stored for later runs, which query the nodes again.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Upgrading:
         }
 
     def kernels(self) -> dict[str, Any]:
-        """Return the kernel security fixes of each node that responds."""
+        """Return the kernel security fixes for each node that responds."""
         known, played = self.options["look"]["silent"], self.vars["ansible_play_hosts"]
         asked = [name for name in played if name in self.names and name not in known]
         seen, silent = kernels.look(self.action, asked, self.options["looks"])
@@ -177,7 +177,7 @@ class Upgrading:
         return {"red": why}
 
     def rest(self) -> dict[str, Any]:
-        """Return a launch on all nodes if all are upgraded, unless such a launch already succeeded."""
+        """If all nodes are upgraded, return a launch on all nodes, unless such a launch has already succeeded."""
         state = self.turns.state()
         launches = []
         wanted = self.options["smoke"] != "none" and not self.request.rollback and not state["red"]
@@ -221,7 +221,7 @@ class Upgrading:
         return {name: value for name, value in asked.items() if value}
 
     def _is_news(self) -> bool:
-        """Return whether a node was changed or the inventory does not have the new version yet."""
+        """Return whether a node was upgraded or the inventory does not contain the new version yet."""
         changed = bool(self.options["plan"]["batches"])
         return changed or any(self._listed(name) != value for name, value in self._values().items())
 
@@ -250,7 +250,7 @@ class Upgrading:
         return ""
 
     def _gets(self) -> dict[str, kernel.KernelFix | driver.Turn]:
-        """Return the fixes or driver changes of each node, from the options or from the plan."""
+        """Return the kernel fixes or driver changes of each node, from the options or else from the plan."""
         given = self.options["gets"] or self.options["plan"].get("gets", {})
         shapes = given.get("nodes", {})
         if self.request.kind == "kernel":
@@ -261,7 +261,7 @@ class Upgrading:
         return {name: one for name, one in self._gets().items() if isinstance(one, kernel.KernelFix)}
 
     def _going_back(self, name: str) -> Sequence[str]:
-        """Return the rollback commands of a changed node."""
+        """Return the rollback commands for an upgraded node."""
         one = self._gets().get(name)
         if isinstance(one, driver.Turn):
             looked = registered(self.vars, name, BROUGHT).get("facts", {}).get("stack", {})
@@ -279,7 +279,7 @@ class Upgrading:
         return [VersionChange("PyTorch", f"{before}{why}", self.request.torch)]
 
     def _not_kept(self, nodes: Sequence[UpgradeNode]) -> list[str]:
-        """Return messages about nodes for which a rollback would require a build."""
+        """Return messages about nodes on which a rollback would have to build an environment."""
         found = []
         for node in nodes if self.request.rollback else ():
             plan = registered(self.vars, node.name, self.options["torch_looks"]).get("plan", {})
@@ -294,7 +294,8 @@ class Upgrading:
     # ------------------------------------------------------------ asking the nodes
 
     def _idle(self, names: Sequence[str], wait: float) -> tuple[list[str], dict[str, str]]:
-        """Return the nodes that are idle within this time in seconds, and reasons for the others."""
+        """Wait up to this time in seconds. Return the nodes that become idle, and for each other node, why it is
+        busy."""
         deadline = time.monotonic() + wait
         while True:
             seen = self._ask(names)
@@ -317,7 +318,7 @@ class Upgrading:
 
 
 class Turns:
-    """The turns of all nodes. plan: result of the step plan. names: all nodes."""
+    """The progress of all nodes in the upgrade. plan: the result of the step plan. names: all nodes."""
 
     def __init__(self, task_vars: Mapping[str, Any], plan: Mapping[str, Any], names: Sequence[str]) -> None:
         self.vars = task_vars
@@ -336,12 +337,12 @@ class Turns:
         return found
 
     def tried(self, names: Sequence[str]) -> list[set[str]]:
-        """Return the nodes of each trial launch that included one of these nodes."""
+        """Return the nodes of each test launch that included one of these nodes."""
         launches = (registered(self.vars, name, TRIALS).get("launches", ()) for name in names)
         return [set(one) for those in launches for one in those]
 
     def red_before(self, batch: Sequence[str]) -> str:
-        """Return why no more nodes are changed: an earlier node neither succeeded nor was postponed."""
+        """If the upgrade of an earlier node failed, return why no more nodes are changed."""
         good, left = self.good(), self.left()
         for earlier in self.plan["batches"]:
             if set(batch) & set(earlier):
@@ -352,7 +353,7 @@ class Turns:
         return ""
 
     def _why_red(self, name: str, batch: Sequence[str]) -> str:
-        """Return why a node failed. For a failed batch, only one of its nodes has the reason."""
+        """Return why a node failed. If a batch failed, only one node of the batch has the reason."""
         said = [str(registered(self.vars, one, RED).get("red", "")) for one in (name, *batch)]
         return next(filter(None, said), "connection lost during the upgrade")
 
