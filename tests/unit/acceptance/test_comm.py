@@ -36,7 +36,7 @@ def reports_of(case: dict[str, Any]) -> reports.Reports:
 
 
 @cases(__file__, "comm")
-def test_communication_findings(case: dict[str, Any]) -> None:
+def test_communication_reports_produce_the_expected_findings(case: dict[str, Any]) -> None:
     seen = reports_of(case)
     judged = collect(said for subject in SUBJECTS for said in subject.judge(seen))
     shown = [f for f in judged.findings if f.status != "pass" or case.get("passes")]

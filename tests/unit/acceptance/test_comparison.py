@@ -19,7 +19,7 @@ def launch(given: dict[str, Any]) -> comparison.ComparedLaunch:
 
 
 @cases(__file__, "comparison")
-def test_comparison(case: dict[str, Any]) -> None:
+def test_comparison_of_launches_matches_the_case(case: dict[str, Any]) -> None:
     compared = comparison.compare([launch(given) for given in case["launches"]], case.get("skipped", ()))
     assert comparison.sentence(compared) == case["sentence"]
     assert comparison.table(compared) == case["table"]

@@ -56,7 +56,7 @@ def ended(**statuses: str) -> Any:
         ({"a": "ok", "b": ""}, False),
     ],
 )
-def test_ranks_continue_together_after_equal_outcomes(statuses: dict[str, str], together: bool) -> None:
+def test_ranks_continue_together_when_their_outcomes_match(statuses: dict[str, str], together: bool) -> None:
     assert ended(**statuses).together("world", 0.0) is together
 
 
@@ -71,7 +71,7 @@ def test_ranks_wait_for_an_absent_rank_only_once() -> None:
     assert time.monotonic() - began < 30
 
 
-def test_ranks_do_not_wait_for_a_lost_rank_in_the_same_stage() -> None:
+def test_ranks_do_not_wait_for_a_rank_lost_in_the_same_stage() -> None:
     here = ended(a="ok", b="ok")
     peer = meeting.Meeting(here.store, 1, 2)
     peer.tell("device", {"stage": "device", "status": "lost"})
@@ -91,7 +91,7 @@ def test_reports_are_visible_to_all_ranks() -> None:
     }
 
 
-def test_table_names_the_ranks_that_are_not_ok() -> None:
+def test_status_table_names_the_failed_ranks() -> None:
     reports = {
         0: {
             "world": {"status": "ok", "seconds": 0.1, "facts": {}},

@@ -52,6 +52,6 @@ def test_failed_launch_without_reports_stops_the_role(launch: dict[str, Any], *,
     assert templar.evaluate_conditional(trust_as_template(task["failed_when"])) is stops
 
 
-def test_rates_can_be_written_as_json() -> None:
+def test_rate_table_can_be_written_as_json() -> None:
     """YAML reads dates without quotes as date objects, which JSON does not support."""
     json.dumps(yaml.safe_load((ROLE / "files/gpu_rates.yml").read_text()))

@@ -16,7 +16,7 @@ WANTED = ("world", "device", "collectives")
 
 
 @cases(__file__, "stages")
-def test_stages(case: dict[str, Any]) -> None:
+def test_stage_outcomes_produce_the_expected_findings(case: dict[str, Any]) -> None:
     events = []
     for rank in range(4):
         for stage in WANTED:

@@ -238,7 +238,7 @@ def test_sshd_settings_change_is_guarded(world: World, programs: Programs) -> No
     assert world.fails("ssh_mesh_sshd", **options).startswith(f"{said} {fix}")
 
 
-def test_leaving_nodes_are_not_mesh_members(world: World) -> None:
+def test_leaving_nodes_are_excluded_from_the_ssh_mesh(world: World) -> None:
     for name in ("node1", "node2"):
         look = {"key": f"ssh-ed25519 AAAA{name}", "host_keys": ["ssh-ed25519 AAAA"], "port": 22, "hostname": name}
         world.registered(name, "keys", look)

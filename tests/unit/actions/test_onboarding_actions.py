@@ -82,7 +82,7 @@ def test_check_mode_skips_login_on_node_with_new_key(
     assert displayed == [f"new1: {UNKNOWN} The changes on this node are unknown."]
 
 
-def test_contact_fails_without_any_accepted_node(
+def test_first_contact_fails_if_no_node_is_accepted(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     why = "its key is not the one of the file. ansible-playbook playbooks/trust.yml -e trust_replace=new2"
@@ -96,7 +96,9 @@ def test_contact_fails_without_any_accepted_node(
     assert (contact.asked, displayed) == ([], [])
 
 
-def test_only_ssh_password_counts(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
+def test_ssh_password_implies_password_login(
+    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
+) -> None:
     contact = Contact(world, monkeypatch, [row("new1"), row("new2")])
     for one in contact.nodes:
         one["variables"] |= {"ansible_connection": "ssh"}

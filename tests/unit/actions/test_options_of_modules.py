@@ -72,7 +72,7 @@ def test_unusable_certificate_is_rejected(world: World, modules: Modules, tmp_pa
     assert modules.ran == []
 
 
-def test_login_settings_require_both_ends(world: World, modules: Modules) -> None:
+def test_login_settings_are_passed_only_with_a_registered_inspection(world: World, modules: Modules) -> None:
     world.registered("node1", "seen", {"ways": {"in": "a", "out": "b"}})
     world.registered("node2", "seen", {"ways": {"in": "c", "out": "d"}})
     world.run("ssh_mesh_proof", looks="seen")
@@ -85,7 +85,7 @@ def test_login_settings_require_both_ends(world: World, modules: Modules) -> Non
     assert ways[1:] == [{}, {}]
 
 
-def test_workbench_gets_environments(world: World, modules: Modules) -> None:
+def test_workbench_module_gets_the_environments(world: World, modules: Modules) -> None:
     world.registered("node1", "cluster_environments", {"old": {"prefix": "/opt/envs/old"}})
     world.run("workbench", state="present")
     ((_, options),) = modules.ran

@@ -130,7 +130,7 @@ def driver(world: World, *, check: bool = False, stack: dict[str, Any] | None = 
     return world.run("nvidia_driver_plan", check=check, **given)
 
 
-def test_driver_plan_reaches_resolved_stack(world: World) -> None:
+def test_driver_plan_installs_the_resolved_stack(world: World) -> None:
     # This machine is never rebooted. The drop-in of its unit differs.
     found = driver(world, check=True)
     assert (found["changed"], found["needed"], driver(world)["changed"]) == (True, True, False)
@@ -229,7 +229,7 @@ def test_all_nodes_are_inspected_together_once_per_run(world: World, monkeypatch
     assert world.run("inspect_look", plan=plan) == {"changed": False, "nodes": {}}
 
 
-def test_roles_run_only_on_nodes_with_differences(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roles_run_only_on_nodes_that_differ_from_the_inventory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Looks(monkeypatch, {"node1": {}})
     monkeypatch.setattr(
         RoleLooks, "judge", lambda *_: RoleDecisions({"cluster_hosts": {"node2": ["it lacks a name"]}}, ["x"])

@@ -56,7 +56,7 @@ class Rails:
         return self.world.run("rdma_rails", **{"plan": plan, "looks": "look", "tried": True, "user": "ada", **options})
 
 
-def test_adapters_of_same_rail_are_tested(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapters_on_the_same_rail_are_tested_against_each_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     rails = Rails(world, monkeypatch)
     found = rails.run()
     assert [(one["from"], one["to"], one["gbps"] is None) for one in found["rails"]] == [

@@ -74,7 +74,7 @@ def test_other_launches_are_excluded() -> None:
     assert hand_typed.one_launch({"node1": [of_muster]}, "ada") == []
 
 
-def test_head_node_is_the_one_most_launchers_name() -> None:
+def test_head_node_is_the_one_named_by_most_launchers() -> None:
     odd = agent(1)
     odd["argv"] = ["torchrun", "--nnodes=3", "--node-rank=2", "--rdzv-endpoint=[2001:db8::1]:29601", "train.py"]
     typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)], "node3": [odd]}, "ada")
@@ -96,21 +96,21 @@ def choose(agents: dict[str, list[Agent]], here: Sequence[str] = (), wanted: str
     return hand_typed.choose(agents, here, {"muster", "ada"}, wanted, has_last=last)
 
 
-def test_muster_launch_has_priority_over_other_processes() -> None:
+def test_muster_launch_takes_precedence_over_other_processes() -> None:
     """Any user with a login on the nodes can start more such processes than the launch has."""
     agents = {"node1": [agent(0, user="eve"), of_muster(FIRST)], "node2": [agent(1, user="eve")]}
     said = f"Also running: torchrun of eve on node1, node2: {DIAGNOSE} account=eve"
     assert choose(agents) == hand_typed.Choice(launch=FIRST, remark=said)
 
 
-def test_account_of_the_cluster_has_priority() -> None:
+def test_training_account_of_the_cluster_takes_precedence() -> None:
     agents = {"node1": [agent(0, user="eve"), agent(0)], "node2": [agent(1, user="eve")]}
     found = choose(agents)
     assert found.user == "ada"
     assert "torchrun of eve on node1, node2" in found.remark
 
 
-def test_other_account_is_used_if_alone_or_requested() -> None:
+def test_another_account_is_used_if_it_is_the_only_one_or_requested() -> None:
     agents = {"node1": [agent(0, user="eve")]}
     found = choose(agents)
     assert (found.launch, found.user, found.ask) == ("", "", "")
@@ -131,7 +131,7 @@ def test_several_launches_require_a_choice() -> None:
 
 
 @pytest.mark.parametrize("name", ["-eve", "e ve", "eve;id", "{{ 1 }}", "eve\x1b[2J"])
-def test_unusual_account_name_is_in_no_command(name: str) -> None:
+def test_unusual_account_name_does_not_appear_in_commands(name: str) -> None:
     found = choose({"node1": [agent(0, user=name)]})
     assert found.remark == "Running: torchrun of an account with an unusual name on node1"
 

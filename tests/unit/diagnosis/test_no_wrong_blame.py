@@ -92,6 +92,6 @@ def test_unrelated_faults_are_not_reported(code: int, words: str, cause: str) ->
     assert [one.cause.id for one in decided.also_seen] == []
 
 
-def test_probes_are_in_the_catalogue() -> None:
+def test_findings_of_probes_are_in_the_catalogue() -> None:
     listed = re.findall(r"^\| `([a-z0-9_.]+)` \|", (ROOT / "docs/findings.md").read_text(), re.MULTILINE)
     assert set(PROBES) - set(listed) == set()

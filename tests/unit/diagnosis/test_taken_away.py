@@ -72,7 +72,7 @@ def blames(case: LaunchCase, before: Decided, after: Decided) -> list[str]:
 
 
 @pytest.mark.parametrize("cause", [cause for cause in CAUSES if cause.confirm], ids=lambda cause: cause.id)
-def test_cause_without_its_proof_is_not_confirmed(cause: Cause) -> None:
+def test_cause_is_not_confirmed_without_its_proof(cause: Cause) -> None:
     names = cases_of(cause, CONFIRMED)
     assert names, f"no case in cases/decide confirms {cause.id}: add one"
     for name in names:
@@ -94,7 +94,7 @@ def test_cause_without_its_proof_is_not_confirmed(cause: Cause) -> None:
 
 
 @pytest.mark.parametrize("cause", [cause for cause in CAUSES if not cause.confirm], ids=lambda cause: cause.id)
-def test_cause_without_proofs_is_likely_by_its_evidence(cause: Cause) -> None:
+def test_cause_that_has_no_proof_is_likely_based_on_evidence(cause: Cause) -> None:
     names = cases_of(cause, LIKELY)
     assert names, f"no case in cases/decide makes {cause.id} likely: add one"
     for name in names:
@@ -109,7 +109,7 @@ def test_cause_without_proofs_is_likely_by_its_evidence(cause: Cause) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if decided(name)[1].word == CONFIRMED])
-def test_missing_evidence_blames_no_other_node(name: str) -> None:
+def test_removing_evidence_does_not_blame_another_node(name: str) -> None:
     case, before = decided(name)
     said = {(one.cause.id, where(one)) for one in before.causes}
     left: set[Any] = set(said)
@@ -121,7 +121,7 @@ def test_missing_evidence_blames_no_other_node(name: str) -> None:
     assert left == set(), "the cause is confirmed even if any part is removed"
 
 
-def test_cases_with_two_faults_exist() -> None:
+def test_some_cases_have_two_faults() -> None:
     assert set(ALL) >= TWO_FAULTS
 
 

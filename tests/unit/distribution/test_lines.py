@@ -15,13 +15,13 @@ from muster.distribution.lines import HOLDERS, NEAREST, lines, seed
 
 
 @cases(__file__, "lines")
-def test_lines(case: dict[str, Any]) -> None:
+def test_order_of_sources_matches_the_case(case: dict[str, Any]) -> None:
     assert lines(case["having"], case["lacking"]) == case["asks"]
 
 
 @pytest.mark.parametrize("having", [1, 2, 5])
 @pytest.mark.parametrize("lacking", [1, 2, 7, 63, 255])
-def test_lines_have_no_shared_first_source_and_no_circles(having: int, lacking: int) -> None:
+def test_first_sources_are_not_shared_and_lines_have_no_cycles(having: int, lacking: int) -> None:
     holders, receivers = [f"h{number}" for number in range(having)], [f"t{number}" for number in range(lacking)]
     asks = lines(holders, receivers)
     assert list(asks) == receivers

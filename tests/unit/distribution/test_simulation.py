@@ -104,14 +104,14 @@ class Simulation:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 63, 255])
-def test_distribution_takes_little_longer_than_one_copy(count: int) -> None:
+def test_distribution_takes_only_slightly_longer_than_one_copy(count: int) -> None:
     simulation = Simulation(count)
     assert simulation.run() <= PIECES + 2 * count
     assert simulation.most_at_once == 1
 
 
 @pytest.mark.parametrize("holders", [2, 5])
-def test_several_holders_shorten_the_lines(holders: int) -> None:
+def test_distribution_is_faster_with_several_initial_sources(holders: int) -> None:
     simulation = Simulation(60, holders)
     assert simulation.run() <= PIECES + 2 * -(-60 // holders)
     assert simulation.most_at_once == 1
@@ -136,7 +136,7 @@ def test_dead_holder_is_replaced() -> None:
 @pytest.mark.parametrize("rate", [0.5, 0.25, 0.1])
 @pytest.mark.parametrize("place", [2, 4])
 @pytest.mark.parametrize("sends", [True, False])
-def test_slow_node_delays_others_by_a_factor_of_three_at_most(rate: float, place: int, *, sends: bool) -> None:
+def test_slow_node_delays_other_nodes_by_at_most_a_factor_of_three(rate: float, place: int, *, sends: bool) -> None:
     """The node receives slowly, and may also send slowly."""
     simulation = Simulation(7, rates={f"t{place}": (rate if sends else 1.0, rate)})
     whole = simulation.run(most=20 * PIECES)
@@ -145,7 +145,7 @@ def test_slow_node_delays_others_by_a_factor_of_three_at_most(rate: float, place
     assert whole <= max(others, 1.3 * PIECES / rate)
 
 
-def test_very_slow_node_hardly_delays_others() -> None:
+def test_very_slow_node_hardly_delays_other_nodes() -> None:
     simulation = Simulation(7, rates={"t2": (0.02, 0.02)})
     simulation.run(most=60 * PIECES)
     assert max(node.done for node in simulation.receivers if node.name != "t2") <= 1.3 * PIECES

@@ -80,7 +80,7 @@ def undo_in_words(step: firewall_plan.Undo) -> str:
 
 
 @cases(__file__, "plan")
-def test_plan(case: dict[str, Any]) -> None:
+def test_firewall_plan_matches_the_case(case: dict[str, Any]) -> None:
     look, request = look_of(case), request_of(case.get("request", {}))
     if "refusal" in case:
         with pytest.raises(FirewallError) as refusal:
@@ -114,7 +114,7 @@ def test_unreadable_rules_are_reported_as_unknown() -> None:
     assert "unknown firewall.unknown: " in "\n".join(found)
 
 
-def test_undo_restores_the_rules_in_force() -> None:
+def test_undo_restores_the_active_rules() -> None:
     """ufw's chains completely, built-in chains only by policy: other rules are neither added nor removed."""
     raw = LOOKS["finished"]["said"]["iptables"]["out"].partition("*nat")[0].splitlines()
     case = {"look": "finished", "edits": [{"of": "iptables", "remove": ["-A INPUT -j ufw-before-input"]}]}

@@ -14,7 +14,7 @@ from muster.gpu_stack.container_engine import PROGRAMS, ContainerEngineState
 
 
 @cases(__file__, "container_engine")
-def test_plan(case: dict[str, Any]) -> None:
+def test_container_engine_plan_matches_the_case(case: dict[str, Any]) -> None:
     given = {"answers": True, "programs": [PROGRAMS[case["seen"]["engine"]]], **case["seen"]}
     given |= {name: frozenset(given.get(name, ())) for name in ("programs", "runtimes")}
     seen = ContainerEngineState(**{**given, "containers": tuple(given.get("containers", ()))})

@@ -20,7 +20,7 @@ NCCL = {"libnccl2": "2.29.7-1+cuda13.2"}
         (["12.8", "13.0"], "12.8", "13.0"),
     ],
 )
-def test_toolkit_matches_nccl(toolkits: list[str], default: str, cuda: str) -> None:
+def test_toolkit_matches_the_cuda_version_of_nccl(toolkits: list[str], default: str, cuda: str) -> None:
     wanted = NcclTestsBuild(cuda, f"2.19.6_cuda{cuda}_nccl2.29.7_01234567")
     assert build_of("2.19.6", DIGEST, toolkits, default, NCCL) == wanted
 

@@ -24,7 +24,7 @@ PARTS = ("pins", "driver", "fabric", "headers", "cuda", "nccl", "containers", "d
 
 
 @cases(__file__, "resolve")
-def test_case(case: dict[str, Any], table: VersionsTable) -> None:
+def test_resolved_gpu_stack_matches_the_case(case: dict[str, Any], table: VersionsTable) -> None:
     request = StackRequest(**{"torch": "2.13.0", **_tuples(case.get("request", {}))})
     nodes = [StackNodeFacts(node=name, **_tuples({**NODE, **known})) for name, known in case["nodes"].items()]
     stack = resolve(table, request, nodes, date.fromisoformat(case.get("today", TODAY)))

@@ -95,7 +95,7 @@ def test_ids_are_unique_dotted_and_lower_case() -> None:
         assert re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", finding)
 
 
-def test_ids_are_written_in_full_and_once() -> None:
+def test_ids_are_written_literally_and_only_once() -> None:
     """So that grep finds the rule of an id in a verdict."""
     texts = Counter(
         part.value
@@ -107,7 +107,7 @@ def test_ids_are_written_in_full_and_once() -> None:
     assert {name for name in LISTED if texts[name] != 1} <= {"fabric_manager.log"}
 
 
-def test_every_check_is_used_by_a_rule() -> None:
+def test_every_check_is_reported_by_a_rule() -> None:
     declared = {(named(path), name) for path in SOURCES for name in checks_of(path)}
     names = {name for _, name in declared}
     users = [path for path in sorted(UTILS.rglob("*.py")) if not names.isdisjoint(re.findall(r"\w+", path.read_text()))]

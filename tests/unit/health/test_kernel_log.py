@@ -41,7 +41,7 @@ def test_driver_lines_are_kept() -> None:
     assert CUT == {}
 
 
-def test_xids_of_programs_are_not_node_faults() -> None:
+def test_xids_caused_by_programs_are_not_node_faults() -> None:
     looks, request = looked({"base": "server"})
     lines: list[dict[str, Any]] = [kernel_log.line_of(text, 200 - when) for when, text in LINES]
     looks["kernel_log"] = {"why": "", "source": "dmesg", "lines": lines, "read": 20, "reach": None, "cut": CUT}

@@ -25,7 +25,7 @@ OF_GPUS = ("gpu", "nvlink", "fabric_manager", "pci")
 
 
 @cases(__file__, "machines")
-def test_gpu_findings_of_a_machine(case: dict[str, Any]) -> None:
+def test_gpu_findings_of_a_whole_machine_match_the_case(case: dict[str, Any]) -> None:
     looks = copy.deepcopy(RECORDED)
     looks["system"]["virt"] = case.get("virtual", "none")
     lines = case.get("lines", [{"age": 90000, "text": "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64"}])

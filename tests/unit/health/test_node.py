@@ -46,7 +46,7 @@ def test_every_check_has_a_case() -> None:
 
 
 @cases(__file__, "judge")
-def test_every_check_has_run_or_was_skipped(case: dict[str, Any]) -> None:
+def test_every_check_is_run_or_skipped_with_a_reason(case: dict[str, Any]) -> None:
     looks, request = looked(case)
     answer = node.judge(facts(looks, request), request)
     coverage = answer["verdict"]["coverage"]
@@ -61,14 +61,14 @@ def test_every_check_has_run_or_was_skipped(case: dict[str, Any]) -> None:
     assert ("node.health" in found) == (not {"fail", "warn", "unknown"} & set(found.values()))
 
 
-def test_a_healthy_node_passes_once() -> None:
+def test_healthy_node_passes_each_check_once() -> None:
     looks, request = looked({})
     answer = node.judge(facts(looks, request), request)
     assert [finding["status"] for finding in answer["findings"]] == ["pass"]
     assert answer["verdict"]["status"] == "healthy"
 
 
-def test_empty_data_causes_no_error() -> None:
+def test_empty_data_raises_no_exception() -> None:
     """All texts are empty, as without permissions."""
 
     def emptied(value: Any) -> Any:
@@ -105,7 +105,7 @@ def test_empty_data_causes_no_error() -> None:
         ("9.0", ["nonsense"], False),
     ],
 )
-def test_build_requires_machine_code_or_older_ptx(capability: str, built: list[str], runs: bool) -> None:
+def test_build_requires_machine_code_or_older_ptx_for_the_gpu(capability: str, built: list[str], runs: bool) -> None:
     assert has_code(capability, built) is runs
 
 

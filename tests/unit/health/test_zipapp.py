@@ -66,5 +66,5 @@ def test_zipapp_and_controller_return_the_same_verdict(user: str, tmp_path: Path
     assert alone["verdict"]["status"] == {"there": "healthy", "missing": "failed"}[user]
 
 
-def test_zipapp_is_reproducible() -> None:
+def test_zipapp_is_built_reproducibly() -> None:
     assert archive() == archive()

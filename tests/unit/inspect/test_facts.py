@@ -31,7 +31,7 @@ def test_facts_match_the_case(case: dict[str, Any]) -> None:
     assert all(found["skipped"].values())
 
 
-def test_partial_data_gives_only_its_facts() -> None:
+def test_partial_data_yields_only_the_facts_it_contains() -> None:
     looks = document_of(HERE / "recorded.yml")
     found = facts({name: looks[name] for name in ("system", "clock", "stack")})
     assert set(found) == {"system", "looked_as", "identity", "stack", "skipped"}

@@ -92,7 +92,7 @@ def test_findings_match_the_case(case: dict[str, Any]) -> None:
     assert outcome(nodes, found) == case["outcome"]
 
 
-def test_node_without_problems_has_one_pass() -> None:
+def test_node_without_problems_gets_a_single_pass() -> None:
     nodes = nodes_of({"nodes": {"node1": {}, "node2": {}}})
     found = [finding for node in nodes for finding in inspect_node.judge(node)]
     assert [(finding.status, finding.id) for finding in found] == [("pass", "inspect.node")] * 2

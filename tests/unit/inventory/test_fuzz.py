@@ -314,7 +314,7 @@ SMALL = [files for name, files in GOOD.items() if name != "200 nodes"]
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_mutated_inventory_is_reported_in_sentences(
+def test_problems_of_a_mutated_inventory_are_reported_as_sentences(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = {"problems": 0, "none": 0, "not loaded": 0}

@@ -36,7 +36,7 @@ STAGES = Option("stages", "list", choices=("world", "device", "train"))
         (Option("anything", "raw"), None, None),
     ],
 )
-def test_value_is_read_as_its_type(option: Option, value: Any, result: Any) -> None:
+def test_value_is_converted_to_its_declared_type(option: Option, value: Any, result: Any) -> None:
     assert read(option, value) == result
 
 

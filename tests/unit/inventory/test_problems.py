@@ -103,6 +103,6 @@ def test_inventory_has_exactly_the_expected_problems(case: dict[str, Any]) -> No
     assert [str(problem) for problem in found] == case["problems"]
 
 
-def test_every_option_is_either_cluster_wide_or_per_node() -> None:
+def test_every_option_is_declared_as_cluster_wide_or_per_node() -> None:
     assert set(CLUSTER_WIDE) | PER_NODE == {name for role in WITH_A_PLACE for name in OF_ROLES[role]}
     assert not set(CLUSTER_WIDE) & PER_NODE

@@ -27,7 +27,7 @@ WHY = "The nodes that stay would go on trusting the one that leaves"
 
 
 @cases(__file__, "part_of_the_run")
-def test_partial_run_is_rejected_with_reasons(case: dict[str, Any]) -> None:
+def test_partial_run_is_rejected_with_the_reason(case: dict[str, Any]) -> None:
     whole = job.WholeRun(case.get("nodes", ""), case.get("tasks", ""))
     given = case.get("limit", ""), case.get("left_out", []), case.get("tags", [])
     assert job.part_of_the_run(*given, whole, "retire --all") == case["refused"]
@@ -54,7 +54,7 @@ def retire(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return run(folder, str(ROOT / "playbooks/retire.yml"), "-i", "rack", "-e", "node=node2", *words)
 
 
-def test_nodes_are_contacted_without_a_selection(tmp_path: Path) -> None:
+def test_nodes_are_contacted_if_there_is_no_limit_or_tag(tmp_path: Path) -> None:
     assert retire(tmp_path).returncode != 0
     assert (tmp_path / "contacted").exists()
 
@@ -69,7 +69,7 @@ def test_nodes_are_contacted_without_a_selection(tmp_path: Path) -> None:
         (["--skip-tags", "network"], "--skip-tags network leaves out tasks"),
     ],
 )
-def test_selection_is_rejected_before_a_node_is_contacted(tmp_path: Path, given: list[str], what: str) -> None:
+def test_limits_and_tags_are_rejected_before_any_node_is_contacted(tmp_path: Path, given: list[str], what: str) -> None:
     done = retire(tmp_path, *given)
     assert done.returncode == 2, done.stdout + done.stderr
     wiping = " -e wipe=true" if "wipe=true" in given else ""

@@ -20,7 +20,7 @@ PROGRAM = ROOT / "plugins/module_utils/muster_node/launch/running.py"
 LATER = 1000.0  # a stop after everything else
 
 
-def test_node_program_writes_exactly_the_reasons_of_the_table() -> None:
+def test_node_program_and_table_have_the_same_reasons() -> None:
     said = {
         word.value
         for call in ast.walk(ast.parse(PROGRAM.read_text()))

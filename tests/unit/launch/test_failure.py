@@ -21,7 +21,7 @@ def line(one: Failure) -> str:
 
 
 @cases(__file__, "failure")
-def test_failure(case: dict[str, Any]) -> None:
+def test_first_failure_of_a_launch_is_identified(case: dict[str, Any]) -> None:
     reports = [
         NodeReport(node, **{**given, "unit": UnitEnd.read(given.get("unit", {}))})
         for node, given in case["reports"].items()

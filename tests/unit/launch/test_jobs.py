@@ -18,7 +18,7 @@ PLAN = a_plan(
 
 
 @cases(__file__, "jobs")
-def test_jobs(case: dict[str, Any]) -> None:
+def test_list_of_launches_matches_the_case(case: dict[str, Any]) -> None:
     assert table(merge(case["answers"]), case["answers"], 2) == case["lines"]
 
 
@@ -43,7 +43,7 @@ def test_answer_with_wrong_shape_is_tolerated(answer: dict[str, Any]) -> None:
     assert table(merge({"node1": answer}), {"node1": answer}, 2)
 
 
-def test_kept_plan_is_usable() -> None:
+def test_stored_plan_can_be_used_again() -> None:
     assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1", "node2", "node3"]) == ""
 
 
@@ -108,11 +108,11 @@ def test_invalid_launch_id_is_rejected(launch_id: str) -> None:
 
 
 @pytest.mark.parametrize("plan", [None, [], 7, "x", {}])
-def test_value_other_than_a_plan_is_rejected(plan: Any) -> None:
+def test_value_that_is_not_a_plan_is_rejected(plan: Any) -> None:
     assert usable(plan, LAUNCH_ID, RUN_DIR, []) == "not a plan of a launch"
 
 
-def test_participant_outside_the_inventory_is_reported() -> None:
+def test_plan_node_outside_the_inventory_is_reported() -> None:
     assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1"]) == "participants are not in gpu_nodes: node2"
 
 

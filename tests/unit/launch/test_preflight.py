@@ -44,7 +44,7 @@ def occupied(given: dict[str, Any]) -> dict[str, Any]:
 
 
 @cases(__file__, "preflight")
-def test_preflight(case: dict[str, Any]) -> None:
+def test_node_facts_produce_the_expected_preflight_findings(case: dict[str, Any]) -> None:
     facts: Any = facts_of_a_fit_node(**case.get("facts", {}))
     facts["occupied"] = occupied(case.get("occupied", {}))
     for port in {"port", "beat_port"} & set(facts):

@@ -12,7 +12,7 @@ from muster.launch import project
 
 
 @cases(__file__, "choose")
-def test_choose(case: dict[str, Any]) -> None:
+def test_project_files_are_selected(case: dict[str, Any]) -> None:
     chosen = project.choose(case["paths"], case.get("ignore", ""))
     assert chosen.kept == case["kept"]
     assert chosen.secrets == case["secrets"]

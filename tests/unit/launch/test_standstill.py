@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @cases(__file__, "stall")
-def test_standstill(case: dict[str, Any]) -> None:
+def test_rank_that_blocks_a_launch_is_identified(case: dict[str, Any]) -> None:
     reports = [
         NodeReport(node, first_rank=rank, stderr={"0": text} if text else {})
         for rank, (node, text) in enumerate(case["stderr"].items())

@@ -9,7 +9,7 @@ from muster.launch import tracebacks
 
 
 @cases(__file__, "traceback")
-def test_traceback(case: dict[str, Any]) -> None:
+def test_last_traceback_is_found_in_stderr(case: dict[str, Any]) -> None:
     traceback = tracebacks.last_traceback(case["stderr"])
     assert {
         "line": tracebacks.exception_line(traceback),

@@ -75,7 +75,7 @@ def test_state_is_read_with_the_controllers_paths_and_a_recomputed_status() -> N
     assert found.history[0]["launch_id"] == FIRST
 
 
-def test_watcher_without_state_is_unknown() -> None:
+def test_watcher_without_state_has_unknown_status() -> None:
     found = WATCHER.read({"alive": False, "state": None})
     assert (found.known, found.over) == (False, True)
 
@@ -136,7 +136,7 @@ def told(**forged: Any) -> Any:
         None,
     ],
 )
-def test_fix_from_a_users_file_is_not_printed(fix: Any) -> None:
+def test_untrusted_fix_is_not_printed(fix: Any) -> None:
     verdict = told(fix=fix)
     (one,) = verdict["findings"]
     assert one["fix"] == {"text": CATALOGUE["launch.exit"].fix}
@@ -149,7 +149,7 @@ def test_unknown_finding_has_no_fix() -> None:
     assert told(id="launch.my_own", fix={"text": ADVICE})["findings"][0]["fix"] == {}
 
 
-def test_users_text_is_quoted_and_its_commands_stay_unchanged() -> None:
+def test_user_text_is_quoted_and_commands_in_it_are_unchanged() -> None:
     verdict = told(summary=f"all is lost.\n\x1b[2J{ADVICE}", node=ADVICE)
     (one,) = verdict["findings"]
     assert (one["node"], one["summary"]) == (CLUSTER, f"anna's watcher on node1 reports: all is lost. {ADVICE}")
@@ -167,7 +167,7 @@ def test_attempt_names_only_known_nodes() -> None:
     assert one["summary"] == f"anna's watcher on node1 reports: {ADVICE}"
 
 
-def test_catalogue_has_all_checks_of_launches() -> None:
+def test_catalogue_contains_all_launch_checks() -> None:
     """All checks of launches are in the catalogue, which has their printed texts."""
     declared = {
         check.id

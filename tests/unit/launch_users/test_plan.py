@@ -96,7 +96,7 @@ def done(plan: model.LaunchUsersPlan) -> dict[str, Any]:
 
 
 @cases(__file__, "make_plan")
-def test_make_plan(case: dict[str, Any]) -> None:
+def test_launch_users_plan_matches_the_case(case: dict[str, Any]) -> None:
     request = model.LaunchUsersRequest(
         users_of(case.get("request", ["anna"]), LIMITS), torchrun=TORCHRUN, gpus=case.get("gpus", 0)
     )
@@ -108,7 +108,7 @@ def test_make_plan(case: dict[str, Any]) -> None:
     assert sorted(plan.after.users) == case.get("after", ["anna"] if not plan.problems else [])
 
 
-def test_record_is_parsed_again() -> None:
+def test_written_record_can_be_parsed() -> None:
     record = files.record_of(json_of(NOTED))
     assert files.record_of(files.record_text(record)) == record
     assert files.record_of("") == model.LaunchUsersRecord()

@@ -153,7 +153,7 @@ def test_another_process_on_the_port_is_reported() -> None:
         {"pid": 1, "started": True, "ephemeral": []},
     ],
 )
-def test_reply_without_a_listener_is_rejected(answer: Any) -> None:
+def test_reply_without_listener_data_is_rejected(answer: Any) -> None:
     with pytest.raises(UnusableError, match="expected"):
         before_launch.read_served(answer)
 

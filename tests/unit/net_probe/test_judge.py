@@ -128,7 +128,7 @@ def test_good_network_passes_on_every_node(nodes: int) -> None:
     assert skipped == []
 
 
-def test_result_has_one_entry_for_every_ordered_pair() -> None:
+def test_result_contains_one_entry_per_ordered_pair() -> None:
     case = {"nodes": 3, "links": {"node1 -> node2": {"ports": {PORT: "dropped"}, "lost": 8}}, "rates": {"* -> *": 9.4}}
     result = judge.result(cluster_of(case))
     links = result["network"].pop("links")
@@ -151,7 +151,7 @@ def test_result_has_one_entry_for_every_ordered_pair() -> None:
     assert "skipped" not in result
 
 
-def test_clock_offset_is_from_the_fastest_exchange() -> None:
+def test_clock_offset_is_taken_from_the_fastest_exchange() -> None:
     cluster = cluster_of({"nodes": 2})
     assert cluster.links[0].offset == pytest.approx(0.000005, abs=1e-6)
 

@@ -25,7 +25,7 @@ LOOK = {
 
 
 @cases(__file__, "mtu")
-def test_plan_matches_the_case(case: dict[str, Any]) -> None:
+def test_mtu_plan_matches_the_case(case: dict[str, Any]) -> None:
     look = {**LOOK, **case.get("look", {})}
     look["link"] = look["link"] if isinstance(look["link"], str) else json.dumps(look["link"])
     seen = mtu.read(look)
@@ -78,7 +78,7 @@ def test_one_failed_path_reverts_all_nodes() -> None:
 
 
 @pytest.mark.parametrize(("family", "size"), [(4, 64), (4, 1500), (4, 9000), (6, 1280), (6, 8999)])
-def test_packet_has_the_requested_size(family: int, size: int) -> None:
+def test_probe_packet_has_the_requested_size(family: int, size: int) -> None:
     packet = program.echo(family, size, 7, 1)
     assert len(packet) + program.HEADERS[family] == size
     if family == 4:

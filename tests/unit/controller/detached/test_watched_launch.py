@@ -75,7 +75,7 @@ def test_invalid_attempt_is_skipped_and_reported(changes: dict[str, Any], why: s
     assert why in said[0]
 
 
-def test_plan_with_node_outside_inventory_is_not_followed() -> None:
+def test_plan_with_a_node_outside_the_inventory_is_rejected() -> None:
     more = [*NODES, NodeSpec("node9", "10.0.0.9", NODES[0].torchrun)]
     assert outcome(plan_on(more, FIRST))[0] == []
 

@@ -140,7 +140,7 @@ def state(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_state_lists_attempts_before_they_start_without_secrets(
+def test_attempt_is_listed_before_it_starts_and_without_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempted = watched(tmp_path, ["node2", ""], monkeypatch)
@@ -177,7 +177,7 @@ def test_stop_between_attempts_prevents_the_next_attempt(tmp_path: Path, monkeyp
     assert BY_HAND in found["result"]["verdict"]["summary"]
 
 
-def test_messages_of_watcher_are_limited_in_number_and_length(tmp_path: Path) -> None:
+def test_watcher_limits_the_number_and_length_of_its_messages(tmp_path: Path) -> None:
     one = Watcher(tmp_path, spec_from_json())
     for number in range(MOST_SAID + 7):
         one.say(f"{number}" + "x" * 10_000)

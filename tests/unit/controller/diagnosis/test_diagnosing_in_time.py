@@ -116,7 +116,7 @@ def test_checks_after_a_failure_end_in_time(
 
 
 @pytest.mark.parametrize("nodes", [3, 64])
-def test_silent_node_does_not_delay_the_others(clock: Clock, nodes: int) -> None:
+def test_silent_node_does_not_delay_other_nodes(clock: Clock, nodes: int) -> None:
     messages: Any = SlowNodes(clock, one_silent)
     asked = [f"node{number}" for number in range(1, nodes + 1)][:MOST_INVOLVED]
     looks = Afterwards(a_plan(nodes), asked, messages, lambda: False, {})
@@ -141,7 +141,7 @@ def test_snapshots_before_the_stop_end_in_time(clock: Clock, seconds: Callable[[
     assert clock.now - began <= SNAPSHOT + 0.3
 
 
-def test_512_ranks_on_64_nodes_are_decided_in_time() -> None:
+def test_diagnosis_of_512_ranks_on_64_nodes_ends_in_time() -> None:
     """Measures CPU time, because the machine may be busy."""
     victim = (
         'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in main\n    dist.all_reduce(value)\n'

@@ -38,7 +38,7 @@ def written(folder: Path, text: str) -> str:
     return f"@{path}"
 
 
-def test_each_variable_has_its_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_variable_has_the_file_and_line_that_set_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path, "# a job\nlaunch_script: train.py\nlaunch_detached: true\nlaunch_args: []\n")
     run = given(monkeypatch, file, "launch_wait=true our=1", '{"launch_shared": false, "launch_script": "other.py"}')
     assert job.places_of(run) == {
@@ -98,7 +98,7 @@ def test_unusable_files_of_a_launch_are_reported(tmp_path: Path) -> None:
         (["@job.yml"], ""),
     ],
 )
-def test_unquoted_sentence_in_an_option_is_read_whole(typed: list[str], said: str) -> None:
+def test_unquoted_value_with_spaces_is_read_completely(typed: list[str], said: str) -> None:
     assert command_line.sentence({"extra_vars": typed}, "reason") == said
     assert job.unassigned({"_raw_params": "fan does oops"}, "a fan does not turn") == ("oops",)
 

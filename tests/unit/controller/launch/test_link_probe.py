@@ -75,6 +75,6 @@ def test_missing_or_invalid_answer_is_reported() -> None:
         assert ended(asked) == listening
 
 
-def test_interrupted_probe_reports_nothing() -> None:
+def test_interrupted_probe_produces_no_findings() -> None:
     asked = nodes(serve=[])
     assert probe_links(PLAN, asked, lambda: True) == []

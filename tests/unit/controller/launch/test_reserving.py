@@ -83,7 +83,7 @@ def test_holder_with_priority_is_reported(launch_id: str, *, begun: bool) -> Non
     assert reserve.nodes.asked == []
 
 
-def test_waiting_launch_holds_no_slots_and_reports_holder_once() -> None:
+def test_waiting_launch_holds_no_slots_and_reports_the_holder_once() -> None:
     busy = seen(OLDER, begun=True)
     reserve = Reserve(busy, busy, busy, seen(None), seen(OURS), wait=True)
     assert reserve(busy) is None
@@ -91,7 +91,7 @@ def test_waiting_launch_holds_no_slots_and_reports_holder_once() -> None:
     assert reserve.said == [f"waiting: node2: launch {OLDER} of ada (PID 441) holds the CPU slot"]
 
 
-def test_waiting_ends_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_stops_waiting_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     reserve = Reserve(wait=True, wait_timeout=0.001)
     monkeypatch.setattr(reserve.reserving, "until", 0.0)
     decision = reserve(seen(OLDER))
@@ -99,7 +99,7 @@ def test_waiting_ends_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None
     assert decision.ending is Ending.TAKEN
 
 
-def test_interruption_ends_the_waiting() -> None:
+def test_launch_stops_waiting_when_interrupted() -> None:
     reserve = Reserve(wait=True)
     reserve.interruption.signals = 1
     decision = reserve(seen(OLDER))
@@ -107,7 +107,7 @@ def test_interruption_ends_the_waiting() -> None:
     assert decision.ending is Ending.INTERRUPTED
 
 
-def test_ended_unit_is_not_an_error_of_the_reservation() -> None:
+def test_unit_that_already_ended_does_not_fail_the_reservation() -> None:
     assert Reserve()(seen(None, over=True)) is None
 
 
@@ -123,7 +123,7 @@ def test_reservation_fails_after_its_time_limit(monkeypatch: pytest.MonkeyPatch)
     assert decision.ending is Ending.FAILED
 
 
-def test_shared_launch_reserves_nothing() -> None:
+def test_shared_launch_reserves_no_slots() -> None:
     reserve = Reserve(shared=True)
     assert reserve(None) is None
     assert reserve.nodes.asked == []
@@ -148,7 +148,7 @@ def test_launch_waits_for_busy_slots_before_its_start() -> None:
     assert reserve.said == ["waiting: node2: launch x has it"]
 
 
-def test_other_problems_end_the_waiting() -> None:
+def test_launch_stops_waiting_if_there_are_other_problems() -> None:
     reserve = Reserve(wait=True)
     assert reserve.reserving.prepared(preflight([BUSY, GPUS.fail("node1", "none", "Look")])).refused
     assert reserve.said == []

@@ -83,5 +83,5 @@ def test_unusable_script_is_reported(folder: Path, tmp_path: Path, monkeypatch: 
     )
 
 
-def test_acceptance_test_can_be_copied() -> None:
+def test_acceptance_test_script_can_be_copied() -> None:
     assert sent_script.unsendable(ROOT / "roles/ddp_smoke/files/acceptance") == ""

@@ -144,7 +144,7 @@ def test_error_in_an_answer_is_reported_and_watching_continues(
     assert leased.said == [f"node1: {why}", f"node2: {why}"]
 
 
-def test_failed_supervisor_ends_only_a_leased_launch(
+def test_failed_supervisor_stops_only_a_launch_with_a_lease(
     leased: Supervised, attached: Callable[..., Supervised], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_how: Any) -> None:
@@ -187,7 +187,7 @@ def test_invalid_answers_do_not_end_the_launch(leased: Supervised) -> None:
     assert record.reports[1].lost_why == "unit_before: expected an object, got 7"
 
 
-def test_second_interruption_while_stopping_is_answered(leased: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_ctrl_c_while_stopping_prints_a_message(leased: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:
     """The second Ctrl-C arrives while the nodes stop. A message answers it, and stopping continues."""
     interruption = leased.supervisor.interruption
     interruption.signals = 1

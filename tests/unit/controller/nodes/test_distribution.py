@@ -99,7 +99,7 @@ def test_corrupt_object_is_replaced_from_another_node(cluster: Callable[..., Clu
     assert nodes.said[-1].startswith("project: copied from node2 to node1 in ")
 
 
-def test_unreachable_node_is_reported_and_others_are_served(cluster: Callable[..., Cluster], project: Project) -> None:
+def test_unreachable_node_does_not_stop_the_distribution(cluster: Callable[..., Cluster], project: Project) -> None:
     nodes = cluster(3, node2=("stored",))
     assert nodes.bring(project) == {"node2": "Connection timed out"}
     assert nodes.bring(project).keys() == {"node2"}

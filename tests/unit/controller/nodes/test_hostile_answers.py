@@ -79,7 +79,7 @@ def test_error_of_a_node_is_quoted_unchanged(tmp_path: Path) -> None:
     assert f"run {COMMAND}" in " ".join(text.split())
 
 
-def test_answer_of_a_wiped_node_is_only_text(tmp_path: Path) -> None:
+def test_text_from_a_wiped_node_is_not_interpreted(tmp_path: Path) -> None:
     answer = {
         "changed": True,
         "msg": f"{FOUL}First run {COMMAND}",

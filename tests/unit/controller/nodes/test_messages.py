@@ -83,7 +83,7 @@ class Failing:
         raise self.error
 
 
-def test_limit_of_the_controller_is_reported_as_such() -> None:
+def test_error_names_the_controller_limit_that_was_reached() -> None:
     plugin: Any = Failing(OSError(errno.EMFILE, "Too many open files"))
     messages = Messages({"node1": NodeConnection("node1", plugin, "python3")}, NodeProgram("launch"))
     messages.open()
@@ -93,7 +93,7 @@ def test_limit_of_the_controller_is_reported_as_such() -> None:
     assert answer.error.startswith("the controller's limit of ")
 
 
-def test_error_is_one_printable_line() -> None:
+def test_errors_are_shown_as_one_printable_line() -> None:
     plugin: Any = Failing(RuntimeError("\x1b[2J\x1b]52;c;eA==\x07no\nroute"))
     messages = Messages({"node1": NodeConnection("node1", plugin, "python3")}, NodeProgram("launch"))
     messages.open()

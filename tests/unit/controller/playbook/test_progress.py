@@ -49,7 +49,7 @@ def test_step_events_are_shown_as_lines(event: dict[str, Any], line: str) -> Non
     assert shown.lines == [line]
 
 
-def test_only_requested_rank_is_shown_at_a_limited_rate() -> None:
+def test_only_the_requested_rank_is_shown_and_its_rate_is_limited() -> None:
     seen, shown = progress(show_rank=1)
     seen.on_line(0, "stdout", "other")
     for number in range(50):

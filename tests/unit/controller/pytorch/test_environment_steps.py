@@ -116,7 +116,7 @@ def test_unused_reviewed_lock_is_not_compared(cluster: Cluster, arguments: dict[
     assert lock.parse(cluster.lock.read_text()) == (with_other_wheel(SHIPPED),)
 
 
-def test_lock_of_the_site_overrides_reviewed_lock(cluster: Cluster) -> None:
+def test_lock_of_the_site_overrides_the_reviewed_lock(cluster: Cluster) -> None:
     own = with_other_wheel(SHIPPED)
     cluster.lock.write_text(lock.render([own]))
     assert cluster.fetch(own, own)["complete"]

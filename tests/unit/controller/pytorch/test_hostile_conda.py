@@ -371,7 +371,7 @@ sys.modules["rattler.package_cache"] = sys.modules["rattler.package_streaming"] 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop privileges")
-def test_root_drops_privileges_before_it_opens_a_package(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_drops_privileges_before_opening_a_package(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     own = place.outside / "own"
     own.write_text("root's own")
     own.chmod(0o600)

@@ -97,7 +97,7 @@ def upgrade(tmp_path: Path, answers: object, monkeypatch: pytest.MonkeyPatch) ->
     return Upgrade(tmp_path)
 
 
-def test_batches_are_upgraded_in_turn_and_then_the_inventory(upgrade: Upgrade) -> None:
+def test_batches_are_upgraded_in_turn_before_the_inventory_is_changed(upgrade: Upgrade) -> None:
     plan = upgrade.planned()
     assert upgrade.look["silent"] == {}
     assert upgrade.look["busy"] == {"node1": [], "node2": [], "node3": []}
@@ -123,7 +123,7 @@ def test_batches_are_upgraded_in_turn_and_then_the_inventory(upgrade: Upgrade) -
     assert (upgrade.world.folder / "hosts.yml").read_text() == before.replace("2.8.0", "2.9.1")
 
 
-def test_successful_launch_of_all_nodes_is_not_repeated(upgrade: Upgrade) -> None:
+def test_successful_trial_launch_of_all_nodes_is_not_repeated(upgrade: Upgrade) -> None:
     upgrade.planned()
     for number in range(3):
         upgrade.turn(number)
@@ -153,13 +153,13 @@ def test_failed_batch_stops_the_upgrade(upgrade: Upgrade) -> None:
     )
 
 
-def test_lost_node_fails_its_batch(upgrade: Upgrade) -> None:
+def test_batch_fails_if_one_of_its_nodes_is_lost(upgrade: Upgrade) -> None:
     upgrade.planned()
     assert upgrade.turn(1)["red"] == "connection lost during the upgrade"
     assert upgrade.step("rest")["state"]["red"] == {"node3": "connection lost during the upgrade"}
 
 
-def test_failure_of_the_last_launch_is_reported(upgrade: Upgrade) -> None:
+def test_failure_of_the_final_trial_launch_is_reported(upgrade: Upgrade) -> None:
     upgrade.planned()
     for number in range(3):
         upgrade.turn(number)
@@ -206,7 +206,7 @@ def test_upgrade_waits_for_busy_nodes_if_requested(
     assert upgrade.turn(0)["left"] == {"node3": "no route to host"}
 
 
-def test_rollback_uses_the_kept_environment(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+def test_rollback_uses_the_retained_environment(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     answers.update({name: [idle(ENV, ENV, OLD)] for name in NAMES})
     upgrade.look = upgrade.step("look", rollback=True)
     assert (upgrade.look["torch"], upgrade.look["request"]["rollback"]) == ("2.7.1", True)
@@ -302,7 +302,7 @@ def test_node_is_rebooted_only_with_the_expected_kernel(upgrade: Upgrade) -> Non
     )
 
 
-def test_failed_node_gets_instructions_for_its_old_kernel(upgrade: Upgrade) -> None:
+def test_failed_node_is_reported_with_instructions_to_boot_its_old_kernel(upgrade: Upgrade) -> None:
     plan_kernel_fix(upgrade)
     assert "sudo grub-reboot 1" in upgrade.fails("end")
 
