@@ -64,7 +64,7 @@ def installed(home: Path) -> Path:
     return home / "collections/ansible_collections/muster/muster"
 
 
-def test_collection_contains_tracked_files_with_modes(installed: Path) -> None:
+def test_collection_contains_all_tracked_files_with_their_modes(installed: Path) -> None:
     listing = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, check=True, capture_output=True, text=True)
     names = set(filter(None, listing.stdout.split("\0")))
     modules = {f"plugins/modules/{path.name}" for path in (ROOT / "library").glob("*.py")}
@@ -97,7 +97,7 @@ def test_collection_module_runs_on_this_machine(installed: Path, home: Path) -> 
     assert "facts:" in said
 
 
-def test_collection_module_runs_from_another_playbook(installed: Path, home: Path) -> None:
+def test_collection_module_runs_from_a_playbook_outside_the_project(installed: Path, home: Path) -> None:
     """By its full name: no ansible.cfg configures its path, and its imports are found in the collection."""
     words = ("localhost", "-c", "local", "-m", "muster.muster.gpu_info", "-e", f"ansible_python_interpreter={PYTHON}")
     said = run(BIN / "ansible", *words, home=home, folder=home, collections=home / "collections")

@@ -308,7 +308,7 @@ def test_docs_show_complete_commands(page: Path) -> None:
     assert not found, ".venv/bin/ and -i are missing in these commands"
 
 
-def test_commands_are_built_in_one_place() -> None:
+def test_commands_are_built_only_by_the_command_functions() -> None:
     """A literal command outside of documentation was not built by the functions, so the tests above do not find it."""
     found = []
     texts = {path: path.read_text() for path in CODE}
@@ -336,7 +336,7 @@ def test_commands_are_built_in_one_place() -> None:
     assert not found, "\n".join(found)
 
 
-def test_unchecked_commands_are_still_shown() -> None:
+def test_commands_excused_from_checks_still_appear() -> None:
     shown = {one.command for one in in_pages()}
     assert UNCHECKED.keys() <= shown
     assert all(name in text for name, book in OF_PLAYBOOKS.items() for text in [(ROOT / book).read_text()])
@@ -345,7 +345,7 @@ def test_unchecked_commands_are_still_shown() -> None:
     assert used | {"sh"} == ON_NODES.keys()
 
 
-def test_every_page_command_is_run_or_excused() -> None:
+def test_every_command_in_the_docs_is_run_by_a_test_or_excused() -> None:
     """tests/slow/test_commands_run.py runs the commands. A file named in a reason must exist."""
     run = [name for group in table()["run"].values() for name in group]
     not_run = [name for names in table()["not_run"].values() for name in names]

@@ -72,7 +72,7 @@ def test_module_documentation_matches_argument_spec(path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("path", ON_NODES, ids=lambda path: path.stem)
-def test_module_is_a_program(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_module_is_executable(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(module_utils, "__path__", [*module_utils.__path__, str(ROOT / "plugins/module_utils")])
     with patch_module_args({"no_such_option": 1}), pytest.raises(SystemExit):
         runpy.run_path(str(path), run_name="__main__")

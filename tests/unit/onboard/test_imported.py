@@ -44,7 +44,7 @@ def test_invalid_inventory_name_is_rejected(name: str) -> None:
     assert len(imported.name_problems(name)) == 1
 
 
-def test_template_is_not_written() -> None:
+def test_template_in_a_node_list_is_not_written_to_the_inventory() -> None:
     with pytest.raises(ValueError, match="template"):
         imported.text([{"name": "a", "variables": {"ansible_host": "10.0.0.1", "ansible_user": "{{ x }}"}}], "x")
 

@@ -12,7 +12,7 @@ from muster.packages.entries import retargeted
 
 
 @cases(__file__, "retarget")
-def test_case(case: dict[str, Any]) -> None:
+def test_apt_source_file_matches_the_case(case: dict[str, Any]) -> None:
     saved = case.get("saved")
 
     def done(text: str) -> str:

@@ -48,12 +48,12 @@ def refusal(case: dict[str, Any]) -> str:
 
 
 @cases(__file__, "conda_packages")
-def test_packages(case: dict[str, Any]) -> None:
+def test_conda_package_contents_are_validated(case: dict[str, Any]) -> None:
     assert refusal(case) == case.get("refusal", "")
 
 
 @cases(__file__, "conda_tree")
-def test_linked_environment_matches_the_layout(case: dict[str, Any]) -> None:
+def test_linked_environment_is_compared_with_the_layout(case: dict[str, Any]) -> None:
     assert refusal(case) == case.get("refusal", "")
 
 
@@ -76,7 +76,7 @@ def test_archive_members_are_validated(case: dict[str, Any]) -> None:
         *((kind, "special") for kind in (tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE)),
     ],
 )
-def test_tar_members_become_entries(kind: bytes, expected: str) -> None:
+def test_tar_members_are_read_as_entries(kind: bytes, expected: str) -> None:
     member = tarfile.TarInfo("bin/x")
     member.type, member.linkname, member.mode = kind, "y", 0o755
     assert conda_contents.member_entry(member) == conda_contents.CondaEntry("bin/x", expected, 0o755, "y")

@@ -111,7 +111,7 @@ def test_adapters_are_paired_by_name_or_by_position() -> None:
     ]
 
 
-def test_commands_use_gid_partition_and_class_of_nccl() -> None:
+def test_commands_use_the_gid_partition_and_traffic_class_of_nccl() -> None:
     adapter = plan.Hca("mlx5_3", "1", RATE, "3", ("--pkey_index=1", "--tclass=106"))
     assert [" ".join(words) for words in plan.commands(adapter)] == [
         "ibv_rc_pingpong -d mlx5_3 -i 1 -c -n 1000 -g 3",
@@ -143,7 +143,7 @@ def test_commands_use_gid_partition_and_class_of_nccl() -> None:
         ("ibv_rc_pingpong did not answer within 10 s", "ibv_rc_pingpong did not answer within 10 s"),
     ],
 )
-def test_failures_are_explained(name: str, meaning: str) -> None:
+def test_failures_of_rdma_tests_are_explained(name: str, meaning: str) -> None:
     adapter = plan.Hca("mlx5_0", "1", RATE)
     assert outputs.trial(("a", "b"), (adapter, adapter), [answer(name)]).why == meaning
 

@@ -60,7 +60,7 @@ def test_step_playbooks_have_the_tag_and_the_roles(step: RoadStep) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[step.tag for step in STEPS])
-def test_agreed_options_belong_to_the_steps_roles(step: RoadStep) -> None:
+def test_options_of_a_step_belong_to_its_roles(step: RoadStep) -> None:
     options: set[str] = set()
     for role in step.roles:
         specs = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())["argument_specs"]
@@ -68,7 +68,7 @@ def test_agreed_options_belong_to_the_steps_roles(step: RoadStep) -> None:
     assert set(step.agree) <= options
 
 
-def test_readme_has_the_steps() -> None:
+def test_readme_lists_the_steps() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "script/road.py", "--show"], check=True, capture_output=True, text=True
     )

@@ -20,7 +20,7 @@ PLAYS = {f"{name}-{number}": each for name, plays in FILES.items() for number, e
 
 
 @pytest.mark.parametrize("case", PLAYS.values(), ids=PLAYS)
-def test_play(case: dict[str, Any], tmp_path: Path) -> None:
+def test_role_calls_modules_with_the_expected_options(case: dict[str, Any], tmp_path: Path) -> None:
     known = {"cluster_interface": "eth0", **case.get("vars", {})}
     calls, failed = play(
         tmp_path,

@@ -29,7 +29,7 @@ needs_apt = pytest.mark.skipif(
 
 
 @cases(__file__, "sources")
-def test_sources(case: dict[str, Any]) -> None:
+def test_sources_of_a_base_match_the_case(case: dict[str, Any]) -> None:
     base = bases.BASES.get(case.get("base", "host"), bases.BaseRelease("", ""))
     if "mirror" in case:
         assert bases.ubuntu_sources(case["mirror"], base.release) == case["sources"]
@@ -38,7 +38,7 @@ def test_sources(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "refusals")
-def test_refusals(case: dict[str, Any]) -> None:
+def test_untrusted_key_package_is_rejected(case: dict[str, Any]) -> None:
     known = bases.UBUNTU_KEYRING._replace(sha256="aa", keys={"F6EC": "Ubuntu's"})
     if "sha256" in case:
         assert bases.keyring_refusal(known, case["mirror"], case["sha256"]) == case["refusal"]
@@ -47,7 +47,7 @@ def test_refusals(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "failures")
-def test_failures(case: dict[str, Any]) -> None:
+def test_failed_tool_is_reported_in_one_sentence(case: dict[str, Any]) -> None:
     assert bases.failure(case["what"], case["where"], case["output"]) == case["sentence"]
 
 
@@ -108,7 +108,7 @@ def test_missing_key_package_is_reported(tmp_path: Path, known: bases.Keyring) -
         recipe.ubuntu_keyring(tmp_path, "file:///nowhere", known)
 
 
-def test_base_uses_sources_with_known_keys(
+def test_base_uses_only_sources_signed_with_known_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Replace the tools by stubs with the given output, and the keyring by an unknown one."""

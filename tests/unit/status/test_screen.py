@@ -80,7 +80,7 @@ def given(case: Mapping[str, Any]) -> StatusFacts:
 
 
 @cases(__file__, "screen")
-def test_screen(case: dict[str, Any]) -> None:
+def test_status_screen_matches_the_case(case: dict[str, Any]) -> None:
     seen = status(given(case))
     for wanted in case["screens"]:
         lines = screen(seen, wanted["width"], wanted.get("height", 0))

@@ -71,7 +71,7 @@ WITNESSES = {
 
 
 @pytest.mark.parametrize(("name", "seen"), declared().items())
-def test_declared_source_of_a_check_is_true(name: str, seen: str) -> None:
+def test_declared_evidence_of_a_check_is_backed_by_tests(name: str, seen: str) -> None:
     found = [kind for kind in SEEN if name in WITNESSES.get(kind, ())]
     best = found[0] if found else "never"
     assert SEEN.index(seen) >= SEEN.index(best), f"the tests show only: {best}"

@@ -157,7 +157,7 @@ def paused_source(nodes: Nodes, address: str, count: int, corrupt: int = -1) -> 
         source.thread.join()
 
 
-def test_content_passes_along_the_chain_without_leftovers(nodes: Nodes) -> None:
+def test_content_is_passed_along_the_chain_and_leaves_no_temporary_files(nodes: Nodes) -> None:
     last = begin("share", nodes.request(THIRD, SECOND, FIRST))  # receivers may start first
     middle = begin("share", nodes.request(SECOND, FIRST, followed=True))
     time.sleep(0.3)
@@ -301,7 +301,7 @@ def test_silent_callers_do_not_block_nodes(served: subprocess.Popen[bytes], node
         assert result_of(served)["error"] == ""
 
 
-def test_address_with_most_connections_is_disconnected_first() -> None:
+def test_address_with_the_most_connections_is_disconnected_first() -> None:
     def strangers(*addresses: str) -> dict[int, serving.Stranger]:
         # The sockets are not used.
         return {pid: serving.Stranger(each, 0.0, socket.socket()) for pid, each in enumerate(addresses, 100)}

@@ -74,7 +74,7 @@ def test_requested_number_of_finished_launches_is_listed(tmp_path: Path, asked: 
         ({"ending": {"reason": "asked", "until": 5.0, "seconds": 30.0}}, "end", "ending"),
     ],
 )
-def test_running_launch_has_a_state(
+def test_running_launch_is_listed_with_its_state(
     tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], word: str, said: str
 ) -> None:
     make(tmp_path, IDS[0])
@@ -136,7 +136,7 @@ def test_outcome_is_recorded_once(tmp_path: Path, asked: dict[str, Any]) -> None
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can change owners")
-def test_folder_of_the_same_name_hides_no_launch(
+def test_folder_with_the_same_name_does_not_hide_a_launch(
     tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = []
@@ -173,7 +173,7 @@ def test_last_output_of_a_failed_launch_is_returned(tmp_path: Path, asked: dict[
     assert jobs.jobs(asked)["launches"][0]["failed"] is None
 
 
-def test_output_in_a_list_is_limited(tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_in_the_list_is_limited(tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for launch_id in IDS:
         make(tmp_path, launch_id)
     one = json.dumps(jobs.jobs(asked)["launches"][0]["failed"])

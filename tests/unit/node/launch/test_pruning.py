@@ -52,7 +52,7 @@ def test_logs_are_kept_up_to_the_size_limit(runs: Path) -> None:
     assert prune(runs, 10, 1)["pruned"] == [IDS[3]], "the newest launch is kept regardless of its size"
 
 
-def test_running_launches_are_kept(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_of_running_launches_are_kept(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state" / IDS[0]).mkdir(parents=True)
     monkeypatch.setattr(state, "is_over", lambda launch_id: launch_id != IDS[1])
     assert prune(runs, 1)["pruned"] == IDS[2:]

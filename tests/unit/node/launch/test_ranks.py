@@ -58,7 +58,7 @@ def pids(found: Ranks) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.usefixtures("group")
-def test_ranks_are_children_with_rank_variables() -> None:
+def test_children_with_rank_variables_are_ranks() -> None:
     found = Ranks(os.getpid())
     with process("sleep", "60", **RANK_5) as one, process("sleep", "60", RANK="x") as other:
         until(found.look)

@@ -111,7 +111,7 @@ def test_expired_lease_ends_the_launch(launch: Any, tmp_path: Path) -> None:
     assert result(tmp_path) == {"reason": "lease"}
 
 
-def test_unreadable_lease_keeps_its_last_value(launch: Any, tmp_path: Path) -> None:
+def test_last_value_is_kept_if_the_lease_is_unreadable(launch: Any, tmp_path: Path) -> None:
     """A job at its memory limit cannot open files for a while."""
     child = launch("import time; time.sleep(60)")
     until(lambda: read_table(tmp_path) is not None or processes.children(child.pid))
@@ -177,7 +177,7 @@ def test_ranks_that_ignore_sigterm_are_killed(launch: Any, tmp_path: Path) -> No
     assert not (tmp_path / "saved").exists()
 
 
-def test_waiting_launch_stops_immediately(launch: Any, tmp_path: Path) -> None:
+def test_launch_that_waits_for_slots_stops_immediately(launch: Any, tmp_path: Path) -> None:
     assert launch("", word=END).wait(5) == 0
     assert result(tmp_path) == {"reason": "asked"}
 
@@ -213,7 +213,7 @@ def test_stop_time_is_that_of_the_signal(launch: Any, tmp_path: Path) -> None:
     assert found["ended_at"] < before
 
 
-def test_ranks_are_recorded_in_a_table(launch: Any, tmp_path: Path) -> None:
+def test_ranks_are_recorded_in_the_rank_table(launch: Any, tmp_path: Path) -> None:
     script = (
         "import os, subprocess, time\n"
         "env = dict(os.environ, RANK='3', LOCAL_RANK='1')\n"
@@ -305,7 +305,7 @@ def test_lease_file_is_parsed(tmp_path: Path, content: str, seen: tuple[float, s
     assert state.lease(str(tmp_path), LAST) == seen
 
 
-def test_missing_lease_is_expired(tmp_path: Path) -> None:
+def test_missing_lease_counts_as_expired(tmp_path: Path) -> None:
     assert state.lease(str(tmp_path), LAST) == (0.0, "")
     state.renew_lease(str(tmp_path), 10.0)  # the renewal creates no lease, because the launch was removed
     assert not (tmp_path / "lease").exists()

@@ -75,7 +75,7 @@ def pids(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[int]]:
     return {seat: [one["pid"] for one in holders] for seat, holders in found.items()}
 
 
-def test_no_slots_are_held_before_the_first_launch() -> None:
+def test_slots_are_free_before_the_first_launch() -> None:
     assert seats.held() == {}
 
 
@@ -90,7 +90,7 @@ def test_second_launch_waits_for_the_slots_of_the_first(launch: Callable[[str], 
     assert other.missing == []
 
 
-def test_slots_are_locked_all_or_none(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
+def test_all_slots_are_locked_or_none(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
     ours = seats.Seats(launch("one"), shared=False)
     pid = hold(root / "gpu-1")
     ours.take()
@@ -124,7 +124,7 @@ def test_slot_holder_is_reported(launch: Callable[[str], str], root: Path, hold:
     assert seats.held(["gpu-0"]) == {"gpu-0": []}
 
 
-def test_waiting_process_is_not_a_holder(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
+def test_process_that_waits_is_not_a_holder(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
     launch("one")
     pid = hold(root / "gpu-0")
     waiting = subprocess.Popen([sys.executable, "-c", LOCK_FILE, str(root / "gpu-0")], stdin=subprocess.PIPE)
@@ -144,7 +144,7 @@ def test_inherited_lock_does_not_hide_its_holder(
     assert pids(seats.held(["gpu-0"], thorough=True)) == {"gpu-0": [pid]}
 
 
-def test_slots_are_requested_or_released(launch: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_can_be_requested_and_released(launch: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = launch(LAUNCH_ID)
     Path(folder, "lease").write_bytes(state.new_lease(1.0, state.TAKE))
     own = os.getpid()

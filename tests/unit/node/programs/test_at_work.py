@@ -23,7 +23,7 @@ from muster_node.tools import process
         (None, "", False),
     ],
 )
-def test_user_processes_except_logins_count_as_work(
+def test_user_processes_other_than_logins_count_as_work(
     uid: int | None, name: str, counts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "user_id", lambda _: uid)

@@ -80,7 +80,7 @@ def test_failure_affects_only_its_rail(tools: Callable[..., None]) -> None:
     )
 
 
-def test_adapter_missing_at_the_listening_end_is_reported(tools: Callable[..., None]) -> None:
+def test_adapter_missing_on_the_listening_node_is_reported(tools: Callable[..., None]) -> None:
     tools(*plan.STEPS, mlx5_1={"absent": True})
     _, bad = measured(ADAPTERS)
     assert bad.why == "libibverbs does not list the adapter (IB device mlx5_1 not found)"
@@ -107,7 +107,7 @@ def test_unused_listeners_are_stopped(tools: Callable[..., None]) -> None:
     until(lambda: not rails.listening() & {each["port"] for each in ends}, 5, "all are gone")
 
 
-def test_simulated_rails_are_healthy(tools: Callable[..., None]) -> None:
+def test_simulated_rails_pass_the_test(tools: Callable[..., None]) -> None:
     tools(*plan.STEPS)
     result = judge.result(measured(ADAPTERS), {})
     assert result["verdict"]["status"] == "healthy"
