@@ -1,7 +1,7 @@
-"""Every file in cases/kept is a sequence of runs of one cluster, with the comparison of each run to the earlier ones.
+"""Every file in cases/kept describes a sequence of runs on one cluster, and how each run compares to the earlier ones.
 
-smoke: measurements. ranks: short form, [node, local rank, GPU UUID, GEMM rate]. finds: findings. kept: runs in the
-history of the accepted state afterwards.
+smoke: measurements. ranks: [node, local rank, GPU UUID, GEMM rate] of each rank. finds: expected findings. kept: runs
+that the history of the accepted state contains afterwards.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_tolerance_follows_the_earlier_spread(
 
 @pytest.mark.parametrize("spread", [0.02, 0.05, 0.1])
 def test_normal_scatter_on_a_healthy_cluster_produces_no_finding(spread: float) -> None:
-    """Simulate two hundred runs of forty values on CPUs with the spread of a busy machine."""
+    """Simulate 200 runs with 40 CPU measurements each, which vary as much as on a busy machine."""
     chance = random.Random(7)
     seen, book = reports_of("gloo", "quick", []), None
     told = 0

@@ -1,7 +1,8 @@
-"""Every file in cases/comm has the ranks' reports of collectives, bandwidth and transport, and their findings.
+"""Every file in cases/comm contains the ranks' reports about collectives, bandwidth and transport, and the expected
+findings.
 
-nproc: ranks by node. facts: by stage and rank; `all` is for every rank. findings: all except `pass`; with
-`passes: true`, all. skipped: all skips, in order.
+nproc: number of ranks per node. facts: by stage and rank; `all` applies to every rank. findings: all except passes, or
+all if `passes` is true. skipped: all skipped checks, in order.
 """
 
 from __future__ import annotations

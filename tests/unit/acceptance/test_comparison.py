@@ -1,4 +1,5 @@
-"""Every file in cases/comparison has launches of the same training, and their comparison as table and sentence."""
+"""Every file in cases/comparison contains launches of the same training, and the expected table and summary sentence.
+"""
 
 from __future__ import annotations
 

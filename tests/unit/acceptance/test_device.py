@@ -1,4 +1,5 @@
-"""Every file in cases/device has the ranks' reports of devices, stragglers, scaling and a soak test, with findings.
+"""Every file in cases/device contains the ranks' reports about devices, stragglers, scaling and a soak test, and the
+expected findings.
 
 nproc: ranks by node, default two nodes with two ranks. stages: facts by stage and rank; `all` is the default of every
 rank. skipped: by stage, the reason. points: of a soak test, by rank. expect: all findings except `pass`, all skips, and

@@ -1,4 +1,4 @@
-"""The payload's detection of adapters and links of a node."""
+"""The acceptance test's detection of a node's adapters and links."""
 
 from __future__ import annotations
 

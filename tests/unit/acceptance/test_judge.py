@@ -1,7 +1,7 @@
-"""Every file in cases/judge has the reports of a smoke launch as differences to those of a successful one.
+"""Every file in cases/judge contains the reports of a smoke test, as differences from those of a successful one.
 
-nproc: ranks by node, default two nodes with two ranks. change: by rank and stage, the different facts; null: not
-reported. expect.findings: all except `pass`.
+nproc: ranks per node (default: two nodes with two ranks each). change: facts that differ, by rank and stage; null means
+that nothing was reported. expect.findings: all findings except passes.
 """
 
 from __future__ import annotations

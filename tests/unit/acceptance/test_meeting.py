@@ -1,4 +1,4 @@
-"""Synchronization of the payload's ranks after each stage, over a store that is a dictionary in this test."""
+"""Synchronization of the acceptance test's ranks after each stage. A dictionary replaces the distributed store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ meeting.WAIT_SECONDS = 0.05
 
 
 def ended(**statuses: str) -> Any:
-    """Return rank 0 after the stage `world`, with these statuses of all ranks; "" is a rank without a report."""
+    """Return the meeting of rank 0 after the stage `world`. statuses: one per rank; "" stands for a rank that did not
+    report."""
     ranks = list(statuses.values())
     store = Store()
     for rank, status in enumerate(ranks):

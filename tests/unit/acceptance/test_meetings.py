@@ -1,4 +1,4 @@
-"""The schedule of the measurements of pairs of nodes."""
+"""The schedule in which pairs of nodes are measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every file in cases/nccl_log is an NCCL log with its source, and the parsed result.
+"""Every file in cases/nccl_log contains an NCCL log, its source, and the expected result of parsing.
 
 expect: differences to the result of an empty log.
 """

@@ -1,4 +1,4 @@
-"""The payload's parsers of program output and kernel files, in the parts that do not require torch."""
+"""The acceptance test's parsers of program output and kernel files; only code that does not require torch."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def write(path: Path, text: str) -> None:
 
 
 def test_cpu_quota_of_a_parent_cgroup_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """cgroup 2: the cgroup of the process has no quota, its parent (of the launch) has one."""
+    """In cgroup v2, the cgroup of the process has no quota, but its parent (the cgroup of the launch) has one."""
     own = tmp_path / "launch/ranks"
     write(own / "cpu.max", "max 100000\n")
     write(own / "cpu.stat", "usage_usec 5\nnr_throttled 0\nthrottled_usec 0\n")
@@ -179,7 +179,7 @@ def test_turn_of_another_run_does_not_block(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Gathered:
-    """A stub of the ranks' context with the machine information of each rank."""
+    """Stub of the ranks' context that returns the machine information of each rank."""
 
     def __init__(self, *said: tuple[tuple[int, int, int], list[int]]) -> None:
         self.said = said

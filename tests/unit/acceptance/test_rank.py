@@ -1,4 +1,4 @@
-"""A rank's first process, with workers that are lines of bash."""
+"""The main process of a rank, with bash scripts as workers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The role: stages that can be requested, and failed launches that are still evaluated."""
+"""The ddp_smoke role: which stages can be requested, and the evaluation of failed launches."""
 
 from __future__ import annotations
 

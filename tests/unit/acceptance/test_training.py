@@ -1,7 +1,8 @@
-"""Every file in cases/training has reports of a training stage as differences to a successful run, and the findings.
+"""Every file in cases/training contains the reports of a training stage, as differences from a successful run, and the
+findings.
 
-stage: name. nproc: ranks by node, default two nodes with two ranks. change: by rank, the different facts (in a list by
-index); null: not reported. expect: all findings except `pass`, and all skips.
+stage: name. nproc: ranks per node (default: two nodes with two ranks each). change: facts that differ, by rank (list
+elements by index); null means not reported. expect: all findings except passes, and all skipped checks.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def good_equality(rank: int, world_size: int) -> dict[str, Any]:
 
 
 def shard(rank: int, world_size: int, case: sampling.SamplerCase) -> dict[str, Any]:
-    """Return a shard as DistributedSampler creates it."""
+    """Return a shard in the format that DistributedSampler creates."""
     order = list(range(case.size))
     if case.shuffle:
         random.Random(case.epoch).shuffle(order)

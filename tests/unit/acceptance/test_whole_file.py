@@ -1,4 +1,4 @@
-"""The payload's files are complete or rejected, and a failed write keeps the previous file."""
+"""Files of the acceptance test are either complete or rejected. A failed write leaves the previous file unchanged."""
 
 from __future__ import annotations
 

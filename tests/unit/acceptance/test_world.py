@@ -1,8 +1,8 @@
-"""Every file in cases/world has the ranks' reports of layout, machines, GPUs and versions, and the findings.
+"""Every file in cases/world contains the ranks' reports about layout, machines, GPUs and versions, and the findings.
 
-nproc: ranks by node, default two nodes with two ranks. backend: default nccl. change: by rank, facts that differ from
-those of a healthy rank; null: not reported. silent: ranks without a report. expect: all findings and skips, except
-passes of layout and machines.
+nproc: ranks by node, default two nodes with two ranks. backend: default nccl. change: facts that differ from those of a
+healthy rank, by rank; null means not reported. silent: ranks that did not report. expect: all findings and skipped
+checks, except passes about layout and machines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Actions of the health check: the plan, the verdict on all nodes, and the verdict on a new node."""
+"""Action plugins of the health check: the plan, the verdict on all nodes, and the verdict on a new node."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Actions that change the network of nodes: firewall, MTU, sshd, and SSH between nodes.
 
-Nodes respond like the programs on them. Firewall inspections are recordings from real nodes.
+Simulated nodes answer as the real node programs do. Firewall inspections were recorded on real nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CUT_OFF = NodeError("no route to host", reachable=False)
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """Nodes that confirm every change immediately."""
+    """Return nodes that confirm every change immediately."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
     changed = {"arm": {"armed": True}, "confirm": {"confirmed": True}, "apply": {"failed": ""}}
     undone: dict[str, Any] = {"armed": False, "id": None, "failed": []}
@@ -45,7 +45,8 @@ def world(world: World) -> World:
 
 
 def firewall(name: str, listens: int = 0, *, guarded: bool = False) -> dict[str, Any]:
-    """listens: a port with a service for other hosts."""
+    """Return the recorded firewall inspection with this name. listens: a port on which a service accepts other hosts.
+    """
     look = {**copy.deepcopy(LOOKS[name]), "guarded": guarded}
     if listens:
         look["said"]["listeners"]["out"] += (

@@ -22,7 +22,8 @@ UNKNOWN = "not inspected: the host key is not pinned yet, so --check does not lo
 
 
 class Contact:
-    """New nodes with the host keys of a test. Logins succeed, unless `why` gives a reason."""
+    """First contact with new nodes that have the given host keys. Logins succeed unless `why` gives a reason for a
+    failure."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, rows: list[HostKeyDecision], **why: str) -> None:
         self.world = world

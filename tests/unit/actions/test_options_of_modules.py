@@ -1,4 +1,4 @@
-"""Actions that pass inventory options to modules on a node, and what they reject first."""
+"""Actions that validate inventory options and pass them to modules on a node."""
 
 from __future__ import annotations
 

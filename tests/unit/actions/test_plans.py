@@ -1,4 +1,4 @@
-"""Actions that evaluate the inventory and inspections: GPU stack, driver, inspection, looks."""
+"""Actions that make plans from the inventory and node inspections: GPU stack, driver, inspection, role probes."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_inspection_is_planned_and_evaluated(world: World, tmp_path: Path) -> No
 
 
 class Looks:
-    """The looks of this run, without nodes. asked: (nodes, their steps, the request of each)."""
+    """Simulated node probes of a run. asked: nodes, their steps, and the request to each node."""
 
     def __init__(self, patch: pytest.MonkeyPatch, kept: dict[str, Any]) -> None:
         self.asked: list[Any] = []

@@ -1,4 +1,4 @@
-"""Tests between nodes: of RDMA, and of shared folders. Nodes respond like the programs on them."""
+"""Actions that test RDMA and shared folders between nodes. Simulated nodes answer as the real node programs do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ GOOD = [{"text": PRINTED[name], "aside": "", "why": "", "missing": False} for na
 
 
 class Rails:
-    """Nodes with two InfiniBand adapters, except node3. lacks: missing listeners of a node, by rail and step."""
+    """Nodes with two InfiniBand adapters each, except node3. lacks: nodes whose listener is missing, by rail and step.
+    """
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, **answers: Any) -> None:
         self.world, self.lacks = world, dict[tuple[int, int], str]()
@@ -94,7 +95,7 @@ def test_adapters_on_the_same_rail_are_tested_against_each_other(world: World, m
 
 
 class Share:
-    """A folder that all of its nodes see."""
+    """A shared folder that is visible on all of its nodes."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, **answers: Any) -> None:
         self.world = world

@@ -120,7 +120,7 @@ CONTENT = DriftDifference("node2", judge.CONTENT, "torch was changed", tag="pyto
 
 
 class Drift:
-    """Nodes with the differences of a test at each look. ran: the steps that were run for a repair."""
+    """Nodes that report the given differences at each drift check. ran: the steps that were run to repair them."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, *looks: DriftReport) -> None:
         self.world, self.looks, self.ran = world, list(looks), list[tuple[Any, ...]]()

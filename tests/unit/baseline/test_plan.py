@@ -1,6 +1,6 @@
-"""Every file in cases/ is one node: its request, its state, and the expected plan.
+"""Every file in cases/ describes one node: the request, the node's state, and the expected plan.
 
-A case without `seen` is a node in the requested state. Kernel settings and units are given in full.
+If `seen` is omitted, the node is already in the requested state. Kernel settings and units are given in full.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Output of the callback road, run by ansible-playbook on this machine only."""
+"""Output of the callback plugin `road`, with ansible-playbook running on this machine only."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_output_hides_skipped_tasks_and_ends_with_the_failure_reason(tmp_path: P
 
 
 def verdict_of(tmp_path: Path, launch: str, events: str) -> list[str]:
-    """Return the output for a smoke launch of one rank with a failed verdict."""
+    """Return the output of a smoke test with one rank whose verdict is failed."""
     return played(
         tmp_path,
         f"""

@@ -1,4 +1,4 @@
-"""Findings and symptoms that causes refer to exist."""
+"""All findings and symptoms that causes refer to exist."""
 
 from __future__ import annotations
 

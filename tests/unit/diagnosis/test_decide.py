@@ -1,4 +1,4 @@
-"""Every file in cases/decide has the evidence of a launch (format: sparse.py), and the expected decision.
+"""Every file in cases/decide contains the evidence of a launch (format: sparse.py) and the expected decision.
 
 expect: word; causes: ["id @ node rank N" …] in order; never: ids that must not be reported at any place.
 """

@@ -1,7 +1,8 @@
-"""Every file in cases/foreign has logs that Muster did not write, nodes of an inventory, and the expected decision.
+"""Every file in cases/foreign contains logs not written by Muster, the nodes of an inventory, and the expected
+decision.
 
 known: {node: [address, host names…]}. expect: nodes {name: ranks}; codes {rank: exit code}; world, meeting; word,
-causes as in cases/decide; said {rank: text that its log must contain}.
+causes as in cases/decide; said {rank: text that must be found in the rank's log}.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ def test_ranks_that_have_not_started_are_counted() -> None:
 
 
 def test_other_launches_are_excluded() -> None:
-    """Launches of Muster, those of other users, and older hanging ones are excluded."""
+    """Launches by Muster, launches of other users, and older hanging launches are excluded."""
     of_muster = agent(0, unit="muster-launch-20260101-120000-abcd.service")
     agents = {
         "node1": [agent(0, started=10.0), agent(0), of_muster],
@@ -141,5 +141,5 @@ def test_unusual_account_name_does_not_appear_in_commands(name: str) -> None:
     ["muster-launch-../../../x.service", "muster-launch-x.service", f"muster-launch-{FIRST}.service/../x", FIRST],
 )
 def test_unit_without_valid_id_is_not_a_muster_launch(unit: str) -> None:
-    """The id becomes the folder of the diagnosis."""
+    """The id is used as the folder name of the diagnosis."""
     assert hand_typed.of_muster({"node1": [agent(0, unit=unit)]}) == {}

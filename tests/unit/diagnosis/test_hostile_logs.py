@@ -73,7 +73,7 @@ def stubs(tmp_path: Path) -> Path:
 
 
 def started(command: str, stubs: Path) -> list[list[str]]:
-    """Return the programs that a shell starts for a command, each with its words."""
+    """Return the programs that a shell starts for a command, each with its arguments."""
     record, place = stubs.parent / "started", stubs.parent / "place"
     record.write_text("")
     place.mkdir(exist_ok=True)

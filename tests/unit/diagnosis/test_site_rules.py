@@ -1,4 +1,4 @@
-"""Site rules: all problems are reported at once, and valid rules decide like built-in ones."""
+"""Site rules: all problems are reported at once, and valid rules work like built-in rules."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_commands_of_candidate_causes_are_requested(example: Rules) -> None:
 
 
 def with_answer(rules: Rules, code: int | None, output: str = "", why: str = "") -> dict[str, Any]:
-    """Return the case with the command's answer on node2."""
+    """Return the case with the given answer of the command on node2."""
     answers = site_rules.Answers()
     answers.take(command_of(rules, "node2"), code, output, why)
     return {**LOST, "findings": answers.findings, "ran": answers.ran, "unanswered": answers.unanswered}

@@ -1,8 +1,8 @@
-"""Removes the evidence of every cause in every case that confirms it: the cause is no longer confirmed, and no other
-node is blamed.
+"""Removing the evidence for a cause from any case that confirms it: the cause is no longer confirmed, and no other node
+is blamed.
 
-Removed are the answers that confirm the cause, and, one by one, parts of the evidence: a finding, a node's record, a
-snapshot, the last output of a rank.
+The tests remove the answers that confirm the cause and, one at a time, parts of the evidence: a finding, a node's
+record, a snapshot, the last output of a rank.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def decided(name: str) -> tuple[LaunchCase, Decided]:
 
 
 def cases_of(cause: Cause, word: str) -> list[str]:
-    """Return the cases that report the cause with this word."""
+    """Return the cases that report the cause with this certainty."""
     return [
         name for name in ALL if any(one.cause.id == cause.id and one.word == word for one in decided(name)[1].causes)
     ]
@@ -57,8 +57,8 @@ def where(one: JudgedCause) -> tuple[str, str]:
 
 
 def blames(case: LaunchCase, before: Decided, after: Decided) -> list[str]:
-    """Return newly confirmed causes on nodes that were not named before, except causes that are confirmed alone, and
-    causes of all nodes, which name nodes once fewer nodes are known."""
+    """Return newly confirmed causes on nodes that were not named before. Two exceptions: causes that are confirmed on
+    their own, and causes that concerned all nodes, because they name nodes as soon as fewer nodes are known."""
     alike = {one.cause.id for one in before.causes if not any(where(one))}
     named = {name for one in before.causes for name in where(one)}
     return [
@@ -183,7 +183,7 @@ def without_part(seen: Any, part: Part) -> Any:
 
 
 def empty(field: Any, value: Any) -> Any:
-    """Return the value of an unchecked part: empty for containers and texts, None for numbers."""
+    """Return the value that stands for "not checked": empty for containers and strings, None for numbers."""
     if field in EMPTY:
         return EMPTY[field]
     return type(value)() if isinstance(value, (str, list, dict, bool)) or field == "ended_at" else None

@@ -1,4 +1,4 @@
-"""Files of a run on the controller: modes, links and the stored inspection."""
+"""Files of a run on the controller: file modes, symlinks and the stored inspection."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The folder of a run, and the joined verdict of its steps.
+"""The folder of a run, and the verdict merged from its steps.
 
-Each file in cases/joined has the earlier verdict, the verdict of a step, and the expected joint verdict.
+Each file in cases/joined contains the earlier verdict, the verdict of a step, and the expected merged verdict.
 """
 
 from __future__ import annotations

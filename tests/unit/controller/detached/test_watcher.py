@@ -1,6 +1,6 @@
-"""The watcher: its specification in JSON, its state file during the attempts, and its stop.
+"""The watcher: its JSON specification, its state file during the attempts, and how it is stopped.
 
-A stub replaces the supervisor and returns the outcomes that the test sets.
+The supervisor is a stub that returns the outcomes given by the test.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def test_settings_survive_the_round_trip_through_json() -> None:
 
 
 class SupervisorStub:
-    """Stub of the supervisor. ends: the lost node of each attempt, "" for none."""
+    """Stub of the supervisor. ends: the node that is lost in each attempt, or "" if none is."""
 
     def __init__(self, folder: Path, ends: list[str]) -> None:
         self.folder = folder
@@ -105,7 +105,7 @@ class SupervisorStub:
 
 
 class FitNodes:
-    """Nodes that are all fit for the next attempt."""
+    """Nodes that are all available for the next attempt."""
 
     own = True
 

@@ -1,4 +1,4 @@
-"""Diagnosis after a failed launch: evidence, checks, findings and artifacts; nodes answer from a table."""
+"""Diagnosis after a failed launch: evidence, checks, findings and artifacts. Node answers come from a table."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def texts_of(where: str) -> dict[str, str]:
-    """Return the texts of logs, none of which may be skipped."""
+    """Return the texts of the logs, and check that no log was skipped."""
     logs = read_logs(where)
     assert logs.left_out == ()
     return logs.texts

@@ -1,4 +1,4 @@
-"""Diagnosis on request, from the launch's folder or from nodes that answer from a table."""
+"""Diagnosis on request, from the folder of the launch or from nodes whose answers come from a table."""
 
 from __future__ import annotations
 

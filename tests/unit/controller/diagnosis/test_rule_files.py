@@ -1,4 +1,4 @@
-"""The site's rule files: all problems are reported at once, with file and line."""
+"""Site rule files: all problems are reported at once, with file and line number."""
 
 from __future__ import annotations
 

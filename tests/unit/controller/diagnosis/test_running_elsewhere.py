@@ -1,4 +1,4 @@
-"""Running launches on nodes: a failed check does not mean that nothing runs."""
+"""Detection of running launches on nodes: a failed check does not mean that no launch is running."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drift check: changes that the steps would make, and differences from the last record."""
+"""Drift check: changes that the pipeline steps would make, and differences from the last installation record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps in a separate ansible-playbook process: its arguments, its environment, and how it gets passwords."""
+"""Steps that run in a separate ansible-playbook process: its arguments, environment and passwords."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Packages and kernel modules for a node with an RDMA adapter, from the tables of the role."""
+"""Packages and kernel modules for a node with an RDMA adapter, chosen from the tables of the gpu_stack role."""
 
 from __future__ import annotations
 

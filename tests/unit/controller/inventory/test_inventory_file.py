@@ -1,4 +1,4 @@
-"""Edits of inventory files: the file to change, how it is written, and steps left to the user."""
+"""Edits of inventory files: which file is changed, how it is written, and which steps are left to the user."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attempts of a launch: nodes answer from a table, and the test sets the outcome of each attempt."""
+"""Attempts of a launch. Node answers come from a table, and the test sets the outcome of each attempt."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def record_of(plan: LaunchPlan, ending: Any, node: str = "", **more: Any) -> Lau
 
 
 class Trial:
-    """One launch. ends: the outcome of each attempt. answers: of each node to the checks between attempts."""
+    """One launch. ends: the outcome of each attempt. answers: each node's answers to the checks between attempts."""
 
     def __init__(
         self, options: dict[str, Any], ends: list[Callable[[LaunchPlan], LaunchRecord]], answers: dict[str, list[Any]]

@@ -1,4 +1,5 @@
-"""Launches of another controller: found by the plans stored on the nodes, or rejected with the reason."""
+"""Launches started by another controller: they are found through the plans stored on the nodes, or rejected with a
+reason."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def test_each_node_probes_the_head_node_and_the_next_nodes_first(
 
 
 def asked(evidence: LaunchEvidence, table: dict[tuple[str, str], list[Any]], decision: Decision) -> list[str]:
-    """Return the nodes that are asked after a decision, and process their answers."""
+    """Return the nodes that are queried after a decision, after processing their answers."""
     nodes = AnsweringNodes(table)
     snapshots = Snapshots({}, nodes, evidence)
     snapshots.messages = nodes

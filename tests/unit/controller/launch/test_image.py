@@ -1,4 +1,4 @@
-"""The image of a launch: reading an archive on the controller, and getting the image onto the nodes."""
+"""The container image of a launch: reading an archive on the controller, and distributing the image to the nodes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,8 @@ VERSIONS = {"text": '{"python": [3, 12, 3], "torch": "2.13.0", "nccl": ""}', "er
 
 
 def prepare(answers: dict[str, dict[str, Any]], *, own: str = "") -> tuple[Prepared, list[tuple[str, str]], list[str]]:
-    """Return (prepared launch, requests, messages) of an image that two nodes need. own: the launch user."""
+    """Prepare a launch whose image two nodes need. Return (prepared launch, requests, messages). own: the launch user.
+    """
     messages: Any = Nodes({"versions": dict.fromkeys(("node1", "node2"), VERSIONS), **answers})
     interruption: Any = SimpleNamespace(came=False)
     said: list[str] = []

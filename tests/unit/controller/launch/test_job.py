@@ -1,4 +1,4 @@
-"""Variables given with -e and in job files: their places, secrets, files and templates."""
+"""Variables given with -e and in job files: where they were set, secrets, referenced files and templates."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_every_variables_file_of_a_launch_is_a_job_file(tmp_path: Path, monkeypa
 
 
 def test_decrypted_value_is_not_a_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token may look like a template. Ansible does not template decrypted values either."""
+    """A token can look like a template. Ansible does not template decrypted values either."""
     monkeypatch.setattr(VaultSecretsContext, "_current", VaultSecretsContext(SECRET))
     encrypted = VaultLib(SECRET).encrypt("{{ x }}").decode().replace("\n", "\n  ")
     run = given(monkeypatch, written(tmp_path, f"launch_script: !vault |\n  {encrypted}\n"))

@@ -1,4 +1,4 @@
-"""Messages of a launch: owner in the payload, and execution as root."""
+"""Requests of a launch to its nodes: the user in the payload, and whether the request runs as root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The link probe before a launch: listeners are always ended, also after failed connections."""
+"""The link probe before a launch: listeners are always stopped, even after failed connections."""
 
 from __future__ import annotations
 

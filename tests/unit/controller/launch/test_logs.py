@@ -27,7 +27,7 @@ PLAN.nodes[1].argv.extend(["--api-key", "open-sesame"])
 
 
 class Books:
-    """A log book, the lines that it passes on, and its messages."""
+    """A log book with the lines that it passes on and its messages."""
 
     def __init__(self, folder: Path, most: int = ANY_SIZE, **of_the_plan: Any) -> None:
         self.lines: list[tuple[int, str, str]] = []
@@ -45,7 +45,7 @@ class Books:
         )
 
     def kept(self) -> Path:
-        """Finish writing, and return the folder of the logs."""
+        """Wait until all logs are written, and return their folder."""
         self.book.finish()
         self.book.close()
         return self.book.folder / "logs"
@@ -131,7 +131,8 @@ def test_new_log_book_replaces_stored_logs(books: Books) -> None:
 
 
 def test_stored_log_is_kept_after_the_node_pruned_its_log(books: Books) -> None:
-    """Logs of a finished launch may have been pruned on the nodes before a user attaches or stops."""
+    """The logs of a finished launch might have been pruned on the nodes before a user attaches to or stops the launch.
+    """
     books.send("node1", "agent", "agent\n")
     books.send("node1", "0/stderr", "Traceback\n")
     books.kept()

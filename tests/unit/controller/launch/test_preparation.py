@@ -17,7 +17,7 @@ PLAN = a_plan({"node1": 2, "node2": 2}, entry={"environment": "/opt/x"})
 
 
 def nodes(**of_node2: list[Any]) -> AnsweringNodes:
-    """Return two fit nodes. of_node2: other answers of node2, by verb."""
+    """Return two nodes that pass preflight. of_node2: different answers of node2, by verb."""
     good = {"identity": [ADMIN], "prepare": [FACTS]}
     second = {**good, **of_node2}
     answers = {("node1", verb): list(given) for verb, given in good.items()}

@@ -24,7 +24,7 @@ OLDER, YOUNGER = "20260101-120000-0001", "20260101-120000-0003"
 
 
 def seen(launch_id: str | None, *, begun: bool = False, over: bool = False) -> Any:
-    """Return the answer of a node about its CPU slot. launch_id: of the holder, None for a free slot."""
+    """Return a node's answer about its CPU slot. launch_id: the launch that holds the slot, or None if it is free."""
     holder = {"pid": 441, "name": "", "command": "", "user": "ada", "unit": "", "seconds": None, "detached": False}
     whose = {"manager_of": None, "ours": launch_id == OURS}
     held = [] if launch_id is None else [{**holder, **whose, "launch_id": launch_id, "begun": begun}]
@@ -32,7 +32,7 @@ def seen(launch_id: str | None, *, begun: bool = False, over: bool = False) -> A
 
 
 class Reserve:
-    """A launch on two nodes: node1 is reserved from the start, of_node2 are the answers of node2 in turn."""
+    """A launch on two nodes. node1 is already reserved; of_node2 are the successive answers of node2."""
 
     def __init__(self, *of_node2: Any, **settings: Any) -> None:
         answers = {("node1", "reserve"): [seen(OURS)] * 9, ("node2", "reserve"): list(of_node2)}
@@ -133,7 +133,7 @@ def test_shared_launch_reserves_no_slots() -> None:
 
 
 def preflight(*findings: list[Any]) -> Callable[[], Prepared]:
-    """Return a preflight check that gives these findings in turn."""
+    """Return a preflight check that returns the given findings in turn."""
     answers = [Prepared(a_plan(), findings=list(found)) for found in findings]
     return lambda: answers.pop(0)
 

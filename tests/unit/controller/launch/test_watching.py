@@ -48,7 +48,7 @@ STOPPED = {"unit_before": {"ActiveState": "inactive"}, "error": "", "leftovers":
 
 
 def answers(last: dict[str, Any] | None = None) -> dict[tuple[str, str], list[Any]]:
-    """Return answers of two nodes that write five lines and succeed. last: another end."""
+    """Return the answers of two nodes that write five lines each. last: the final status (default: success)."""
     end = last or {"result": SUCCESS}
     return {
         (name, verb): given
@@ -69,7 +69,7 @@ class StartedSupervisor(Supervisor):
 
 
 class Supervised:
-    """A supervisor of two nodes that answer at once, and its messages."""
+    """A supervisor whose two nodes answer immediately, with its messages."""
 
     def __init__(self, folder: Path, table: dict[tuple[str, str], list[Any]], *, detached: bool) -> None:
         self.said: list[str] = []
@@ -188,7 +188,8 @@ def test_invalid_answers_do_not_end_the_launch(leased: Supervised) -> None:
 
 
 def test_second_ctrl_c_while_stopping_prints_a_message(leased: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second Ctrl-C arrives while the nodes stop. A message answers it, and stopping continues."""
+    """The second Ctrl-C arrives while the nodes are stopping. It is acknowledged by a message, and the stop continues.
+    """
     interruption = leased.supervisor.interruption
     interruption.signals = 1
     real = leased.nodes.ask

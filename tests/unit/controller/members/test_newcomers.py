@@ -114,7 +114,7 @@ def test_ssh_config_sets_address_user_and_port(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.getuid() != 0, reason="requires root without a password")
 def test_node_with_root_access_and_python_is_accepted(world: World) -> None:
-    """Contact this machine with the shell and the Python of the test run."""
+    """Contact this machine, using the shell and the Python of the test run."""
     action = world.action("onboard_contact", nodes=[])
     node = connect(action, "node1", world.vars)
     node.connection._play_context.remote_user = "ada"

@@ -32,7 +32,8 @@ class Clock:
 
 
 class Node:
-    """Returns the listed answers of a verb in turn, and repeats the last one. asked: verbs and payloads."""
+    """A node that returns the listed answers of each verb in turn and then repeats the last one. asked: verbs and
+    payloads."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
@@ -58,7 +59,8 @@ class Node:
 
 @pytest.fixture
 def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Node, Guard]]:
-    """Return a maker of (node, guard). By default the node arms, confirms and undoes. Sleeping takes no time."""
+    """Return a function that creates (node, guard). By default, the node can arm, confirm and undo. Sleeping takes no
+    time."""
     clock = Clock()
     monkeypatch.setattr(guard, "time", clock)
 

@@ -1,4 +1,4 @@
-"""Claims of a run on its nodes, with real keeper processes; folders of this machine replace the nodes."""
+"""Claims of a run on its nodes, with real keeper processes. Each node is simulated by a folder of this machine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ claim.main()
 
 
 class Node(NodeConnection):
-    """A node with its claim in a folder of this machine. The file `away` makes the node unreachable."""
+    """A node whose claim is in a folder of this machine. If the file `away` exists, the node is unreachable."""
 
     def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
         assert privileged
@@ -77,7 +77,8 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Node]:
 
 @contextmanager
 def run() -> Iterator[Claims]:
-    """Run of ansible-playbook. A nested run must end first, because its keeper inherits the pipes of the outer run."""
+    """Simulate a run of ansible-playbook. A nested run must end first, because its keeper inherits the outer run's
+    pipes."""
     begun = Claims()
     begun.begin()
     try:

@@ -1,4 +1,4 @@
-"""Complete distributions by the node program; folders and addresses of this machine replace the nodes."""
+"""Complete distributions with the real node program. Nodes are simulated by folders and addresses of this machine."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_silent_node_in_the_chain_is_skipped(
 
 
 def test_source_with_corrupt_content_sends_nothing(cluster: Callable[..., Cluster], project: Project) -> None:
-    """A source compares its content before it sends anything."""
+    """A source verifies its content before it sends anything."""
     nodes = cluster(3, node1=("offer",))
     found = nodes.bring(project)
     assert found["node1"] == "Connection timed out"

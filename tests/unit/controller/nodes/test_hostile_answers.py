@@ -1,4 +1,4 @@
-"""Compromised nodes: real runs in which the Python of the node returns hostile answers."""
+"""Compromised nodes: real runs in which the node's Python returns hostile answers."""
 
 from __future__ import annotations
 

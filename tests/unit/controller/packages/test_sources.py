@@ -74,7 +74,7 @@ def test_proxy_is_bypassed_for_cluster_nodes(world: World) -> None:
 
 @pytest.fixture
 def given(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function for the module arguments of a node. The module is not run."""
+    """Return a function that returns the module arguments for a node without running the module."""
 
     def of(node: str, **options: Any) -> dict[str, Any]:
         action = world.action("package_sources", **options)

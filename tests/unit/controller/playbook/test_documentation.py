@@ -1,4 +1,4 @@
-"""Options of modules are read from their documentation and match defaults of the roles."""
+"""Module options are read from the module documentation, and their defaults match those of the roles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Other users with write access to files that decide what runs on the nodes. Each case is a tree of files."""
+"""Detection of other users who can write to files that control what runs on the nodes. Each case is a file tree."""
 
 from __future__ import annotations
 

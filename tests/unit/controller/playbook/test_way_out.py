@@ -1,4 +1,4 @@
-"""Text from nodes on its way to the terminal: real runs of ansible-playbook with hostile text everywhere."""
+"""Output of node text to the terminal: real runs of ansible-playbook in which every text is hostile."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def test_control_characters_from_nodes_are_not_printed(
 
 
 def test_prompt_works_on_a_real_terminal(hostile: Path) -> None:
-    """A real terminal shows the prompt, gets the answer, and adds its own sequences."""
+    """The prompt is shown on a real terminal, which adds its own control sequences."""
     (hostile / "asks.yml").write_text(
         textwrap.dedent(
             """

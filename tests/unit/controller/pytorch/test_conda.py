@@ -1,4 +1,4 @@
-"""Conda packages on the controller without py-rattler. Other tests run on the sandbox."""
+"""Handling of conda packages on the controller without py-rattler. Tests with py-rattler run on the sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wheels of an environment, if the node that resolves them for all nodes is compromised."""
+"""Validation of an environment's wheels when the node that resolves them for all nodes is compromised."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Cluster:
         monkeypatch.setattr(EnvironmentSteps, "_asks", lambda _: [ASK])
 
     def fetch(self, section: WheelSection | None, answer: WheelSection, **arguments: Any) -> dict[str, Any]:
-        """Return the result of the step on node1. section: from the lock, as found by the inspection."""
+        """Return the result of the step on node1. section: the lock section that the inspection found."""
         need = WheelNeed(build=True, key="the same", here=False, section=section.as_dict() if section else None)
         found = {"looks": {"needs": asdict(need)}}
         known = {"hostvars": Variables(dict.fromkeys(NODES, found)), "groups": {"gpu_nodes": NODES}}

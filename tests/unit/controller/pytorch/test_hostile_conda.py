@@ -1,7 +1,7 @@
 """Hostile conda packages, assembled by the real py-rattler: no file outside the environment is written or read.
 
-All users can write to the outside folder and read the secret. So these tests cover the package checks, and not the
-account without rights that assembles the packages.
+All users can write to the outside folder and read the secret, so that these tests prove the package checks alone,
+without the protection by the unprivileged account that assembles packages.
 """
 
 from __future__ import annotations
@@ -70,7 +70,8 @@ class Place:
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """Return a place that an account without rights can enter. Files that escape stay inside its folder."""
+    """Return a folder that an unprivileged account can enter. Files that escape the environment stay inside its parent.
+    """
     with tempfile.TemporaryDirectory(prefix="muster-test-conda-") as folder:
         root = Path(folder)
         root.chmod(0o755)
@@ -242,7 +243,7 @@ def test_hard_link_inside_the_package_becomes_a_file(place: Place) -> None:
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("kind", [tarfile.FIFOTYPE, tarfile.CHRTYPE])
 def test_devices_and_pipes_are_rejected_or_become_empty_files(place: Place, kind: bytes, ending: str) -> None:
-    """py-rattler may create an empty file instead of a device or pipe."""
+    """py-rattler is allowed to create an empty file instead of a device or pipe."""
     for hostile in (Member("lib/special", type=kind), Member("lib/special", type=kind, listed=None)):
         package = build(place.packages, "special", [file("lib/tool"), hostile], ending=ending)
         try:

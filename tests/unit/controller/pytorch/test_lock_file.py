@@ -1,4 +1,4 @@
-"""The lock file on the controller: allowed writers, and entries that a node may add."""
+"""The lock file on the controller: who is allowed to write it, and which entries a node can add."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report at the end of a run: with events as from the callback, and with ansible-playbook."""
+"""The report at the end of a run, tested with simulated callback events and with ansible-playbook."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Inspections decide which roles run on which nodes. The SSH mesh runs on all nodes if one node differs."""
+"""Node inspections determine which roles run on which nodes. The SSH mesh role runs on all nodes if one node differs.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ MESH = next(look for look in LOOKS["network"] if look.role == "ssh_mesh")
 
 
 class Tasks:
-    """Variables and arguments of the roles with their defaults."""
+    """Role variables and arguments with their defaults."""
 
     def value(self, _look: object, _host: str, name: str, **_more: object) -> Any:
         return {"ssh_mesh_mode": "manage", "_ssh_mesh_everybody": ["muster"]}[name]

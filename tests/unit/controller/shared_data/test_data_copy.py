@@ -1,4 +1,4 @@
-"""Complete copies of a data folder by the node programs; folders and addresses of this machine replace the nodes."""
+"""Complete copies of a data folder with the real node programs. Nodes are simulated by folders and addresses."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 
 def state(folder: Path) -> dict[Path, tuple[int, ...]]:
-    """Return the file attributes that change with a write, a new name or a new owner."""
+    """Return the file attributes that change when a file is written, renamed or given to another owner."""
     seen = {path: path.lstat() for path in folder.rglob("*")}
     return {path: (one.st_ino, one.st_mode, one.st_uid, one.st_mtime_ns, one.st_ctime_ns) for path, one in seen.items()}
 

@@ -1,4 +1,5 @@
-"""Rounds of status checks: in parallel, with a time limit for silent nodes, and with root only for root-only facts."""
+"""Status checks of all nodes: in parallel, with a time limit for silent nodes, and with root only where it is required.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ BUSY: dict[str, Any] = {
 
 
 class Way:
-    """answers: returns the answer for a verb and for whether root is used."""
+    """Connection to a node. answers: returns the answer to (verb, whether root is used)."""
 
     def __init__(self, name: str, answers: Callable[[str, bool], dict[str, Any]]) -> None:
         self.name = name
