@@ -1,9 +1,8 @@
-"""Every file in cases/device contains the ranks' reports about devices, stragglers, scaling and a soak test, and the
-expected findings.
+"""Every file in cases/device contains the ranks' reports about devices, stragglers, scaling and a soak test.
 
 nproc: ranks by node, default two nodes with two ranks. stages: facts by stage and rank; `all` is the default of every
-rank. skipped: by stage, the reason. points: of a soak test, by rank. expect: all findings except `pass`, all skips, and
-the given part of `measured` of a stage.
+rank. skipped: reason by stage. points: samples of a soak test, by rank. expect: all findings except `pass`, all skips,
+and the given part of `measured` of a stage.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def test_device_reports_produce_the_expected_findings(case: dict[str, Any]) -> N
 @pytest.mark.parametrize("stage", SUBJECTS)
 @pytest.mark.parametrize("junk", [None, True, "x", -1, float("nan"), float("inf"), [None], {"a": []}, [[{}]], 10**400])
 def test_invalid_facts_raise_no_exception_and_never_pass(stage: str, junk: Any) -> None:
-    """Replace all facts of a stage by a value of another type."""
+    """Replace all facts of a stage with a value of another type."""
     points = [dict.fromkeys(("seconds", "throttled", "temperature_c", "ecc_corrected", "samples_per_second"), junk)]
     case = {"stages": {stage: {"all": dict.fromkeys(FACTS, junk)}}, "points": {0: points, 1: points}}
     seen = reports_of(case)

@@ -1,8 +1,8 @@
 """Every file in cases/world contains the ranks' reports about layout, machines, GPUs and versions, and the findings.
 
-nproc: ranks by node, default two nodes with two ranks. backend: default nccl. change: facts that differ from those of a
-healthy rank, by rank; null means not reported. silent: ranks that did not report. expect: all findings and skipped
-checks, except passes about layout and machines.
+nproc: ranks per node (default: two nodes with two ranks each). backend: nccl by default. change: facts that differ from
+those of a healthy rank, by rank; null means not reported. silent: ranks that did not report. expect: all findings and
+skipped checks, except passes about layout and machines.
 """
 
 from __future__ import annotations

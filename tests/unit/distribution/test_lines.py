@@ -1,6 +1,6 @@
 """Order of a distribution to many nodes, and validation of their answers.
 
-cases/lines: complete and incomplete nodes -> the sources of each node in order of preference.
+cases/lines: nodes with complete and incomplete content -> the sources of each node in order of preference.
 """
 
 from __future__ import annotations

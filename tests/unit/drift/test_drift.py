@@ -1,4 +1,4 @@
-"""Drift: differences, their origin, and their repair."""
+"""Drift detection: differences, their origin and their repair."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def difference(given: dict[str, Any]) -> DriftDifference:
 
 @cases(__file__, "differences")
 def test_module_results_become_differences(case: dict[str, Any]) -> None:
-    """Derive the differences from results in the format of modules."""
+    """Differences are derived from results in the format that modules return."""
     said = [
         results.taken(one.get("node", "node1"), one["role"], one.get("task", "Look"), one["result"])
         for one in case["said"]

@@ -1,4 +1,4 @@
-"""Packets are traced correctly through rules written by real programs.
+"""Tracing of packets through firewall rules that real programs wrote.
 
 recorded/nft: JSON output of nft 1.0.6 after loading the .nft file of the same name. server.nft is a handwritten
 /etc/nftables.conf with commonly recommended rules; the others are tables of fail2ban, kube-proxy and netavark. The

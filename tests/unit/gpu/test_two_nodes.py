@@ -1,4 +1,4 @@
-"""The parts of tests/gpu/two_nodes that need no node: mounts and packages, choice of experiments, and report."""
+"""The parts of tests/gpu/two_nodes that run without nodes: mounts, packages, choice of experiments, and the report."""
 
 from __future__ import annotations
 

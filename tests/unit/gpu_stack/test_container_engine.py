@@ -1,7 +1,7 @@
-"""Every file in cases/ is one node with a container engine, and the expected plan.
+"""Every file in cases/ describes one node with a container engine, and the expected plan.
 
 By default, the engine is installed and its daemon responds. steps: commands. after_reload: the message if docker does
-not know the runtime after its reload.
+not list the runtime after a reload.
 """
 
 from __future__ import annotations

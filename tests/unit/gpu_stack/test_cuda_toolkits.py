@@ -1,6 +1,6 @@
-"""Every file in cases/ is one node: requested toolkits, installed toolkits, and the expected plan.
+"""Every file in cases/ describes one node: the requested toolkits, the installed toolkits, and the expected plan.
 
-toolkits: by version, the output of nvcc. by_hand: toolkits that were not installed from packages.
+toolkits: output of nvcc by version. by_hand: toolkits that were not installed from packages.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ DEEPER = (TABLE["cuda"]["floor"], TABLE["cuda"]["native"], TABLE["packages"]["nc
 
 
 def rows() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every row of the table with its name."""
+    """Yield the name and content of every table row."""
     plain = ("architectures", "nvlink_rates", "gpus", "branches", "systems", "torch", "older_torch")
     for section in (*(TABLE[name] for name in plain), *DEEPER):
         yield from section.items()

@@ -1,4 +1,4 @@
-"""The as-installed manifest of a node, from its facts and the output of apt."""
+"""The manifest of a node's installed GPU stack, built from node facts and the output of apt."""
 
 from __future__ import annotations
 

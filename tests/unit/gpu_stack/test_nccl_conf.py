@@ -1,8 +1,8 @@
-"""Every file in cases/ is one node: nccl_conf, the state, the file before and after, and the messages.
+"""Every file in cases/ describes one node: nccl_conf, the node's state, the file before and after, and the messages.
 
-before: null for no file. after: empty for no file, omitted for an unchanged file. BEGIN, END: markers of Muster's
-block. Interfaces are given by name, `down` for those that are down; ports by the fields of PORT. options: nccl_ib_* by
-the names of nccl_ib.Options. refused: problems of the options on this node.
+before: null if there is no file. after: empty if the file is removed, omitted if it is unchanged. BEGIN, END: markers
+of Muster's block. Interfaces are listed by name; `down` lists those that are down. Ports use the fields of PORT.
+options: nccl_ib_* options, named as in nccl_ib.Options. refused: problems with the options on this node.
 """
 
 from __future__ import annotations

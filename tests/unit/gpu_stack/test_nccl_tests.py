@@ -1,4 +1,4 @@
-"""The build of nccl-tests, and missing settings in the inventory."""
+"""The build plan of nccl-tests, and missing inventory settings."""
 
 from __future__ import annotations
 

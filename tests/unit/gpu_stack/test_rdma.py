@@ -1,6 +1,6 @@
-"""Every file in cases/rdma is one node: result of the inspection, request, and expected packages and modules.
+"""Every file in cases/rdma describes one node: inspection result, request, and expected packages and kernel modules.
 
-look: differences to a machine with one InfiniBand adapter and no packages. The names are from the role.
+look: differences from a machine with one InfiniBand adapter and no packages. The package names are those of the role.
 """
 
 from __future__ import annotations

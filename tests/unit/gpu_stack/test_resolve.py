@@ -1,7 +1,7 @@
-"""Every file in cases/ is one resolution: request, facts of the nodes, and the stack or the refusals.
+"""Every file in cases/ contains a request, the facts of the nodes, and the resolved stack or the reasons for rejection.
 
-By default, a node has Ubuntu 24.04 and no Secure Boot. Only the given parts of the result are compared. The table is
-the one of Muster.
+By default, a node runs Ubuntu 24.04 without Secure Boot. Only the parts of the result given in the case are compared.
+The version table is the real one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Automatic quarantine: which node is chosen, and when no node is."""
+"""Automatic quarantine: which node is quarantined, and when none is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cluster's health, from the nodes' results to the reasons that block a launch: one case per file."""
+"""Cluster health, from the results of the nodes to the reasons that block a launch. Each file contains one case."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The request of tests/gpu to a machine with GPUs has all arguments of the looks and rules (no GPU is used here)."""
+"""The request that tests/gpu sends to a GPU machine has all arguments of the probes and rules. No GPU is needed here.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ SEEN = {"root": False, "name": "eth0", "processes": [], "why": ""}
 
 
 def standin(real: Callable[..., Any], called: set[str], name: str) -> Callable[..., Any]:
-    """Return a fake look that accepts only the arguments of the real one."""
+    """Return a stub of a probe that accepts only the arguments of the real one."""
 
     @wraps(real)  # keeps the signature, which health.look inspects
     def look(*given: Any, **named: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Xids that a real driver logged for failing programs are kept, and are not faults of the node.
+"""Xids that a real driver logged for failing programs are kept, but are not reported as node faults.
 
 recorded/kernel_580_h200.txt is the driver's part of dmesg on an H200 under driver 580.159.04 (tests/gpu/run.py,
 2026-11-27), with the GPU's id and serial number replaced: a device-side assert (Xid 43), a write out of bounds (31),

@@ -1,4 +1,4 @@
-"""GPU findings of whole machines of the types that labs have, from all data of a node.
+"""GPU findings about complete machines of types common in labs, from all data of a node.
 
 machine: a description. gpus: the number in the inventory. virtual: the output of systemd-detect-virt. lines: of the
 kernel log. found: "status id" of every finding about GPUs, NVLink, fabric manager and bus; a healthy machine has one

@@ -1,9 +1,10 @@
-"""Every file in cases has the differences between a node and a healthy one, and the findings as "status id: sentence".
+"""Every file in cases describes a node by its differences from a healthy one, and lists findings as "status id:
+sentence".
 
-base: server (a made-up machine with eight GPUs and RDMA) or none (a recorded container without GPUs).
-request: changes to the options of nccl_health. ports: the RDMA ports, each with its differences from a good InfiniBand
-port (looked_at.py). looks: changes to the collected data, by path. gpus: facts of GPUs.
-skipped, traits: some of the expected ones. The output of GPUs has separate tests.
+base: server (a made-up machine with eight GPUs and RDMA) or none (a recorded container without GPUs). request: changes
+to the options of nccl_health. ports: the RDMA ports, each with its differences from a healthy InfiniBand port
+(looked_at.py). looks: changes to the collected data, by path. gpus: facts of GPUs. skipped, traits: some of the
+expected skipped checks and traits. Separate tests cover nvidia-smi output.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def test_healthy_node_passes_each_check_once() -> None:
 
 
 def test_empty_data_raises_no_exception() -> None:
-    """All texts are empty, as without permissions."""
+    """All texts are empty, as they are without permissions."""
 
     def emptied(value: Any) -> Any:
         if isinstance(value, dict):

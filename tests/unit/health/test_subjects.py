@@ -1,4 +1,4 @@
-"""A subject has one name: for its look on the node, its facts, and its rules on the controller."""
+"""A subject has the same name everywhere: for its probe on the node, its facts, and its rules on the controller."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def request() -> dict[str, Any]:
 
 
 def test_this_machine_can_be_evaluated() -> None:
-    """Without permissions: missing data has a reason, and everything fits into JSON."""
+    """The test runs without permissions: missing data has a reason, and all results can be written as JSON."""
     looks = look(request(), unit_properties("root", "/", 5))
     assert set(looks) == {*LOOKS, "later"}
     assert looks["collective"]["skipped"] == "not requested (health_collective)"

@@ -1,6 +1,6 @@
-"""Each file in cases/facts has changes to the recorded data and the expected facts.
+"""Each file in cases/facts contains changes to the recorded data, and the expected facts.
 
-looks: by subject, merged over recorded.yml. facts: a subset; other facts are not compared. skipped: the complete list.
+looks: data by subject, merged into recorded.yml. facts: only the listed facts are compared. skipped: the complete list.
 """
 
 from __future__ import annotations

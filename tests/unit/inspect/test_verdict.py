@@ -1,8 +1,7 @@
-"""Each file in cases/verdict has nodes and their expected findings, as "status id node: sentence".
+"""Each file in cases/verdict contains nodes and their expected findings, as "status id node: sentence".
 
-Each node runs Debian 12 at 10.0.0.N and has no problems by default. request: changes to its inventory variables.
-facts: changes to its facts, by path. A finding about several nodes is listed once per node. last: the last line of
-the report.
+Each node runs Debian 12 at 10.0.0.N and has no problems by default. request: changes to its inventory variables. facts:
+changes to the facts, by path. A finding about several nodes is listed once per node. last: the last line of the report.
 """
 
 from __future__ import annotations

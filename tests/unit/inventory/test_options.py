@@ -1,4 +1,4 @@
-"""Options are read strictly as their declared types, and invalid values are described briefly."""
+"""Options are converted strictly to their declared types. Error messages describe invalid values briefly."""
 
 from __future__ import annotations
 

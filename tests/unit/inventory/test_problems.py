@@ -1,7 +1,7 @@
-"""Each file in cases/ has an inventory and exactly the problems that validation must report.
+"""Each file in cases/ contains an inventory, and exactly the problems that validation must report.
 
-inventory: fields of Inventory that differ from a valid one. common: variables of all nodes.
-nodes: name -> {variables, errors, unknown, places}. problems: the sentences.
+inventory: fields of Inventory that differ from a valid one. common: variables of all nodes. nodes: name -> {variables,
+errors, unknown, places}. problems: the sentences.
 """
 
 from __future__ import annotations

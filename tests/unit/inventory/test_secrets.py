@@ -1,4 +1,4 @@
-"""Secrets are recognized by name and value, and clear-text secrets in an inventory are found."""
+"""Secrets are recognized by name and value, and plain-text secrets in an inventory are found."""
 
 from __future__ import annotations
 

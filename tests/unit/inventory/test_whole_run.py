@@ -1,4 +1,4 @@
-"""Playbooks that must run completely reject --limit and tags before they contact a node."""
+"""Playbooks that must run completely reject --limit and tags before contacting any node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_partial_run_is_rejected_with_the_reason(case: dict[str, Any]) -> None:
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook with a stub of ssh that creates a file when called."""
+    """Run a playbook with a stub of ssh that creates a marker file when it is called."""
     (folder / "rack").mkdir(exist_ok=True)
     (folder / "rack/hosts.yml").write_text(NODES)
     ssh = folder / "ssh"

@@ -1,4 +1,4 @@
-"""Answers of nodes are foreign input: data that does not fit the plan and its type is rejected."""
+"""Node answers are untrusted input: data with a wrong type, or that does not match the plan, is rejected."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_answer_that_is_not_an_object_is_rejected(verb: str, data: Any) -> None:
 
 
 def test_corrupt_answers_raise_no_other_exception_than_unusable_error() -> None:
-    """Random corruption with a fixed seed. Accepted answers can be evaluated."""
+    """Answers are corrupted at random with a fixed seed. Those that are accepted can be evaluated."""
     dice = random.Random(3)
     unusable = 0
     for _ in range(3000):

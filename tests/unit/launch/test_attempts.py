@@ -1,7 +1,8 @@
-"""Further attempts of a launch, and their nodes.
+"""Retries of a launch, and the nodes they use.
 
-cases/attempts_nodes: the nodes of the attempt that ended, failed and unavailable nodes, spares -> the nodes of the next
-attempt and its description. cases/attempts_futile: attempts -> why there is no further attempt, "" for none.
+cases/attempts_nodes: nodes of the previous attempt, failed and unavailable nodes, spare nodes -> nodes of the next
+attempt, and its description. cases/attempts_futile: attempts -> the reason for no further attempt, or "" if there is
+one.
 """
 
 from __future__ import annotations

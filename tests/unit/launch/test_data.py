@@ -1,6 +1,6 @@
-"""Comparison of data before a launch.
+"""Comparison of training data on all nodes before a launch.
 
-cases/data: the report of each node on one path -> the findings.
+cases/data: each node's report on one path -> the findings.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The table of outcomes: known words of a node have a row, and unknown words are reported."""
+"""The table of outcomes: every reason that a node can report has a row, and unknown reasons are reported."""
 
 from __future__ import annotations
 

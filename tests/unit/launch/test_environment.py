@@ -1,6 +1,6 @@
-"""A file of environment variables.
+"""Parsing of environment variable files.
 
-cases/environment: lines NAME=value -> the variables, or all problems; problems contain no values.
+cases/environment: lines NAME=value -> the variables, or all problems. Problems do not contain values.
 """
 
 from __future__ import annotations

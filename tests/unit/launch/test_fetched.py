@@ -1,4 +1,4 @@
-"""Files fetched from working folders: safe names, size limits, and reports on the other files."""
+"""Files fetched from working folders: safe names, size limits, and reports on files that were not fetched."""
 
 from __future__ import annotations
 

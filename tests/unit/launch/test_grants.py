@@ -1,4 +1,4 @@
-"""Resource limits on the controller and the pace of requests, by the number of nodes."""
+"""Resource limits of the controller and the pace of its requests, depending on the number of nodes."""
 
 from __future__ import annotations
 

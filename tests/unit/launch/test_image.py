@@ -1,7 +1,6 @@
-"""The container image of a launch: validation of the options, and findings on the nodes.
+"""The container image of a launch: validation of the options, and findings about the image on the nodes.
 
-cases/image_problems: options -> all problems. cases/image_judge: the differences of a node from a healthy one -> the
-findings.
+cases/image_problems: options -> all problems. cases/image_judge: differences from a healthy node -> the findings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Passing the plan to launch_command.
+"""How the launch plan is passed to launch_command.
 
-cases/launchers: command and further options -> the arguments on the second of two nodes with two ranks each, the
-variables with the plan, or all problems.
+cases/launchers: command and other options -> the command arguments on the second of two nodes with two ranks each, and
+the environment variables that contain the plan; or all problems.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Lines and events of ranks: limited for any output."""
+"""Output lines and events of ranks, which are limited in size for any output."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The type of a launch, from the accounts that log in to its nodes; and problems that block a user launch.
+"""The type of a launch, determined by the accounts that log in to its nodes, and problems that block a user launch.
 
-cases/whose: requested, and by node the differences from ada, a launch user -> the manager, the user, the problems.
-cases/own: the differences of a node's facts from a healthy one -> the problems.
+cases/whose: the requested type, and each node's differences from the launch user ada -> manager, user and problems.
+cases/own: differences from the facts of a healthy node -> the problems.
 """
 
 from __future__ import annotations

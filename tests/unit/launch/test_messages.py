@@ -1,4 +1,4 @@
-"""The shapes of messages between the controller and the program on a node, compared with answers of that program."""
+"""The declared shapes of messages between controller and node program, compared with real answers of that program."""
 
 from __future__ import annotations
 

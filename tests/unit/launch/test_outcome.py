@@ -38,7 +38,7 @@ def test_finished_launch_is_healthy() -> None:
 
 
 def test_known_outcome_is_not_replaced_by_an_unknown_one() -> None:
-    """A supervisor that attaches to or stops a finished launch sees no result."""
+    """A supervisor that attaches to a finished launch, or stops it, receives no result."""
     finished, interrupted = judged(Ending.FINISHED), judged(Ending.INTERRUPTED, "stopped by a user (launch_stop)")
     assert outcome.knows_less(interrupted, finished)
     assert not outcome.knows_less(interrupted, judged(Ending.DETACHED))
@@ -56,7 +56,7 @@ def test_warnings_of_a_finished_launch_are_reported() -> None:
 
 
 def test_occupied_resource_is_reported_with_its_holder() -> None:
-    """The findings name the holder, and earlier warnings are kept."""
+    """The findings name the holder of the resource, and earlier warnings are kept."""
     found = [TAKEN.fail("node2", "launch x has GPU 0", "Wait", "look"), Finding("launch.gpus", "warn", "node1", "idle")]
     verdict = judged(Ending.TAKEN, "launch x has GPU 0", "node2", preflight=found)
     assert (verdict["status"], verdict["summary"]) == ("failed", "node2: launch x has GPU 0. Wait: look")
@@ -143,7 +143,7 @@ def test_same_failure_on_every_rank_is_reported_once() -> None:
 
 
 def brought(launcher: str, *reports: NodeReport) -> Verdict:
-    """Return the verdict on the ranks of a command."""
+    """Return the verdict on a launch that was started by a command instead of torchrun."""
     failed = any(report.ended for report in reports)
     decision = Decision(Ending.FAILED if failed else Ending.FINISHED, "", "")
     record = LaunchRecord(replace(PLAN, launcher=launcher), decision, reports=list(reports), stop_began=1000.0)

@@ -1,4 +1,4 @@
-"""How long a node may be silent."""
+"""How long a node is allowed to be silent."""
 
 from __future__ import annotations
 

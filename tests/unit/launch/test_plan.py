@@ -1,6 +1,6 @@
-"""The plan of a launch, from the inventory alone.
+"""The plan of a launch, derived from the inventory alone.
 
-cases/plan: differences of nodes and request from the simplest ones -> parts of the plan, or all problems.
+cases/plan: differences from minimal nodes and a minimal request -> parts of the plan, or all problems.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Selection of the files of a project.
+"""Selection of project files.
 
-cases/choose: paths, and the text of .musterignore -> the selected files, and those that look like secrets.
+cases/choose: paths and the text of .musterignore -> the selected files, and files that look like secrets.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Exclusive slots of a launch, and which of several launches gets them.
+"""Exclusive slots, and which of several competing launches gets them.
 
 cases/seats: backend, nproc, gpus, uuids, visible (CUDA_VISIBLE_DEVICES) -> the slots.
 """
@@ -51,7 +51,7 @@ def test_reservation_decision_depends_on_the_holders(seen: list[list[Any]], move
 
 @dataclass
 class World:
-    """Launches that request nodes. A step is an attempt of a unit to take a slot, or a supervisor's decision."""
+    """Launches that compete for nodes. A step is a unit's attempt to take a slot, or a decision of a supervisor."""
 
     wants: dict[str, tuple[str, ...]]
     held: dict[str, str] = field(default_factory=dict)
@@ -110,7 +110,7 @@ def test_slots_stay_exclusive_for_any_order_of_events(wants: list[tuple[str, ...
 
 
 def reachable(first: World) -> Iterator[World]:
-    """Yield all final states."""
+    """Yield all final states that any order of events can reach."""
     known, left = {first.key()}, [first]
     while left:
         world = left.pop()

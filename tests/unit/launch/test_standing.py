@@ -1,7 +1,8 @@
 """Detection of stalled launches.
 
-Every file in cases/standing is a launch of two nodes with two ranks each, sampled every 30 s for `minutes`: the
-activity of each rank between samples (DOES, or fields of a Sample), and the expected notices with their minute.
+Every file in cases/standing describes a launch on two nodes with two ranks each, sampled every 30 s for `minutes`. The
+case lists each rank's activity between samples (DOES, or fields of a Sample), and the expected notices with their
+minute.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The rank that blocks a launch.
+"""Identification of the rank that blocks a launch.
 
-Every file in cases/stall is a stall of two nodes with one rank each: stderr by node, the states of the ranks, and the
-expected findings.
+Every file in cases/stall describes a stalled launch on two nodes with one rank each: stderr by node, the states of the
+ranks, and the expected findings.
 """
 
 from __future__ import annotations

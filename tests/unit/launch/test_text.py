@@ -1,4 +1,4 @@
-"""Messages on a launch."""
+"""Messages about a launch."""
 
 from __future__ import annotations
 

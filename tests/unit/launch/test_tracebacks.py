@@ -1,4 +1,4 @@
-"""Every file in cases/traceback has the end of a rank's standard error, and the expected exception."""
+"""Every file in cases/traceback contains the end of a rank's stderr, and the expected exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The supervisor's decisions on the end of a launch, with a simulated clock."""
+"""When the supervisor decides that a launch has ended, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -159,7 +159,8 @@ def test_stall_time_starts_at_the_last_line_of_any_rank() -> None:
 
 
 def test_silent_node_does_not_count_as_stalled() -> None:
-    """A supervisor that attached and was disconnected does not stop the launch: output of that time still arrives."""
+    """A supervisor that was disconnected after attaching does not stop the launch: the output of that time still
+    arrives."""
     seen = watch(stall=10.0, patience=FOREVER)
     seen.saw("node1", look(rank0="step 1\n"), 5.0)
     seen.saw("node2", look(), 5.0)
@@ -216,7 +217,7 @@ def test_stopped_ranks_have_time_to_end(reason: str, came: tuple[Ending, str]) -
 
 
 def test_forged_end_of_ranks_does_not_delay_the_decision() -> None:
-    """The training user controls the reported state of the ranks."""
+    """The training user can forge the reported state of the ranks."""
     seen = watch()
     for now in (0.0, 20.0, 34.0):
         seen.saw("node1", look(agent="Sending process 7 closing signal SIGTERM") | ends("limit", 30.0), now)

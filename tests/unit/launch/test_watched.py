@@ -1,4 +1,4 @@
-"""Problems that block a watcher on the head node, and the validation of its state."""
+"""Problems that prevent a watcher on the head node, and the validation of the watcher's state."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_missing_watcher_is_reported() -> None:
 
 
 def told(**forged: Any) -> Any:
-    """Return the verdict over all attempts with a finding that the user has forged in part."""
+    """Return the verdict over all attempts with one finding, parts of which were forged by the user."""
     verdict = {"status": "healthy", "summary": f"done. {ADVICE}", "findings": [{**FOUND, **forged}]}
     found = WATCHER.read({"alive": True, "state": {**STATE, "result": {"verdict": verdict}}})
     assert found.verdict is not None
@@ -168,7 +168,7 @@ def test_attempt_names_only_known_nodes() -> None:
 
 
 def test_catalogue_contains_all_launch_checks() -> None:
-    """All checks of launches are in the catalogue, which has their printed texts."""
+    """The printed texts of launch checks come from the catalogue."""
     declared = {
         check.id
         for path in Path(watched.__file__).parent.glob("*.py")

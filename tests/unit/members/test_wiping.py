@@ -1,4 +1,4 @@
-"""Removal of Muster from a node: every role must declare all files that it writes."""
+"""Removal of Muster from a node: every role must declare all files that it writes, so that they can be removed."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_parent_folders_are_sorted_deepest_first_without_system_folders() -> Non
 
 
 def forgotten() -> str:
-    """Return what the roles remove, from their tasks and the data of loops."""
+    """Return the paths that the roles remove, read from their tasks and loop data."""
     asked = (*ROLES.glob("*/tasks/forget.yml"), ROLES / "wipe/tasks/main.yml")
     texts = [path.read_text() for path in asked]
     named = {name for text in texts for name in re.findall(r"\b_[a-z_]+", text)}

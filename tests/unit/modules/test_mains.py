@@ -1,4 +1,4 @@
-"""Modules that delegate their work: passed options, results, and errors."""
+"""Modules that delegate their work to a function: passed options, results and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def now() -> int:
 
 
 class Recorder:
-    """Replaces the work of a module: records its arguments and the umask."""
+    """Stub of a module's work function that records its arguments and the umask."""
 
     def __init__(self, **result: Any) -> None:
         self.result, self.given, self.umask = result, list[Any](), -1

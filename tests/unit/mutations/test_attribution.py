@@ -1,4 +1,5 @@
-"""Attribution of failures to mutants: with a toy project whose script/test is pytest, and with simulated runs."""
+"""Attribution of test failures to mutants, tested with a toy project whose script/test runs pytest, and with simulated
+runs."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ FOR_EVER = change_of(b"4", "5")
 
 @pytest.fixture
 def toy(tmp_path: Path) -> ScriptTest:
-    """A project with this script/test that only has the unit stage."""
+    """Create a project with the given script/test, which has only the unit stage."""
     runner = {f"tests/runner/{path.name}": path.read_text() for path in (ROOT / "tests/runner").glob("*.py")}
     for name, text in {
         **runner,
@@ -108,7 +109,7 @@ def is_link_to(path: Path, target: Path) -> bool:
 
 
 class Ends:
-    """A simulated suite. ends: its outcome, by the mutants in it."""
+    """A simulated test suite. ends: outcome for each set of active mutants."""
 
     def __init__(self, ends: dict[frozenset[Mutant], Outcome]) -> None:
         self.ends = ends

@@ -1,4 +1,4 @@
-"""Mutations of sources: what is changed, and that nothing else is changed."""
+"""Mutations of source files: the intended text is changed and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Link results of launch participants are untrusted input and give findings that name both ends."""
+"""Link results from launch participants are untrusted input. Findings about links name both ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SERVED = {f"node{number}": served(number) for number in (1, 2, 3)}
 
 
 def called(origin: str, **changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a node's reply for good links, with changes by peer."""
+    """Return a node's reply if its links are good, with the given changes by peer."""
     request = before_launch.call_request(PLAN, PLAN.nodes[NAMES.index(origin)], "token", SERVED)
     answer = {}
     for peer in request["peers"]:

@@ -1,4 +1,4 @@
-"""Each file in cases has probe results of some nodes and the expected findings, as "status id node: sentence".
+"""Each file in cases contains probe results of several nodes, and the expected findings as "status id node: sentence".
 
 Nodes are at 10.0.0.N; nodes and links have no problems by default. `links` changes results: "node1 -> node2", where
 either side may be "*", with `ports` as {port: outcome} or one outcome for all ports. `served` and `named` change a

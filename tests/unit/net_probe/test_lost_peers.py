@@ -1,4 +1,4 @@
-"""Findings about a node that the controller has lost, from connection tests by the other nodes."""
+"""Findings about a node that the controller lost contact with, based on connection tests by the other nodes."""
 
 from __future__ import annotations
 

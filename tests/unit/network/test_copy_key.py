@@ -1,4 +1,4 @@
-"""The key to copy to a node is chosen, and added to authorized_keys; the cases have that file before and after."""
+"""Choosing the key to copy to a node and adding it to authorized_keys. The cases contain that file before and after."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Each file in cases/rewrite has a hosts file before and after the rewrite.
+"""Each file in cases/rewrite contains a hosts file before and after the rewrite.
 
 By default, the cluster has node1 and node2, and the node is node1 with this hostname. BLOCK stands for the block of
-these nodes, BEGIN and END for its first and last line. template: the same for cloud-init's template. answers:
-resolver results -> sentences.
+these nodes, BEGIN and END for its first and last line. template: cloud-init's template before and after the rewrite.
+answers: resolver results -> sentences.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Each file in cases/mtu has the state of a node's training interface and the expected plan for its MTU.
+"""Each file in cases/mtu contains the state of a node's training interface, and the expected MTU plan.
 
-look: merged over the data of a machine without a known network manager. Program output is from the sources named in
-the cases.
+look: merged into the data of a machine without a known network manager. Each case names the source of its program
+output.
 """
 
 from __future__ import annotations

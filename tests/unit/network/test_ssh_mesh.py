@@ -1,4 +1,4 @@
-"""Each file in cases/ has one decision about logins between the nodes.
+"""Each file in cases/ contains one decision about logins between nodes.
 
 files: members and the user's files -> the wanted files. logins: result of ssh -> sentence. account: an account and
 sshd's settings -> reasons why it cannot log in.

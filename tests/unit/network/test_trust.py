@@ -1,8 +1,8 @@
-"""Each file in cases/ has one decision about first contact.
+"""Each file in cases/ contains one decision about first contact.
 
-decide: a node's keys and the known_hosts files that ssh reads -> decision and sentences.
-pinned: a known_hosts file before and after a key is pinned.
-In both, A, B and C stand for ed25519 keys and E for an ecdsa key of the file keys.yml.
+decide: a node's keys and the known_hosts files that ssh reads -> decision and sentences. pinned: a known_hosts file
+before and after a key is pinned. In both, A, B and C stand for ed25519 keys and E for an ecdsa key of the file
+keys.yml.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def key(name: str) -> HostKey:
 
 
 def spelt_out(text: str) -> str:
-    """Replace {A} with the key's line, and {A.fingerprint} with its fingerprint."""
+    """Replace {A} with the public key line of key A, and {A.fingerprint} with its fingerprint."""
     text = re.sub(r"\{([ABCE])\.fingerprint\}", lambda found: key(found[1]).fingerprint, text)
     return re.sub(r"\{([ABCE])\}", lambda found: KEYS[found[1]], text)
 
 
 def row_of(case: dict[str, Any]) -> trust.HostKeyDecision:
-    """Return the decision; the node sends only keys of requested types."""
+    """Return the decision about a node that offers only keys of the requested types."""
     has = [key(name) for name in case.get("shows", ())]
     wanted = spelt_out(case.get("wanted", ""))
     entries = [
