@@ -1,4 +1,5 @@
-"""A new option, check, cause or outcome needs changes in at most four hand-written files (in a copy of the tree)."""
+"""A new option, check, cause or outcome requires changes to at most four handwritten files (tested in a copy of the
+tree)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rooms of the code: their allowed imports, and the picture of them."""
+"""The packages of the code: their allowed imports, and the diagram of the imports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def python_files(folder: str) -> list[Path]:
 
 
 def imported(path: Path) -> set[str]:
-    """Return the first part of the name of every module that the file imports by full name."""
+    """Return the top-level package of every module that the file imports by absolute name."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -64,7 +64,7 @@ def test_every_package_folder_is_documented(package: Path) -> None:
 
 
 def test_class_names_are_unique() -> None:
-    """Ansible prescribes ActionModule and CallbackModule."""
+    """Only ActionModule and CallbackModule are repeated, because Ansible prescribes these names."""
     places: dict[str, list[str]] = {}
     for path in [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "library").glob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):

@@ -1,7 +1,7 @@
 """The Chinese pages show the same commands and outputs as the English pages, in the same order.
 
-Comments may be Chinese and are ignored on both sides. The README and the guide from the articles are complete. The
-other pages contain the essentials of their English pages.
+Comments can be in Chinese and are ignored in both languages. The README and the guide from the articles are complete
+translations. The other pages contain the essentials of their English pages.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PAIRS = [pytest.param(page, english, id=page) for page, english in FOLLOWS.items
 
 
 def blocks(*pages: str) -> list[str]:
-    """Return the fenced blocks with their language, without comments and without the indent of a list."""
+    """Return the fenced code blocks with their language, without comments and list indentation."""
     return [
         f"{language}\n{COMMENT.sub('', textwrap.dedent(text))}"
         for page in pages
@@ -50,7 +50,7 @@ def commands(page: str) -> list[str]:
 
 
 def inline(*pages: str) -> set[str]:
-    """Return the commands in texts and tables."""
+    """Return the inline commands in text and tables."""
     texts = (FENCED.sub("", (ROOT / page).read_text()) for page in pages)
     return {" ".join(command.split()) for command in chain.from_iterable(map(INLINE.findall, texts))}
 

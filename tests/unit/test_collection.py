@@ -1,4 +1,5 @@
-"""The collection is this tree: after installation it is used from its folder like a clone."""
+"""The Ansible collection has the same files as the repository: once installed, it is used from its folder like a clone.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +99,8 @@ def test_collection_module_runs_on_this_machine(installed: Path, home: Path) -> 
 
 
 def test_collection_module_runs_from_a_playbook_outside_the_project(installed: Path, home: Path) -> None:
-    """By its full name: no ansible.cfg configures its path, and its imports are found in the collection."""
+    """The playbook uses the full module name. No ansible.cfg sets the path, and imports are resolved within the
+    collection."""
     words = ("localhost", "-c", "local", "-m", "muster.muster.gpu_info", "-e", f"ansible_python_interpreter={PYTHON}")
     said = run(BIN / "ansible", *words, home=home, folder=home, collections=home / "collections")
     assert "localhost | SUCCESS" in said
@@ -106,7 +108,7 @@ def test_collection_module_runs_from_a_playbook_outside_the_project(installed: P
 
 
 def test_documentation_of_every_module_is_valid(installed: Path, home: Path) -> None:
-    """A comma splits a description in one-line YAML: the rest of it becomes a key."""
+    """In one-line YAML, a comma splits a description, and the rest of the text becomes a key."""
     names = [f"muster.muster.{path.stem}" for path in (ROOT / "library").glob("*.py")]
     said = run(BIN / "ansible-doc", "--json", *names, home=home, folder=home, collections=home / "collections")
     documented = json.loads(said)

@@ -1,4 +1,5 @@
-"""Commands of other programs in the docs: the things they name exist, and the list says why no test runs them.
+"""Commands of other programs in the docs: the files and options they name exist, and a list gives the reason why no
+test runs them.
 
 Muster's own commands are checked in test_commands_shown.py. Together the two tests cover all lines with a prompt.
 """

@@ -1,7 +1,8 @@
-"""Commands in code, docs and comments of playbooks are valid: each one is checked, or a reason is given.
+"""Commands in code, docs and comments of playbooks are valid: each command is checked, or a reason against a check is
+given.
 
-In the code: calls of the functions in muster.verdict.commands, and literal commands, which only YAML may contain. In
-the docs: blocks of commands, and commands in backticks.
+Checked in the code: calls of the functions in muster.verdict.commands, and literal commands, which are allowed only in
+YAML. Checked in the docs: blocks of commands, and commands in backticks.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ UNCHECKED = {
 
 
 def constants(call: ast.Call) -> str:
-    """Return the command of a call in plain form, with X for values only known at run time."""
+    """Return the command that a call builds, in plain form, with X for values known only at run time."""
     positional = [one.value if isinstance(one, ast.Constant) else shape_of(one) for one in call.args]
     named = {
         word.arg: word.value.value if isinstance(word.value, ast.Constant) else "X"
@@ -165,7 +166,7 @@ def words_of(command: str) -> list[str]:
 
 @cache
 def declared() -> frozenset[str]:
-    """Return every option of every role."""
+    """Return all options of all roles."""
     return frozenset(
         name
         for path in (ROOT / "roles").glob("*/meta/argument_specs.yml")
@@ -224,7 +225,7 @@ def check_ad_hoc(words: list[str], *, typed: bool) -> None:
 
 
 def check_vault(words: list[str]) -> None:
-    """ansible-vault takes --name only for strings in its arguments; a secret must be prompted for instead."""
+    """Check that ansible-vault prompts for the secret. It accepts --name only with secrets in its arguments."""
     cli = VaultCLI(["ansible-vault", *words])
     cli.init_parser()
     options = cli.parser.parse_args(words)
@@ -232,7 +233,7 @@ def check_vault(words: list[str]) -> None:
 
 
 def check_galaxy(words: list[str]) -> None:
-    """Check an archive built by a script; tests/unit/test_collection.py installs it."""
+    """Check that the command installs the built archive. tests/unit/test_collection.py runs the installation."""
     cli = GalaxyCLI(["ansible-galaxy", *words])
     cli.init_parser()
     options = cli.parser.parse_args(words)
@@ -266,7 +267,7 @@ def check_script(words: list[str]) -> None:
 
 
 def check(shown: Shown, *, typed: bool) -> None:
-    """typed: the command is shown in its final form, and not completed by Terminal."""
+    """Check one command. typed: the command is shown in its final form, without completion by Terminal."""
     words = words_of(shown.command)
     if shown.command in UNCHECKED:
         assert all((ROOT / word).exists() for word in words if "/" in word and "=" not in word)
@@ -309,7 +310,8 @@ def test_docs_show_complete_commands(page: Path) -> None:
 
 
 def test_commands_are_built_only_by_the_command_functions() -> None:
-    """A literal command outside of documentation was not built by the functions, so the tests above do not find it."""
+    """The tests above do not check literal commands outside of documentation, because no command function built them.
+    """
     found = []
     texts = {path: path.read_text() for path in CODE}
     for path in (path for path, text in texts.items() if re.search(r"ansible[- ]|playbooks/|script/", text)):
@@ -346,7 +348,7 @@ def test_commands_excused_from_checks_still_appear() -> None:
 
 
 def test_every_command_in_the_docs_is_run_by_a_test_or_excused() -> None:
-    """tests/slow/test_commands_run.py runs the commands. A file named in a reason must exist."""
+    """tests/slow/test_commands_run.py runs these commands. Any file that a reason names must exist."""
     run = [name for group in table()["run"].values() for name in group]
     not_run = [name for names in table()["not_run"].values() for name in names]
     assert len(run) + len(not_run) == len({*run, *not_run}), "duplicate entry"

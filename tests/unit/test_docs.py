@@ -1,4 +1,4 @@
-"""Links and paths in documents have targets, and every document is linked from the index."""
+"""Links and paths in the docs point to existing targets, and every page is linked from the index."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors that a forge generates for a page's headings."""
+    """Return the anchors that a Git hosting site generates for a page's headings."""
     prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ +(.*)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

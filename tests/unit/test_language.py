@@ -1,4 +1,4 @@
-"""Words and lengths of texts: standard technical English, short sentences."""
+"""Words and lengths of texts: house words are limited, and descriptions and sentences are short."""
 
 from __future__ import annotations
 
@@ -79,6 +79,6 @@ def split(text: str) -> list[str]:
 
 
 def too_long(text: str, kind: str) -> bool:
-    """Inline code and the targets of links count as one word."""
+    """Return whether a sentence has too many words. Inline code counts as one word, and link targets do not count."""
     plain = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "code", text))
     return len([word for word in plain.split() if re.search(r"\w", word)]) > MOST_WORDS[kind]

@@ -1,4 +1,4 @@
-"""The documented options of a module equal its argument spec, and options are declared only once."""
+"""The documented options of a module match its argument spec, and options are declared only once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ACTIONS = sorted((ROOT / "plugins/action").glob("*.py"))
 
 
 class GivenError(Exception):
-    """Stops a module's main once its argument spec is known."""
+    """Exception that stops a module's main function once the argument spec is known."""
 
 
 def no_module(argument_spec: Mapping[str, Any], **_: Any) -> None:
@@ -83,7 +83,8 @@ def test_module_is_executable(path: Path, monkeypatch: pytest.MonkeyPatch, capsy
 
 @pytest.mark.parametrize("path", ACTIONS, ids=lambda path: path.stem)
 def test_action_options_are_declared_once(path: Path) -> None:
-    """In the documentation of the public module with the same name, or in the action itself."""
+    """Options are declared in the documentation of the public module with the same name, or in the action plugin
+    itself."""
     tree = ast.parse(path.read_text())
     declared = [
         node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "OPTIONS"

@@ -1,4 +1,4 @@
-"""Mutations in tests/slow/mutations.yml are valid: their text occurs once in its file, and their tests exist."""
+"""Mutations in tests/slow/mutations.yml are valid: the text of each occurs once in its file, and its tests exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shortened recordings are read as they were printed, and unsuitable patches are rejected."""
+"""Shortened recordings are expanded to the original output, and unsuitable patches are rejected."""
 
 from __future__ import annotations
 

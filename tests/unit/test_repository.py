@@ -1,4 +1,4 @@
-"""Rules for all files of the project."""
+"""Rules that all files of the project must follow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The locks install one version of Ansible for every Python that script/setup accepts."""
+"""The locks install the same version of Ansible for every Python that script/setup accepts."""
 
 from __future__ import annotations
 

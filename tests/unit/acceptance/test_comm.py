@@ -1,8 +1,8 @@
 """Every file in cases/comm contains the ranks' reports about collectives, bandwidth and transport, and the expected
 findings.
 
-nproc: number of ranks per node. facts: by stage and rank; `all` applies to every rank. findings: all except passes, or
-all if `passes` is true. skipped: all skipped checks, in order.
+nproc: ranks per node. facts: by stage and rank; `all` applies to every rank. findings: all except passes, or all if
+`passes` is true. skipped: all skipped checks, in order.
 """
 
 from __future__ import annotations

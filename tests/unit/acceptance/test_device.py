@@ -1,8 +1,8 @@
 """Every file in cases/device contains the ranks' reports about devices, stragglers, scaling and a soak test.
 
-nproc: ranks by node, default two nodes with two ranks. stages: facts by stage and rank; `all` is the default of every
-rank. skipped: reason by stage. points: samples of a soak test, by rank. expect: all findings except `pass`, all skips,
-and the given part of `measured` of a stage.
+nproc: ranks per node (default: two nodes with two ranks each). stages: facts by stage and rank; `all` contains the
+defaults of every rank. skipped: reason by stage. points: samples of a soak test, by rank. expect: all findings except
+passes, all skipped checks, and the listed part of a stage's `measured`.
 """
 
 from __future__ import annotations

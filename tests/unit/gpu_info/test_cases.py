@@ -1,4 +1,4 @@
-"""Every file in cases/ is a node: the output of nvidia-smi, other data, and the expected findings.
+"""Every file in cases/ describes a node: the output of nvidia-smi, other data, and the expected findings.
 
 recorded: a folder of recorded/, whose provenance.yml names the real program and its environment; or
   printed: the output, as {question: {text, why, aside}}. bus: GPUs on the bus (default 2).

@@ -1,4 +1,4 @@
-"""Every file in cases/apt is one request to apt: need, words, output of apt, and refusals.
+"""Every file in cases/apt describes one request to apt: need, arguments, output of apt, and reasons for rejection.
 
 The output has the format of apt 2.6 and 2.8.
 """

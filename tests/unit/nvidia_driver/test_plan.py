@@ -1,6 +1,6 @@
-"""Every file in cases/ is one node as differences to healthy.yml, and the expected plan at a stage.
+"""Every file in cases/ describes one node by its differences from healthy.yml, and the expected plan at one stage.
 
-plan: only the given parts are compared. wrong: reasons to stop the node; none by default.
+plan: only the given parts are compared. wrong: reasons to stop the run on this node; none by default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ FILES = (
 
 
 def laid_over(base: Any, changes: Any) -> Any:
-    """Return a tree with changes: null removes a key, and a key that ends with ! replaces the whole value."""
+    """Return a tree with the changes applied: null removes a key, and a key that ends with ! replaces the whole value.
+    """
     if not (isinstance(base, dict) and isinstance(changes, dict)):
         return changes
     result = dict(base)

@@ -1,4 +1,4 @@
-"""A new inventory is created from a list of nodes; ansible-playbook runs on the controller only."""
+"""Creating a new inventory from a list of nodes. ansible-playbook runs only on the controller."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def test_template_in_a_node_list_is_not_written_to_the_inventory() -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a copy of the project with only the sample inventory. Links would point to the original."""
+    """Return a copy of the project that contains only the sample inventory. Links would point to the original project.
+    """
     place = tmp_path / "muster"
     place.mkdir()
     for name in ("library", "playbooks", "plugins", "roles", "inventory/lab"):

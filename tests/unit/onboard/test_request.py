@@ -1,4 +1,4 @@
-"""The nodes to onboard are parsed from the options, and problems are reported."""
+"""Parsing of the nodes to onboard from the options, and the reported problems."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every file in cases/resolve is one request and the resulting sources, by default for ubuntu-24.04 on x86_64."""
+"""Every file in cases/resolve contains one request and the resulting sources, by default for ubuntu-24.04 on x86_64."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Planned changes of apt's sources and of certificates, and their reversal."""
+"""Planned changes to apt sources and certificates, and how they are undone."""
 
 from __future__ import annotations
 

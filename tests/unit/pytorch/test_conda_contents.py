@@ -20,7 +20,7 @@ def entry(given: dict[str, Any]) -> conda_contents.CondaEntry:
 
 
 def package(given: dict[str, Any]) -> tuple[conda_contents.Contents, list[conda_contents.CondaEntry]]:
-    """given: name, and the differences from a valid package: index, paths or files, commands, entries."""
+    """Return a package. given: name, and differences from a valid package: index, paths or files, commands, entries."""
     known = CondaPackage(f"https://h/c/linux-64/{given['name']}-3.11.2-0.conda", "0" * 64)
     index = {"name": given["name"], "version": "3.11.2", "build": "0", **given.get("index", {})}
     texts = {conda_contents.INDEX: json.dumps(index)}

@@ -1,7 +1,7 @@
-"""Every file in cases/ is one decision: the request, the inspection, and the expected result.
+"""Every file in cases/ contains one decision: the request, the inspection result, and the expected result.
 
-plan: request, observed -> plan. judge: request, look -> findings. pip: pip's output -> the error and the fix.
-request: options of the inventory -> requirements and pip's arguments, or the error.
+plan: request, observed -> plan. judge: request, look -> findings. pip: pip's output -> the error and the fix. request:
+options of the inventory -> requirements and pip's arguments, or the error.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Every file in cases/ is one decision about the lock.
+"""Every file in cases/ contains one decision about the lock.
 
-choose: lock, request of a node -> build, whether the lock has it, and the note for the user.
-refuse: an edited lock -> the error. update: lock, new environment, requests of all nodes -> the environments in the new
-lock, and the described changes.
+choose: lock, request of a node -> build, whether the lock contains that build, and the note for the user. refuse: an
+edited lock -> the error. update: lock, new environment, requests of all nodes -> the environments in the new lock, and
+the described changes.
 """
 
 from __future__ import annotations

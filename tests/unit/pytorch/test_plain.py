@@ -1,4 +1,5 @@
-"""Environments without PyTorch, such as JupyterLab's, use the same request, lock and choice."""
+"""Environments without PyTorch, such as the one of JupyterLab, use the same code for requests, locks and build
+selection."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""RDMA tests between nodes, from the output of the tools to the findings.
+"""RDMA tests between nodes, from tool output to findings.
 
-A case of cases/judge has `nodes` and the number of `rails` of each; all are good by default. `trials` has changes:
-"node1 -> node2", each with or without " mlx5_N", where a side may be "*" and both directions are meant, with the name
-of an output in recorded/outputs.yml for a step, or with Gbit/s and microseconds.
+A case in cases/judge contains `nodes` and the number of `rails` per node. By default, all tests succeed. `trials` maps
+"node1 -> node2", with optional " mlx5_N" suffixes, to deviating results, for both directions. Either side can be "*". A
+result is the name of an output in recorded/outputs.yml for a step, or a rate in Gbit/s and a latency in microseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RATE = 100.0
 
 
 def answer(name: str) -> dict[str, Any]:
-    """Return the output of a step by its name in outputs.yml, or the reason why it has none."""
+    """Return the output of a step with this name in outputs.yml, or the reason why there is no output."""
     if name in GOOD:
         return {"text": PRINTED[name], "aside": "", "why": "", "missing": False}
     if name in PRINTED:

@@ -1,4 +1,4 @@
-"""The acceptance test in the report, and junit.xml. Every file in cases/accepted has parts of a smoke.json."""
+"""The acceptance test in the report, and junit.xml. Every file in cases/accepted contains parts of a smoke.json."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_page_content_matches_the_case(case: dict[str, Any]) -> None:
 
 
 def spots(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield (container, key) of every value in a JSON tree."""
+    """Yield (container, key) for every value in a JSON tree."""
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in entries:
         yield value, key

@@ -1,4 +1,4 @@
-"""The diagnosis in the report: its lines, and the time line of failures."""
+"""The diagnosis in the report: its lines, and the timeline of failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every case has the facts of a finished run and its expected last line."""
+"""Every case contains the facts of a finished run, and its expected last line."""
 
 from __future__ import annotations
 

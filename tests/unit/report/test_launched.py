@@ -1,4 +1,4 @@
-"""The word for scripts that tells how a launch ended, independent of the exit code of ansible-playbook."""
+"""The status word that tells scripts how a launch ended, independent of the exit code of ansible-playbook."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def finding(name: str, status: str = "fail") -> dict[str, Any]:
 
 
 def of(*findings: dict[str, Any], status: str = "failed", **run: Any) -> str:
-    """Return the word in run.json for a run of launch.yml."""
+    """Return the status word in run.json for a run of launch.yml."""
     verdict = {"status": status, "summary": "x", "findings": list(findings)} if findings else {}
     kept = Artifacts(run={"playbook": "launch.yml", **run}, verdict=verdict, plan=PLAN if findings else None)
     found: str = outcome(kept).get("launch", "")

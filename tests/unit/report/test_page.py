@@ -1,6 +1,5 @@
-"""The content of the report. Every file in cases/page has artifacts of a run, named like their files, and the expected
-content: `shows` has dotted paths into the template's input.
-"""
+"""The content of the report. Every file in cases/page contains artifacts of a run, named like their files, and the
+expected content: `shows` maps dotted paths into the template's input to values."""
 
 from __future__ import annotations
 
@@ -193,7 +192,7 @@ def test_durations_are_readable(seconds: Any, text: str) -> None:
 
 
 class Tags(HTMLParser):
-    """Fails if an element is not closed, not opened, or has a duplicate attribute."""
+    """HTML parser that fails if an element is not closed, not opened, or has a duplicate attribute."""
 
     ALONE = ("meta", "link", "col")
 

@@ -1,4 +1,4 @@
-"""The choice of runs to keep when their number is limited, and the printed sentence."""
+"""Which runs are kept when their number is limited, and the sentence printed about pruning."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_runs_referenced_by_latest_or_the_accepted_state_are_kept() -> None:
 
 
 def test_runs_referenced_by_kept_runs_are_kept_transitively() -> None:
-    """The newest run references run3, which references run1; a removed run references run0."""
+    """The newest run references run3, which references run1. A run that is removed references run0."""
     spoken = changed(changed(runs(10), "run9", mentions=("run9", "run3")), "run3", mentions=("run1",))
     decision = decide(changed(spoken, "run2", mentions=("run0",)), 4, ())
     assert decision.kept == {"run3": REFERRED, "run1": REFERRED}

@@ -1,4 +1,4 @@
-"""Messages about nodes claimed by another administrator, and the steps that claim nodes."""
+"""Messages about nodes that another administrator has claimed, and which steps claim nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Steps that are inspected together, and roles without a quick inspection."""
+"""Steps whose nodes are inspected together, and roles without a quick inspection."""
 
 from __future__ import annotations
 

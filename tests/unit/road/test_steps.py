@@ -1,4 +1,4 @@
-"""site.yml, the playbooks, the roles and README match the declared steps."""
+"""site.yml, the playbooks, the roles and the README match the declared steps."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Every file in cases/ is the state of a machine, and the expected result.
+"""Every file in cases/ contains the state of a machine, and the expected result.
 
-plan: containers, networks, routes, free space, image -> the changes, or the refusal. end: the same -> the removal.
-pip: output of C(pip config list) -> variables and folders. apt: apt's output -> settings. ulimits: hard limits of the
-caller -> limits for podman. test_bases.py covers sources of releases and trusted signatures.
+plan: containers, networks, routes, free space, image -> the changes, or the reason for rejection. end: the same input
+-> the removal. pip: output of `pip config list` -> variables and folders. apt: apt's output -> settings. ulimits: hard
+limits of the caller -> limits for podman. test_bases.py covers sources of releases and trusted signatures.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def owner(given: dict[str, Any]) -> dict[str, str]:
 
 
 def found_of(case: dict[str, Any]) -> SandboxFacts:
-    """Return podman's output for a short description; by default, a container is as requested and running."""
+    """Return podman's output for a short description. By default, a container is running and matches the request."""
     usual = SandboxRequest(
         **{**WANTED, "nodes": {f"node{number}": f"10.203.77.{10 + number}" for number in range(1, 10)}}
     )

@@ -1,4 +1,4 @@
-"""The shared part of an inventory, and what stays with the administrator."""
+"""The part of an inventory that is shared with users, and the variables that are not shared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copying data to nodes in parts; answers of nodes are untrusted."""
+"""Copying data to nodes in parts. Node answers are untrusted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The driver upgrade of a node: changes, kept packages and rollback; one case per file."""
+"""The driver upgrade of a node: changes, kept packages and rollback. Each file contains one case."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ DEVICE = {"slot": "0000:18:00.0", "id": "10de:2330", "name": "", "driver": "nvid
 
 
 def seen_of(given: dict[str, Any]) -> DriverState:
-    """packages: version or [version, dpkg state] by name. runfile: libraries that belong to no package."""
+    """Return a driver state. packages: version or [version, dpkg state] by name. runfile: libraries without a package.
+    """
     rows = {
         name: row if isinstance(row, list) else [row, "installed"] for name, row in given.get("packages", {}).items()
     }

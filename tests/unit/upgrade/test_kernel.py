@@ -17,7 +17,8 @@ NODES: dict[str, Any] = document_of(Path(__file__).with_name("nodes.yml"))
 
 
 def seen_of(given: dict[str, Any]) -> kernel_seen.Kernels:
-    """packages: [version, dependencies...] by name. security: versions in the pocket, newest first. known: all."""
+    """Return the kernels of a node. packages: [version, dependencies...] by name. security: versions in the security
+    pocket, newest first. known: all versions that apt knows."""
     packages = {
         name: kernel_seen.KernelPackage(rest[0], False, tuple(rest[1:]))
         for name, rest in given.get("packages", {}).items()

@@ -1,4 +1,4 @@
-"""Order, trial launches, rollback and texts of an upgrade; one case per file."""
+"""Order, trial launches, rollback and messages of an upgrade. Each file contains one case."""
 
 from __future__ import annotations
 

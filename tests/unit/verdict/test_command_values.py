@@ -1,4 +1,5 @@
-"""Values in commands: a name or path from a node, a user or a log stays one word, or no command is printed."""
+"""Values in commands: a name or path from a node, a user or a log stays one shell word; otherwise no command is
+printed."""
 
 from __future__ import annotations
 
@@ -95,7 +96,7 @@ def test_values_are_substituted_only_once() -> None:
 
 @pytest.mark.parametrize("value", ["a b", "a other=b", "a'b", 'a"b', "a\\b"])
 def test_extra_variable_with_spaces_stays_one_variable(value: str) -> None:
-    """Ansible splits an argument at spaces, unless it begins with a brace."""
+    """Ansible splits the value of -e at spaces unless the value begins with a brace."""
     words = shlex.split(playbook("site.yml", reason=value))
     assert words[-1].startswith("{")
     assert DataLoader().load(words[-1]) == {"reason": value}
@@ -123,7 +124,7 @@ def called(call: ast.Call) -> str:
 
 
 def shown(part: ast.expr) -> str:
-    """Return a part of an f-string; a null character stands for a value that is not a module constant."""
+    """Return the text of a part of an f-string. A null character replaces any value that is not a module constant."""
     value = part.value if isinstance(part, ast.FormattedValue) else part
     if isinstance(value, ast.Constant):
         return str(value.value)
@@ -132,7 +133,7 @@ def shown(part: ast.expr) -> str:
 
 @pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT / "plugins")))
 def test_no_command_is_built_with_an_f_string(path: Path) -> None:
-    """An f-string that begins like a command would contain unquoted values."""
+    """A command built with an f-string would contain unquoted values."""
     tree = ast.parse(path.read_text())
     written = {
         id(each)

@@ -81,7 +81,7 @@ def test_commands_in_findings_are_completed_but_not_in_node_text() -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a checkout whose environment is not in the PATH, with a run with three inventories."""
+    """Create a checkout whose environment is not in the PATH, and a run that uses three inventories."""
     program = tmp_path / "my lab/.venv/bin/ansible-playbook"
     program.parent.mkdir(parents=True)
     program.touch(mode=0o755)

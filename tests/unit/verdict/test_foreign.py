@@ -1,4 +1,4 @@
-"""Commands in text from nodes, and its quotation."""
+"""Commands in text from nodes, and how such text is quoted."""
 
 from __future__ import annotations
 
@@ -61,7 +61,8 @@ def test_deeply_nested_answer_is_searched() -> None:
 
 
 def advised() -> Iterator[str]:
-    """Yield the commands that modules and programs write on nodes: calls of `playbook`, and `fix` in roles' tasks."""
+    """Yield the commands that modules and programs print on nodes: calls of `playbook`, and `fix` in the tasks of
+    roles."""
     for place in ("library", "plugins/module_utils/muster_node"):
         for path in (ROOT / place).rglob("*.py"):
             for call in ast.walk(ast.parse(path.read_text())):

@@ -1,4 +1,4 @@
-"""Masking of secrets by value in complete texts, in pieces, and with gaps."""
+"""Masking of secrets by value in complete texts, in texts that arrive in pieces, and in texts with gaps."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_all_strings_in_a_nested_structure_are_masked() -> None:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_text_fed_in_pieces_is_masked_like_the_complete_text(seed: int) -> None:
-    """Includes texts that consist only of parts of secrets."""
+    """The texts include some that consist only of parts of secrets."""
     chance = random.Random(seed)
     redaction = Redaction([OTHER, "abcab-1", "1abcabcab-", GIVEN])
     bits = [*redaction.forms, "abc", "ab", "-", "1", "line\n", "p", 'ä55"']

@@ -1,8 +1,8 @@
-"""The `seen` value of every check is true, verified by searching the tests for its id.
+"""The `seen` value of every check is verified by searching the tests for the id of the check.
 
 sandbox: named by a test on sandbox nodes without simulated GPUs. recording: named by a case with recorded input,
-possibly modified. stand-in: named by another unit test. never: named by no test. A check may declare less than its
-tests show, because a case may also invent what the recording does not contain.
+possibly modified. stand-in: named by another unit test. never: named by no test. A check can declare less than its
+tests show, because a case can add data that the recording does not contain.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages about notebooks, and the ssh commands."""
+"""Messages about notebooks, and the ssh commands to connect to them."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_incomplete_answer_is_rejected(part: str) -> None:
     "line", [notebook.tunnel(WAY, EVIL, SEEN["socket"], 8889), notebook.token(WAY, EVIL, "/a b/token")]
 )
 def test_ssh_treats_the_argument_after_its_options_as_the_host(line: str) -> None:
-    """Use ssh itself to parse the command, without a connection."""
+    """The test lets ssh parse the command without connecting."""
     program, *words = shlex.split(line)
     asked = subprocess.run([program, "-G", *words], capture_output=True, text=True, check=False)
     assert "proxycommand" not in asked.stdout

@@ -1,4 +1,4 @@
-"""The sitecustomize of a launch in real Python processes: its answers, and unchanged behaviour otherwise."""
+"""The sitecustomize hook of a launch in real Python processes: its answers, and that it changes nothing else."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ WAITS = "import sys\ndef waits_here():\n    print('waits', flush=True)\n    sys.
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """Create the folder of a launch with the files of folders.place_hook."""
+    """Create the state folder of a launch with the files that folders.place_hook writes."""
     folder = tmp_path / LAUNCH
     (folder / "hook").mkdir(parents=True)
     (folder / "observe").mkdir(mode=0o700)
@@ -90,7 +90,7 @@ def said(script: Path, env: dict[str, str], *options: str) -> tuple[int, bytes, 
 
 @contextmanager
 def rank(state: Path, text: str = WAITS, **more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a rank that waits in a known line of its script."""
+    """Start a rank that waits at a known line of its script."""
     argv = [PYTHON, "-c", text]
     env = environment(state, **more)
     with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -228,7 +228,7 @@ def test_children_of_a_rank_do_not_answer(state: Path, tmp_path: Path, how: str)
 
 
 def test_hook_thread_restarts_at_garbage_collection_after_a_fork(state: Path) -> None:
-    """Python 3.12 and newer warn about a fork with threads; in older versions the thread restarts at once."""
+    """Python 3.12 and newer warn about a fork with threads. In older versions, the thread restarts immediately."""
     forks = "import gc, os, sys\nif not os.fork():\n    os._exit(0)\nprint('waits', flush=True)\n"
     with rank(state, forks + "for line in sys.stdin:\n    gc.collect()\n") as process:
         assert process.stdin is not None
@@ -268,7 +268,7 @@ def test_rank_holding_the_interpreter_lock_does_not_block(state: Path) -> None:
 
 
 def test_answer_of_another_process_is_rejected(state: Path) -> None:
-    """The socket in the rank's place belongs to the test process."""
+    """The socket at the rank's path belongs to the test process."""
     with rank(state) as process, socket.socket(socket.AF_UNIX) as false:
         path = state / "observe" / str(process.pid)
         path.unlink()

@@ -1,4 +1,4 @@
-"""Records of a node: of this machine, and of file trees that simulate others."""
+"""Diagnosis records of a node, from this machine and from file trees that simulate other machines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUE = "a-value-that-stays-here"
 
 @pytest.fixture
 def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return the request for a launch of this user, whose unit is the control group of this process."""
+    """Return the request for a launch of the current user. The control group of this process serves as its unit."""
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
     monkeypatch.setattr(record, "main_process", lambda _launch_id: os.getpid())
     (tmp_path / "state" / LAUNCH_ID / "unit").mkdir(parents=True)
@@ -60,7 +60,7 @@ def spec(folder: Path) -> dict[str, Any]:
 
 
 def read(found: dict[str, Any]) -> NodeRecord:
-    """Parse a record like the controller; all of it must be valid."""
+    """Parse a record as the controller does, and check that every part is valid."""
     taken, dropped = reading.read(NodeRecord, json.loads(json.dumps(found)))
     assert dropped == ()
     seen: NodeRecord = taken

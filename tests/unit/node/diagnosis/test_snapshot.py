@@ -1,4 +1,4 @@
-"""Snapshots of a node's part of a launch, with real processes of another user."""
+"""Snapshots of a launch on one node, with real processes of another user."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def start(listener: socket.socket) -> Iterator[Callable[..., dict[str, Any]]]:
 
 @pytest.fixture
 def launch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """Return a function that makes the request for a launch with these ranks, all owned by the user nobody."""
+    """Return a function that creates the request for a launch with the given ranks, all owned by the user nobody."""
 
     def make(ranks: list[dict[str, Any]], *ports: int) -> dict[str, Any]:
         monkeypatch.setattr(state, "STATE_ROOT", str(folder))
@@ -113,7 +113,7 @@ def launch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[
 
 
 def read(found: dict[str, Any]) -> Snapshot:
-    """Parse a snapshot like the controller; all of it must be valid."""
+    """Parse a snapshot as the controller does, and check that every part is valid."""
     taken, dropped = reading.read(Snapshot, json.loads(json.dumps(found)))
     assert dropped == ()
     seen: Snapshot = taken
@@ -274,7 +274,8 @@ def test_connections_with_retransmits_are_listed_first() -> None:
 
 @as_root
 def test_launchers_and_ranks_without_a_launcher_are_found(folder: Path) -> None:
-    """A torchrun with two ranks, one with a child process, and a rank started like by srun."""
+    """Start a torchrun with two ranks, one of which has a child process, and a rank without a launcher, as srun starts
+    it."""
     torchrun = folder / "torchrun"
     torchrun.write_text(
         f"#!{sys.executable} -S\n"
@@ -320,7 +321,8 @@ def test_launchers_and_ranks_without_a_launcher_are_found(folder: Path) -> None:
 
 @as_root
 def test_other_process_named_torchrun_is_not_the_launch() -> None:
-    """Any user can start any number of processes with this name; the cluster's launch has priority."""
+    """Any user can start any number of processes with this name. The launch by the cluster's account takes precedence.
+    """
     words = ["torchrun", "-c", "read line", "--master_addr", "n1'; touch x; '", "train.py"]
     begun = [
         subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=user, env={})

@@ -1,4 +1,4 @@
-"""Digests of the parts of an environment, and a node's record of the last installation."""
+"""Digests of the packages of an environment, and a node's record of the last installation."""
 
 from __future__ import annotations
 

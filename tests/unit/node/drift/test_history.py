@@ -1,7 +1,7 @@
 """Package logs of Debian and Ubuntu.
 
-The recorded logs are from Debian 12. One package was removed with apt, another was upgraded with dpkg. The log of
-unattended upgrades is constructed in Ubuntu's format.
+The recorded logs are from Debian 12. One package was removed with apt, and another was upgraded with dpkg. The log of
+unattended upgrades is not recorded but written in Ubuntu's format.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Image archives: names are hidden from podman, and ambiguous archives are rejected."""
+"""Image archives: image names are hidden from podman, and ambiguous archives are rejected."""
 
 from __future__ import annotations
 

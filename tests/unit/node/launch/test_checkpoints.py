@@ -1,4 +1,4 @@
-"""Search for the newest complete checkpoint in formats used with PyTorch."""
+"""Search for the newest complete checkpoint, in the formats commonly used with PyTorch."""
 
 from __future__ import annotations
 

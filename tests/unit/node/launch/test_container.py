@@ -71,7 +71,7 @@ def test_gpu_and_rdma_devices_are_passed_to_the_container(spec: dict[str, Any], 
 
 
 def apply_hook(hook: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration that a hook prints."""
+    """Run the hook, and return the container configuration that it prints."""
     argv = [sys.executable, *json.loads(hook.read_text())["hook"]["args"][1:]]
     said = subprocess.run(argv, input=json.dumps(given), capture_output=True, text=True, check=True, timeout=60)
     found: dict[str, Any] = json.loads(said.stdout)
@@ -79,7 +79,7 @@ def apply_hook(hook: Path, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def default_config() -> dict[str, Any]:
-    """Return podman's configuration for an image that sets numeric groups and annotations for crun."""
+    """Return podman's configuration for an image with numeric groups and annotations for crun."""
     return {
         "root": {"path": "/x", "readonly": True},
         "process": {
@@ -145,7 +145,7 @@ REQUEST = {"user": "muster", "name": "muster-look-x", "id": "a" * 64}
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tuple[str, ...]]]:
-    """Record commands instead of running them, for an image that has passed the check for device files."""
+    """Record commands instead of running them. The image has already passed the check for device files."""
     argvs: list[tuple[str, ...]] = []
 
     def run(*argv: str, **_how: Any) -> CommandResult:

@@ -1,4 +1,4 @@
-"""Facts of one node for the comparison of data."""
+"""Data facts of one node, for the comparison between nodes."""
 
 from __future__ import annotations
 

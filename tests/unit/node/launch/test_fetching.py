@@ -1,4 +1,4 @@
-"""Files fetched from a working directory with untrusted contents."""
+"""Fetching of files from a working directory with untrusted contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""List of a node's launches, from test folders and processes of this machine."""
+"""The list of a node's launches, from test folders and from processes of this machine."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_folder_with_the_same_name_does_not_hide_a_launch(
 
 
 def test_last_output_of_a_failed_launch_is_returned(tmp_path: Path, asked: dict[str, Any]) -> None:
-    """Output of every rank is returned with a size limit. Successful launches have none."""
+    """The output of every rank is returned up to a size limit. No output is returned for successful launches."""
     run = make(tmp_path, IDS[0])
     folder = run / "logs/torchrun/job/attempt_0"
     (folder / "0/stderr.log").write_text("x" * 100_000 + "\nKeyError: 'a'\n")

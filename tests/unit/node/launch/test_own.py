@@ -1,4 +1,4 @@
-"""User launches: facts about the user's systemd manager, and locations of the launch state."""
+"""User launches: facts about the user's systemd manager, and where the launch state is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats of a detached launch: real connections between its nodes on one machine, with a simulated clock."""
+"""Heartbeats between nodes of a detached launch: real connections on one machine, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def never() -> bool:
 
 
 class Launch:
-    """Three nodes of a launch."""
+    """A launch on three nodes."""
 
     def __init__(self, port: int) -> None:
         self.head: Head = part(0, port)

@@ -1,4 +1,4 @@
-"""Holders of ports on this machine."""
+"""Processes that hold ports on this machine."""
 
 from __future__ import annotations
 

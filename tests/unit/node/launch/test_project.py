@@ -133,7 +133,7 @@ def test_changed_copy_has_another_digest(spec: dict[str, Any]) -> None:
 
 @as_root
 def test_project_copy_of_a_user_launch_is_read_only_and_removable(tmp_path: Path) -> None:
-    """Run in a process of an unprivileged user."""
+    """The test runs in a process of an unprivileged user."""
     home = tmp_path / "own"
     home.mkdir()
     for parent in [home, *home.parents]:

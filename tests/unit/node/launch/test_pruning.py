@@ -1,4 +1,4 @@
-"""Pruning of logs of earlier launches. The newest logs and all working directories are kept."""
+"""Pruning of logs of earlier launches, which keeps the newest logs and all working directories."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_interrupted_removal_is_finished_at_the_next_start(runs: Path, monkeypat
 
 
 def test_slow_size_measurement_does_not_prevent_removal(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The logs of a launch may contain millions of small files."""
+    """The logs of a launch can contain millions of small files."""
 
     def endless(_within: int, _name: str, deadline: float) -> int:
         time.sleep(max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""Detection of a launch's ranks: real processes in the control group of this process."""
+"""Detection of a launch's ranks, with real processes in the control group of this process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def process(*argv: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture(params=["listed", HIDDEN])
 def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Provide or hide the process list of the control group, simulated by descendants."""
+    """Provide or hide the process list of the control group. The list is simulated by the descendants of this process.
+    """
     monkeypatch.setattr(ranks, "control_group", str)
     if request.param != HIDDEN:
         monkeypatch.setattr(Ranks, "members", lambda self: descendants(self.agent))
@@ -75,7 +76,7 @@ def test_children_with_rank_variables_are_ranks() -> None:
 
 @pytest.mark.usefixtures("group")
 def test_ranks_below_a_shell_script_are_found() -> None:
-    """Children of a rank inherit its environment, but are not ranks."""
+    """Children of a rank inherit its environment variables, but are not ranks."""
     script = "RANK=2 LOCAL_RANK=0 sh -c 'sleep 60 & sleep 61 & wait' & RANK=3 LOCAL_RANK=1 sleep 62 & wait"
     with process("sh", "-c", f'sh -c "{script}" & wait') as shell:
         found = Ranks(shell.pid)

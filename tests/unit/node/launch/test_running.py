@@ -1,4 +1,4 @@
-"""The main process of a launch unit, with a stub of torchrun."""
+"""The main process of a launch's systemd unit, with a stub of torchrun."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ LAUNCH_ID = "20260101-120000-abcd"
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Return a function that starts `run` with a script as torchrun. Kill the process after the test."""
+    """Return a function that starts the main process with a script in place of torchrun. Kill the process after the
+    test."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(
@@ -112,7 +113,7 @@ def test_expired_lease_ends_the_launch(launch: Any, tmp_path: Path) -> None:
 
 
 def test_last_value_is_kept_if_the_lease_is_unreadable(launch: Any, tmp_path: Path) -> None:
-    """A job at its memory limit cannot open files for a while."""
+    """A launch at its memory limit cannot open files for a while."""
     child = launch("import time; time.sleep(60)")
     until(lambda: read_table(tmp_path) is not None or processes.children(child.pid))
     lease = tmp_path / "lease"
@@ -197,7 +198,7 @@ def test_stopped_unit_is_recorded(launch: Any, tmp_path: Path) -> None:
 
 
 def test_stop_time_is_that_of_the_signal(launch: Any, tmp_path: Path) -> None:
-    """Otherwise a node stopped later by the supervisor would seem to have stopped first."""
+    """Otherwise, a node that the supervisor stopped later could seem to have stopped first."""
     slow = "import signal, time; signal.signal(15, lambda *_: None); print('up', flush=True); signal.pause()"
     child = launch(f"{slow}; print('stopping', flush=True); signal.pause()")
     log = tmp_path / "run/logs/agent.log"

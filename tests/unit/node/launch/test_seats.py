@@ -42,7 +42,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Callable[[str], str]:
-    """Return a function that creates root's slot files of a launch and returns its folder."""
+    """Return a function that creates root's slot files for a launch and returns the launch folder."""
 
     def make(launch_id: str) -> str:
         folder = tmp_path / "launches" / launch_id
@@ -166,7 +166,7 @@ def test_slots_can_be_requested_and_released(launch: Callable[[str], str], monke
 def test_many_blocking_holders_do_not_block_the_check(
     launch: Callable[[str], str], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Simulate 999 processes with the lock that block reads of their command lines."""
+    """Simulate 999 processes that hold the lock and block reads of their command lines."""
     launch("one")
     (table,) = {seats.name_of((root / seat).stat()) for seat in ("gpu-0",)}
     monkeypatch.setattr(seats, "locks", lambda: {table: list(range(1, 1000))})
@@ -180,7 +180,7 @@ def test_many_blocking_holders_do_not_block_the_check(
 
 
 def test_locks_of_other_users_do_not_hide_slot_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user can have as many locks as open files, and the newest locks are listed first."""
+    """A user can hold as many locks as open files, and the kernel lists the newest locks first."""
     lines = "".join(f"{number}: FLOCK  ADVISORY  WRITE 99 00:1a:{number} 0 EOF\n" for number in range(200_000))
     table = f"{lines}200000: FLOCK  ADVISORY  WRITE 7 00:19:5 0 EOF\n".encode()
     monkeypatch.setattr(files, "part", lambda _path, begin, most, **_how: table[begin : begin + most])
@@ -200,7 +200,7 @@ def test_launches_start_one_at_a_time(root: Path) -> None:
 
 
 def smi(monkeypatch: pytest.MonkeyPatch, **answers: CommandResult) -> list[str]:
-    """Stub of nvidia-smi with one answer per kind of query. Return the list of queries."""
+    """Replace nvidia-smi with a stub that has one answer per kind of query. Return the list of queries."""
     asked: list[str] = []
 
     def run(_program: str, question: str, *_how: str, **_more: Any) -> CommandResult:

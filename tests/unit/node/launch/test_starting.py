@@ -24,7 +24,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can start a lau
 
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return a start request, with a stub of systemd that accepts everything."""
+    """Return a start request, and replace systemd with a stub that accepts every command."""
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "run/state"))
     monkeypatch.setattr(state, "is_over", lambda _launch_id: True)
     monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("", code=0))

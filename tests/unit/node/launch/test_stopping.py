@@ -1,4 +1,4 @@
-"""Recipients of signals and reported leftovers: real processes of several users."""
+"""Which processes receive signals and which are reported as leftovers, with real processes of several users."""
 
 from __future__ import annotations
 

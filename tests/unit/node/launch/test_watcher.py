@@ -1,4 +1,4 @@
-"""Start, query and stop of a watcher on its head node, with a stub of systemd."""
+"""Starting, querying and stopping a watcher on the head node, with a stub of systemd."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Discovery of other users' Python environments in the usual locations, including hostile contents."""
+"""Discovery of other users' Python environments in the usual locations, including environments with hostile contents.
+"""
 
 from __future__ import annotations
 

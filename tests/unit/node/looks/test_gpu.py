@@ -1,4 +1,4 @@
-"""Probe of GPUs with stubs of nvidia-smi: the probe times out and never loads the driver."""
+"""Probe of GPUs with stubs of nvidia-smi: the probe has a time limit and never loads the driver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ esac
 
 @pytest.fixture
 def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Probe with this script as nvidia-smi. `loaded` is the driver version that the kernel reports."""
+    """Return a function that probes with a script in place of nvidia-smi. loaded: driver version that the kernel
+    reports."""
 
     def look(program: str, seconds: float = 20.0, *, loaded: str = "580.178.04\n") -> dict[str, Any]:
         path = tmp_path / "nvidia-smi"
@@ -100,7 +101,7 @@ def test_exit_status_of_nvidia_smi_is_returned(probe: Any) -> None:
 
 
 def test_pcie_slot_limits_are_read_from_the_bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sysfs nests folders like devices on the bus and links them from one folder."""
+    """Sysfs nests device folders as on the bus, and links to all of them from one folder."""
     bridge, bus = tmp_path / "devices/pci0000:00/0000:00:01.0", tmp_path / "bus"
     gpu = bridge / "0000:18:00.0"
     gpu.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Decisions of the probes: which facts are returned, and how they handle hostile machines."""
+"""Decisions of the probes: which facts they return, and how they handle hostile machines."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_missing_environment_is_reported(tmp_path: Path) -> None:
 
 
 def run_ranks(body: str, seconds: float = 20.0) -> dict[str, Any]:
-    """Run three ranks with `body` as their work. `n` is the rank's number."""
+    """Run three ranks that execute `body`, in which `n` is the number of the rank."""
     given = {"backend": "gloo", "nproc": 3, "interface": "", "seconds": seconds}
     whole = pack(collective_ranks.__name__)
     own = repr("def rank(given: dict[str, Any]) -> dict[str, Any]:\n")

@@ -18,7 +18,7 @@ LIBRARY = "\tlibibverbs.so.1 (libc6,x86-64) => {}\n"
 
 @pytest.fixture
 def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Simulate /sys/class with one InfiniBand and one RoCE adapter."""
+    """Simulate /sys/class of a node with one InfiniBand and one RoCE adapter."""
     rdma_sysfs.write(tmp_path / "infiniband", {"mlx5_0": rdma_sysfs.INFINIBAND, "mlx5_1": rdma_sysfs.ROCE})
     (tmp_path / "net/ens2np0/ecn/roce_np/enable").mkdir(parents=True)
     (tmp_path / "net/ens2np0/ecn/roce_np/enable/3").write_text("1\n")

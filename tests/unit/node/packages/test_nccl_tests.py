@@ -1,4 +1,4 @@
-"""Commands that run as the training user while nccl-tests are built and checked."""
+"""Commands run as the training user to build and check nccl-tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Detection of user processes that a restart would kill."""
+"""Detection of user processes that a reboot would kill."""
 
 from __future__ import annotations
 

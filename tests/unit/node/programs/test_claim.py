@@ -1,4 +1,4 @@
-"""A node's claim, held by one run at a time: real files, locks and processes of this machine."""
+"""The claim on a node, which only one run can hold at a time, with real files, locks and processes of this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Clock:
 
 @pytest.fixture
 def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Return the node's clock. The claim is kept in a temporary folder."""
+    """Return the node's simulated clock, and store the claim in a temporary folder."""
     clock = Clock()
     monkeypatch.setattr(claim, "FOLDER", str(tmp_path / "muster/claim"))
     monkeypatch.setattr(claim, "clock", clock)
@@ -113,7 +113,7 @@ def test_renewal_after_the_end_of_a_run_is_ignored(clock: Clock) -> None:
 
 
 def test_parent_of_the_claim_folder_stays_readable(tmp_path: Path) -> None:
-    """The claim creates the parent folder of launches after a boot, often with a strict umask of root."""
+    """After a boot, the claim creates the parent folder of launches, often with root's strict umask."""
     before = os.umask(0o077)
     try:
         folder = str(tmp_path / "muster/claim")

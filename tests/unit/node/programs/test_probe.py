@@ -30,7 +30,7 @@ KNOWN = "0123456789abcdef"
 
 
 def ask(verb: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Run the program like a node, in a separate process."""
+    """Run the program in a separate process, as a node does."""
     argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, verb]
     given = sent(PROGRAMS[verb].__name__, request)
     done = subprocess.run(argv, input=given, check=True, capture_output=True, timeout=60)

@@ -46,7 +46,8 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 
 
 def measured(adapters: list[plan.Hca]) -> list[outputs.RailTrial]:
-    """Measure each adapter against itself, like the action does with the adapters of two nodes."""
+    """Measure each adapter against itself, in the same way in which the action plugin measures the adapters of two
+    nodes."""
     request = {"user": "nobody", "ports": PORTS, "rails": [plan.commands(each) for each in adapters], "seconds": 20}
     served = rails.serve(request)["rails"]
     calls = [

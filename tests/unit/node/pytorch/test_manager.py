@@ -1,4 +1,4 @@
-"""Results of the environment manager, with stubs of the folder and pip."""
+"""Results of the environment manager, with stubs of the environments folder and of pip."""
 
 from __future__ import annotations
 

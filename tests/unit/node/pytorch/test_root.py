@@ -1,4 +1,4 @@
-"""Probes of an environment that runs untrusted packages, and detection of its users."""
+"""Probes of an environment that contains untrusted packages, and detection of processes that use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reasons to run a role on a node: one sentence per difference that its probe finds."""
+"""Reasons to run a role on a node: one sentence for each difference found by the role's probe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def probe(module: str, **options: Any) -> Any:
 
 
 def stub_function(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, **found: Any) -> None:
-    """Replace a function by a stub that returns `found` and requires check mode."""
+    """Replace a function with a stub that returns `found` and requires check mode."""
 
     def stub(*_: Any, check: bool = True) -> dict[str, Any]:
         assert check

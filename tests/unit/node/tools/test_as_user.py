@@ -1,4 +1,4 @@
-"""Work done as another user, including a user that tries to block it."""
+"""Work done with another user's ids, including users who try to block it."""
 
 from __future__ import annotations
 

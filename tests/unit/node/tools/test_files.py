@@ -1,4 +1,4 @@
-"""Files in folders writable by other users: these users cannot redirect reads, writes or ownership changes."""
+"""File access in folders writable by other users, who cannot redirect reads, writes or ownership changes."""
 
 from __future__ import annotations
 

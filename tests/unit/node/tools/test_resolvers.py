@@ -1,4 +1,4 @@
-"""Name servers that answer, refuse or stay silent, simulated with local sockets."""
+"""Queries to name servers that answer, refuse the connection or stay silent. Local sockets simulate them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interface of a route, from this machine's kernel and from constructed netlink messages."""
+"""The interface of a route, from this machine's kernel and from handwritten netlink messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wipe removes the planned files of Muster and nothing else."""
+"""Wiping a node removes the planned files of Muster and nothing else."""
 
 from __future__ import annotations
 
