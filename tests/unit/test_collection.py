@@ -1,5 +1,4 @@
-"""The Ansible collection has the same files as the repository: once installed, it is used from its folder like a clone.
-"""
+"""The Ansible collection contains the repository: once installed, it is used from its folder like a clone."""
 
 from __future__ import annotations
 

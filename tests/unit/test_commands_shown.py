@@ -310,8 +310,7 @@ def test_docs_show_complete_commands(page: Path) -> None:
 
 
 def test_commands_are_built_only_by_the_command_functions() -> None:
-    """The tests above do not check literal commands outside of documentation, because no command function built them.
-    """
+    """The tests above do not check literal commands outside of documentation: no command function built them."""
     found = []
     texts = {path: path.read_text() for path in CODE}
     for path in (path for path, text in texts.items() if re.search(r"ansible[- ]|playbooks/|script/", text)):

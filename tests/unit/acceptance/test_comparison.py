@@ -1,5 +1,4 @@
-"""Every file in cases/comparison contains launches of the same training, and the expected table and summary sentence.
-"""
+"""Every file in cases/comparison contains launches of the same training, the expected table and the summary sentence."""
 
 from __future__ import annotations
 

@@ -45,8 +45,7 @@ def world(world: World) -> World:
 
 
 def firewall(name: str, listens: int = 0, *, guarded: bool = False) -> dict[str, Any]:
-    """Return the recorded firewall inspection with this name. listens: a port on which a service accepts other hosts.
-    """
+    """Return a recorded firewall inspection by its name. listens: a port on which a service accepts other hosts."""
     look = {**copy.deepcopy(LOOKS[name]), "guarded": guarded}
     if listens:
         look["said"]["listeners"]["out"] += (

@@ -29,8 +29,7 @@ GOOD = [{"text": PRINTED[name], "aside": "", "why": "", "missing": False} for na
 
 
 class Rails:
-    """Nodes with two InfiniBand adapters each, except node3. lacks: nodes whose listener is missing, by rail and step.
-    """
+    """Nodes with two InfiniBand adapters each, except node3. lacks: nodes without a listener, by rail and step."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, **answers: Any) -> None:
         self.world, self.lacks = world, dict[tuple[int, int], str]()

@@ -100,8 +100,7 @@ def build(program: Path, folder: Path) -> None:
 
 
 def version_of(program: Path) -> str:
-    """Return the version from the strings in the program file, because nvidia-smi prints no version without a driver.
-    """
+    """Return the version from strings in the program file, because nvidia-smi prints no version without a driver."""
     versions: list[bytes] = re.findall(rb"\x00(\d{3}\.\d{2,3}(?:\.\d{2})?)\x00", program.read_bytes())
     if not versions:
         sys.exit(f"{program} contains no version")

@@ -1,5 +1,4 @@
-"""The request that tests/gpu sends to a GPU machine has all arguments of the probes and rules. No GPU is needed here.
-"""
+"""The request that tests/gpu sends to a GPU machine has all arguments of the probes and rules. No GPU is needed."""
 
 from __future__ import annotations
 

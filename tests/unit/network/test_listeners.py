@@ -1,5 +1,5 @@
-"""Each file in cases/ contains output of ss, the listening sockets in it, and the ports that listen only on loopback.
-"""
+"""Each file in cases/ contains output of ss, the listening sockets in it, and the ports that are bound only to
+loopback."""
 
 from __future__ import annotations
 

@@ -24,8 +24,7 @@ FILES = (
 
 
 def laid_over(base: Any, changes: Any) -> Any:
-    """Return a tree with the changes applied: null removes a key, and a key that ends with ! replaces the whole value.
-    """
+    """Return a tree with changes applied: null removes a key, and a key that ends with ! replaces the whole value."""
     if not (isinstance(base, dict) and isinstance(changes, dict)):
         return changes
     result = dict(base)

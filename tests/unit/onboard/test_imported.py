@@ -51,8 +51,7 @@ def test_template_in_a_node_list_is_not_written_to_the_inventory() -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a copy of the project that contains only the sample inventory. Links would point to the original project.
-    """
+    """Return a copy of the project with only the sample inventory. Links would point to the original project."""
     place = tmp_path / "muster"
     place.mkdir()
     for name in ("library", "playbooks", "plugins", "roles", "inventory/lab"):

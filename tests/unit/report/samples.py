@@ -198,8 +198,7 @@ def smoke(count: int) -> dict[str, Any]:
 
 
 def network(count: int, *, deaf: bool) -> dict[str, Any]:
-    """Return the link of every ordered pair. With more than 16 nodes, the throughput of only some links was measured.
-    """
+    """Return the link of every ordered pair. With more than 16 nodes, only some links have a measured throughput."""
     chance = random.Random(count)
     nodes = names(count)
     links = []

@@ -15,8 +15,7 @@ DEVICE = {"slot": "0000:18:00.0", "id": "10de:2330", "name": "", "driver": "nvid
 
 
 def seen_of(given: dict[str, Any]) -> DriverState:
-    """Return a driver state. packages: version or [version, dpkg state] by name. runfile: libraries without a package.
-    """
+    """Return a driver state. packages: version or [version, dpkg state] by name. runfile: unpackaged libraries."""
     rows = {
         name: row if isinstance(row, list) else [row, "installed"] for name, row in given.get("packages", {}).items()
     }

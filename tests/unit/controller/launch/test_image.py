@@ -118,8 +118,7 @@ VERSIONS = {"text": '{"python": [3, 12, 3], "torch": "2.13.0", "nccl": ""}', "er
 
 
 def prepare(answers: dict[str, dict[str, Any]], *, own: str = "") -> tuple[Prepared, list[tuple[str, str]], list[str]]:
-    """Prepare a launch whose image two nodes need. Return (prepared launch, requests, messages). own: the launch user.
-    """
+    """Prepare a launch whose image two nodes need. Return (prepared launch, requests, messages). own: launch user."""
     messages: Any = Nodes({"versions": dict.fromkeys(("node1", "node2"), VERSIONS), **answers})
     interruption: Any = SimpleNamespace(came=False)
     said: list[str] = []

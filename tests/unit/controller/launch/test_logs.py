@@ -131,8 +131,7 @@ def test_new_log_book_replaces_stored_logs(books: Books) -> None:
 
 
 def test_stored_log_is_kept_after_the_node_pruned_its_log(books: Books) -> None:
-    """The logs of a finished launch might have been pruned on the nodes before a user attaches to or stops the launch.
-    """
+    """The logs of a finished launch might have been pruned on the nodes before a user attaches to the launch."""
     books.send("node1", "agent", "agent\n")
     books.send("node1", "0/stderr", "Traceback\n")
     books.kept()

@@ -188,8 +188,7 @@ def test_invalid_answers_do_not_end_the_launch(leased: Supervised) -> None:
 
 
 def test_second_ctrl_c_while_stopping_prints_a_message(leased: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second Ctrl-C arrives while the nodes are stopping. It is acknowledged by a message, and the stop continues.
-    """
+    """The second Ctrl-C arrives while the nodes are stopping. A message acknowledges it, and the stop continues."""
     interruption = leased.supervisor.interruption
     interruption.signals = 1
     real = leased.nodes.ask

@@ -70,8 +70,7 @@ class Place:
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """Return a folder that an unprivileged account can enter. Files that escape the environment stay inside its parent.
-    """
+    """Return a folder that an unprivileged account can enter. Files that escape the environment stay in it."""
     with tempfile.TemporaryDirectory(prefix="muster-test-conda-") as folder:
         root = Path(folder)
         root.chmod(0o755)

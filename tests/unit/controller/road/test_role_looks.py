@@ -1,5 +1,4 @@
-"""Node inspections determine which roles run on which nodes. The SSH mesh role runs on all nodes if one node differs.
-"""
+"""Inspections determine which roles run on which nodes. The SSH mesh role runs on all nodes if one node differs."""
 
 from __future__ import annotations
 

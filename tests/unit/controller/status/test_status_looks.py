@@ -1,5 +1,4 @@
-"""Status checks of all nodes: in parallel, with a time limit for silent nodes, and with root only where it is required.
-"""
+"""Status checks of all nodes: in parallel, with a time limit for silent nodes, and with root only where required."""
 
 from __future__ import annotations
 

@@ -38,8 +38,7 @@ def process(*argv: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture(params=["listed", HIDDEN])
 def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Provide or hide the process list of the control group. The list is simulated by the descendants of this process.
-    """
+    """Provide or hide the process list of the control group. Descendants of this process simulate the list."""
     monkeypatch.setattr(ranks, "control_group", str)
     if request.param != HIDDEN:
         monkeypatch.setattr(Ranks, "members", lambda self: descendants(self.agent))

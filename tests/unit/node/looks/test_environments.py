@@ -1,5 +1,4 @@
-"""Discovery of other users' Python environments in the usual locations, including environments with hostile contents.
-"""
+"""Discovery of other users' Python environments in the usual locations, including ones with hostile contents."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def ask(verb: Any, token: str, **more: Any) -> dict[str, Any]:
 take, renew, free = (partial(ask, verb) for verb in (claim.take, claim.renew, claim.free))
 
 
-def test_second_run_is_told_the_current_holder(clock: Clock, tmp_path: Path) -> None:
+def test_second_run_receives_the_current_holder(clock: Clock, tmp_path: Path) -> None:
     assert take("ann")["held"]
     holder = take("bob", who="bob@laptop")["holder"]
     assert {**HOLDER, "since": holder["since"], "token": "ann"} == holder
