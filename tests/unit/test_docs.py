@@ -32,7 +32,7 @@ def anchors(page: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_have_targets(page: Path) -> None:
+def test_links_point_to_existing_targets(page: Path) -> None:
     for link in links(page):
         name, _, anchor = link.partition("#")
         target = page.parent / name if name else page
@@ -42,7 +42,7 @@ def test_links_have_targets(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_paths_in_text_exist(page: Path) -> None:
+def test_paths_in_docs_exist(page: Path) -> None:
     gone = [path for path in PATH.findall(FENCE.sub("", page.read_text())) if not [*ROOT.glob(path.rstrip(".,:/"))]]
     assert not gone
 

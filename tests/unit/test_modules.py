@@ -113,7 +113,7 @@ def test_suboptions_become_nested_options() -> None:
     assert file["options"]["path"] == {"type": "path", "required": True}
 
 
-def test_every_module_has_a_valid_version_added() -> None:
+def test_version_added_of_every_module_is_valid() -> None:
     releases = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     for path in sorted((ROOT / "library").glob("*.py")):
         said = re.search(r'^version_added: "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,4 +1,4 @@
-"""Every file in cases/comparison contains launches of the same training, the expected table and the summary sentence."""
+"""Every file in cases/comparison contains launches of the same training, the expected table and the summary."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_stages_of_the_role_match_the_payload() -> None:
     ],
     ids=["succeeded", "failed", "before the first stage", "no report", "no launch", "check mode"],
 )
-def test_failed_launch_without_reports_stops_the_role(launch: dict[str, Any], *, stops: bool) -> None:
+def test_role_stops_after_a_failed_launch_without_reports(launch: dict[str, Any], *, stops: bool) -> None:
     task = yaml.safe_load((ROLE / "tasks/try.yml").read_text())[0]
     templar = Templar(loader=DataLoader(), variables={task["register"]: launch})
     assert templar.evaluate_conditional(trust_as_template(task["failed_when"])) is stops

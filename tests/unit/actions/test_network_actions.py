@@ -171,7 +171,7 @@ def test_failed_mtu_change_is_explained(world: World, programs: Programs) -> Non
     assert world.fails("training_mtu", mtu=9000) == said
 
 
-def test_paths_to_next_nodes_of_the_play_are_tested(world: World, programs: Programs) -> None:
+def test_paths_to_the_next_nodes_of_the_play_are_tested(world: World, programs: Programs) -> None:
     world.registered("node1", "set", {"interface": "eth1", "token": "t"})
     world.vars["ansible_play_hosts_all"] = ["node1", "node2"]
     programs.answers["ping"] = {"came": {"node2": {"small": True, "full": False}}}
@@ -183,7 +183,7 @@ def test_paths_to_next_nodes_of_the_play_are_tested(world: World, programs: Prog
     assert world.run("training_mtu", **given) == {"changed": False, "paths": {}, "why": "no route to host"}
 
 
-def test_mtu_is_kept_if_all_paths_carry_it(world: World, programs: Programs) -> None:
+def test_new_mtu_is_kept_if_packets_of_that_size_pass_on_all_paths(world: World, programs: Programs) -> None:
     given: dict[str, Any] = {"mtu": 9000, "step": "settle", "changes": "set", "paths": "paths"}
 
     def paths(name: str, *, full: bool = True, small: bool = True, why: str = "", of: str = "t") -> None:

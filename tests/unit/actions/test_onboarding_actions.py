@@ -56,7 +56,7 @@ def row(node: str, state: str = "new", action: str = "ask", why: str = "") -> Ho
     return HostKeyDecision(node, "203.0.113.9", state, action, KEY if action else None, why=why)
 
 
-def test_reachable_new_nodes_are_accepted_and_others_rejected(
+def test_reachable_new_nodes_are_accepted_and_unreachable_ones_rejected(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     rows = [row("new1"), row("new2", "no answer", "", "timed out"), row("new3")]

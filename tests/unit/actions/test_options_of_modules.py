@@ -27,7 +27,7 @@ def proxied(world: World) -> None:
         world.registered(name, "cluster_https_proxy", "http://proxy:3128")
 
 
-def test_hosts_file_gets_addresses_of_the_inventory(world: World, modules: Modules) -> None:
+def test_hosts_file_gets_the_addresses_from_the_inventory(world: World, modules: Modules) -> None:
     world.vars["cluster_leaving"] = ["node3"]
     assert world.run("hosts_file", mode="manage")["changed"] is True
     addresses = {"node1": "10.0.0.1", "node2": "10.0.0.2"}
@@ -96,7 +96,7 @@ def deb(letter: str) -> dict[str, Any]:
     return {"name": f"{letter}_1_amd64.deb", "size": 10, "sha256": letter * 64}
 
 
-def test_debs_are_downloaded_by_one_node_and_fetched_by_others(world: World, modules: Modules) -> None:
+def test_debs_are_downloaded_by_one_node_and_fetched_by_the_others(world: World, modules: Modules) -> None:
     modules.answer = {"debs": [], "invocation": {}}
     world.registered("node1", "debs", {"debs": [deb("a")]})
     world.registered("node2", "debs", {"debs": [deb("a"), deb("b")]})

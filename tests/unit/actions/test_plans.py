@@ -102,7 +102,7 @@ def test_impossible_stack_is_rejected(world: World, tmp_path: Path) -> None:
     assert world.fails("gpu_stack_plan").startswith("node1: cluster_gpus ")
 
 
-def test_offline_stack_needs_no_repositories(world: World) -> None:
+def test_offline_stack_requires_no_repositories(world: World) -> None:
     declare(world, cluster_offline_dir="/srv/offline")
     assert world.run("gpu_stack_plan")["repositories"] == {name: [] for name in NAMES}
 

@@ -136,7 +136,7 @@ def test_each_node_writes_a_file_and_reads_another(
     assert (found["failed"], found["msg"]) == (False, "no shared folders to test (shared_data_mounts)")
 
 
-def test_node_without_shared_folder_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_that_does_not_see_the_shared_folder_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     share = Share(world, monkeypatch)
     closed = {"error": "it is read-only", "kind": "EROFS", "uid": 1500}
     share.programs.answers["write"] = lambda name, _: closed if name == "node3" else share.fine

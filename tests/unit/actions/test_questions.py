@@ -66,7 +66,7 @@ def test_cluster_status_is_shown_and_stored(
     assert (aside["closing"]["aside"], json.loads(displayed[0])) == (True, aside["status"])
 
 
-def test_unready_node_fails_the_gate(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
+def test_gate_fails_if_a_node_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
     Programs(monkeypatch, look=lambda name, _: SILENT if name == "node2" else READY)
     found = world.run("cluster_status", wait=0.1)
     assert (found["closing"]["status"], "failed" in found) == ("degraded", False)
@@ -261,7 +261,7 @@ def test_report_of_a_run_can_be_written_again(world: World, tmp_path: Path) -> N
     assert world.fails("report_page", run=none) == f"{known}none."
 
 
-def test_output_of_a_launch_is_followed(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
+def test_launch_output_can_be_followed(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
     plan = a_plan(1)
     kept = {"plan": packed(plan), "run_dir": plan.head.run_dir, "user": "", "reader": None}
     log = {"begin": 0, "gap": 0, "offset": 7, "text": "step 7\n", "more": False}
@@ -350,7 +350,7 @@ def test_nothing_to_diagnose_is_reported(
     assert world.fails("diagnose").startswith("The group gpu_nodes of the inventory is empty: ")
 
 
-def test_foreign_logs_are_diagnosed_without_nodes(
+def test_foreign_logs_are_diagnosed_without_contacting_nodes(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
 ) -> None:
     programs = Programs(monkeypatch)

@@ -92,7 +92,7 @@ def test_baseline_plan_matches_the_case(case: dict[str, Any]) -> None:
     assert (plan.before, plan.after) == (case.get("before", []), case.get("after", []))
 
 
-def test_only_fully_installed_packages_count() -> None:
+def test_only_fully_installed_packages_count_as_installed() -> None:
     status = """Package: chrony
 Status: install ok installed
 Priority: optional

@@ -40,7 +40,7 @@ def agent(place: int, ranks: Sequence[int] = (), state: str = "S", **more: Any) 
     return cast("Agent", found)
 
 
-def test_launch_is_read_from_command_lines() -> None:
+def test_launch_parameters_are_read_from_command_lines() -> None:
     typed = hand_typed.one_launch({"node2": [agent(1, (2, 3), "T")], "node1": [agent(0, (0, 1))]}, "ada")
     assert [one.node for one in typed] == ["node1", "node2"]
     case = LaunchCase(hand_typed.case_shape(typed, SPECS, Gathered()))
@@ -52,7 +52,7 @@ def test_launch_is_read_from_command_lines() -> None:
     assert ("process.stopped", "node2", 2) in said
 
 
-def test_ranks_that_have_not_started_are_counted() -> None:
+def test_ranks_that_have_not_started_yet_are_counted() -> None:
     typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)]}, "ada")
     shape = hand_typed.case_shape(typed, SPECS, Gathered())
     assert [one["rank"] for one in shape["ranks"]] == [0, 1, 2, 3]
@@ -140,6 +140,6 @@ def test_unusual_account_name_does_not_appear_in_commands(name: str) -> None:
     "unit",
     ["muster-launch-../../../x.service", "muster-launch-x.service", f"muster-launch-{FIRST}.service/../x", FIRST],
 )
-def test_unit_without_valid_id_is_not_a_muster_launch(unit: str) -> None:
+def test_unit_without_a_valid_id_is_not_a_muster_launch(unit: str) -> None:
     """The id is used as the folder name of the diagnosis."""
     assert hand_typed.of_muster({"node1": [agent(0, unit=unit)]}) == {}

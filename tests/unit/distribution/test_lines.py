@@ -67,7 +67,7 @@ def test_transfer_result_is_validated() -> None:
         assert answers.shared({**good, "came": spoilt}, names)["came"] == []
 
 
-def test_offered_and_kept_answers_are_validated() -> None:
+def test_answers_about_offered_and_stored_content_are_validated() -> None:
     digest = "a" * 64
     assert answers.offered({"pieces": [digest], "error": ""}) == [digest]
     assert answers.offered({"pieces": [], "error": "gone"}) == "gone"

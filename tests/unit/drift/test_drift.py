@@ -104,7 +104,7 @@ def test_unattended_upgrades_are_reported_as_warnings() -> None:
     assert finding("drift.reboot", Origin())[0] == "warn"
 
 
-def test_fix_runs_the_owning_step_on_the_node_only() -> None:
+def test_fix_runs_the_owning_step_only_on_the_affected_node() -> None:
     status, fix = finding("drift.file", Origin(), "baseline")
     assert status == "fail"
     assert fix["command"] == "ansible-playbook playbooks/drift.yml -e repair=true --limit node1"

@@ -142,7 +142,7 @@ def test_table_and_summary_show_every_result() -> None:
     assert kept["experiments"][0]["seen"] == "healthy NET/Socket"
 
 
-def test_recordings_can_be_packed_repeatedly(tmp_path: Path) -> None:
+def test_recordings_can_be_packed_into_the_same_archive_repeatedly(tmp_path: Path) -> None:
     folder, archive = tmp_path / "recordings", tmp_path / "recordings.tgz"
     folder.mkdir()
     for name in ("a.txt", "report.html", "b.txt"):

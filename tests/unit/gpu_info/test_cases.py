@@ -82,7 +82,7 @@ def test_gpu_findings_match_the_case(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
-def test_recordings_have_provenance(folder: Path) -> None:
+def test_every_recording_has_a_provenance_file(folder: Path) -> None:
     assert {"printed_by", "over", "scenario", "when", "exit"} <= set(provenance(folder))
     assert text_of(folder, "query")
 

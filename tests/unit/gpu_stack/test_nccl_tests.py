@@ -38,7 +38,7 @@ def test_build_without_nccl_or_toolkit_is_rejected(toolkits: list[str], packages
         build_of("2.19.6", DIGEST, toolkits, "", packages)
 
 
-def test_empty_and_complete_requests_have_no_problems() -> None:
+def test_empty_and_complete_requests_are_valid() -> None:
     assert not list(request_problems("", "", "", [], nccl=False))
     assert not list(request_problems("2.19.6", "x.tar.gz", DIGEST, ["13.0"], nccl=True))
 

@@ -116,7 +116,7 @@ def test_every_check_is_reported_by_a_rule() -> None:
 
 
 @pytest.mark.parametrize("path", MAKERS, ids=lambda path: path.name)
-def test_findings_are_created_by_checks_only(path: Path) -> None:
+def test_findings_are_created_only_by_checks(path: Path) -> None:
     """Findings that are read back are allowed, with Finding(**shape) or from a report."""
     if path.parent.name in ("verdict", "report"):
         return

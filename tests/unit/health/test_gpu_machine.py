@@ -48,7 +48,7 @@ def test_every_look_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(seen) == {*LOOKS, "later"}
 
 
-def test_request_has_the_options_of_nccl_health() -> None:
+def test_request_contains_the_options_of_nccl_health() -> None:
     asked = own_health.request(8)
     assert set(asked) == set(health.OPTIONS)
     assert (asked["gpus"], asked["nproc"], Path(asked["torchrun"]).name) == (8, 8, "torchrun")

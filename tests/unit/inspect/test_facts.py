@@ -21,7 +21,7 @@ def part(whole: Any, wanted: Any) -> Any:
 
 
 @cases(__file__, "facts")
-def test_facts_match_the_case(case: dict[str, Any]) -> None:
+def test_node_facts_match_the_case(case: dict[str, Any]) -> None:
     looks = document_of(HERE / "recorded.yml")
     for subject, changes in case["looks"].items():
         looks[subject].update(changes)

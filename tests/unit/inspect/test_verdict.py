@@ -75,7 +75,7 @@ def nodes_of(case: dict[str, Any]) -> list[InspectedNode]:
 
 
 @cases(__file__, "verdict")
-def test_findings_match_the_case(case: dict[str, Any]) -> None:
+def test_inspection_findings_match_the_case(case: dict[str, Any]) -> None:
     nodes = nodes_of(case)
     found = [finding for node in nodes for finding in inspect_node.judge(node)] + cluster.judge(nodes)
     reported = [f"{finding.status} {finding.id} {with_fix(finding)}." for finding in found if finding.status != "pass"]

@@ -95,7 +95,7 @@ def node(name: str, given: dict[str, Any], common: dict[str, Any]) -> InventoryN
 
 
 @cases(__file__, "problems")
-def test_inventory_has_exactly_the_expected_problems(case: dict[str, Any]) -> None:
+def test_validation_reports_exactly_the_expected_problems(case: dict[str, Any]) -> None:
     settings = {"forks": 50, "ansible_version": [2, 19], "connects": True, **case.get("inventory", {})}
     settings.update({key: tuple(value) for key, value in settings.items() if isinstance(value, list)})
     nodes = tuple(node(name, given or {}, case.get("common", {})) for name, given in case["nodes"].items())

@@ -48,7 +48,7 @@ def test_nodes_of_the_next_attempt(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "attempts_futile")
-def test_repeated_failure_gets_no_further_attempt(case: dict[str, Any]) -> None:
+def test_launch_that_fails_the_same_way_twice_is_not_retried(case: dict[str, Any]) -> None:
     history = [
         LaunchAttempt(number, LAUNCH_ID, ["node1"], "x", **one) for number, one in enumerate(case["attempts"], 1)
     ]
@@ -75,7 +75,7 @@ def test_signature_of_an_exception_is_independent_of_the_launch_id() -> None:
     assert not attempts.final(raised(RAISED), attempt)
 
 
-def test_exception_caused_by_a_peer_has_no_signature() -> None:
+def test_exception_caused_by_another_rank_has_no_signature() -> None:
     assert attempts.signature(raised(CUT_OFF)) == ""
 
 
@@ -142,7 +142,7 @@ def test_node_is_available_once_the_old_attempt_ended_and_its_gpus_are_free(seen
     assert attempts.unfit("does not answer", 1, gpus=True, shared=False) == "does not answer"
 
 
-def test_muster_waits_while_gpu_memory_is_being_freed() -> None:
+def test_next_attempt_waits_while_gpu_memory_is_being_freed() -> None:
     busy: fit.Fit = {**FIT, "gpus": [{**IDLE, "used_mib": 4000}]}
     assert attempts.may_pass(busy)
     assert not attempts.may_pass({**FIT, "gpus": [IDLE]})

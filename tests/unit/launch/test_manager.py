@@ -47,7 +47,7 @@ def test_obstacles_to_a_user_launch_are_reported(case: dict[str, Any]) -> None:
     assert shown(found) == case["expect"]
 
 
-def test_administrator_launch_has_no_user_checks() -> None:
+def test_user_checks_do_not_apply_to_an_administrator_launch() -> None:
     one: Any = {"uid": 0, "own": None}
     other: Any = {"uid": 1, "own": None}
     assert manager.own(a_plan(1).head, one, ["cpu"], "") == []

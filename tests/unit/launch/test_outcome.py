@@ -76,7 +76,7 @@ def test_leftover_processes_of_a_finished_launch_are_reported() -> None:
     )
 
 
-def test_leftover_process_outside_the_unit_has_a_kill_command() -> None:
+def test_kill_command_is_shown_for_a_leftover_process_outside_the_unit() -> None:
     process: ProcessFacts = {"pid": 8, "command": "sleep 9", "user": "muster", "unit": "cron.service"}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
     assert verdict["summary"].endswith(
@@ -85,7 +85,7 @@ def test_leftover_process_outside_the_unit_has_a_kill_command() -> None:
     )
 
 
-def test_leftover_process_without_a_visible_pid_has_no_kill_command() -> None:
+def test_no_kill_command_is_shown_without_a_visible_pid() -> None:
     process: ProcessFacts = {"pid": None, "command": "", "user": "muster", "unit": ""}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
     assert "None" not in verdict["findings"][-1]["fix"]["command"]
@@ -102,7 +102,7 @@ def test_finished_launch_with_an_unreachable_node_has_unknown_outcome() -> None:
     assert verdict["summary"].startswith("node2: does not respond")
 
 
-def test_rejected_launch_reports_two_reasons_and_counts_the_others() -> None:
+def test_rejected_launch_shows_two_reasons_and_counts_the_rest() -> None:
     port = Finding("launch.port", "fail", "node1", "the port is taken", fix={"text": "Stop it", "command": "kill 7"})
     users = [Finding("launch.user", "fail", name, "no user") for name in ("node1", "node2")]
     disk = Finding("launch.disk", "fail", "node2", "the disk is full")
@@ -123,7 +123,7 @@ def test_lost_node_is_named_even_without_a_reason() -> None:
     assert verdict["summary"] == "node2: stopped responding. Check node2, then launch again"
 
 
-def test_failure_without_evidence_refers_to_the_logs() -> None:
+def test_message_on_a_failure_without_evidence_refers_to_the_logs() -> None:
     verdict = judged(Ending.FAILED, "the launch ended on node2", "node2")
     assert verdict["summary"] == "node2: the launch ended on node2. Its logs: artifacts/rack/x/logs"
 

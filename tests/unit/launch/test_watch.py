@@ -204,7 +204,7 @@ def ends(reason: str, left: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("reason", "came"), [("limit", (Ending.FAILED, "node1")), ("asked", (Ending.INTERRUPTED, "node1"))]
 )
-def test_stopped_ranks_have_time_to_end(reason: str, came: tuple[Ending, str]) -> None:
+def test_ranks_that_are_stopped_get_time_to_exit(reason: str, came: tuple[Ending, str]) -> None:
     seen = watch(stall=5)
     for now in range(0, 20, 2):
         seen.saw("node1", look(agent="Sending process 7 closing signal SIGTERM") | ends(reason, 20 - now), now)
@@ -216,7 +216,7 @@ def test_stopped_ranks_have_time_to_end(reason: str, came: tuple[Ending, str]) -
     assert decided(seen, 21) == came
 
 
-def test_forged_end_of_ranks_does_not_delay_the_decision() -> None:
+def test_forged_rank_states_do_not_delay_the_decision() -> None:
     """The training user can forge the reported state of the ranks."""
     seen = watch()
     for now in (0.0, 20.0, 34.0):

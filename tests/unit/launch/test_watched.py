@@ -43,7 +43,7 @@ WATCHER = watched.WatcherPlace("anna", "node1", "/home/anna/artifacts/lab", ["no
 ADVICE = "Run: ansible-playbook playbooks/retire.yml -e node=node1 -e wipe=true"
 
 
-def test_administrator_launch_has_no_watcher() -> None:
+def test_administrator_launch_cannot_have_a_watcher() -> None:
     (finding,) = watched.unwatchable("node1", Whose())
     assert (finding.id, finding.status, finding.node) == ("launch.watcher", "fail", "node1")
     assert "administrator launches have no such logins" in finding.summary
@@ -145,7 +145,7 @@ def test_untrusted_fix_is_not_printed(fix: Any) -> None:
     )
 
 
-def test_unknown_finding_has_no_fix() -> None:
+def test_no_fix_is_shown_for_an_unknown_finding() -> None:
     assert told(id="launch.my_own", fix={"text": ADVICE})["findings"][0]["fix"] == {}
 
 

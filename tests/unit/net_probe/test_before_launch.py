@@ -68,7 +68,7 @@ def test_launch_port_is_tested_only_on_the_head_node() -> None:
     }
 
 
-def test_good_links_give_no_findings() -> None:
+def test_good_links_produce_no_findings() -> None:
     assert findings() == []
 
 

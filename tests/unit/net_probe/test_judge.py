@@ -113,7 +113,7 @@ def cluster_of(case: dict[str, Any]) -> Cluster:
 
 
 @cases(__file__, "judge")
-def test_findings_match_the_case(case: dict[str, Any]) -> None:
+def test_network_findings_match_the_case(case: dict[str, Any]) -> None:
     found, skipped = judge.judge(cluster_of(case))
     reported = [f"{one.status} {one.id} {with_fix(one)}." for one in found if one.status != "pass"]
     assert reported == case["findings"], case["what"]

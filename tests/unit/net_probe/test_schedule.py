@@ -15,7 +15,7 @@ def names(count: int) -> list[str]:
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 8, 16, 33])
-def test_every_pair_meets_once_and_no_node_twice_in_a_round(count: int) -> None:
+def test_every_pair_is_measured_once_and_no_node_twice_in_a_round(count: int) -> None:
     nodes = names(count)
     met = []
     for pairs in rounds(nodes):
@@ -62,7 +62,7 @@ def test_node_with_only_bad_links_is_blamed() -> None:
     assert blamed(4, {pair for pair in pairs if "node3" in pair}) == [("node3", "both", 6)]
 
 
-def test_single_bad_link_blames_the_pair() -> None:
+def test_pair_is_blamed_for_a_single_bad_link() -> None:
     assert blamed(4, {("node1", "node3")}) == [("node3", "pair", 1)]
     assert blamed(2, {("node1", "node2"), ("node2", "node1")}) == [("node1", "pair", 1), ("node2", "pair", 1)]
 
@@ -72,7 +72,7 @@ def test_node_with_mostly_bad_links_is_blamed_and_other_bad_links_are_listed() -
     assert blamed(8, {*bad, ("node1", "node2")}) == [("node8", "to", 5), ("node2", "pair", 1)]
 
 
-def test_no_single_node_is_blamed_if_all_are_cut_off() -> None:
+def test_no_single_node_is_blamed_if_all_nodes_are_disconnected() -> None:
     assert blamed(3, every(3)) == [("node1", "to", 2), ("node2", "to", 2), ("node3", "to", 2)]
 
 

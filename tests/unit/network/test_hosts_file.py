@@ -100,7 +100,7 @@ def test_cloud_init_is_configured(instance: str, settings: list[str], modules: l
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", " \n", "\n\n\n", "\t# x"])
-def test_every_foreign_byte_is_kept(end: str) -> None:
+def test_every_byte_outside_the_block_is_kept(end: str) -> None:
     foreign = f"# M\udcfcller \t\n\n10.9.9.9\tprinter  printer.lan\t# upstairs\nnot a line\n\x0c\n::1 localhost{end}"
     cluster = HostsRequest(NODES, "node1", "node1")
     result = hosts_file.rewrite(foreign, cluster, ["node1"])

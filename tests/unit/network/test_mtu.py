@@ -60,7 +60,7 @@ def test_every_link_is_tested() -> None:
     assert mtu.peers_of("node0", ["node0"]) == []
 
 
-def test_one_failed_path_reverts_all_nodes() -> None:
+def test_mtu_is_reverted_on_all_nodes_if_one_path_fails() -> None:
     paths = [
         Path("node1", "node2", "10.0.0.2", small=True, full=False),
         Path("node1", "node3", "10.0.0.3", small=True, full=True),

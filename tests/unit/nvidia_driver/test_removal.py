@@ -17,7 +17,7 @@ Purg libnvidia-compute [580.178.04-1]
 """
 
 
-def test_only_parts_of_the_driver_are_removed() -> None:
+def test_only_driver_packages_are_removed() -> None:
     there = ["cuda-toolkit-13-0", "libnccl2", "libcuda1", "nvidia-container-toolkit", "nvidia-open-580", "dkms"]
     assert parts(there) == ["libcuda1", "nvidia-open-580"]
 

@@ -93,7 +93,7 @@ def test_pip_errors_are_explained(case: dict[str, Any]) -> None:
     assert {"what": what, "fix": fix} == {"what": case["what"], "fix": case["fix"]}
 
 
-def test_only_named_packages_may_be_built_from_source() -> None:
+def test_only_listed_packages_can_be_built_from_source() -> None:
     assert pip.kinds([]) == ["--only-binary=:all:"]
     assert pip.kinds(["flash-attn", "x"]) == ["--only-binary=:all:", "--no-binary=flash-attn,x"]
     for name in (":all:", "x --pre", "", "x,:all:"):

@@ -29,7 +29,7 @@ def test_invalid_environment_declarations_are_reported(case: dict[str, Any]) -> 
     assert [f"{what}. {fix}" for what, fix in environments.problems(case["declared"])] == case["problems"]
 
 
-def test_environments_have_stable_paths() -> None:
+def test_environment_paths_are_stable() -> None:
     assert environments.places(CLUSTER) == (
         EnvironmentPlace("default", "/opt/muster/pytorch/current"),
         EnvironmentPlace("vision", "/opt/muster/pytorch/named/vision/current"),

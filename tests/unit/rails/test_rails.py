@@ -74,7 +74,7 @@ def trials(case: dict[str, Any]) -> list[outputs.RailTrial]:
 
 
 @cases(__file__, "judge")
-def test_findings_match_the_case(case: dict[str, Any]) -> None:
+def test_rdma_findings_match_the_case(case: dict[str, Any]) -> None:
     result = judge.result(trials(case), {})
     found = [Finding(**each) for each in result["findings"]]
     lines = [f"{finding.status} {finding.id} {as_lines([finding])[0]}." for finding in found]
@@ -83,7 +83,7 @@ def test_findings_match_the_case(case: dict[str, Any]) -> None:
     assert skipped == case.get("skipped", {})
 
 
-def test_rounds_use_each_adapter_once_and_cover_all_pairs() -> None:
+def test_each_round_uses_an_adapter_once_and_all_pairs_are_covered() -> None:
     adapters = {f"node{n}": [plan.Hca("mlx5_0", "1", RATE), plan.Hca("mlx5_1", "1", RATE)] for n in range(5)}
     met = set()
     for each in plan.meetings(adapters):
@@ -93,7 +93,7 @@ def test_rounds_use_each_adapter_once_and_cover_all_pairs() -> None:
     assert len(met) == 10
 
 
-def test_large_clusters_test_a_sample_of_pairs() -> None:
+def test_only_a_sample_of_pairs_is_tested_in_large_clusters() -> None:
     assert len(plan.meetings({f"node{n}": [] for n in range(40)})) == plan.MOST_ROUNDS
 
 

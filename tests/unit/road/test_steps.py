@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OF_NO_STEP = {"comparison", "diagnose", "drift", "jobs", "notebook", "onboard", "sandbox", "upgrade", "wipe"}
 
 
-def test_site_yml_has_the_steps_in_order() -> None:
+def test_site_yml_contains_the_steps_in_order() -> None:
     plays = yaml.safe_load((ROOT / "site.yml").read_text())
     assert [(play["name"], play["ansible.builtin.import_playbook"]) for play in plays] == [
         (step.name, step.playbook) for step in STEPS
@@ -49,7 +49,7 @@ def roles_named(tasks: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[step.tag for step in STEPS])
-def test_step_playbooks_have_the_tag_and_the_roles(step: RoadStep) -> None:
+def test_playbook_of_a_step_has_its_tag_and_roles(step: RoadStep) -> None:
     plays = yaml.safe_load((ROOT / step.playbook).read_text())
     own = [play for play in plays if "hosts" in play]
     assert {play["name"] for play in own} <= {step.name, "Validate the inventory"}

@@ -47,7 +47,7 @@ def test_every_test_on_nodes_belongs_to_one_stage() -> None:
     assert sorted(below_slow) == sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/slow").glob("test_*.py"))
 
 
-def test_slow_tests_have_a_separate_stage() -> None:
+def test_slow_tests_run_in_a_separate_stage() -> None:
     for one in of_tier(STAGES, "all"):
         files = [path for path in integration_files(one) if "pytest.mark.slow" in (ROOT / path).read_text()]
         slow = STAGES.get(f"{one.name}-slow")
@@ -103,7 +103,7 @@ def test_stage_starts_only_with_enough_time_left(now: float, expected: bool) -> 
     assert fits(a_stage(seconds=600), now, 3000.0) is expected
 
 
-def test_counts_are_read_from_report(tmp_path: Path) -> None:
+def test_counts_are_read_from_the_junit_report(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     assert results.read_counts(report) == Counts()
     report.write_text('<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/></testsuites>')

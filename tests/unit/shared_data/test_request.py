@@ -15,7 +15,7 @@ GOOD: list[Any] = [
 ]
 
 
-def test_valid_requests_have_no_errors() -> None:
+def test_valid_requests_are_accepted() -> None:
     assert faults(GOOD, "/scratch") == []
     assert faults([]) == faults(()) == []
 

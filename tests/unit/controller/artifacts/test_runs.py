@@ -42,7 +42,7 @@ BAD = {"summary": "rank 3 failed", "findings": [{"id": "launch.exception", "stat
     ("earlier", "step", "status"),
     [(WARNED, WELL, "degraded"), (WELL, WELL, "healthy"), (WARNED, BAD, "failed"), (BAD, WELL, "healthy")],
 )
-def test_run_ends_with_summary_of_last_step_and_earlier_warnings(
+def test_run_ends_with_the_summary_of_the_last_step_and_earlier_warnings(
     earlier: Mapping[str, Any], step: Mapping[str, Any], status: str
 ) -> None:
     said = verdict_of(step)
@@ -101,7 +101,7 @@ def test_unreadable_verdict_is_replaced(tmp_path: Path) -> None:
     assert runs.add_verdict(tmp_path, verdict)["findings"] == verdict["findings"]
 
 
-def test_history_lists_only_runs_newest_first(tmp_path: Path) -> None:
+def test_history_lists_only_run_folders_newest_first(tmp_path: Path) -> None:
     for name in ("20260101-120000-abcd", "20260103-120000-0000", "20260102-120000-ffff", "kept", ".x"):
         (tmp_path / name).mkdir()
     (tmp_path / "20260104-120000-0000").write_text("")

@@ -36,7 +36,7 @@ def test_requests_to_a_watcher_run_as_the_owner_of_its_launch(tmp_path: Path, lo
     assert [verb for _, verb, _ in there.asked] == ["identity", "end", "end"]
 
 
-def test_other_launch_user_has_no_access_to_watcher(tmp_path: Path) -> None:
+def test_another_launch_user_has_no_access_to_the_watcher(tmp_path: Path) -> None:
     found, there = watched(tmp_path, "bob", launch_user=True)
     with pytest.raises(NodeError, match="user launch of ada, but the login user is bob"):
         found.end()

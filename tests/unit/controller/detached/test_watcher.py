@@ -186,7 +186,7 @@ def test_watcher_limits_the_number_and_length_of_its_messages(tmp_path: Path) ->
     assert max(map(len, found["said"])) == MOST_TEXT
 
 
-def test_watcher_logs_in_only_on_other_nodes(tmp_path: Path) -> None:
+def test_watcher_uses_ssh_only_for_other_nodes(tmp_path: Path) -> None:
     ways = Watcher(tmp_path, spec_from_json()).ways
     assert ways["node1"] == Here("node1", "/usr/bin/python3")
     assert ways["node2"] == Login("node2", "10.0.0.2", "/usr/bin/python3", f"{tmp_path}/1")

@@ -115,7 +115,7 @@ def test_node_with_the_newest_checkpoint_becomes_the_head_node() -> None:
     assert trial.plans[1].master_addr == "10.0.0.3"
 
 
-def test_launch_fails_if_no_spare_is_left() -> None:
+def test_launch_fails_if_no_spare_node_is_left() -> None:
     trial = Trial({"restarts": 3}, [lost("node2")], {"node1": fit(), "node2": ["no route"] * MANY})
     verdict = trial.result["verdict"]
     assert verdict["status"] == "failed"

@@ -53,7 +53,7 @@ def written(folder: Path, text: str | bytes, mode: int = 0o600) -> str:
     ],
     ids=["lines", "lines_from_windows", "yaml", "json", "vault_of_lines", "vault_of_yaml", "vault_in_yaml"],
 )
-def test_all_formats_give_the_same_variables(tmp_path: Path, text: str) -> None:
+def test_all_file_formats_define_the_same_variables(tmp_path: Path, text: str) -> None:
     assert read_environment(written(tmp_path, text)) == {"HF_TOKEN": HIDDEN, "FLAG": "yes"}
 
 

@@ -38,7 +38,7 @@ def ended(asked: AnsweringNodes) -> list[str]:
     return [name for name, verb, payload in asked.asked if verb == "end" and payload == {"pid": 7, "started": 9}]
 
 
-def test_good_links_give_no_findings() -> None:
+def test_good_links_produce_no_findings() -> None:
     asked = nodes()
     assert probe_links(PLAN, asked, never) == []
     assert [verb for _, verb, _ in asked.asked] == ["serve", "serve", "links", "links", "end", "end"]

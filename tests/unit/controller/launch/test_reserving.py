@@ -54,7 +54,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reserving, "PAUSE", 0.0)
 
 
-def test_immediate_reservation_needs_no_further_requests() -> None:
+def test_successful_reservation_sends_no_further_requests() -> None:
     reserve = Reserve()
     assert reserve(seen(OURS)) is None
     assert reserve.nodes.asked == []

@@ -70,7 +70,7 @@ def test_copy_with_a_wrong_digest_is_reported() -> None:
         assert "differs from the project that was sent" in sent.changed(answer)
 
 
-def test_launch_without_project_copies_nothing() -> None:
+def test_launch_without_a_project_copies_no_files() -> None:
     sent, nodes = sending(project=None)
     sent.after(prepared())
     assert nodes.asked == []

@@ -115,7 +115,7 @@ def test_healthy_launch_finishes_without_messages(leased: Supervised) -> None:
 
 
 @pytest.mark.parametrize("step", [7200.0, -7200.0])
-def test_stepped_wall_clock_does_not_end_the_launch(
+def test_jump_of_the_wall_clock_does_not_end_the_launch(
     leased: Supervised, monkeypatch: pytest.MonkeyPatch, step: float
 ) -> None:
     real, steps = time.time, iter(range(10**9))

@@ -75,7 +75,7 @@ def test_new_nodes_are_added_to_variables_of_the_run(world: World) -> None:
     assert world.vars["groups"]["gpu_nodes"] == ["node1", "node2", "node3"]
 
 
-def test_names_are_resolved_once_with_ipv4_first() -> None:
+def test_host_names_are_resolved_once_and_prefer_ipv4() -> None:
     found = newcomers.looked_up(["localhost", "localhost", "nowhere.invalid", "x" * 300])
     assert list(found) == ["localhost", "nowhere.invalid", "x" * 300]
     assert found["localhost"][0] == "127.0.0.1"
@@ -208,7 +208,7 @@ def test_node_is_added_quarantined_and_then_released(world: World) -> None:
     assert "cluster_quarantined" not in text(world).partition("node9")[2]
 
 
-def test_quarantine_of_unknown_node_or_without_reason_is_rejected(world: World) -> None:
+def test_quarantine_of_an_unknown_node_or_without_a_reason_is_rejected(world: World) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^Nothing was changed\. "):
         world.run("quarantine_nodes", nodes=["node8"], reason="a fan", release=False)
     with pytest.raises(AnsibleActionFail, match=r"^Nothing was changed\. "):

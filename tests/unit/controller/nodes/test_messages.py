@@ -38,7 +38,7 @@ class Opening:
         return 0, b'{"uid": 0}\n', b""
 
 
-def test_connections_opened_at_once_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_connections_opened_at_once_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OPENING", 300.0)
     gate, full = threading.Event(), threading.Event()
     names = [f"node{number}" for number in range(OPENED_AT_ONCE + 20)]
@@ -54,7 +54,7 @@ def test_connections_opened_at_once_are_limited(monkeypatch: pytest.MonkeyPatch)
     assert Opening.most == OPENED_AT_ONCE
 
 
-def test_hanging_connections_delay_others_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_connections_delay_other_connections_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OPENING", 0.01)
     gate, full = threading.Event(), threading.Event()
     names = [f"node{number}" for number in range(OPENED_AT_ONCE)]

@@ -59,7 +59,7 @@ def test_only_the_requested_rank_is_shown_and_its_rate_is_limited() -> None:
     assert len(shown.lines) <= 41  # 40 lines per second; a second may end during the loop
 
 
-def test_control_characters_of_a_rank_are_removed() -> None:
+def test_control_characters_in_rank_output_are_removed() -> None:
     seen, shown = progress(show_rank=0)
     for line in ("\x1b[2J\x1b[HHEALTHY", "\x1b]52;c;cm0gLXJm\x07", "{{ 7*7 }} \u202eyhtlaeh", "x" * 2000):
         seen.on_line(0, "stderr", line)

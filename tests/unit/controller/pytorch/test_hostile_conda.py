@@ -332,12 +332,12 @@ def test_old_package_without_hashes_is_checked_against_its_list(place: Place) ->
     place.rejection([build(place.packages, "old", [], info={"paths.json": None})])
 
 
-def test_two_packages_may_have_the_same_file(place: Place) -> None:
+def test_two_packages_can_contain_the_same_file(place: Place) -> None:
     one, two = (build(place.packages, name, [file("share/both", name.encode())]) for name in ("one", "two"))
     assert "share/both" in place.members([one, two])
 
 
-def test_package_checks_suffice_without_separate_account(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_checks_suffice_without_a_separate_account(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root assembles the packages itself here, so the kernel denies nothing."""
     monkeypatch.setattr(conda_assembly, "_account_for", lambda *_: None)
     place.outside.chmod(0o700)

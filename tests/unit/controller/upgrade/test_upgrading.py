@@ -226,7 +226,7 @@ def test_rollback_uses_the_retained_environment(upgrade: Upgrade, answers: dict[
     assert upgrade.step("trials")["launches"] == []
 
 
-def test_rollback_without_reachable_nodes_is_rejected(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+def test_rollback_is_rejected_if_no_node_is_reachable(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     answers.update({name: [NodeAnswer(error="no route to host")] for name in NAMES})
     assert upgrade.fails("look", rollback=True) == (
         "No rollback is possible. No node responds, so the installed releases are unknown."
@@ -287,7 +287,7 @@ def plan_kernel_fix(upgrade: Upgrade) -> None:
     upgrade.plan = {"gets": gets, "batches": [["node1"]], "proved": [], "silent": {}, "nodes": []}
 
 
-def test_node_is_rebooted_only_with_the_expected_kernel(upgrade: Upgrade) -> None:
+def test_node_is_rebooted_only_if_the_expected_kernel_will_boot(upgrade: Upgrade) -> None:
     plan_kernel_fix(upgrade)
     upgrade.world.registered("node1", "node", node_look())
     assert upgrade.step("ready") == {}
@@ -307,7 +307,7 @@ def test_failed_node_is_reported_with_instructions_to_boot_its_old_kernel(upgrad
     assert "sudo grub-reboot 1" in upgrade.fails("end")
 
 
-def test_nodes_without_valid_kernel_report_are_skipped(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+def test_node_without_a_valid_kernel_report_is_skipped(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     upgrade.look = {"request": {"torch": "", "kernel": "security"}, "silent": {}}
     answers.update(
         node1=[

@@ -445,7 +445,7 @@ def test_only_kernel_lines_since_the_start_of_a_launch_are_kept(monkeypatch: pyt
         kernel.since(now)
 
 
-def test_user_launch_has_no_kernel_log(launch: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_of_a_user_launch_has_no_kernel_log(launch: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam("nobody").pw_uid)
     with pytest.raises(UnseenError, match="user launch"):
         record.kernel_lines(launch, record.ENDED)

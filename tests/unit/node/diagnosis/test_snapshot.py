@@ -274,7 +274,7 @@ def test_connections_with_retransmits_are_listed_first() -> None:
 
 @as_root
 def test_launchers_and_ranks_without_a_launcher_are_found(folder: Path) -> None:
-    """Start a torchrun with two ranks, one of which has a child process, and a rank without a launcher, as with srun."""
+    """Start a torchrun with two ranks, one of which has a child process, and a rank started without a launcher."""
     torchrun = folder / "torchrun"
     torchrun.write_text(
         f"#!{sys.executable} -S\n"
@@ -320,7 +320,7 @@ def test_launchers_and_ranks_without_a_launcher_are_found(folder: Path) -> None:
 
 @as_root
 def test_other_process_named_torchrun_is_not_the_launch() -> None:
-    """Any user can start any number of processes with this name. The launch by the cluster's account takes precedence."""
+    """Any user can start many processes with this name. The launch by the account of the cluster takes precedence."""
     words = ["torchrun", "-c", "read line", "--master_addr", "n1'; touch x; '", "train.py"]
     begun = [
         subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=user, env={})

@@ -76,7 +76,7 @@ def test_file_can_be_stored_in_parts(place: str) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can change owners")
-def test_store_writable_by_other_users_is_rejected(place: str, tmp_path: Path) -> None:
+def test_store_that_other_users_can_write_to_is_rejected(place: str, tmp_path: Path) -> None:
     with store.opened(place):
         pass
     os.chown(place, 65534, 65534)

@@ -42,7 +42,7 @@ def test_each_part_has_a_separate_digest(link: Path) -> None:
     assert changed["torch"]["path"].endswith("torch/lib/libtorch.so")
 
 
-def test_python_bytecode_is_not_a_change(link: Path) -> None:
+def test_python_bytecode_does_not_count_as_a_change(link: Path) -> None:
     before = environment.parts(str(link))
     cache = link / "lib/python3.11/site-packages/torch/__pycache__"
     cache.mkdir()

@@ -182,7 +182,7 @@ def test_output_in_the_list_is_limited(tmp_path: Path, asked: dict[str, Any], mo
     assert [bool(one["failed"]) for one in found] == [True, True, True, False]
 
 
-def test_output_is_followed_from_near_its_end(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_following_output_starts_near_its_end(tmp_path: Path, asked: dict[str, Any]) -> None:
     run = make(tmp_path, IDS[0])
     request = {"launch_id": IDS[0], "run_dir": str(run), "offsets": {}, "tail": 6, "limit": 1000, "wait": 0.0}
     first = jobs.follow(request)

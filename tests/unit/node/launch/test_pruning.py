@@ -59,7 +59,7 @@ def test_logs_of_running_launches_are_kept(runs: Path, tmp_path: Path, monkeypat
     assert remaining(runs) == set(IDS[:2])
 
 
-def test_other_files_are_unchanged(runs: Path, tmp_path: Path) -> None:
+def test_unrelated_files_are_not_removed(runs: Path, tmp_path: Path) -> None:
     for name in ("datasets", f"{IDS[0]}.kept"):
         (runs / name / "logs").mkdir(parents=True)
     (runs / "20250101-120000-abcd").write_text("a file")

@@ -97,7 +97,7 @@ def test_all_slots_are_locked_or_none(launch: Callable[[str], str], root: Path, 
     assert pids(seats.held()) == {"gpu-0": [], "gpu-1": [pid]}
 
 
-def test_shared_launches_share_slots_and_exclude_others(launch: Callable[[str], str]) -> None:
+def test_shared_launches_share_slots_and_exclude_other_launches(launch: Callable[[str], str]) -> None:
     one, other = (seats.Seats(launch(name), shared=True) for name in ("one", "other"))
     alone = seats.Seats(launch("alone"), shared=False)
     for each in (one, other, alone):

@@ -65,7 +65,7 @@ def test_dropped_kernel_lines_are_counted() -> None:
     assert cut == {"xid": 100}
 
 
-def test_journal_and_ring_buffer_give_the_same_lines() -> None:
+def test_journal_and_ring_buffer_yield_the_same_lines() -> None:
     journal = (
         "[  110.500000] node1 sshd[1]: kernel: no\n"
         "[  100.100000] node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"

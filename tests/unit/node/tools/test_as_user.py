@@ -35,7 +35,7 @@ def test_work_runs_with_the_ids_of_the_user() -> None:
 
 
 @root_only
-def test_other_users_files_are_not_readable(tmp_path: Path) -> None:
+def test_files_of_other_users_are_not_readable(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("for root alone")
     secret.chmod(0o600)

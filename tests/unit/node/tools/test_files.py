@@ -120,7 +120,7 @@ def test_hard_link_to_another_users_file_is_rejected(secret: Path, foreign: Path
         files.read("mine", within=within, owner=OTHER_UID)
 
 
-def test_read_error_has_reason_and_path(tmp_path: Path) -> None:
+def test_read_error_states_reason_and_path(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         files.read(str(tmp_path / "nowhere"))
     assert caught.value.filename == str(tmp_path / "nowhere")

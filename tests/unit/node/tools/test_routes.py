@@ -16,7 +16,7 @@ def test_route_to_a_local_address_uses_lo(address: str) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "node2", "10.0.0.256"])
-def test_invalid_address_has_no_route(address: str) -> None:
+def test_no_route_is_found_for_an_invalid_address(address: str) -> None:
     assert routes.way(address) == ""
 
 
