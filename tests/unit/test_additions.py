@@ -1,4 +1,5 @@
-"""A new option, check, cause or outcome needs changes in at most four hand-written files (in a copy of the tree)."""
+"""A new option, check, cause or outcome requires changes to at most four handwritten files (tested in a copy of the
+tree)."""
 
 from __future__ import annotations
 
@@ -89,7 +90,7 @@ def printed(tree: Path, *words: str | Path) -> str:
     return subprocess.run(words, cwd=tree, env=env, capture_output=True, text=True, check=False).stdout
 
 
-def test_new_option_reaches_every_rank_and_documentation(tree: Path) -> None:
+def test_new_option_reaches_every_rank_and_the_documentation(tree: Path) -> None:
     add(tree, OPTION)
     words = ("-i", "inventory/sandbox", "-e", "launch_script=/srv/train.py", "-e", "launch_dummy=arrived")
     plan = printed(tree, BIN / "ansible-playbook", "playbooks/plan.yml", *words)
@@ -97,17 +98,17 @@ def test_new_option_reaches_every_rank_and_documentation(tree: Path) -> None:
     assert "Word that the ranks find" in printed(tree, BIN / "ansible-doc", "torchrun_launch")
 
 
-def test_new_check_is_in_the_catalogue(tree: Path) -> None:
+def test_new_check_appears_in_the_catalogue(tree: Path) -> None:
     add(tree, CHECK)
     assert "| `os.limits.dummy` |" in printed(tree, sys.executable, "script/findings.py", "--show")
 
 
-def test_new_cause_is_in_the_errors_page(tree: Path) -> None:
+def test_new_cause_appears_on_the_errors_page(tree: Path) -> None:
     add(tree, CAUSE)
     assert "agreement.dummy" in printed(tree, sys.executable, "script/errors.py", "--show")
 
 
-def test_mypy_finds_every_place_without_new_outcome(tree: Path) -> None:
+def test_mypy_finds_every_place_that_must_handle_a_new_outcome(tree: Path) -> None:
     add(tree, ENDING)
     matching = {
         str(path.relative_to(tree))

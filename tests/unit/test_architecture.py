@@ -1,4 +1,4 @@
-"""The rooms of the code: their allowed imports, and the picture of them."""
+"""The packages of the code: their allowed imports, and the diagram of the imports."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def python_files(folder: str) -> list[Path]:
 
 
 def imported(path: Path) -> set[str]:
-    """Return the first part of the name of every module that the file imports by full name."""
+    """Return the top-level package of every module that the file imports by absolute name."""
     found: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -41,30 +41,30 @@ def imported(path: Path) -> set[str]:
     return found
 
 
-def test_architecture_picture_matches_imports() -> None:
+def test_architecture_diagram_matches_imports() -> None:
     done = subprocess.run([sys.executable, SCRIPT, "--show"], check=True, capture_output=True, text=True)
     assert done.stdout == (ROOT / "docs/architecture.svg").read_text(), "run .venv/bin/python script/architecture.py"
 
 
 @pytest.mark.parametrize("path", python_files("muster"), ids=lambda path: str(path.relative_to(UTILS)))
-def test_decisions_have_no_input_or_output(path: Path) -> None:
+def test_decision_modules_perform_no_input_or_output(path: Path) -> None:
     assert imported(path) <= PURE | {"muster"} | ({"sys"} if path.name == ENTRY else set())
 
 
 @pytest.mark.parametrize("path", python_files("muster_node"), ids=lambda path: str(path.relative_to(UTILS)))
-def test_code_on_nodes_uses_only_standard_library(path: Path) -> None:
+def test_code_on_nodes_imports_only_the_standard_library(path: Path) -> None:
     assert imported(path) <= sys.stdlib_module_names | {"muster", "muster_node"}
 
 
 @pytest.mark.parametrize("package", [UTILS / "muster", UTILS / "muster_node", CONTROLLER], ids=lambda path: path.name)
-def test_every_room_is_a_documented_folder(package: Path) -> None:
+def test_every_package_folder_is_documented(package: Path) -> None:
     assert [path.name for path in package.glob("*.py")] == ["__init__.py"]
     for room in sorted(path for path in package.iterdir() if path.is_dir() and path.name != "__pycache__"):
         assert ast.get_docstring(ast.parse((room / "__init__.py").read_text())), f"{room} has no docstring"
 
 
 def test_class_names_are_unique() -> None:
-    """Ansible prescribes ActionModule and CallbackModule."""
+    """Only ActionModule and CallbackModule are repeated, because Ansible prescribes these names."""
     places: dict[str, list[str]] = {}
     for path in [*(ROOT / "plugins").rglob("*.py"), *(ROOT / "library").glob("*.py")]:
         for node in ast.walk(ast.parse(path.read_text())):
@@ -77,7 +77,7 @@ def test_class_names_are_unique() -> None:
 PLUGINS = [path for kind in ("action", "callback") for path in sorted((ROOT / "plugins" / kind).glob("*.py"))]
 
 
-def test_search_path_is_set_once_for_actions_and_by_each_callback(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_path_is_set_once_for_actions_and_by_each_callback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     runpy.run_path(str(ROOT / "plugins/vars/search_path.py"))
     assert sys.path[:2] == [str(UTILS), str(CONTROLLER.parent)]

@@ -1,7 +1,7 @@
 """The Chinese pages show the same commands and outputs as the English pages, in the same order.
 
-Comments may be Chinese and are ignored on both sides. The README and the guide from the articles are complete. The
-other pages contain the essentials of their English pages.
+Comments can be in Chinese and are ignored in both languages. The README and the guide from the articles are complete
+translations. The other pages contain the essentials of their English pages.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PAIRS = [pytest.param(page, english, id=page) for page, english in FOLLOWS.items
 
 
 def blocks(*pages: str) -> list[str]:
-    """Return the fenced blocks with their language, without comments and without the indent of a list."""
+    """Return the fenced code blocks with their language, without comments and list indentation."""
     return [
         f"{language}\n{COMMENT.sub('', textwrap.dedent(text))}"
         for page in pages
@@ -53,13 +53,13 @@ def commands(page: str) -> list[str]:
 
 
 def inline(*pages: str) -> set[str]:
-    """Return the commands in texts and tables."""
+    """Return the inline commands in text and tables."""
     texts = (FENCED.sub("", (ROOT / page).read_text()) for page in pages)
     return {" ".join(command.split()) for command in chain.from_iterable(map(INLINE.findall, texts))}
 
 
 @pytest.mark.parametrize(("page", "english"), PAIRS)
-def test_blocks_equal_english_ones_in_same_order(page: str, english: tuple[str, ...]) -> None:
+def test_code_blocks_equal_the_english_ones_in_the_same_order(page: str, english: tuple[str, ...]) -> None:
     assert [block for block in blocks(page) if block not in blocks(*english)] == [], "no such block in English"
     for one in english:
         theirs = commands(one)
@@ -70,19 +70,19 @@ def test_blocks_equal_english_ones_in_same_order(page: str, english: tuple[str, 
 
 
 @pytest.mark.parametrize(("page", "english"), PAIRS)
-def test_inline_commands_equal_english_ones(page: str, english: tuple[str, ...]) -> None:
+def test_inline_commands_equal_the_english_ones(page: str, english: tuple[str, ...]) -> None:
     assert inline(page) - inline(*english) == set()
 
 
 @pytest.mark.parametrize(("page", "english"), PAIRS)
-def test_quoted_output_equals_english_one(page: str, english: tuple[str, ...]) -> None:
+def test_quoted_output_equals_the_english_one(page: str, english: tuple[str, ...]) -> None:
     theirs = " ".join(" ".join((ROOT / one).read_text() for one in english).split())
     quoted = QUOTED.findall(FENCED.sub("", (ROOT / page).read_text()))
     assert [line for line in quoted if line not in theirs] == []
 
 
 @pytest.mark.parametrize("page", WHOLES)
-def test_complete_page_lacks_nothing(page: str) -> None:
+def test_complete_page_has_every_block_of_its_english_page(page: str) -> None:
     (english,) = FOLLOWS[page]
     assert blocks(page) == blocks(english)
     ours, theirs = (FENCED.sub("", (ROOT / one).read_text()) for one in (page, english))
@@ -92,19 +92,19 @@ def test_complete_page_lacks_nothing(page: str) -> None:
     assert set(CODE.findall(ours)) == set(CODE.findall(theirs))
 
 
-def test_readme_links_every_page() -> None:
+def test_chinese_readme_links_every_chinese_page() -> None:
     (english,) = FOLLOWS[WHOLE]
     ours, theirs = (set(LINK.findall((ROOT / one).read_text())) for one in (WHOLE, english))
     assert theirs - ours - {WHOLE} == set()
 
 
-def test_every_chinese_page_has_an_english_one() -> None:
+def test_every_chinese_page_has_an_english_page() -> None:
     pages = {str(page.relative_to(ROOT)) for page in [*ROOT.glob("*.zh-CN.md"), *(ROOT / "docs/zh").glob("*.md")]}
     assert pages == FOLLOWS.keys()
 
 
 @pytest.mark.parametrize(("page", "english"), PAIRS)
-def test_page_links_its_english_source_at_the_top(page: str, english: tuple[str, ...]) -> None:
+def test_chinese_page_links_its_english_source_at_the_top(page: str, english: tuple[str, ...]) -> None:
     top = next(line for line in (ROOT / page).read_text().splitlines() if line.startswith("*"))
     linked = {(ROOT / page).parent.joinpath(link).resolve() for link in LINK.findall(top)}
     assert {ROOT / name for name in english} == linked

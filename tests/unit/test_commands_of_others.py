@@ -1,4 +1,5 @@
-"""Commands of other programs in the docs: the things they name exist, and the list says why no test runs them.
+"""Commands of other programs in the docs: the files and options they name exist, and a list gives the reason why no
+test runs them.
 
 Muster's own commands are checked in test_commands_shown.py. Together the two tests cover all lines with a prompt.
 """
@@ -113,14 +114,14 @@ def check_words(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize("shown", sorted(set(of_others())), ids=" ".join)
-def test_foreign_commands_refer_to_existing_things(shown: Shown) -> None:
+def test_commands_of_other_programs_refer_to_existing_files_and_options(shown: Shown) -> None:
     parts = list(parts_of(shown.command))
     assert parts
     for words in parts:
         check_words(words)
 
 
-def test_unrun_programs_are_still_shown() -> None:
+def test_programs_excused_from_tests_still_appear_in_the_docs() -> None:
     programs = {words[0].partition("=")[0].rpartition("/")[2] for one in of_others() for words in parts_of(one.command)}
     assert programs == NOT_RUN.keys()
     assert all(any(name in one.command for one in of_others()) for name in OF_THE_READER)

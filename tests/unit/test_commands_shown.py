@@ -1,7 +1,8 @@
-"""Commands in code, docs and comments of playbooks are valid: each one is checked, or a reason is given.
+"""Commands in code, docs and comments of playbooks are valid: each command is checked, or a reason against a check is
+given.
 
-In the code: calls of the functions in muster.verdict.commands, and literal commands, which only YAML may contain. In
-the docs: blocks of commands, and commands in backticks.
+Checked in the code: calls of the functions in muster.verdict.commands, and literal commands, which are allowed only in
+YAML. Checked in the docs: blocks of commands, and commands in backticks.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ UNCHECKED = {
 
 
 def constants(call: ast.Call) -> str:
-    """Return the command of a call in plain form, with X for values only known at run time."""
+    """Return the command that a call builds, in plain form, with X for values known only at run time."""
     positional = [one.value if isinstance(one, ast.Constant) else shape_of(one) for one in call.args]
     named = {
         word.arg: word.value.value if isinstance(word.value, ast.Constant) else "X"
@@ -167,7 +168,7 @@ def words_of(command: str) -> list[str]:
 
 @cache
 def declared() -> frozenset[str]:
-    """Return every option of every role."""
+    """Return all options of all roles."""
     return frozenset(
         name
         for path in (ROOT / "roles").glob("*/meta/argument_specs.yml")
@@ -226,7 +227,7 @@ def check_ad_hoc(words: list[str], *, typed: bool) -> None:
 
 
 def check_vault(words: list[str]) -> None:
-    """ansible-vault takes --name only for strings in its arguments; a secret must be prompted for instead."""
+    """Check that ansible-vault prompts for the secret. It accepts --name only with secrets in its arguments."""
     cli = VaultCLI(["ansible-vault", *words])
     cli.init_parser()
     options = cli.parser.parse_args(words)
@@ -268,7 +269,7 @@ def check_script(words: list[str]) -> None:
 
 
 def check(shown: Shown, *, typed: bool) -> None:
-    """typed: the command is shown in its final form, and not completed by Terminal."""
+    """Check one command. typed: the command is shown in its final form, without completion by Terminal."""
     words = words_of(shown.command)
     if shown.command in UNCHECKED:
         assert all((ROOT / word).exists() for word in words if "/" in word and "=" not in word)
@@ -310,8 +311,8 @@ def test_docs_show_complete_commands(page: Path) -> None:
     assert not found, ".venv/bin/ and -i are missing in these commands"
 
 
-def test_commands_are_built_in_one_place() -> None:
-    """A literal command outside of documentation was not built by the functions, so the tests above do not find it."""
+def test_commands_are_built_only_by_the_command_functions() -> None:
+    """The tests above do not check literal commands outside of documentation: no command function built them."""
     found = []
     texts = {path: path.read_text() for path in CODE}
     for path in (path for path, text in texts.items() if re.search(r"ansible[- ]|playbooks/|script/", text)):
@@ -338,7 +339,7 @@ def test_commands_are_built_in_one_place() -> None:
     assert not found, "\n".join(found)
 
 
-def test_unchecked_commands_are_still_shown() -> None:
+def test_commands_excused_from_checks_still_appear() -> None:
     shown = {one.command for one in in_pages()}
     assert UNCHECKED.keys() <= shown
     assert all(name in text for name, book in OF_PLAYBOOKS.items() for text in [(ROOT / book).read_text()])
@@ -347,8 +348,8 @@ def test_unchecked_commands_are_still_shown() -> None:
     assert used | {"sh"} == ON_NODES.keys()
 
 
-def test_every_page_command_is_run_or_excused() -> None:
-    """tests/slow/test_commands_run.py runs the commands. A file named in a reason must exist."""
+def test_every_command_in_the_docs_is_run_by_a_test_or_excused() -> None:
+    """tests/slow/test_commands_run.py runs these commands. Any file that a reason names must exist."""
     run = [name for group in table()["run"].values() for name in group]
     not_run = [name for names in table()["not_run"].values() for name in names]
     assert len(run) + len(not_run) == len({*run, *not_run}), "duplicate entry"

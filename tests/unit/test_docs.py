@@ -1,4 +1,4 @@
-"""Links and paths in documents have targets, and every document is linked from the index."""
+"""Links and paths in the docs point to existing targets, and every page is linked from the index."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def links(page: Path) -> list[str]:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors that a forge generates for a page's headings."""
+    """Return the anchors that a Git hosting site generates for a page's headings."""
     prose = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
     headings = re.findall(r"^#+ +(.*)$", prose, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_links_have_targets(page: Path) -> None:
+def test_links_point_to_existing_targets(page: Path) -> None:
     for link in links(page):
         name, _, anchor = link.partition("#")
         target = page.parent / name if name else page
@@ -42,7 +42,7 @@ def test_links_have_targets(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_paths_in_text_exist(page: Path) -> None:
+def test_paths_in_docs_exist(page: Path) -> None:
     gone = [path for path in PATH.findall(FENCE.sub("", page.read_text())) if not [*ROOT.glob(path.rstrip(".,:/"))]]
     assert not gone
 

@@ -1,4 +1,4 @@
-"""Words and lengths of texts: standard technical English, short sentences."""
+"""Words and lengths of texts: house words are limited, and descriptions and sentences are short."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def texts() -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("word", RULES["words"], ids=lambda word: word["use"])
-def test_house_words_become_fewer(texts: list[tuple[str, str, str]], word: dict[str, Any]) -> None:
+def test_number_of_house_words_does_not_grow(texts: list[tuple[str, str, str]], word: dict[str, Any]) -> None:
     pattern = re.compile(word["pattern"], re.IGNORECASE)
     found = [f"{place}: {' '.join(text.split())}" for _, place, text in texts if pattern.search(text)]
     assert len(found) <= word["remaining"], f"write {word['use']}:\n" + "\n".join(found)
 
 
-def test_options_are_short() -> None:
+def test_option_descriptions_are_short() -> None:
     long = [
         f"{path.parent.parent.name}.{name}: {entry}"
         for path in sorted((ROOT / "roles").glob("*/meta/argument_specs.yml"))
@@ -79,6 +79,6 @@ def split(text: str) -> list[str]:
 
 
 def too_long(text: str, kind: str) -> bool:
-    """Inline code and the targets of links count as one word."""
+    """Return whether a sentence has too many words. Inline code counts as one word, and link targets do not count."""
     plain = re.sub(r"\]\([^)]*\)", "]", re.sub(r"`[^`]*`", "code", text))
     return len([word for word in plain.split() if re.search(r"\w", word)]) > MOST_WORDS[kind]

@@ -1,4 +1,4 @@
-"""The documented options of a module equal its argument spec, and options are declared only once."""
+"""The documented options of a module match its argument spec, and options are declared only once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ACTIONS = sorted((ROOT / "plugins/action").glob("*.py"))
 
 
 class GivenError(Exception):
-    """Stops a module's main once its argument spec is known."""
+    """Exception that stops a module's main function once the argument spec is known."""
 
 
 def no_module(argument_spec: Mapping[str, Any], **_: Any) -> None:
@@ -72,7 +72,7 @@ def test_module_documentation_matches_argument_spec(path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("path", ON_NODES, ids=lambda path: path.stem)
-def test_module_is_a_program(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_module_is_executable(path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(module_utils, "__path__", [*module_utils.__path__, str(ROOT / "plugins/module_utils")])
     with patch_module_args({"no_such_option": 1}), pytest.raises(SystemExit):
         runpy.run_path(str(path), run_name="__main__")
@@ -83,7 +83,8 @@ def test_module_is_a_program(path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 
 @pytest.mark.parametrize("path", ACTIONS, ids=lambda path: path.stem)
 def test_action_options_are_declared_once(path: Path) -> None:
-    """In the documentation of the public module with the same name, or in the action itself."""
+    """Options are declared in the documentation of the public module with the same name, or in the action plugin
+    itself."""
     tree = ast.parse(path.read_text())
     declared = [
         node for node in ast.walk(tree) if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "OPTIONS"
@@ -112,7 +113,7 @@ def test_suboptions_become_nested_options() -> None:
     assert file["options"]["path"] == {"type": "path", "required": True}
 
 
-def test_every_module_has_a_valid_version_added() -> None:
+def test_version_added_of_every_module_is_valid() -> None:
     releases = re.findall(r"^## \[(.+?)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     for path in sorted((ROOT / "library").glob("*.py")):
         said = re.search(r'^version_added: "(.+)"$', path.read_text(encoding="utf-8"), re.MULTILINE)

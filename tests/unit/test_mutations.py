@@ -1,4 +1,4 @@
-"""Mutations in tests/slow/mutations.yml are valid: their text occurs once in its file, and their tests exist."""
+"""Mutations in tests/slow/mutations.yml are valid: the text of each occurs once in its file, and its tests exist."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MUTATIONS = [mutation for of_role in document_of(ROOT / "tests/slow/mutations.ym
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=[mutation["what"] for mutation in MUTATIONS])
-def test_mutation_fits_its_file(mutation: dict[str, Any]) -> None:
+def test_mutation_text_occurs_once_and_its_tests_exist(mutation: dict[str, Any]) -> None:
     assert (ROOT / mutation["file"]).read_text().count(mutation["find"]) == 1
     for place in mutation["tests"]:
         file, _, name = place.partition("::")

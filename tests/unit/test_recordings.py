@@ -1,4 +1,4 @@
-"""Shortened recordings are read as they were printed, and unsuitable patches are rejected."""
+"""Shortened recordings are expanded to the original output, and unsuitable patches are rejected."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ BEFORE = "".join(f"{number}\n" for number in range(1, 21))
         "no ends of lines",
     ],
 )
-def test_patch_converts_one_text_into_the_other(after: str) -> None:
+def test_patch_converts_the_first_text_into_the_second(after: str) -> None:
     patch = difference(BEFORE, after)
     assert (patched(BEFORE, patch) if patch else BEFORE) == after
     back = difference(after, BEFORE)
@@ -63,7 +63,7 @@ def test_unsuitable_patch_is_rejected(patch: str, why: str) -> None:
         patched(BEFORE, patch)
 
 
-def test_shortened_recording_reads_the_same(tmp_path: Path) -> None:
+def test_shortened_recording_is_read_like_the_original(tmp_path: Path) -> None:
     wrong = BEFORE.replace("15\n", "15\r\n")
     files = {
         "sound": {"query.xml": BEFORE, "topology.txt": BEFORE},
@@ -108,7 +108,7 @@ def test_identical_links_are_stored_once(printed: str, kept: str) -> None:
     assert each_link(many_links(printed)) == printed
 
 
-def test_gpus_are_stored_as_differences(tmp_path: Path) -> None:
+def test_gpus_are_stored_as_differences_from_the_first_gpu(tmp_path: Path) -> None:
     def answer(*ids: int) -> str:
         gpus = (f'\t<gpu id="{number}">\n{BEFORE}\t</gpu>\n\n' for number in ids)
         return f"<log>\n{''.join(gpus)}</log>\n"

@@ -1,4 +1,4 @@
-"""Rules for all files of the project."""
+"""Rules that all files of the project must follow."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def names(paths: list[Path]) -> list[str]:
 
 
 @pytest.mark.parametrize("role", ROLES, ids=names(ROLES))
-def test_argument_specs_equal_the_defaults(role: Path) -> None:
+def test_argument_specs_match_the_role_defaults(role: Path) -> None:
     file = role / "defaults/main.yml"
     defaults = (yaml.safe_load(file.read_text()) if file.exists() else None) or {}
     required = {name for name, option in options(role).items() if option.get("required")}
@@ -90,7 +90,7 @@ def test_every_option_is_described(role: Path) -> None:
 
 
 @pytest.mark.parametrize("role", ROLES, ids=names(ROLES))
-def test_every_role_depends_on_the_cluster(role: Path) -> None:
+def test_every_role_depends_on_the_cluster_role(role: Path) -> None:
     if role.name in ("cluster", "sandbox"):  # the sandbox is created before the cluster
         return
     meta = yaml.safe_load((role / "meta/main.yml").read_text())
@@ -169,7 +169,7 @@ def test_sample_options_can_be_uncommented() -> None:
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=names(LOCKS))
-def test_locks_pin_hashes_and_name_no_index(lock: Path) -> None:
+def test_locks_pin_hashes_and_do_not_name_an_index(lock: Path) -> None:
     text = lock.read_text()
     assert "://" not in text
     assert not re.search(r"^--?(index|extra|find|trusted)", text, re.MULTILINE)

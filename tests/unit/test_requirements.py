@@ -1,4 +1,4 @@
-"""The locks install one version of Ansible for every Python that script/setup accepts."""
+"""The locks install the same version of Ansible for every Python that script/setup accepts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REQUIREMENTS = Path(__file__).parents[2] / "requirements"
 @pytest.mark.parametrize(
     ("python", "core"), [("3.11", "2.19"), *((python, "2.21") for python in ("3.12", "3.13", "3.14"))]
 )
-def test_every_python_gets_one_ansible(lock: str, python: str, core: str) -> None:
+def test_every_supported_python_installs_the_same_ansible(lock: str, python: str, core: str) -> None:
     rows = re.findall(r"^(\S+==.*?) \\$", (REQUIREMENTS / f"{lock}.txt").read_text(), re.MULTILINE)
     about = {"python_version": python}
     found = [each for row in rows if (each := Requirement(row)).marker is None or each.marker.evaluate(about)]

@@ -1,7 +1,7 @@
-"""Every file in cases/kept is a sequence of runs of one cluster, with the comparison of each run to the earlier ones.
+"""Every file in cases/kept describes a sequence of runs on one cluster, and how each run compares to the earlier ones.
 
-smoke: measurements. ranks: short form, [node, local rank, GPU UUID, GEMM rate]. finds: findings. kept: runs in the
-history of the accepted state afterwards.
+smoke: measurements. ranks: [node, local rank, GPU UUID, GEMM rate] of each rank. finds: expected findings. kept: runs
+that the history of the accepted state contains afterwards.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def smoke_of(run: dict[str, Any]) -> dict[str, Any]:
 
 
 @cases(__file__, "kept")
-def test_accepted_state_after_runs(case: dict[str, Any]) -> None:
+def test_runs_update_the_accepted_state_as_expected(case: dict[str, Any]) -> None:
     book: Any = copy.deepcopy(case.get("book", {}))
     for number, run in enumerate(case["runs"], 1):
         for _ in range(run.get("times", 1)):
@@ -69,13 +69,15 @@ def test_accepted_state_after_runs(case: dict[str, Any]) -> None:
         ("latency", "gloo", [1.0] * 6, None),
     ],
 )
-def test_bound_of_a_value(kind: str, backend: str, values: list[float], bound: float | None) -> None:
+def test_tolerance_follows_the_earlier_spread(
+    kind: str, backend: str, values: list[float], bound: float | None
+) -> None:
     assert baseline.bound_of(kind, backend, values) == (None if bound is None else pytest.approx(bound))
 
 
 @pytest.mark.parametrize("spread", [0.02, 0.05, 0.1])
-def test_scattering_values_of_a_healthy_cluster_have_no_finding(spread: float) -> None:
-    """Simulate two hundred runs of forty values on CPUs with the spread of a busy machine."""
+def test_normal_scatter_on_a_healthy_cluster_produces_no_finding(spread: float) -> None:
+    """Simulate 200 runs with 40 CPU measurements each, which vary as much as on a busy machine."""
     chance = random.Random(7)
     seen, book = reports_of("gloo", "quick", []), None
     told = 0
@@ -104,7 +106,7 @@ def test_invalid_measurements_are_ignored(value: Any) -> None:
     assert metrics(dict.fromkeys(smoke, value)) == {}
 
 
-def test_metrics_of_a_run() -> None:
+def test_metrics_are_extracted_from_a_run() -> None:
     points = [
         {"bytes": 8, "seconds": 0.00002, "algbw": 0.01, "busbw": 0.01},
         {"bytes": 1 << 20, "seconds": 0.01, "algbw": 10, "busbw": 15.5},

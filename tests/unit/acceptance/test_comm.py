@@ -1,7 +1,8 @@
-"""Every file in cases/comm has the ranks' reports of collectives, bandwidth and transport, and their findings.
+"""Every file in cases/comm contains the ranks' reports about collectives, bandwidth and transport, and the expected
+findings.
 
-nproc: ranks by node. facts: by stage and rank; `all` is for every rank. findings: all except `pass`; with
-`passes: true`, all. skipped: all skips, in order.
+nproc: ranks per node. facts: by stage and rank; `all` applies to every rank. findings: all except passes, or all if
+`passes` is true. skipped: all skipped checks, in order.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def reports_of(case: dict[str, Any]) -> reports.Reports:
 
 
 @cases(__file__, "comm")
-def test_communication_findings(case: dict[str, Any]) -> None:
+def test_communication_reports_produce_the_expected_findings(case: dict[str, Any]) -> None:
     seen = reports_of(case)
     judged = collect(said for subject in SUBJECTS for said in subject.judge(seen))
     shown = [f for f in judged.findings if f.status != "pass" or case.get("passes")]

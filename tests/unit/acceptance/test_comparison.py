@@ -1,4 +1,4 @@
-"""Every file in cases/comparison has launches of the same training, and their comparison as table and sentence."""
+"""Every file in cases/comparison contains launches of the same training, the expected table and the summary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def launch(given: dict[str, Any]) -> comparison.ComparedLaunch:
 
 
 @cases(__file__, "comparison")
-def test_comparison(case: dict[str, Any]) -> None:
+def test_comparison_of_launches_matches_the_case(case: dict[str, Any]) -> None:
     compared = comparison.compare([launch(given) for given in case["launches"]], case.get("skipped", ()))
     assert comparison.sentence(compared) == case["sentence"]
     assert comparison.table(compared) == case["table"]

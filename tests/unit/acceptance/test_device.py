@@ -1,8 +1,8 @@
-"""Every file in cases/device has the ranks' reports of devices, stragglers, scaling and a soak test, with findings.
+"""Every file in cases/device contains the ranks' reports about devices, stragglers, scaling and a soak test.
 
-nproc: ranks by node, default two nodes with two ranks. stages: facts by stage and rank; `all` is the default of every
-rank. skipped: by stage, the reason. points: of a soak test, by rank. expect: all findings except `pass`, all skips, and
-the given part of `measured` of a stage.
+nproc: ranks per node (default: two nodes with two ranks each). stages: facts by stage and rank; `all` contains the
+defaults of every rank. skipped: reason by stage. points: samples of a soak test, by rank. expect: all findings except
+passes, all skipped checks, and the listed part of a stage's `measured`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def reports_of(case: dict[str, Any]) -> reports.Reports:
 
 
 @cases(__file__, "device")
-def test_device(case: dict[str, Any]) -> None:
+def test_device_reports_produce_the_expected_findings(case: dict[str, Any]) -> None:
     seen = reports_of(case)
     said = [one for subject in SUBJECTS.values() for one in subject.judge(seen)]
     shown = [
@@ -68,8 +68,8 @@ def test_device(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("stage", SUBJECTS)
 @pytest.mark.parametrize("junk", [None, True, "x", -1, float("nan"), float("inf"), [None], {"a": []}, [[{}]], 10**400])
-def test_invalid_facts_raise_nothing_and_never_pass(stage: str, junk: Any) -> None:
-    """Replace all facts of a stage by a value of another type."""
+def test_invalid_facts_raise_no_exception_and_never_pass(stage: str, junk: Any) -> None:
+    """Replace all facts of a stage with a value of another type."""
     points = [dict.fromkeys(("seconds", "throttled", "temperature_c", "ecc_corrected", "samples_per_second"), junk)]
     case = {"stages": {stage: {"all": dict.fromkeys(FACTS, junk)}}, "points": {0: points, 1: points}}
     seen = reports_of(case)
@@ -99,13 +99,13 @@ def test_invalid_facts_raise_nothing_and_never_pass(stage: str, junk: Any) -> No
         ("", ""),
     ],
 )
-def test_floor_is_from_the_row_of_the_model(model: str, begin: str) -> None:
+def test_minimum_rates_are_chosen_by_gpu_model(model: str, begin: str) -> None:
     found = device.floor(TABLE, model)
     assert found.basis.startswith(f"data sheet of {begin}: https://" if begin else "")
     assert bool(found.basis) is bool(begin)
 
 
-def test_each_row_of_the_rates_has_a_source_and_unique_names() -> None:
+def test_each_row_of_the_rate_table_has_a_source_and_unique_names() -> None:
     names = [name for row in TABLE["gpus"] for name in row["names"]]
     assert len(names) == len(set(names))
     for row in TABLE["gpus"]:

@@ -1,4 +1,4 @@
-"""The payload's detection of adapters and links of a node."""
+"""The acceptance test's detection of a node's adapters and links."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ hardware = part("hardware")
     ("name", "wanted"),
     [("580-h100-healthy", True), ("595-b200-healthy", True), ("470-v100-process", True)],
 )
-def test_nvlinks_of_a_recorded_matrix(name: str, wanted: bool | None) -> None:
+def test_nvlinks_are_detected_in_a_recorded_topology_matrix(name: str, wanted: bool | None) -> None:
     assert hardware.nvlinks(text_of(RECORDED / name, "topology")) is wanted
 
 
@@ -34,11 +34,11 @@ def test_nvlinks_of_a_recorded_matrix(name: str, wanted: bool | None) -> None:
         ("\tGPU0\tGPU1\nGPU0\t X \tNV4\n", None),
     ],
 )
-def test_nvlinks(shown: str, wanted: bool | None) -> None:
+def test_nvlinks_are_detected_in_a_topology_matrix(shown: str, wanted: bool | None) -> None:
     assert hardware.nvlinks(shown) is wanted
 
 
-def test_adapters(tmp_path: Path) -> None:
+def test_adapters_are_listed_with_their_port_state(tmp_path: Path) -> None:
     for device, state in (("mlx5_1", "1: DOWN"), ("mlx5_0", "4: ACTIVE")):
         port = tmp_path / device / "ports/1"
         port.mkdir(parents=True)

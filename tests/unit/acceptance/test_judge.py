@@ -1,7 +1,7 @@
-"""Every file in cases/judge has the reports of a smoke launch as differences to those of a successful one.
+"""Every file in cases/judge contains the reports of a smoke test, as differences from those of a successful one.
 
-nproc: ranks by node, default two nodes with two ranks. change: by rank and stage, the different facts; null: not
-reported. expect.findings: all except `pass`.
+nproc: ranks per node (default: two nodes with two ranks each). change: facts that differ, by rank and stage; null means
+that nothing was reported. expect.findings: all findings except passes.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def reports_of(plan: LaunchPlan, events: list[dict[str, Any]], loss_ratio: float
 
 
 @cases(__file__, "judge")
-def test_judge(case: dict[str, Any]) -> None:
+def test_smoke_reports_produce_the_expected_verdict(case: dict[str, Any]) -> None:
     plan = a_plan(case.get("nproc", {"node1": 2, "node2": 2}))
     events = events_of(plan, case.get("change", {}))
     launch = {"findings": case.get("launch", [])}
@@ -77,7 +77,7 @@ def test_judge(case: dict[str, Any]) -> None:
     assert judge.measured(seen, events)["world_size"] == plan.world_size
 
 
-def test_healthy_run_is_accepted_and_the_summary_mentions_it() -> None:
+def test_summary_of_a_healthy_run_mentions_its_acceptance() -> None:
     plan = a_plan({"node1": 1, "node2": 1})
     events = events_of(plan, {})
     verdict, measured, book = judge.concluded(
@@ -100,7 +100,7 @@ def test_healthy_run_is_accepted_and_the_summary_mentions_it() -> None:
         ({}, [{"id": "launch.taken", "status": "warn", "node": "node2", "summary": "another launch shares it"}]),
     ],
 )
-def test_unhealthy_run_is_not_accepted(change: dict[int, Any], launch: list[dict[str, Any]]) -> None:
+def test_unhealthy_run_does_not_become_the_accepted_state(change: dict[int, Any], launch: list[dict[str, Any]]) -> None:
     plan = a_plan({"node1": 1, "node2": 1})
     events = events_of(plan, change)
     for accept in (False, True):
@@ -110,7 +110,7 @@ def test_unhealthy_run_is_not_accepted(change: dict[int, Any], launch: list[dict
         assert [one["status"] for one in verdict["findings"] if one["id"] == "smoke.accepted"] == ["fail"] * accept
 
 
-def test_summary_has_at_most_three_findings() -> None:
+def test_summary_shows_at_most_three_findings() -> None:
     plan = a_plan({f"node{number}": 1 for number in range(1, 6)})
     events = events_of(plan, {rank: {"world": {"backend": f"b{rank}"}} for rank in range(5)})
     verdict = judge.concluded(reports_of(plan, events), {"findings": []}, events).verdict
@@ -128,7 +128,7 @@ def test_summary_omits_stages_that_were_not_run() -> None:
     assert text == "2 ranks on 1 node (gloo): 3 checks in 1 stage and 1 s (full)"
 
 
-def test_summary_has_the_main_figures() -> None:
+def test_summary_shows_the_main_figures() -> None:
     points = [{"bytes": 8, "busbw": 0.1}, {"bytes": 1 << 30, "busbw": 46.2}]
     curves = [{"collective": "all_reduce", "level": level, "points": points} for level in ("all", "across")]
     scaling = {"scaling": {"efficiency": 0.934}}
@@ -141,11 +141,11 @@ def test_summary_has_the_main_figures() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 996, 997, 998, 1994, 4000])
 @pytest.mark.parametrize("world_size", [1, 2, 5])
-def test_expected_sum(size: int, world_size: int) -> None:
+def test_expected_sum_equals_the_brute_force_sum(size: int, world_size: int) -> None:
     assert collectives.expected_sum(size, world_size) == brute_force(size, world_size)
 
 
-def test_measured_sums_the_reported_values() -> None:
+def test_measured_values_are_aggregated_over_ranks() -> None:
     plan = a_plan({"node1": 2})
     step = {"event": "step", "step": 1, "loss": 2.0, "samples_per_second": 9.0, "from_rank": 0, "from_node": "node1"}
     events = [*events_of(plan, {1: {"train": None}}), step]

@@ -1,4 +1,4 @@
-"""Synchronization of the payload's ranks after each stage, over a store that is a dictionary in this test."""
+"""Synchronization of the acceptance test's ranks after each stage. A dictionary replaces the distributed store."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ meeting.WAIT_SECONDS = 0.05
 
 
 def ended(**statuses: str) -> Any:
-    """Return rank 0 after the stage `world`, with these statuses of all ranks; "" is a rank without a report."""
+    """Return the meeting of rank 0 after the stage `world`. statuses: one per rank; "" stands for a rank that did not
+    report."""
     ranks = list(statuses.values())
     store = Store()
     for rank, status in enumerate(ranks):
@@ -56,7 +57,7 @@ def ended(**statuses: str) -> Any:
         ({"a": "ok", "b": ""}, False),
     ],
 )
-def test_ranks_continue_together_after_equal_outcomes(statuses: dict[str, str], together: bool) -> None:
+def test_ranks_continue_together_when_their_outcomes_match(statuses: dict[str, str], together: bool) -> None:
     assert ended(**statuses).together("world", 0.0) is together
 
 
@@ -71,7 +72,7 @@ def test_ranks_wait_for_an_absent_rank_only_once() -> None:
     assert time.monotonic() - began < 30
 
 
-def test_ranks_do_not_wait_for_a_lost_rank_in_the_same_stage() -> None:
+def test_ranks_do_not_wait_for_a_rank_lost_in_the_same_stage() -> None:
     here = ended(a="ok", b="ok")
     peer = meeting.Meeting(here.store, 1, 2)
     peer.tell("device", {"stage": "device", "status": "lost"})
@@ -91,7 +92,7 @@ def test_reports_are_visible_to_all_ranks() -> None:
     }
 
 
-def test_table_names_the_ranks_that_are_not_ok() -> None:
+def test_status_table_names_the_failed_ranks() -> None:
     reports = {
         0: {
             "world": {"status": "ok", "seconds": 0.1, "facts": {}},

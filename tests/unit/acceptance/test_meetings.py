@@ -1,4 +1,4 @@
-"""The schedule of the measurements of pairs of nodes."""
+"""The schedule in which pairs of nodes are measured."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ meetings = part("meetings")
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 8, 9])
-def test_each_pair_is_measured_and_no_node_twice_at_a_time(count: int) -> None:
+def test_each_pair_is_measured_without_using_a_node_twice_at_once(count: int) -> None:
     found = meetings.rounds(count)
     assert sorted(chain(*found)) == sorted(combinations(range(count), 2)) or len(found) == meetings.MOST_ROUNDS
     assert all(len(set(chain(*each))) == 2 * len(each) for each in found)
@@ -25,6 +25,6 @@ def test_number_of_rounds_is_limited() -> None:
     assert not any(meetings.rounds(1))
 
 
-def test_usual_rate_is_not_that_of_one_slow_node_of_three() -> None:
+def test_one_slow_node_of_three_does_not_lower_the_usual_rate() -> None:
     assert meetings.usual_of({(0, 1): 0.01, (0, 2): 1.0, (1, 2): 0.02}) == 1.0
     assert meetings.usual_of({}) == 0.0

@@ -1,4 +1,4 @@
-"""Every file in cases/nccl_log is an NCCL log with its source, and the parsed result.
+"""Every file in cases/nccl_log contains an NCCL log, its source, and the expected result of parsing.
 
 expect: differences to the result of an empty log.
 """
@@ -31,11 +31,11 @@ nccl_log, sockets = part("nccl_log"), part("sockets")
 
 
 @cases(__file__, "nccl_log")
-def test_parse(case: dict[str, Any]) -> None:
+def test_nccl_log_is_parsed(case: dict[str, Any]) -> None:
     assert nccl_log.parse(case["log"]) == {**EMPTY, **case["expect"]}
 
 
-def test_report_size_is_limited() -> None:
+def test_size_of_the_parsed_report_is_limited() -> None:
     lines = [f"a:1:2 [0] NCCL INFO Channel 00/0 : {n}[0] -> {n + 1}[0] via P2P/{'x' * 500}" for n in range(5000)]
     lines += [f"a:1:2 [0] NCCL INFO NET/IB : Unable to open device {n}\x1b" for n in range(5000)]
     found = nccl_log.parse("\n".join(lines))
@@ -67,7 +67,7 @@ def test_log_file_is_read_up_to_the_mark(log: Any) -> None:
         assert nccl_log.parse(log.text())["net"] == "IB"
 
 
-def test_user_settings_are_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nccl_debug_settings_of_the_user_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NCCL_DEBUG", "WARN")
     monkeypatch.delenv("NCCL_DEBUG_FILE", raising=False)
     made = nccl_log.Log()
@@ -90,14 +90,14 @@ TCP6 = f"""\
 """
 
 
-def test_only_connections_of_the_given_sockets_are_returned() -> None:
+def test_only_connections_with_the_given_inodes_are_returned() -> None:
     pair = (("10.203.32.11", 29301), ("10.203.32.12", 40010))
     assert sockets.connections(TCP, {"4711", "4712"}) == [pair]
     assert sockets.connections(TCP6, {"4714"}) == [pair]
     assert sockets.connections("", {"4714"}) == []
 
 
-def test_own_connections_and_interfaces() -> None:
+def test_own_connections_and_interfaces_are_listed() -> None:
     assert "lo" in sockets.interfaces().values()
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]

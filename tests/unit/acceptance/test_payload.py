@@ -1,4 +1,4 @@
-"""The payload's parsers of program output and kernel files, in the parts that do not require torch."""
+"""The acceptance test's parsers of program output and kernel files; only code that does not require torch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def diagnosis(head: str, results: list[dict[str, Any]]) -> str:
         ("", None),
     ],
 )
-def test_dcgm(text: str, expected: dict[str, Any] | None) -> None:
+def test_dcgm_diagnostic_output_is_parsed(text: str, expected: dict[str, Any] | None) -> None:
     assert dcgm.parsed(text) == expected
 
 
@@ -73,13 +73,13 @@ def test_number_of_dcgm_failures_is_limited_and_counted() -> None:
         ("45, 1980, 1980, 350.12, [Not Supported], 0, 0, 5, 16", {"throttled": None}),
     ],
 )
-def test_nvidia_smi(text: str, expected: dict[str, Any]) -> None:
+def test_nvidia_smi_output_is_parsed(text: str, expected: dict[str, Any]) -> None:
     said = smi.parsed(text)
     assert {name: said[name] for name in expected} == expected
 
 
 @pytest.mark.parametrize("text", ["", "No devices were found", "1, 2, 3"])
-def test_invalid_output_of_nvidia_smi(text: str) -> None:
+def test_invalid_nvidia_smi_output_is_ignored(text: str) -> None:
     assert smi.parsed(text) == {}
 
 
@@ -88,8 +88,8 @@ def write(path: Path, text: str) -> None:
     path.write_text(text)
 
 
-def test_quota_of_a_parent_cgroup_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """cgroup 2: the cgroup of the process has no quota, its parent (of the launch) has one."""
+def test_cpu_quota_of_a_parent_cgroup_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In cgroup v2, the cgroup of the process has no quota, but its parent (the cgroup of the launch) has one."""
     own = tmp_path / "launch/ranks"
     write(own / "cpu.max", "max 100000\n")
     write(own / "cpu.stat", "usage_usec 5\nnr_throttled 0\nthrottled_usec 0\n")
@@ -100,7 +100,7 @@ def test_quota_of_a_parent_cgroup_is_found(tmp_path: Path, monkeypatch: pytest.M
     assert cores.throttled_seconds() == 2.5
 
 
-def test_quota_of_cgroup_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cpu_quota_is_read_from_cgroup_v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "cpu.cfs_quota_us", "20000\n")
     write(tmp_path / "cpu.cfs_period_us", "100000\n")
     write(tmp_path / "cpu.stat", "nr_periods 10\nnr_throttled 7\nthrottled_time 2500000000\n")
@@ -124,7 +124,7 @@ V2 = "41 31 0:38 / /sys/fs/cgroup rw,relatime shared:4 - cgroup2 cgroup2 rw,nsde
         ("", []),
     ],
 )
-def test_mounted_cgroups(text: str, expected: list[tuple[str, str, str]]) -> None:
+def test_mounted_cgroup_hierarchies_are_parsed(text: str, expected: list[tuple[str, str, str]]) -> None:
     assert [(kind, root, str(place)) for kind, root, place in cores.mounts(text)] == expected
 
 
@@ -142,7 +142,7 @@ def test_mounted_cgroups(text: str, expected: list[tuple[str, str, str]]) -> Non
         ("", "0::/", []),
     ],
 )
-def test_folders_of_the_process_cgroup(
+def test_cgroup_folders_of_the_process_are_found(
     mountinfo: str, own: str, expected: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     texts = {"/proc/self/mountinfo": mountinfo, "/proc/self/cgroup": own}
@@ -150,7 +150,7 @@ def test_folders_of_the_process_cgroup(
     assert [str(folder) for folder in cores.folders()] == [f"/sys/fs/cgroup/{name}" for name in expected]
 
 
-def test_missing_quota_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_cpu_quota_is_read_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "cpu.cfs_quota_us", "-1\n")
     write(tmp_path / "cpu.cfs_period_us", "100000\n")
     monkeypatch.setattr(cores, "folders", lambda: [tmp_path])
@@ -158,7 +158,7 @@ def test_missing_quota_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert cores.throttled_seconds() is None
 
 
-def test_turn_belongs_to_one_rank_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_rank_holds_a_turn_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "1")
     with turns.turn("buses", 1.0) as mine:
@@ -179,7 +179,7 @@ def test_turn_of_another_run_does_not_block(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Gathered:
-    """A stub of the ranks' context with the machine information of each rank."""
+    """Stub of the ranks' context that returns the machine information of each rank."""
 
     def __init__(self, *said: tuple[tuple[int, int, int], list[int]]) -> None:
         self.said = said
@@ -203,11 +203,11 @@ class Gathered:
         ([((1_700_000_000, 52_000_000, 90_000), [3])], "1 rank has 1 core of one machine"),
     ],
 )
-def test_ranks_that_share_cores(said: list[Any], expected: str) -> None:
+def test_ranks_sharing_cores_are_reported(said: list[Any], expected: str) -> None:
     assert cores.shared(Gathered(*said)) == expected
 
 
-def test_same_machine_is_recognized_a_moment_later() -> None:
+def test_later_query_recognizes_the_same_machine() -> None:
     first = cores.counted()
     assert first[0] > 0
     assert cores.same_machine(first, cores.counted())

@@ -1,4 +1,4 @@
-"""A rank's first process, with workers that are lines of bash."""
+"""The main process of a rank, with bash scripts as workers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_killed_worker_is_reported_with_its_signal(heard: Callable[[str], list[R
     assert report["why"] == "its process was ended by SIGKILL (at its beginning)"
 
 
-def test_signal_without_a_name_is_reported_by_number(heard: Callable[[str], list[Report]]) -> None:
+def test_unnamed_signal_is_reported_by_number(heard: Callable[[str], list[Report]]) -> None:
     [report] = heard(f"{BEGIN}; kill -40 $$")
     assert report["why"] == "its process was ended by signal 40 (at its beginning)"
 
@@ -61,7 +61,7 @@ def test_stopped_worker_is_reported_before_its_timeout(heard: Callable[[str], li
     assert report["why"] == "did not go on, stopped by a signal (at its beginning)"
 
 
-def test_worker_that_exits_normally_has_no_report(heard: Callable[[str], list[Report]]) -> None:
+def test_worker_that_exits_normally_is_not_reported(heard: Callable[[str], list[Report]]) -> None:
     assert heard(f"{BEGIN}; exit 0") == []
 
 

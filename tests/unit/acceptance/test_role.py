@@ -1,4 +1,4 @@
-"""The role: stages that can be requested, and failed launches that are still evaluated."""
+"""The ddp_smoke role: which stages can be requested, and the evaluation of failed launches."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def test_stages_of_the_role_match_the_payload() -> None:
     ],
     ids=["succeeded", "failed", "before the first stage", "no report", "no launch", "check mode"],
 )
-def test_failed_launch_without_reports_stops_the_role(launch: dict[str, Any], *, stops: bool) -> None:
+def test_role_stops_after_a_failed_launch_without_reports(launch: dict[str, Any], *, stops: bool) -> None:
     task = yaml.safe_load((ROLE / "tasks/try.yml").read_text())[0]
     templar = Templar(loader=DataLoader(), variables={task["register"]: launch})
     assert templar.evaluate_conditional(trust_as_template(task["failed_when"])) is stops
 
 
-def test_rates_can_be_written_as_json() -> None:
+def test_rate_table_can_be_written_as_json() -> None:
     """YAML reads dates without quotes as date objects, which JSON does not support."""
     json.dumps(yaml.safe_load((ROLE / "files/gpu_rates.yml").read_text()))

@@ -1,6 +1,8 @@
-"""Every file in cases/stages has outcomes of stages on two nodes with two ranks each, except `ok`, and the findings.
+"""Every file in cases/stages contains stage outcomes other than `ok` on two nodes with two ranks each, and the
+findings.
 
-change: by rank and stage, status, why and facts of the report; null: not reported. expect: all findings.
+change: status, reason and facts of the report, by rank and stage; null means that nothing was reported. expect: all
+findings.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ WANTED = ("world", "device", "collectives")
 
 
 @cases(__file__, "stages")
-def test_stages(case: dict[str, Any]) -> None:
+def test_stage_outcomes_produce_the_expected_findings(case: dict[str, Any]) -> None:
     events = []
     for rank in range(4):
         for stage in WANTED:

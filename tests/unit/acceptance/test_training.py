@@ -1,7 +1,8 @@
-"""Every file in cases/training has reports of a training stage as differences to a successful run, and the findings.
+"""Every file in cases/training contains the reports of a training stage, as differences from a successful run, and the
+findings.
 
-stage: name. nproc: ranks by node, default two nodes with two ranks. change: by rank, the different facts (in a list by
-index); null: not reported. expect: all findings except `pass`, and all skips.
+stage: name. nproc: ranks per node (default: two nodes with two ranks each). change: facts that differ, by rank (list
+elements by index); null means not reported. expect: all findings except passes, and all skipped checks.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def good_equality(rank: int, world_size: int) -> dict[str, Any]:
 
 
 def shard(rank: int, world_size: int, case: sampling.SamplerCase) -> dict[str, Any]:
-    """Return a shard as DistributedSampler creates it."""
+    """Return a shard in the format that DistributedSampler creates."""
     order = list(range(case.size))
     if case.shuffle:
         random.Random(case.epoch).shuffle(order)
@@ -110,7 +111,7 @@ def reports_of(stage: str, nproc: dict[str, int], change: dict[int, Any]) -> rep
 
 
 @cases(__file__, "training")
-def test_training(case: dict[str, Any]) -> None:
+def test_training_reports_produce_the_expected_findings(case: dict[str, Any]) -> None:
     seen = reports_of(case["stage"], case.get("nproc", {"node1": 2, "node2": 2}), case.get("change", {}))
     judged = collect(SUBJECTS[case["stage"]].judge(seen))
     found = [f"{f.id} {f.status} {f.node}: {f.summary}" for f in judged.findings if f.status != "pass"]
@@ -119,7 +120,7 @@ def test_training(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("stage", GOOD)
 @pytest.mark.parametrize("ranks", [1, 2, 3, 5])
-def test_successful_run_has_no_finding(stage: str, ranks: int) -> None:
+def test_successful_run_produces_no_finding(stage: str, ranks: int) -> None:
     judged = collect(SUBJECTS[stage].judge(reports_of(stage, {"node1": ranks, "node2": 1}, {})))
     assert judged.clean
     assert {finding.id for finding in judged.findings} == {check.id for check in SUBJECTS[stage].CHECKS}
@@ -127,7 +128,7 @@ def test_successful_run_has_no_finding(stage: str, ranks: int) -> None:
 
 @pytest.mark.parametrize("stage", GOOD)
 @pytest.mark.parametrize("strange", [None, 7, "text", float("nan"), [1], [[]], [{}], -(2**70)])
-def test_values_of_another_type_raise_nothing_and_never_pass(stage: str, strange: Any) -> None:
+def test_values_of_another_type_raise_no_exception_and_never_pass(stage: str, strange: Any) -> None:
     """Replace each value of a rank's facts in turn, at any depth."""
     facts = GOOD[stage](1, 4)
     for path in paths_of(facts):
@@ -148,10 +149,10 @@ def paths_of(facts: Any) -> list[tuple[Any, ...]]:
     return []
 
 
-def test_largest_group_is_first() -> None:
+def test_ranks_are_grouped_by_value_with_the_largest_group_first() -> None:
     assert agreement.by_value({0: "a", 1: "b", 2: "b", 3: "a", 4: "b"}) == [[1, 2, 4], [0, 3]]
 
 
-def test_measured_has_the_nodes_that_see_the_folder() -> None:
+def test_measured_values_list_the_nodes_that_see_the_folder() -> None:
     seen = reports_of("checkpoint", {"node1": 2, "node2": 1}, {})
     assert checkpoint.measured(seen) == {"bytes": 473000.0, "shared": {"node1": True, "node2": False}}

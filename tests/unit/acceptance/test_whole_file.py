@@ -1,4 +1,4 @@
-"""The payload's files are complete or rejected, and a failed write keeps the previous file."""
+"""Files of the acceptance test are either complete or rejected. A failed write leaves the previous file unchanged."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_flipped_bit_is_detected(path: Path) -> None:
         whole_file.read(path)
 
 
-def test_newest_complete_file_is_used_and_the_truncated_one_named(path: Path) -> None:
+def test_newest_complete_file_is_used_and_truncated_files_are_named(path: Path) -> None:
     newer = path.with_name("checkpoint-000002.pt")
     whole_file.write(newer, CONTENT + b"more")
     os.truncate(newer, newer.stat().st_size - 1)
@@ -57,7 +57,7 @@ def test_newest_complete_file_is_used_and_the_truncated_one_named(path: Path) ->
     assert whole_file.newest(path.parent, "checkpoint-*.pt") == (path.name, CONTENT, refused)
 
 
-def test_empty_folder_has_no_file(tmp_path: Path) -> None:
+def test_empty_folder_contains_no_usable_file(tmp_path: Path) -> None:
     assert whole_file.newest(tmp_path, "checkpoint-*.pt") == ("", None, [])
 
 

@@ -1,8 +1,8 @@
-"""Every file in cases/world has the ranks' reports of layout, machines, GPUs and versions, and the findings.
+"""Every file in cases/world contains the ranks' reports about layout, machines, GPUs and versions, and the findings.
 
-nproc: ranks by node, default two nodes with two ranks. backend: default nccl. change: by rank, facts that differ from
-those of a healthy rank; null: not reported. silent: ranks without a report. expect: all findings and skips, except
-passes of layout and machines.
+nproc: ranks per node (default: two nodes with two ranks each). backend: nccl by default. change: facts that differ from
+those of a healthy rank, by rank; null means not reported. silent: ranks that did not report. expect: all findings and
+skipped checks, except passes about layout and machines.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ def shown(seen: reports.Reports) -> list[str]:
 
 
 @cases(__file__, "world")
-def test_world(case: dict[str, Any]) -> None:
+def test_world_reports_produce_the_expected_findings(case: dict[str, Any]) -> None:
     assert [line for line in shown(reports_of(case)) if not line.startswith(STATED)] == case["expect"]
 
 
 @pytest.mark.parametrize(
     "junk", [None, True, "", "x", -1, 1.5, float("nan"), [None], {"torch": []}, {"torch": 3}, 10**400]
 )
-def test_invalid_facts_raise_nothing_and_never_pass(junk: Any) -> None:
+def test_invalid_facts_raise_no_exception_and_never_pass(junk: Any) -> None:
     names = ("device", "gpu_uuid", "gpu_index", "used_index", "used_uuid", "versions")
     said = shown(reports_of({"change": {3: dict.fromkeys(names, junk)}}))
     own = [line for line in said if not line.startswith(STATED)]

@@ -1,4 +1,4 @@
-"""Fixtures: a cluster of three nodes for actions that run like tasks, and the displayed output."""
+"""Fixtures: a three-node cluster on which action plugins run as tasks do, and the displayed output."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ gpu_nodes:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """The artifacts of the run are in tmp_path/artifacts/rack/RUN."""
+    """Return a cluster whose artifacts are stored in tmp_path/artifacts/rack/RUN."""
     monkeypatch.setenv("MUSTER_RUN", RUN)
     rack = str(tmp_path / "rack")
     given = {"inventory": [rack], "tags": ["all"], "skip_tags": [], "args": ["site.yml"], "forks": 5}
@@ -37,7 +37,7 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
 
 @pytest.fixture
 def displayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The displayed lines and warnings."""
+    """Return the displayed lines and warnings."""
     found: list[str] = []
     for name in ("display", "warning"):
         monkeypatch.setattr(Display, name, lambda _self, text, *_args, **_more: found.append(str(text)))

@@ -1,4 +1,4 @@
-"""Actions of the health check: the plan, the verdict on all nodes, and the verdict on a new node."""
+"""Action plugins of the health check: the plan, the verdict on all nodes, and the verdict on a new node."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_health_plan_matches_inventory(world: World, tmp_path: Path) -> None:
     assert world.fails("health_plan").startswith("node2: cluster_gpus ")
 
 
-def test_health_verdict_of_all_nodes_is_kept(world: World, tmp_path: Path) -> None:
+def test_health_verdict_of_all_nodes_is_stored(world: World, tmp_path: Path) -> None:
     world.registered("node1", "look", look(finding("node1"), torch="2.9.0"))
     world.registered("node2", "look", look(torch="2.9.0"))
     found = judged(world, rails={"rails": [{"gbps": 1}], "findings": []})

@@ -49,7 +49,7 @@ def test_new_inventory_is_never_overwritten(world: World, tmp_path: Path, monkey
     assert wrong == [nothing, "- import_to is '../x', which is not a valid folder name. Use letters, digits, - and _."]
 
 
-def test_shared_inventory_contains_no_secret(world: World, tmp_path: Path, displayed: list[str]) -> None:
+def test_shared_inventory_contains_no_secrets(world: World, tmp_path: Path, displayed: list[str]) -> None:
     known = tmp_path / "known_hosts"
     for number in (1, 2, 3):
         own = {"ansible_connection": "ssh", "ansible_host": f"10.0.0.{number}", "ansible_password": "hunter22"}

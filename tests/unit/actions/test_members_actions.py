@@ -72,7 +72,7 @@ def test_quarantine_is_written_to_inventory_and_node(world: World, programs: Pro
     assert text(world) == before
 
 
-def test_quarantine_of_a_group_blocks_release(world: World, programs: Programs) -> None:
+def test_releasing_several_nodes_warns_about_an_unreachable_one(world: World, programs: Programs) -> None:
     programs.answers["forget"] = lambda name, _: SILENT if name == "node2" else {"changed": False}
     found = world.run("quarantine_nodes", nodes=["node2", "node1"], reason="", release=True)
     assert (found["changed"], "cluster_quarantined" in text(world), "jobs" in programs.verbs()) == (True, False, False)
@@ -161,7 +161,7 @@ def test_rejected_changes_leave_the_inventory_unchanged(
 # ---------------------------------------------------------------- claims and logins
 
 
-def test_fresh_login_uses_new_connection(world: World, programs: Programs) -> None:
+def test_fresh_login_opens_a_new_connection(world: World, programs: Programs) -> None:
     assert world.run("fresh_login") == {"changed": False, "msg": "node1: a new login works, and becoming root works."}
     assert programs.asked == [("node1", "look", {})]
 

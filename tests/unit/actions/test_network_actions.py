@@ -1,6 +1,6 @@
 """Actions that change the network of nodes: firewall, MTU, sshd, and SSH between nodes.
 
-Nodes respond like the programs on them. Firewall inspections are recordings from real nodes.
+Simulated nodes answer as the real node programs do. Firewall inspections were recorded on real nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CUT_OFF = NodeError("no route to host", reachable=False)
 
 @pytest.fixture
 def programs(monkeypatch: pytest.MonkeyPatch) -> Programs:
-    """Nodes that confirm every change immediately."""
+    """Return nodes that confirm every change immediately."""
     monkeypatch.setattr(time, "sleep", lambda _: None)
     changed = {"arm": {"armed": True}, "confirm": {"confirmed": True}, "apply": {"failed": ""}}
     undone: dict[str, Any] = {"armed": False, "id": None, "failed": []}
@@ -45,7 +45,7 @@ def world(world: World) -> World:
 
 
 def firewall(name: str, listens: int = 0, *, guarded: bool = False) -> dict[str, Any]:
-    """listens: a port with a service for other hosts."""
+    """Return a recorded firewall inspection by its name. listens: a port on which a service accepts other hosts."""
     look = {**copy.deepcopy(LOOKS[name]), "guarded": guarded}
     if listens:
         look["said"]["listeners"]["out"] += (
@@ -171,7 +171,7 @@ def test_failed_mtu_change_is_explained(world: World, programs: Programs) -> Non
     assert world.fails("training_mtu", mtu=9000) == said
 
 
-def test_paths_to_next_nodes_of_the_play_are_tested(world: World, programs: Programs) -> None:
+def test_paths_to_the_next_nodes_of_the_play_are_tested(world: World, programs: Programs) -> None:
     world.registered("node1", "set", {"interface": "eth1", "token": "t"})
     world.vars["ansible_play_hosts_all"] = ["node1", "node2"]
     programs.answers["ping"] = {"came": {"node2": {"small": True, "full": False}}}
@@ -183,7 +183,7 @@ def test_paths_to_next_nodes_of_the_play_are_tested(world: World, programs: Prog
     assert world.run("training_mtu", **given) == {"changed": False, "paths": {}, "why": "no route to host"}
 
 
-def test_mtu_is_kept_if_all_paths_carry_it(world: World, programs: Programs) -> None:
+def test_new_mtu_is_kept_if_packets_of_that_size_pass_on_all_paths(world: World, programs: Programs) -> None:
     given: dict[str, Any] = {"mtu": 9000, "step": "settle", "changes": "set", "paths": "paths"}
 
     def paths(name: str, *, full: bool = True, small: bool = True, why: str = "", of: str = "t") -> None:
@@ -238,7 +238,7 @@ def test_sshd_settings_change_is_guarded(world: World, programs: Programs) -> No
     assert world.fails("ssh_mesh_sshd", **options).startswith(f"{said} {fix}")
 
 
-def test_leaving_nodes_are_not_mesh_members(world: World) -> None:
+def test_leaving_nodes_are_excluded_from_the_ssh_mesh(world: World) -> None:
     for name in ("node1", "node2"):
         look = {"key": f"ssh-ed25519 AAAA{name}", "host_keys": ["ssh-ed25519 AAAA"], "port": 22, "hostname": name}
         world.registered(name, "keys", look)

@@ -22,7 +22,8 @@ UNKNOWN = "not inspected: the host key is not pinned yet, so --check does not lo
 
 
 class Contact:
-    """New nodes with the host keys of a test. Logins succeed, unless `why` gives a reason."""
+    """First contact with new nodes that have the given host keys. Logins succeed unless `why` gives a reason for a
+    failure."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, rows: list[HostKeyDecision], **why: str) -> None:
         self.world = world
@@ -55,7 +56,7 @@ def row(node: str, state: str = "new", action: str = "ask", why: str = "") -> Ho
     return HostKeyDecision(node, "203.0.113.9", state, action, KEY if action else None, why=why)
 
 
-def test_reachable_new_nodes_are_accepted_and_others_rejected(
+def test_reachable_new_nodes_are_accepted_and_unreachable_ones_rejected(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     rows = [row("new1"), row("new2", "no answer", "", "timed out"), row("new3")]
@@ -82,7 +83,7 @@ def test_check_mode_skips_login_on_node_with_new_key(
     assert displayed == [f"new1: {UNKNOWN} The changes on this node are unknown."]
 
 
-def test_contact_fails_without_any_accepted_node(
+def test_first_contact_fails_if_no_node_is_accepted(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     why = "its key is not the one of the file. ansible-playbook playbooks/trust.yml -e trust_replace=new2"
@@ -96,7 +97,9 @@ def test_contact_fails_without_any_accepted_node(
     assert (contact.asked, displayed) == ([], [])
 
 
-def test_only_ssh_password_counts(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
+def test_ssh_password_implies_password_login(
+    world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
+) -> None:
     contact = Contact(world, monkeypatch, [row("new1"), row("new2")])
     for one in contact.nodes:
         one["variables"] |= {"ansible_connection": "ssh"}

@@ -1,4 +1,4 @@
-"""Actions that pass inventory options to modules on a node, and what they reject first."""
+"""Actions that validate inventory options and pass them to modules on a node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def proxied(world: World) -> None:
         world.registered(name, "cluster_https_proxy", "http://proxy:3128")
 
 
-def test_hosts_file_gets_addresses_of_the_inventory(world: World, modules: Modules) -> None:
+def test_hosts_file_gets_the_addresses_from_the_inventory(world: World, modules: Modules) -> None:
     world.vars["cluster_leaving"] = ["node3"]
     assert world.run("hosts_file", mode="manage")["changed"] is True
     addresses = {"node1": "10.0.0.1", "node2": "10.0.0.2"}
@@ -72,7 +72,7 @@ def test_unusable_certificate_is_rejected(world: World, modules: Modules, tmp_pa
     assert modules.ran == []
 
 
-def test_login_settings_require_both_ends(world: World, modules: Modules) -> None:
+def test_login_settings_are_passed_only_with_a_registered_inspection(world: World, modules: Modules) -> None:
     world.registered("node1", "seen", {"ways": {"in": "a", "out": "b"}})
     world.registered("node2", "seen", {"ways": {"in": "c", "out": "d"}})
     world.run("ssh_mesh_proof", looks="seen")
@@ -85,7 +85,7 @@ def test_login_settings_require_both_ends(world: World, modules: Modules) -> Non
     assert ways[1:] == [{}, {}]
 
 
-def test_workbench_gets_environments(world: World, modules: Modules) -> None:
+def test_workbench_module_gets_the_environments(world: World, modules: Modules) -> None:
     world.registered("node1", "cluster_environments", {"old": {"prefix": "/opt/envs/old"}})
     world.run("workbench", state="present")
     ((_, options),) = modules.ran
@@ -96,7 +96,7 @@ def deb(letter: str) -> dict[str, Any]:
     return {"name": f"{letter}_1_amd64.deb", "size": 10, "sha256": letter * 64}
 
 
-def test_debs_are_downloaded_by_one_node_and_fetched_by_others(world: World, modules: Modules) -> None:
+def test_debs_are_downloaded_by_one_node_and_fetched_by_the_others(world: World, modules: Modules) -> None:
     modules.answer = {"debs": [], "invocation": {}}
     world.registered("node1", "debs", {"debs": [deb("a")]})
     world.registered("node2", "debs", {"debs": [deb("a"), deb("b")]})

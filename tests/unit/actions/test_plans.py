@@ -1,4 +1,4 @@
-"""Actions that evaluate the inventory and inspections: GPU stack, driver, inspection, looks."""
+"""Actions that make plans from the inventory and node inspections: GPU stack, driver, inspection, role probes."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_impossible_stack_is_rejected(world: World, tmp_path: Path) -> None:
     assert world.fails("gpu_stack_plan").startswith("node1: cluster_gpus ")
 
 
-def test_offline_stack_needs_no_repositories(world: World) -> None:
+def test_offline_stack_requires_no_repositories(world: World) -> None:
     declare(world, cluster_offline_dir="/srv/offline")
     assert world.run("gpu_stack_plan")["repositories"] == {name: [] for name in NAMES}
 
@@ -130,7 +130,7 @@ def driver(world: World, *, check: bool = False, stack: dict[str, Any] | None = 
     return world.run("nvidia_driver_plan", check=check, **given)
 
 
-def test_driver_plan_reaches_resolved_stack(world: World) -> None:
+def test_driver_plan_installs_the_resolved_stack(world: World) -> None:
     # This machine is never rebooted. The drop-in of its unit differs.
     found = driver(world, check=True)
     assert (found["changed"], found["needed"], driver(world)["changed"]) == (True, True, False)
@@ -179,7 +179,7 @@ def test_inspection_is_planned_and_evaluated(world: World, tmp_path: Path) -> No
 
 
 class Looks:
-    """The looks of this run, without nodes. asked: (nodes, their steps, the request of each)."""
+    """Simulated node probes of a run. asked: nodes, their steps, and the request to each node."""
 
     def __init__(self, patch: pytest.MonkeyPatch, kept: dict[str, Any]) -> None:
         self.asked: list[Any] = []
@@ -229,7 +229,7 @@ def test_all_nodes_are_inspected_together_once_per_run(world: World, monkeypatch
     assert world.run("inspect_look", plan=plan) == {"changed": False, "nodes": {}}
 
 
-def test_roles_run_only_on_nodes_with_differences(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_roles_run_only_on_nodes_that_differ_from_the_inventory(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = Looks(monkeypatch, {"node1": {}})
     monkeypatch.setattr(
         RoleLooks, "judge", lambda *_: RoleDecisions({"cluster_hosts": {"node2": ["it lacks a name"]}}, ["x"])

@@ -1,4 +1,4 @@
-"""Tests between nodes: of RDMA, and of shared folders. Nodes respond like the programs on them."""
+"""Actions that test RDMA and shared folders between nodes. Simulated nodes answer as the real node programs do."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GOOD = [{"text": PRINTED[name], "aside": "", "why": "", "missing": False} for na
 
 
 class Rails:
-    """Nodes with two InfiniBand adapters, except node3. lacks: missing listeners of a node, by rail and step."""
+    """Nodes with two InfiniBand adapters each, except node3. lacks: nodes without a listener, by rail and step."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, **answers: Any) -> None:
         self.world, self.lacks = world, dict[tuple[int, int], str]()
@@ -56,7 +56,7 @@ class Rails:
         return self.world.run("rdma_rails", **{"plan": plan, "looks": "look", "tried": True, "user": "ada", **options})
 
 
-def test_adapters_of_same_rail_are_tested(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_adapters_on_the_same_rail_are_tested_against_each_other(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     rails = Rails(world, monkeypatch)
     found = rails.run()
     assert [(one["from"], one["to"], one["gbps"] is None) for one in found["rails"]] == [
@@ -94,7 +94,7 @@ def test_adapters_of_same_rail_are_tested(world: World, monkeypatch: pytest.Monk
 
 
 class Share:
-    """A folder that all of its nodes see."""
+    """A shared folder that is visible on all of its nodes."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, **answers: Any) -> None:
         self.world = world
@@ -136,7 +136,7 @@ def test_each_node_writes_a_file_and_reads_another(
     assert (found["failed"], found["msg"]) == (False, "no shared folders to test (shared_data_mounts)")
 
 
-def test_node_without_shared_folder_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_node_that_does_not_see_the_shared_folder_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     share = Share(world, monkeypatch)
     closed = {"error": "it is read-only", "kind": "EROFS", "uid": 1500}
     share.programs.answers["write"] = lambda name, _: closed if name == "node3" else share.fine

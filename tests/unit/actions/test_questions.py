@@ -43,7 +43,7 @@ READY = {
 # ---------------------------------------------------------------- the state
 
 
-def test_cluster_status_is_shown_and_kept(
+def test_cluster_status_is_shown_and_stored(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
 ) -> None:
     programs = Programs(monkeypatch, look=READY)
@@ -66,7 +66,7 @@ def test_cluster_status_is_shown_and_kept(
     assert (aside["closing"]["aside"], json.loads(displayed[0])) == (True, aside["status"])
 
 
-def test_unready_node_fails_the_gate(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
+def test_gate_fails_if_a_node_is_not_ready(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
     Programs(monkeypatch, look=lambda name, _: SILENT if name == "node2" else READY)
     found = world.run("cluster_status", wait=0.1)
     assert (found["closing"]["status"], "failed" in found) == ("degraded", False)
@@ -120,7 +120,7 @@ CONTENT = DriftDifference("node2", judge.CONTENT, "torch was changed", tag="pyto
 
 
 class Drift:
-    """Nodes with the differences of a test at each look. ran: the steps that were run for a repair."""
+    """Nodes that report the given differences at each drift check. ran: the steps that were run to repair them."""
 
     def __init__(self, world: World, patch: pytest.MonkeyPatch, *looks: DriftReport) -> None:
         self.world, self.looks, self.ran = world, list(looks), list[tuple[Any, ...]]()
@@ -150,7 +150,7 @@ def differs(*differences: DriftDifference, **nodes: Looked) -> DriftReport:
     return DriftReport([Drifted(one, Origin()) for one in differences], {**good, **nodes}, records)
 
 
-def test_drift_is_shown_and_kept(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_drift_is_shown_and_stored(world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     none = Drift(world, monkeypatch, differs()).run()
     assert (none["msg"], none["failed"], none["changed"]) == ("ok   nothing differs", False, False)
     lost = Looked("no route", {}, "it was not looked at", ())
@@ -170,7 +170,7 @@ def test_drift_is_shown_and_kept(world: World, monkeypatch: pytest.MonkeyPatch, 
     assert world.fails("drift").startswith("The group gpu_nodes of the inventory is empty: ")
 
 
-def test_drift_is_repaired_on_nodes_without_launch(
+def test_drift_is_repaired_on_nodes_without_a_running_launch(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]
 ) -> None:
     drift = Drift(world, monkeypatch, differs(SERVICE, CONTENT), differs())
@@ -204,7 +204,7 @@ def test_drift_is_repaired_on_nodes_without_launch(
     assert drift.ran == []
 
 
-def test_current_state_is_accepted_as_installed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_current_state_can_be_accepted_as_installed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     drift = Drift(world, monkeypatch, differs(CONTENT, node3=Looked("", {}, "it is lost", ())))
     check = drift.run(check=True, accept=True)
     assert (check["drift"]["repairs"], check["failed"]) == (["the current state would be recorded as installed"], True)
@@ -247,7 +247,7 @@ def kept_run(tmp_path: Path, run: str, **files: Any) -> Path:
     return folder
 
 
-def test_report_of_a_run_is_written_again(world: World, tmp_path: Path) -> None:
+def test_report_of_a_run_can_be_written_again(world: World, tmp_path: Path) -> None:
     folders = [kept_run(tmp_path, run) for run in (RUN, OLDER)]
     found = world.run("report_page")
     assert found["page"] == str(folders[0] / "report.html")
@@ -261,7 +261,7 @@ def test_report_of_a_run_is_written_again(world: World, tmp_path: Path) -> None:
     assert world.fails("report_page", run=none) == f"{known}none."
 
 
-def test_output_of_a_launch_is_followed(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
+def test_launch_output_can_be_followed(world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str]) -> None:
     plan = a_plan(1)
     kept = {"plan": packed(plan), "run_dir": plan.head.run_dir, "user": "", "reader": None}
     log = {"begin": 0, "gap": 0, "offset": 7, "text": "step 7\n", "more": False}
@@ -350,7 +350,7 @@ def test_nothing_to_diagnose_is_reported(
     assert world.fails("diagnose").startswith("The group gpu_nodes of the inventory is empty: ")
 
 
-def test_foreign_logs_are_diagnosed_without_nodes(
+def test_foreign_logs_are_diagnosed_without_contacting_nodes(
     world: World, monkeypatch: pytest.MonkeyPatch, displayed: list[str], tmp_path: Path
 ) -> None:
     programs = Programs(monkeypatch)

@@ -1,6 +1,6 @@
-"""Every file in cases/ is one node: its request, its state, and the expected plan.
+"""Every file in cases/ describes one node: the request, the node's state, and the expected plan.
 
-A case without `seen` is a node in the requested state. Kernel settings and units are given in full.
+If `seen` is omitted, the node is already in the requested state. Kernel settings and units are given in full.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def seen_of(given: dict[str, Any]) -> model.BaselineState:
 
 
 @cases(__file__, "make_plan")
-def test_plan(case: dict[str, Any]) -> None:
+def test_baseline_plan_matches_the_case(case: dict[str, Any]) -> None:
     request = request_of({"units": [], **case["request"]})
     plan = make_plan(request, seen_of(case.get("seen", {})), verifies=case.get("verifies", False))
     found = {
@@ -92,7 +92,7 @@ def test_plan(case: dict[str, Any]) -> None:
     assert (plan.before, plan.after) == (case.get("before", []), case.get("after", []))
 
 
-def test_only_fully_installed_packages_count() -> None:
+def test_only_fully_installed_packages_count_as_installed() -> None:
     status = """Package: chrony
 Status: install ok installed
 Priority: optional
@@ -130,11 +130,11 @@ Status: install ok unpacked
         ("1-2, 4-5", "1-2,4-5"),
     ],
 )
-def test_ports_use_the_notation_of_the_kernel(text: str, wanted: str) -> None:
+def test_reserved_ports_use_the_notation_of_the_kernel(text: str, wanted: str) -> None:
     assert ports(text) == wanted
 
 
-def test_applied_plan_leaves_no_changes() -> None:
+def test_plan_is_empty_after_it_was_applied() -> None:
     keys = (
         model.SysctlKey("net.core.somaxconn", "16384", "at_least"),
         model.SysctlKey("net.ipv4.tcp_wmem", "4096 16384 33554432", "at_least"),

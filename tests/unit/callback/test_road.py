@@ -1,4 +1,4 @@
-"""Output of the callback road, run by ansible-playbook on this machine only."""
+"""Output of the callback plugin `road`, with ansible-playbook running on this machine only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def played(tmp_path: Path, playbook: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_road_hides_skipped_tasks_and_ends_with_the_reason(tmp_path: Path) -> None:
+def test_output_hides_skipped_tasks_and_ends_with_the_failure_reason(tmp_path: Path) -> None:
     lines = played(
         tmp_path,
         """
@@ -56,7 +56,7 @@ def test_road_hides_skipped_tasks_and_ends_with_the_reason(tmp_path: Path) -> No
 
 
 def verdict_of(tmp_path: Path, launch: str, events: str) -> list[str]:
-    """Return the output for a smoke launch of one rank with a failed verdict."""
+    """Return the output of a smoke test with one rank whose verdict is failed."""
     return played(
         tmp_path,
         f"""
@@ -85,7 +85,7 @@ def verdict_of(tmp_path: Path, launch: str, events: str) -> list[str]:
     )
 
 
-def test_road_ends_with_the_verdict(tmp_path: Path) -> None:
+def test_output_ends_with_the_verdict(tmp_path: Path) -> None:
     lines = verdict_of(tmp_path, "{status: healthy, summary: x, findings: []}", "[]")
     wrong = "the launch finished, but the result is wrong. one: rank 0 (one, local rank 0) did not report anything"
     at = lines.index("fatal: [one]: FAILED!")
@@ -93,7 +93,7 @@ def test_road_ends_with_the_verdict(tmp_path: Path) -> None:
     assert lines[-1] == f"FAILED: {wrong} ({tmp_path}/verdict.json)"
 
 
-def test_road_ends_with_launch_outcome_and_earlier_reports(tmp_path: Path) -> None:
+def test_output_ends_with_launch_outcome_and_earlier_reports(tmp_path: Path) -> None:
     killed = (
         "{status: failed, summary: x, findings: [{id: launch.exception, status: fail, node: one, "
         "summary: rank 0 failed, evidence: [{source: stderr of rank 0, text: 'ValueError: x'}]}]}"
@@ -107,7 +107,7 @@ def test_road_ends_with_launch_outcome_and_earlier_reports(tmp_path: Path) -> No
     assert lines[-1] == f"FAILED: {line} ({tmp_path}/verdict.json)"
 
 
-def test_road_ends_without_line_after_rescue(tmp_path: Path) -> None:
+def test_output_has_no_final_line_after_a_rescued_failure(tmp_path: Path) -> None:
     lines = played(
         tmp_path,
         """

@@ -1,4 +1,4 @@
-"""Formats a cause at a place as in case files."""
+"""Format a cause and its place as in case files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every file in cases/decide has the evidence of a launch (format: sparse.py), and the expected decision.
+"""Every file in cases/decide contains the evidence of a launch (format: sparse.py) and the expected decision.
 
 expect: word; causes: ["id @ node rank N" …] in order; never: ids that must not be reported at any place.
 """
@@ -19,7 +19,7 @@ ALL = load_cases(Path(__file__).parent / "cases" / "decide")
 
 
 @cases(__file__, "decide")
-def test_decision(case: dict[str, Any]) -> None:
+def test_evidence_leads_to_the_expected_decision(case: dict[str, Any]) -> None:
     decided = decide(case_of(case["seen"]), CAUSES)
     expect = case["expect"]
     assert [line(one) for one in decided.causes] == expect.get("causes", [])

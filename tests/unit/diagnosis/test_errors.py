@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_page_is_up_to_date() -> None:
+def test_errors_page_is_up_to_date() -> None:
     command = [sys.executable, str(ROOT / "script/errors.py"), "--show"]
     shown = subprocess.run(command, check=True, capture_output=True, text=True)
     assert (ROOT / "docs/errors.md").read_text() == shown.stdout
 
 
-def test_page_lists_every_text_and_every_cause_once() -> None:
+def test_errors_page_lists_every_text_and_every_cause_once() -> None:
     lines, causes = (ROOT / "docs/errors.md").read_text().split("\n## All causes\n")
     entries = re.findall(r"^```text\n(.+)\n```\n\n(\S.+)\n\n(\S.+)$", lines, re.MULTILINE)
     assert [line for line, _, _ in entries] == [text.example.strip() for text in TEXTS]
@@ -35,7 +35,7 @@ def test_page_lists_every_text_and_every_cause_once() -> None:
     assert len(re.findall(r"^- Fix: \S", causes, re.MULTILINE)) == len(CAUSES)
 
 
-def test_commands_have_no_placeholders() -> None:
+def test_printed_commands_contain_no_placeholders() -> None:
     page = (ROOT / "docs/errors.md").read_text()
     commands = re.findall(r"`(\.venv/[^`]+)`|\bon node\d `([^`]+)`", page)
     assert commands
@@ -52,12 +52,12 @@ def test_text_ids_are_unique() -> None:
     assert sorted(set(ids)) == sorted(ids)
 
 
-def test_symptoms_of_causes_exist() -> None:
+def test_symptoms_that_causes_refer_to_exist() -> None:
     known = {text.id for text in TEXTS} | set(symptoms.OTHERS)
     assert {one for cause in CAUSES for one in (*cause.symptoms, *cause.decisive)} - known == set()
 
 
-def test_causes_replace_existing_causes() -> None:
+def test_cause_ids_are_unique_and_replaced_causes_exist() -> None:
     ids = [cause.id for cause in CAUSES]
     assert sorted(set(ids)) == sorted(ids)
     assert {one for cause in CAUSES for one in cause.instead_of} - set(ids) == set()

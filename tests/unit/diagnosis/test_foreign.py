@@ -1,7 +1,8 @@
-"""Every file in cases/foreign has logs that Muster did not write, nodes of an inventory, and the expected decision.
+"""Every file in cases/foreign contains logs not written by Muster, the nodes of an inventory, and the expected
+decision.
 
 known: {node: [address, host names…]}. expect: nodes {name: ranks}; codes {rank: exit code}; world, meeting; word,
-causes as in cases/decide; said {rank: text that its log must contain}.
+causes as in cases/decide; said {rank: text that must be found in the rank's log}.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from muster.diagnosis.words import diagnosis
 
 
 @cases(__file__, "foreign")
-def test_decision_from_foreign_logs(case: dict[str, Any]) -> None:
+def test_foreign_logs_lead_to_the_expected_decision(case: dict[str, Any]) -> None:
     known = [Known(node, more[0], tuple(more[1:])) for node, more in case.get("known", {}).items()]
     shape = case_of_logs(case["logs"], known)
     launch, expect = shape["launch"], case["expect"]
@@ -40,7 +41,7 @@ def test_decision_from_foreign_logs(case: dict[str, Any]) -> None:
     assert {line(one) for one in decided.candidates} >= set(expect.get("candidates", []))
 
 
-def test_any_text_can_be_parsed() -> None:
+def test_arbitrary_text_can_be_parsed() -> None:
     """Logs are untrusted: no text causes an exception, and none confirms a cause."""
     chance = random.Random(1)
     pieces = [

@@ -40,7 +40,7 @@ def agent(place: int, ranks: Sequence[int] = (), state: str = "S", **more: Any) 
     return cast("Agent", found)
 
 
-def test_launch_is_read_from_command_lines() -> None:
+def test_launch_parameters_are_read_from_command_lines() -> None:
     typed = hand_typed.one_launch({"node2": [agent(1, (2, 3), "T")], "node1": [agent(0, (0, 1))]}, "ada")
     assert [one.node for one in typed] == ["node1", "node2"]
     case = LaunchCase(hand_typed.case_shape(typed, SPECS, Gathered()))
@@ -52,14 +52,14 @@ def test_launch_is_read_from_command_lines() -> None:
     assert ("process.stopped", "node2", 2) in said
 
 
-def test_ranks_that_have_not_started_are_counted() -> None:
+def test_ranks_that_have_not_started_yet_are_counted() -> None:
     typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)]}, "ada")
     shape = hand_typed.case_shape(typed, SPECS, Gathered())
     assert [one["rank"] for one in shape["ranks"]] == [0, 1, 2, 3]
 
 
 def test_other_launches_are_excluded() -> None:
-    """Launches of Muster, those of other users, and older hanging ones are excluded."""
+    """Launches by Muster, launches of other users, and older hanging launches are excluded."""
     of_muster = agent(0, unit="muster-launch-20260101-120000-abcd.service")
     agents = {
         "node1": [agent(0, started=10.0), agent(0), of_muster],
@@ -74,7 +74,7 @@ def test_other_launches_are_excluded() -> None:
     assert hand_typed.one_launch({"node1": [of_muster]}, "ada") == []
 
 
-def test_head_node_is_the_one_most_launchers_name() -> None:
+def test_head_node_is_the_one_named_by_most_launchers() -> None:
     odd = agent(1)
     odd["argv"] = ["torchrun", "--nnodes=3", "--node-rank=2", "--rdzv-endpoint=[2001:db8::1]:29601", "train.py"]
     typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)], "node3": [odd]}, "ada")
@@ -96,21 +96,21 @@ def choose(agents: dict[str, list[Agent]], here: Sequence[str] = (), wanted: str
     return hand_typed.choose(agents, here, {"muster", "ada"}, wanted, has_last=last)
 
 
-def test_muster_launch_has_priority_over_other_processes() -> None:
+def test_muster_launch_takes_precedence_over_other_processes() -> None:
     """Any user with a login on the nodes can start more such processes than the launch has."""
     agents = {"node1": [agent(0, user="eve"), of_muster(FIRST)], "node2": [agent(1, user="eve")]}
     said = f"Also running: torchrun of eve on node1, node2: {DIAGNOSE} account=eve"
     assert choose(agents) == hand_typed.Choice(launch=FIRST, remark=said)
 
 
-def test_account_of_the_cluster_has_priority() -> None:
+def test_training_account_of_the_cluster_takes_precedence() -> None:
     agents = {"node1": [agent(0, user="eve"), agent(0)], "node2": [agent(1, user="eve")]}
     found = choose(agents)
     assert found.user == "ada"
     assert "torchrun of eve on node1, node2" in found.remark
 
 
-def test_other_account_is_used_if_alone_or_requested() -> None:
+def test_another_account_is_used_if_it_is_the_only_one_or_requested() -> None:
     agents = {"node1": [agent(0, user="eve")]}
     found = choose(agents)
     assert (found.launch, found.user, found.ask) == ("", "", "")
@@ -131,7 +131,7 @@ def test_several_launches_require_a_choice() -> None:
 
 
 @pytest.mark.parametrize("name", ["-eve", "e ve", "eve;id", "{{ 1 }}", "eve\x1b[2J"])
-def test_unusual_account_name_is_in_no_command(name: str) -> None:
+def test_unusual_account_name_does_not_appear_in_commands(name: str) -> None:
     found = choose({"node1": [agent(0, user=name)]})
     assert found.remark == "Running: torchrun of an account with an unusual name on node1"
 
@@ -140,6 +140,6 @@ def test_unusual_account_name_is_in_no_command(name: str) -> None:
     "unit",
     ["muster-launch-../../../x.service", "muster-launch-x.service", f"muster-launch-{FIRST}.service/../x", FIRST],
 )
-def test_unit_without_valid_id_is_not_a_muster_launch(unit: str) -> None:
-    """The id becomes the folder of the diagnosis."""
+def test_unit_without_a_valid_id_is_not_a_muster_launch(unit: str) -> None:
+    """The id is used as the folder name of the diagnosis."""
     assert hand_typed.of_muster({"node1": [agent(0, unit=unit)]}) == {}

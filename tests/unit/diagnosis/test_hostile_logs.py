@@ -73,7 +73,7 @@ def stubs(tmp_path: Path) -> Path:
 
 
 def started(command: str, stubs: Path) -> list[list[str]]:
-    """Return the programs that a shell starts for a command, each with its words."""
+    """Return the programs that a shell starts for a command, each with its arguments."""
     record, place = stubs.parent / "started", stubs.parent / "place"
     record.write_text("")
     place.mkdir(exist_ok=True)
@@ -112,7 +112,7 @@ def test_printed_command_starts_one_program_with_the_intended_words(case: dict[s
         "",
     ],
 )
-def test_hostile_names_from_other_sources_are_in_no_command(value: str, stubs: Path) -> None:
+def test_hostile_names_from_other_sources_do_not_appear_in_commands(value: str, stubs: Path) -> None:
     """Stored evidence and command lines on nodes contain names too."""
     shape = case_of(PLAIN).seen
     shape["launch"]["master_addr"] = value
@@ -135,7 +135,7 @@ def check(known: LaunchCase, stubs: Path) -> None:
 
 
 @cases(__file__, "hostile")
-def test_diagnosis_has_five_lines(case: dict[str, Any]) -> None:
+def test_diagnosis_of_a_hostile_log_has_five_lines(case: dict[str, Any]) -> None:
     known = case_of(case)
     shown = diagnosis(known, decide(known, CAUSES))
     assert len(shown["lines"]) == 5
@@ -144,7 +144,7 @@ def test_diagnosis_has_five_lines(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("what", ["/storage", "n1';touch x;'", "$(touch x)", "a\ttouch x", "{address}", "a b"])
 @pytest.mark.parametrize("fix", ["Run: umount {what}", "Run: umount '{what}'", 'Run: umount "{what}"'])
-def test_log_text_in_a_site_fix_is_one_word(fix: str, what: str, stubs: Path) -> None:
+def test_log_text_in_a_site_fix_is_quoted_as_one_word(fix: str, what: str, stubs: Path) -> None:
     """The fix of a site rule may contain a command."""
     known = case_of(PLAIN)
     one = JudgedCause(replace(CAUSES[0], fix=fix, command=""), CausePlace("node1", what=what), POSSIBLE, (), ())
@@ -159,7 +159,7 @@ def test_stubs_record_programs_started_by_a_shell(stubs: Path) -> None:
     assert started('ansible "$(touch x)"', stubs) == [["touch", "x"], ["ansible", ""]]
 
 
-def test_valid_names_are_in_commands() -> None:
+def test_valid_names_appear_in_commands() -> None:
     printed = set(commands_of(case_of(PLAIN)))
     for wanted in ("ip route get node1.lab.example", "getent ahosts node1.lab.example"):
         assert f"ansible node2 -m ansible.builtin.command -a '{wanted}'" in printed

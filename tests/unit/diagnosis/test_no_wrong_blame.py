@@ -1,4 +1,4 @@
-"""Existing faults that do not match the symptoms are not reported, neither alone nor beside the cause."""
+"""Faults that exist but do not explain the symptoms are not reported, neither alone nor in addition to the cause."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PROBES = sorted(
 
 
 def everything_wrong() -> dict[str, Any]:
-    """Return evidence with full disks, low limits, dropped connections, other versions and a broken GPU on node1, and
-    with every finding that any cause asks for on every node."""
+    """Return evidence with full disks, low limits, dropped connections, different versions and a broken GPU on node1.
+    Every node has every finding that any cause refers to."""
     start: dict[str, Any] = {
         "unit": {"cpu": {"nr_periods": 0, "nr_throttled": 0}},
         "program": {"versions": {"torch": "1.9.0", "nccl": "2.1", "python": "3.7"}, "digests": {}, "environment": {}},
@@ -92,6 +92,6 @@ def test_unrelated_faults_are_not_reported(code: int, words: str, cause: str) ->
     assert [one.cause.id for one in decided.also_seen] == []
 
 
-def test_probes_are_in_the_catalogue() -> None:
+def test_findings_of_probes_are_in_the_catalogue() -> None:
     listed = re.findall(r"^\| `([a-z0-9_.]+)` \|", (ROOT / "docs/findings.md").read_text(), re.MULTILINE)
     assert set(PROBES) - set(listed) == set()

@@ -30,7 +30,7 @@ def logs_of(machine: str, name: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("machine", "name"), LAUNCHES)
-def test_diagnosis_of_a_recorded_launch(machine: str, name: str) -> None:
+def test_recorded_launch_is_diagnosed_as_expected(machine: str, name: str) -> None:
     expect = MACHINES[machine]["mishaps"][name]
     logs = logs_of(machine, name)
     text = "\n".join(logs.values())
@@ -57,7 +57,7 @@ def test_every_recorded_launch_has_an_expectation() -> None:
 
 
 @pytest.mark.parametrize("mishap", own_mishaps.MISHAPS, ids=lambda mishap: mishap.name)
-def test_expected_text_of_a_program_exists(mishap: own_mishaps.Mishap) -> None:
+def test_every_expected_program_text_exists(mishap: own_mishaps.Mishap) -> None:
     assert any(one.id.startswith(mishap.expect) for one in TEXTS)
     compile(mishap.program, mishap.name, "exec")
 

@@ -1,4 +1,4 @@
-"""Site rules: all problems are reported at once, and valid rules decide like built-in ones."""
+"""Site rules: all problems are reported at once, and valid rules work like built-in rules."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def example() -> Rules:
 
 
 @cases(__file__, "site_rules")
-def test_problems_are_reported(case: dict[str, Any]) -> None:
+def test_problems_in_site_rules_are_reported(case: dict[str, Any]) -> None:
     rules, problems = rules_of([RuleFile("rules.yml", case["given"])])
     assert [str(one) for one in problems] == case["problems"]
     assert rules == site_rules.Rules()
@@ -67,7 +67,7 @@ def asked_of(rules: Rules, seen: dict[str, Any]) -> list[site_rules.SiteQuestion
     return site_rules.asked(rules, case, site_rules.open_questions(rules, case))
 
 
-def test_open_questions_of_candidate_causes_are_asked(example: Rules) -> None:
+def test_commands_of_candidate_causes_are_requested(example: Rules) -> None:
     [asked] = asked_of(example, LOST)
     assert (asked.node, asked.command.argv) == ("node2", ("findmnt", "--noheadings", "/storage"))
     assert asked_of(example, {}) == []
@@ -77,17 +77,17 @@ def test_open_questions_of_candidate_causes_are_asked(example: Rules) -> None:
 
 
 def with_answer(rules: Rules, code: int | None, output: str = "", why: str = "") -> dict[str, Any]:
-    """Return the case with the command's answer on node2."""
+    """Return the case with the given answer of the command on node2."""
     answers = site_rules.Answers()
     answers.take(command_of(rules, "node2"), code, output, why)
     return {**LOST, "findings": answers.findings, "ran": answers.ran, "unanswered": answers.unanswered}
 
 
-def test_example_is_decided_by_its_command(example: Rules) -> None:
+def test_answer_of_its_command_confirms_the_example_cause(example: Rules) -> None:
     assert said(example, with_answer(example, 1)) == ("confirmed", [("site.storage", "node2")])
 
 
-def test_negative_answer_of_a_command_rules_the_cause_out(example: Rules) -> None:
+def test_negative_answer_of_a_command_rules_out_its_cause(example: Rules) -> None:
     seen = with_answer(example, 0, "/storage")
     assert seen["findings"] == []
     assert said(example, seen) == ("confirmed", [("process.exception", "node2")])
@@ -113,7 +113,7 @@ def test_disabled_command_counts_as_not_checked_and_is_shown(example: Rules) -> 
     assert question.command.filled({"node": "node2"}).endswith("-a 'findmnt --noheadings /storage'")
 
 
-def test_place_without_a_node_asks_all_nodes(example: Rules) -> None:
+def test_command_runs_on_all_nodes_if_the_place_has_no_node(example: Rules) -> None:
     [question] = [one for cause in example.causes for one in cause.confirm]
     seen = with_answer(example, 0)
     assert question.look(example.of(case_of(seen).seen), CausePlace()).word == "not looked"
@@ -122,7 +122,7 @@ def test_place_without_a_node_asks_all_nodes(example: Rules) -> None:
     assert question.look(example.of(case_of(with_answer(example, 1)).seen), CausePlace()).word == "yes"
 
 
-def test_duplicate_ids_are_reported_with_lines() -> None:
+def test_duplicate_ids_are_reported_with_line_numbers() -> None:
     text = {"id": "site.gone", "pattern": "gone", "means": "it is gone", "example": "gone"}
     lines: dict[tuple[str | int, ...], int] = {("texts",): 1, ("texts", 1): 2, ("texts", 1, "id"): 3}
     again = RuleFile("b.yml", {"texts": [text, {**text, "id": "site.more", "victm": True}]}, lines)
@@ -136,7 +136,7 @@ def test_duplicate_ids_are_reported_with_lines() -> None:
     )
 
 
-def test_case_without_the_rules_is_decided_as_before(example: Rules) -> None:
+def test_case_that_matches_no_site_rule_is_decided_as_before(example: Rules) -> None:
     before, _ = site_rules.replayed(example, case_of(LOST).seen)
     assert [one.cause.id for one in before.causes] == ["process.exception"]
     assert before == decide(case_of(LOST), CAUSES)
@@ -157,7 +157,7 @@ def test_case_without_the_rules_is_decided_as_before(example: Rules) -> None:
         ("snapshot.frozen", {"is": True}, "not looked"),
     ],
 )
-def test_answers_from_facts(path: str, test: dict[str, Any], word: str) -> None:
+def test_rules_are_answered_from_collected_facts(path: str, test: dict[str, Any], word: str) -> None:
     disks = [
         {"use": use, "path": "/x", "type": "ext4", "free": free, "total": 9, "inodes_free": 1, "read_only": False}
         for use, free in (("work", 100), ("logs", 5))
@@ -174,7 +174,7 @@ def test_answers_from_facts(path: str, test: dict[str, Any], word: str) -> None:
     assert facts.asks(path, test)(case, CausePlace("node1")).word == word
 
 
-def test_recorded_launches_are_replayed(tmp_path: Path) -> None:
+def test_site_rules_are_applied_to_recorded_launches(tmp_path: Path) -> None:
     kept = tmp_path / "evidence.json"
     found = {"id": "site.storage_not_mounted", "status": "warn", "node": "node2", "summary": "findmnt ended with 1"}
     seen = case_of({**LOST, "findings": [found], "ran": {"node2": ["site.storage_not_mounted"]}}).seen

@@ -1,8 +1,8 @@
-"""Removes the evidence of every cause in every case that confirms it: the cause is no longer confirmed, and no other
-node is blamed.
+"""Removing the evidence for a cause from any case that confirms it: the cause is no longer confirmed, and no other node
+is blamed.
 
-Removed are the answers that confirm the cause, and, one by one, parts of the evidence: a finding, a node's record, a
-snapshot, the last output of a rank.
+The tests remove the answers that confirm the cause and, one at a time, parts of the evidence: a finding, a node's
+record, a snapshot, the last output of a rank.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def decided(name: str) -> tuple[LaunchCase, Decided]:
 
 
 def cases_of(cause: Cause, word: str) -> list[str]:
-    """Return the cases that report the cause with this word."""
+    """Return the cases that report the cause with this certainty."""
     return [
         name for name in ALL if any(one.cause.id == cause.id and one.word == word for one in decided(name)[1].causes)
     ]
@@ -57,8 +57,8 @@ def where(one: JudgedCause) -> tuple[str, str]:
 
 
 def blames(case: LaunchCase, before: Decided, after: Decided) -> list[str]:
-    """Return newly confirmed causes on nodes that were not named before, except causes that are confirmed alone, and
-    causes of all nodes, which name nodes once fewer nodes are known."""
+    """Return newly confirmed causes on nodes that were not named before. Two exceptions: causes that are confirmed on
+    their own, and causes that concerned all nodes, because they name nodes as soon as fewer nodes are known."""
     alike = {one.cause.id for one in before.causes if not any(where(one))}
     named = {name for one in before.causes for name in where(one)}
     return [
@@ -72,7 +72,7 @@ def blames(case: LaunchCase, before: Decided, after: Decided) -> list[str]:
 
 
 @pytest.mark.parametrize("cause", [cause for cause in CAUSES if cause.confirm], ids=lambda cause: cause.id)
-def test_cause_without_its_proof_is_not_confirmed(cause: Cause) -> None:
+def test_cause_is_not_confirmed_without_its_proof(cause: Cause) -> None:
     names = cases_of(cause, CONFIRMED)
     assert names, f"no case in cases/decide confirms {cause.id}: add one"
     for name in names:
@@ -94,7 +94,7 @@ def test_cause_without_its_proof_is_not_confirmed(cause: Cause) -> None:
 
 
 @pytest.mark.parametrize("cause", [cause for cause in CAUSES if not cause.confirm], ids=lambda cause: cause.id)
-def test_cause_without_proofs_is_likely_by_its_evidence(cause: Cause) -> None:
+def test_cause_that_has_no_proof_is_likely_based_on_evidence(cause: Cause) -> None:
     names = cases_of(cause, LIKELY)
     assert names, f"no case in cases/decide makes {cause.id} likely: add one"
     for name in names:
@@ -109,7 +109,7 @@ def test_cause_without_proofs_is_likely_by_its_evidence(cause: Cause) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if decided(name)[1].word == CONFIRMED])
-def test_missing_evidence_blames_no_other_node(name: str) -> None:
+def test_removing_evidence_does_not_blame_another_node(name: str) -> None:
     case, before = decided(name)
     said = {(one.cause.id, where(one)) for one in before.causes}
     left: set[Any] = set(said)
@@ -121,7 +121,7 @@ def test_missing_evidence_blames_no_other_node(name: str) -> None:
     assert left == set(), "the cause is confirmed even if any part is removed"
 
 
-def test_cases_with_two_faults_exist() -> None:
+def test_some_cases_have_two_faults() -> None:
     assert set(ALL) >= TWO_FAULTS
 
 
@@ -183,7 +183,7 @@ def without_part(seen: Any, part: Part) -> Any:
 
 
 def empty(field: Any, value: Any) -> Any:
-    """Return the value of an unchecked part: empty for containers and texts, None for numbers."""
+    """Return the value that stands for "not checked": empty for containers and strings, None for numbers."""
     if field in EMPTY:
         return EMPTY[field]
     return type(value)() if isinstance(value, (str, list, dict, bool)) or field == "ended_at" else None

@@ -1,4 +1,4 @@
-"""Patterns do not match the examples of other texts; for other checks see test_errors.py."""
+"""Patterns do not match the examples of other texts. test_errors.py contains the other checks of the table."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Order of a distribution to many nodes, and validation of their answers.
 
-cases/lines: complete and incomplete nodes -> the sources of each node in order of preference.
+cases/lines: nodes with complete and incomplete content -> the sources of each node in order of preference.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from muster.distribution.lines import HOLDERS, NEAREST, lines, seed
 
 
 @cases(__file__, "lines")
-def test_lines(case: dict[str, Any]) -> None:
+def test_order_of_sources_matches_the_case(case: dict[str, Any]) -> None:
     assert lines(case["having"], case["lacking"]) == case["asks"]
 
 
 @pytest.mark.parametrize("having", [1, 2, 5])
 @pytest.mark.parametrize("lacking", [1, 2, 7, 63, 255])
-def test_lines_have_no_shared_first_source_and_no_circles(having: int, lacking: int) -> None:
+def test_first_sources_are_not_shared_and_lines_have_no_cycles(having: int, lacking: int) -> None:
     holders, receivers = [f"h{number}" for number in range(having)], [f"t{number}" for number in range(lacking)]
     asks = lines(holders, receivers)
     assert list(asks) == receivers
@@ -67,7 +67,7 @@ def test_transfer_result_is_validated() -> None:
         assert answers.shared({**good, "came": spoilt}, names)["came"] == []
 
 
-def test_offered_and_kept_answers_are_validated() -> None:
+def test_answers_about_offered_and_stored_content_are_validated() -> None:
     digest = "a" * 64
     assert answers.offered({"pieces": [digest], "error": ""}) == [digest]
     assert answers.offered({"pieces": [], "error": "gone"}) == "gone"

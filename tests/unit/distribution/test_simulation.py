@@ -1,7 +1,7 @@
-"""Simulation of a distribution to many nodes, with the product's lines and pace, on links of given rates.
+"""Simulation of a distribution to many nodes over links with given rates. Source order and pace are the real ones.
 
 In each time step, a link of rate 1 carries one piece. A node's send rate is divided among its receivers, and its
-receive rate is limited. The number of pieces requested ahead is that of the product.
+receive rate is limited. The number of pieces requested ahead is the real one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ NOTICED = 20  # steps until a source that is gone is noticed
 
 @dataclass
 class Node:
-    """have: number of pieces, from the first on. up, down: pieces per step. came: received part of the next piece."""
+    """A simulated node. have: number of consecutive pieces received. up, down: pieces per step. came: fraction of the
+    next piece."""
 
     name: str
     have: int = 0
@@ -54,7 +55,7 @@ class Simulation:
         self.most_at_once = 0
 
     def run(self, dies: str = "", at: int = -1, most: int = 4 * PIECES) -> int:
-        """Return the number of steps until all living nodes are complete."""
+        """Return the number of steps until all surviving nodes are complete."""
         while any(not node.dead and node.have < PIECES for node in self.receivers):
             self.time += 1
             assert self.time < most, "it does not come to an end"
@@ -104,14 +105,14 @@ class Simulation:
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 63, 255])
-def test_distribution_takes_little_longer_than_one_copy(count: int) -> None:
+def test_distribution_takes_only_slightly_longer_than_one_copy(count: int) -> None:
     simulation = Simulation(count)
     assert simulation.run() <= PIECES + 2 * count
     assert simulation.most_at_once == 1
 
 
 @pytest.mark.parametrize("holders", [2, 5])
-def test_several_holders_shorten_the_lines(holders: int) -> None:
+def test_distribution_is_faster_with_several_initial_sources(holders: int) -> None:
     simulation = Simulation(60, holders)
     assert simulation.run() <= PIECES + 2 * -(-60 // holders)
     assert simulation.most_at_once == 1
@@ -136,8 +137,8 @@ def test_dead_holder_is_replaced() -> None:
 @pytest.mark.parametrize("rate", [0.5, 0.25, 0.1])
 @pytest.mark.parametrize("place", [2, 4])
 @pytest.mark.parametrize("sends", [True, False])
-def test_slow_node_delays_others_by_a_factor_of_three_at_most(rate: float, place: int, *, sends: bool) -> None:
-    """The node receives slowly, and may also send slowly."""
+def test_slow_node_delays_other_nodes_by_at_most_a_factor_of_three(rate: float, place: int, *, sends: bool) -> None:
+    """The node receives slowly. In some cases, it also sends slowly."""
     simulation = Simulation(7, rates={f"t{place}": (rate if sends else 1.0, rate)})
     whole = simulation.run(most=20 * PIECES)
     others = max(node.done for node in simulation.receivers if node.name != f"t{place}")
@@ -145,13 +146,13 @@ def test_slow_node_delays_others_by_a_factor_of_three_at_most(rate: float, place
     assert whole <= max(others, 1.3 * PIECES / rate)
 
 
-def test_very_slow_node_hardly_delays_others() -> None:
+def test_very_slow_node_hardly_delays_other_nodes() -> None:
     simulation = Simulation(7, rates={"t2": (0.02, 0.02)})
     simulation.run(most=60 * PIECES)
     assert max(node.done for node in simulation.receivers if node.name != "t2") <= 1.3 * PIECES
 
 
 def test_slow_first_node_slows_the_whole_line() -> None:
-    """A known limit: the first node is not skipped, because no node above it shows a faster pace."""
+    """Known limitation: a slow first node is not skipped, because no earlier node shows a faster pace."""
     simulation = Simulation(7, rates={"t0": (0.25, 0.25)})
     assert 4 * PIECES <= simulation.run(most=20 * PIECES) <= 5 * PIECES

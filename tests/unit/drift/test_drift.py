@@ -1,4 +1,4 @@
-"""Drift: differences, their origin, and their repair."""
+"""Drift detection: differences, their origin and their repair."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def difference(given: dict[str, Any]) -> DriftDifference:
 
 
 @cases(__file__, "differences")
-def test_differences(case: dict[str, Any]) -> None:
-    """Derive the differences from results in the format of modules."""
+def test_module_results_become_differences(case: dict[str, Any]) -> None:
+    """Differences are derived from results in the format that modules return."""
     said = [
         results.taken(one.get("node", "node1"), one["role"], one.get("task", "Look"), one["result"])
         for one in case["said"]
@@ -49,7 +49,7 @@ def test_differences(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "installed")
-def test_installed(case: dict[str, Any]) -> None:
+def test_changes_since_the_installation_record_are_reported(case: dict[str, Any]) -> None:
     base = case.get("both", {})
     now, record = ({**base, **case[name]} for name in ("now", "record"))
     links = {"": "/e/current", **{name: f"/n/{name}/current" for name in case.get("asked", ())}}
@@ -64,14 +64,14 @@ def test_installed(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "origin")
-def test_origin(case: dict[str, Any]) -> None:
+def test_origin_of_a_difference_is_found_in_package_logs(case: dict[str, Any]) -> None:
     found = origin(difference(case["difference"]), History(**case["history"]))
     assert judge.said(found) == case["says"]
     assert found.kind == case.get("kind", "unknown")
 
 
 @cases(__file__, "repair")
-def test_repair(case: dict[str, Any]) -> None:
+def test_repair_runs_the_owning_steps_on_idle_nodes(case: dict[str, Any]) -> None:
     failed = [difference(one) for one in case["failed"]]
     plan = repair.plan(failed, case.get("busy", {}), ORDER, ["node1", "node2", "node3"])
     assert [f"{','.join(one.tags)} on {','.join(one.nodes)}" for one in plan.repairs] == case["repairs"]
@@ -79,7 +79,7 @@ def test_repair(case: dict[str, Any]) -> None:
     assert repair.condemned(failed, ["node1", "node2"]) == case.get("condemned", {})
 
 
-def test_version_without_a_repairing_step_has_a_manual_command() -> None:
+def test_version_that_no_step_repairs_gets_a_manual_command() -> None:
     given = {"id": "drift.version", "subjects": ["package chrony"], "observed": "4.4", "expected": "4.3-2+deb12u3"}
     command = "'apt-get install --yes --allow-downgrades chrony=4.3-2+deb12u3'"
     assert repair.by_hand(difference(given)) == f"ansible node1 --become -m ansible.builtin.command -a {command}"
@@ -98,32 +98,32 @@ def test_changes_by_muster_are_not_drift() -> None:
     assert finding("drift.version", Origin(1.0, "root@vm", "Muster: site.yml", "the journal", "muster"))[0] == "pass"
 
 
-def test_unattended_upgrades_are_warnings() -> None:
+def test_unattended_upgrades_are_reported_as_warnings() -> None:
     assert finding("drift.version", Origin(1.0, "unattended upgrades", "", "", "unattended"))[0] == "warn"
     assert finding("drift.version", Origin())[0] == "fail"
     assert finding("drift.reboot", Origin())[0] == "warn"
 
 
-def test_fix_runs_the_owning_step_on_the_node_only() -> None:
+def test_fix_runs_the_owning_step_only_on_the_affected_node() -> None:
     status, fix = finding("drift.file", Origin(), "baseline")
     assert status == "fail"
     assert fix["command"] == "ansible-playbook playbooks/drift.yml -e repair=true --limit node1"
 
 
-def test_unreachable_node_is_unknown_and_passes_no_check() -> None:
+def test_unreachable_node_is_unknown_and_does_not_pass_any_check() -> None:
     said = [*judge.findings([], {"node1": judge.Looked(down="no route to host")})]
     found = [(one.id, one.status, one.summary) for one in said if not isinstance(one, dict)]
     assert found == [("drift.unreachable", "unknown", "no route to host")]
 
 
-def test_checks_of_the_record_are_skipped_without_a_record() -> None:
+def test_checks_against_the_record_are_skipped_if_there_is_no_record() -> None:
     said = [*judge.findings([], {"node1": judge.Looked(no_record="no installation has been recorded yet")})]
     skipped = [one["id"] for one in said if isinstance(one, dict)]
     assert skipped == [check.id for check in judge.OF_THE_RECORD]
     assert {one.status for one in said if not isinstance(one, dict)} == {"pass"}
 
 
-def test_table_shows_values_and_origin() -> None:
+def test_drift_table_shows_values_and_their_origin() -> None:
     one = judge.Drifted(
         difference({"id": "drift.file", "what": "/etc/x has other content", "observed": "a", "expected": "b"}),
         Origin(0.5, "alice", "vi /etc/x", "a file's time, sudo's log", "person"),

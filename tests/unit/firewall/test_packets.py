@@ -1,4 +1,4 @@
-"""Packets are traced correctly through rules written by real programs.
+"""Tracing of packets through firewall rules that real programs wrote.
 
 recorded/nft: JSON output of nft 1.0.6 after loading the .nft file of the same name. server.nft is a handwritten
 /etc/nftables.conf with commonly recommended rules; the others are tables of fail2ban, kube-proxy and netavark. The
@@ -51,7 +51,9 @@ PEER, OTHER, STRANGER, BANNED = "10.0.0.12", "10.0.0.99", "203.0.113.77", "203.0
         ("netavark", "tcp", PEER, 29500, "eth0", "accept", "policy accept"),
     ],
 )
-def test_nft_rules(name: str, proto: str, source: str, port: int, interface: str, verdict: str, rule: str) -> None:
+def test_packets_are_traced_in_nft_rules(
+    name: str, proto: str, source: str, port: int, interface: str, verdict: str, rule: str
+) -> None:
     ruleset = Ruleset(json.loads((RECORDED / f"{name}.json").read_text())["nftables"])
     outcome = ruleset.outcome(Packet(proto, source, port, interface))
     assert (outcome.verdict, outcome.rule) == (verdict, rule)
@@ -111,7 +113,7 @@ MARKED = "-A KUBE-FIREWALL -m mark --mark 0x8000/0x8000 -j DROP"
         (STRANGER, 9100, "eth0", "drop", "policy DROP"),
     ],
 )
-def test_iptables_rules(source: str, port: int, interface: str, verdict: str, rule: str) -> None:
+def test_packets_are_traced_in_iptables_rules(source: str, port: int, interface: str, verdict: str, rule: str) -> None:
     # Without kube-proxy's mark rule, whose result is unknown for every packet.
     tables = parse_save(IPTABLES.replace(f"{MARKED}\n", ""))
     outcome = walk_tables(tables, Packet("tcp", source, port, interface), "iptables")
@@ -119,7 +121,7 @@ def test_iptables_rules(source: str, port: int, interface: str, verdict: str, ru
     assert outcome.rule.startswith(rule)
 
 
-def test_unknown_outcome_names_the_rule() -> None:
+def test_unknown_outcome_names_the_unsupported_rule() -> None:
     outcome = walk_tables(parse_save(IPTABLES), Packet("tcp", PEER, 29500, "eth1"), "iptables")
     assert (outcome.verdict, outcome.rule) == ("unknown", MARKED)
     assert outcome.place == "iptables -t filter, chain KUBE-FIREWALL, rule 1"

@@ -1,8 +1,8 @@
-"""Each file in cases/ has the firewall state of a node, a request, and the expected plan.
+"""Each file in cases/ contains the firewall state of a node, a request, and the expected plan.
 
-look: a state in recorded/, from a real node. edits: changes to it, as {of, remove, add, replace}: removed lines,
-appended lines, replaced text. request: other fields of FirewallRequest. heads: the first line of the diff, before and
-after. found, now: findings other than pass about the plan and about the current rules.
+look: a state in recorded/, from a real node. edits: changes to that state, as {of, remove, add, replace}: removed
+lines, appended lines, replaced text. request: other fields of FirewallRequest. heads: first line of the diff before and
+after. found, now: all findings except passes, about the plan and about the current rules.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def undo_in_words(step: firewall_plan.Undo) -> str:
 
 
 @cases(__file__, "plan")
-def test_plan(case: dict[str, Any]) -> None:
+def test_firewall_plan_matches_the_case(case: dict[str, Any]) -> None:
     look, request = look_of(case), request_of(case.get("request", {}))
     if "refusal" in case:
         with pytest.raises(FirewallError) as refusal:
@@ -114,8 +114,9 @@ def test_unreadable_rules_are_reported_as_unknown() -> None:
     assert "unknown firewall.unknown: " in "\n".join(found)
 
 
-def test_undo_restores_the_rules_in_force() -> None:
-    """ufw's chains completely, built-in chains only by policy: other rules are neither added nor removed."""
+def test_undo_restores_the_active_rules() -> None:
+    """ufw's own chains are restored completely. Of built-in chains, only the policy is restored; other rules stay
+    unchanged."""
     raw = LOOKS["finished"]["said"]["iptables"]["out"].partition("*nat")[0].splitlines()
     case = {"look": "finished", "edits": [{"of": "iptables", "remove": ["-A INPUT -j ufw-before-input"]}]}
     plan = firewall_plan.make_plan(request_of({}), look_of(case))

@@ -1,4 +1,4 @@
-"""The parts of tests/gpu/two_nodes that need no node: mounts and packages, choice of experiments, and report."""
+"""The parts of tests/gpu/two_nodes that run without nodes: mounts, packages, choice of experiments, and the report."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ UNIFIED = f"cgroup2 /sys/fs/cgroup/unified cgroup2 {OPTIONS},nsdelegate 0 0\n"
         pytest.param("proc /proc proc rw 0 0\n", [("unified", "cgroup2", "", "")], id="nothing_mounted"),
     ],
 )
-def test_cgroup_trees(mounts: str, trees: list[tuple[str, str, str, str]]) -> None:
+def test_cgroup_hierarchies_are_parsed_from_mounts(mounts: str, trees: list[tuple[str, str, str, str]]) -> None:
     found = machine.trees_of(machine.read_mounts(mounts))
     assert [(one.name, one.kind, one.options, one.place) for one in found] == trees
 
 
-def test_relevant_mounts_are_taken() -> None:
+def test_relevant_mounts_of_the_machine_are_selected() -> None:
     places = ["/", "/proc", "/usr/local/nvidia", "/dev/shm", "/repo", "/repository", "/out", "/run/lock", "/opt/torch"]
     mountinfo = "".join(f"{number} 1 8:1 / {place} rw - ext4 x rw\n" for number, place in enumerate(places))
     assert machine.mounts_to_take(mountinfo, ["/repo", "/out"]) == ["/opt/torch", "/repository", "/usr/local/nvidia"]
 
 
-def test_package_names_from_apt_output() -> None:
+def test_package_names_are_parsed_from_apt_output() -> None:
     printed = (
         "Reading\n'http://x/kmod_31%2b1_amd64.deb' kmod_31+1_amd64.deb 1 SHA512:0\n'http://x/a' a-b_1%3a2_all.deb 2\n"
     )
@@ -98,7 +98,7 @@ def keep(folder: Path, name: str, content: Any) -> None:
     (folder / name).write_text(json.dumps(content))
 
 
-def test_results_of_a_run_are_read(tmp_path: Path) -> None:
+def test_results_are_read_from_the_files_of_a_run(tmp_path: Path) -> None:
     assert report.read_seen(tmp_path) == Seen("no verdict", (), ("",))
     findings = [{"id": "launch.signal", "status": "fail"}, {"id": "launch.ended", "status": "pass"}]
     keep(tmp_path, "verdict.json", {"status": "failed", "summary": "rank 1 ended", "findings": findings})
@@ -115,13 +115,13 @@ def test_results_of_a_run_are_read(tmp_path: Path) -> None:
         (Seen("unknown", ("process.killed",)), "FINDING"),
     ],
 )
-def test_comparison_with_the_expected_result(seen: Seen, outcome: str) -> None:
+def test_result_is_compared_with_the_expected_one(seen: Seen, outcome: str) -> None:
     expected = Expected("failed", ("process.killed", "process.terminated"))
     assert report.compare("killed", expected, seen, 30.0).outcome == outcome
     assert report.compare("healthy", Expected("healthy"), Seen("healthy", ("gloo",)), 1.0).outcome == "PASS"
 
 
-def test_table_and_summary() -> None:
+def test_table_and_summary_show_every_result() -> None:
     results = [
         Result("healthy", "PASS", "healthy", "healthy NET/Socket", ["fine"], 31.4),
         Result("killed", "FINDING", "failed process.killed", "failed launch.signal", ["Symptom: x", "Cause: y"], 28.0),
@@ -142,7 +142,7 @@ def test_table_and_summary() -> None:
     assert kept["experiments"][0]["seen"] == "healthy NET/Socket"
 
 
-def test_recordings_can_be_packed_repeatedly(tmp_path: Path) -> None:
+def test_recordings_can_be_packed_into_the_same_archive_repeatedly(tmp_path: Path) -> None:
     folder, archive = tmp_path / "recordings", tmp_path / "recordings.tgz"
     folder.mkdir()
     for name in ("a.txt", "report.html", "b.txt"):

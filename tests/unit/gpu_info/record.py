@@ -87,7 +87,7 @@ SIBLINGS = {
 
 
 def build(program: Path, folder: Path) -> None:
-    """Build the stub; the program's other NVML functions return "not supported"."""
+    """Build the stub library. NVML functions that the stub does not define return "not supported"."""
     asked = set(re.findall(rb"\x00(nvml[A-Z]\w+)(?=\x00)", program.read_bytes()))
     answered = set(re.findall(r"\b(nvml\w+)\(", STANDIN.read_text()))
     missing = sorted({name.decode() for name in asked} - answered)
@@ -100,7 +100,7 @@ def build(program: Path, folder: Path) -> None:
 
 
 def version_of(program: Path) -> str:
-    """Return the version in the program's strings, because it prints none without a driver."""
+    """Return the version from strings in the program file, because nvidia-smi prints no version without a driver."""
     versions: list[bytes] = re.findall(rb"\x00(\d{3}\.\d{2,3}(?:\.\d{2})?)\x00", program.read_bytes())
     if not versions:
         sys.exit(f"{program} contains no version")

@@ -1,4 +1,4 @@
-"""Every file in cases/ is a node: the output of nvidia-smi, other data, and the expected findings.
+"""Every file in cases/ describes a node: the output of nvidia-smi, other data, and the expected findings.
 
 recorded: a folder of recorded/, whose provenance.yml names the real program and its environment; or
   printed: the output, as {question: {text, why, aside}}. bus: GPUs on the bus (default 2).
@@ -82,13 +82,13 @@ def test_gpu_findings_match_the_case(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
-def test_recordings_have_provenance(folder: Path) -> None:
+def test_every_recording_has_a_provenance_file(folder: Path) -> None:
     assert {"printed_by", "over", "scenario", "when", "exit"} <= set(provenance(folder))
     assert text_of(folder, "query")
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=[folder.name for folder in FOLDERS])
-def test_truncated_or_noisy_output_raises_no_error(folder: Path) -> None:
+def test_truncated_or_noisy_output_raises_no_exception(folder: Path) -> None:
     """A killed program may have written any part of its output, and a warning may be anywhere in it."""
     answers = printed(folder)
     for cut in (0, 1, 37, 400, 4000, 12345):
@@ -103,7 +103,7 @@ def test_truncated_or_noisy_output_raises_no_error(folder: Path) -> None:
         judged(facts(look), {"node": "node1", "gpus": 2, "nproc": 2, "gpu_model": ""})
 
 
-def test_warning_before_the_output_only_adds_a_note() -> None:
+def test_warning_before_the_output_adds_only_a_note() -> None:
     clean = look_of({"recorded": "580-h100-healthy", "bus": 8})
     noisy = copy.deepcopy(clean)
     noisy["smi"]["query"]["text"] = "Warning: persistence mode is deprecated\n" + noisy["smi"]["query"]["text"]

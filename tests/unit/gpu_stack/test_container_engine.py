@@ -1,7 +1,7 @@
-"""Every file in cases/ is one node with a container engine, and the expected plan.
+"""Every file in cases/ describes one node with a container engine, and the expected plan.
 
 By default, the engine is installed and its daemon responds. steps: commands. after_reload: the message if docker does
-not know the runtime after its reload.
+not list the runtime after a reload.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from muster.gpu_stack.container_engine import PROGRAMS, ContainerEngineState
 
 
 @cases(__file__, "container_engine")
-def test_plan(case: dict[str, Any]) -> None:
+def test_container_engine_plan_matches_the_case(case: dict[str, Any]) -> None:
     given = {"answers": True, "programs": [PROGRAMS[case["seen"]["engine"]]], **case["seen"]}
     given |= {name: frozenset(given.get(name, ())) for name in ("programs", "runtimes")}
     seen = ContainerEngineState(**{**given, "containers": tuple(given.get("containers", ()))})

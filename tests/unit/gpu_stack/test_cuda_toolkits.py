@@ -1,6 +1,6 @@
-"""Every file in cases/ is one node: requested toolkits, installed toolkits, and the expected plan.
+"""Every file in cases/ describes one node: the requested toolkits, the installed toolkits, and the expected plan.
 
-toolkits: by version, the output of nvcc. by_hand: toolkits that were not installed from packages.
+toolkits: output of nvcc by version. by_hand: toolkits that were not installed from packages.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def seen_of(given: dict[str, Any]) -> ToolkitsState:
 
 
 @cases(__file__, "cuda_toolkits")
-def test_plan(case: dict[str, Any]) -> None:
+def test_toolkit_plan_matches_the_case(case: dict[str, Any]) -> None:
     plan = cuda_toolkits.make_plan(
         case["versions"], case.get("default", ""), seen_of(case.get("seen", {})), verifies=case.get("verifies", False)
     )
@@ -38,6 +38,6 @@ def test_versions_are_compared_by_number() -> None:
     assert cuda_toolkits.newest([]) == ""
 
 
-def test_release_in_real_compiler_output() -> None:
+def test_toolkit_release_is_parsed_from_real_nvcc_output() -> None:
     said = "Cuda compilation tools, release 13.0, V13.0.88\nBuild cuda_13.0.r13.0/compiler.36424714_0\n"
     assert ToolkitFolder(nvcc=said).release == "13.0"

@@ -19,7 +19,7 @@ DEEPER = (TABLE["cuda"]["floor"], TABLE["cuda"]["native"], TABLE["packages"]["nc
 
 
 def rows() -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield every row of the table with its name."""
+    """Yield the name and content of every table row."""
     plain = ("architectures", "nvlink_rates", "gpus", "branches", "systems", "torch", "older_torch")
     for section in (*(TABLE[name] for name in plain), *DEEPER):
         yield from section.items()
@@ -48,12 +48,12 @@ def test_derived_file_is_up_to_date() -> None:
     assert derived == wanted.stdout, "run .venv/bin/python script/known.py"
 
 
-def test_capability_of_every_gpu_belongs_to_an_architecture() -> None:
+def test_compute_capability_of_every_gpu_belongs_to_an_architecture() -> None:
     known = {capability for row in TABLE["architectures"].values() for capability in row["capabilities"]}
     assert {row["capability"] for row in TABLE["gpus"].values()} == known - {"5.0"}
 
 
-def test_each_release_occurs_once() -> None:
+def test_each_release_is_listed_once() -> None:
     older = [release for row in TABLE["older_torch"].values() for release in row["releases"]]
     patches = [release for row in TABLE["torch"].values() for release in row.get("patches", [])]
     releases = [*older, *patches, *TABLE["torch"]]

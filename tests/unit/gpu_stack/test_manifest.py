@@ -1,4 +1,4 @@
-"""The as-installed manifest of a node, from its facts and the output of apt."""
+"""The manifest of a node's installed GPU stack, built from node facts and the output of apt."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ FACTS: dict[str, Any] = {
 }
 
 
-def test_source_of_a_package_has_its_installed_version() -> None:
+def test_package_source_is_the_one_of_the_installed_version() -> None:
     assert origins(POLICY) == {
         "nvidia-open-580": "https://mirror.example.org/cuda/ubuntu2404/x86_64",
         "linux-headers-generic": "http://archive.example.org/ubuntu noble/main",
@@ -68,7 +68,7 @@ def test_source_of_a_package_has_its_installed_version() -> None:
     assert origins("") == {}
 
 
-def test_manifest_has_installed_packages_with_sources() -> None:
+def test_manifest_lists_installed_packages_with_their_sources() -> None:
     assert manifest("node1", FACTS, origins(POLICY)) == {
         "schema": 1,
         "node": "node1",
@@ -87,7 +87,7 @@ def test_manifest_has_installed_packages_with_sources() -> None:
 
 
 @pytest.mark.parametrize("there", [{}, {"packages": {}}, {"schema": 0}])
-def test_missing_or_different_manifest_is_not_the_same(there: dict[str, Any]) -> None:
+def test_missing_or_different_manifest_counts_as_a_change(there: dict[str, Any]) -> None:
     assert not same(there, manifest("node1", FACTS, {}))
 
 

@@ -1,8 +1,8 @@
-"""Every file in cases/ is one node: nccl_conf, the state, the file before and after, and the messages.
+"""Every file in cases/ describes one node: nccl_conf, the node's state, the file before and after, and the messages.
 
-before: null for no file. after: empty for no file, omitted for an unchanged file. BEGIN, END: markers of Muster's
-block. Interfaces are given by name, `down` for those that are down; ports by the fields of PORT. options: nccl_ib_* by
-the names of nccl_ib.Options. refused: problems of the options on this node.
+before: null if there is no file. after: empty if the file is removed, omitted if it is unchanged. BEGIN, END: markers
+of Muster's block. Interfaces are listed by name; `down` lists those that are down. Ports use the fields of PORT.
+options: nccl_ib_* options, named as in nccl_ib.Options. refused: problems with the options on this node.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def filled(text: str) -> str:
 
 
 @cases(__file__, "nccl_conf")
-def test_file(case: dict[str, Any]) -> None:
+def test_nccl_conf_file_matches_the_case(case: dict[str, Any]) -> None:
     seen = seen_of(case)
     options = options_of(case)
     assert list(nccl_ib.problems(options, seen.ports)) == case.get("refused", [])
@@ -84,7 +84,7 @@ def test_file(case: dict[str, Any]) -> None:
         ({"NCCL_IB_TC": "1\nNCCL_ALGO=Ring"}, ["the value of NCCL_IB_TC in nccl_conf is not a single value"]),
     ],
 )
-def test_problems_of_the_request(conf: object, said: list[str]) -> None:
+def test_invalid_nccl_conf_requests_are_reported(conf: object, said: list[str]) -> None:
     assert [what for what, _ in nccl_conf.request_problems(conf)] == said
 
 
@@ -107,7 +107,7 @@ def test_variables_for_debugging_are_rejected(name: str) -> None:
         ("NCCL_CUMEM_ENABLE", "0", True),
     ],
 )
-def test_some_variables_are_for_debugging_with_certain_values(name: str, value: str, *, debugging: bool) -> None:
+def test_debugging_variables_are_recognized_by_name_and_value(name: str, value: str, *, debugging: bool) -> None:
     assert nccl_conf.is_debugging(name, value) is debugging
 
 
@@ -122,7 +122,7 @@ def test_some_variables_are_for_debugging_with_certain_values(name: str, value: 
         ({"NCCL_SOCKET_IFNAME": "^docker"}, "eth1", True),
     ],
 )
-def test_contradiction_to_a_launch_is_detected(conf: object, training: str, *, contradicts: bool) -> None:
+def test_contradiction_between_file_and_launch_is_detected(conf: object, training: str, *, contradicts: bool) -> None:
     assert bool(nccl_conf.contradiction(conf, training)) is contradicts
 
 
@@ -147,5 +147,5 @@ def test_contradiction_to_a_launch_is_detected(conf: object, training: str, *, c
         ),
     ],
 )
-def test_problems_of_the_options(options: dict[str, Any], conf: object, said: list[str]) -> None:
+def test_invalid_nccl_ib_options_are_reported(options: dict[str, Any], conf: object, said: list[str]) -> None:
     assert [what for what, _ in nccl_ib.request_problems(Options(**options), conf)] == said

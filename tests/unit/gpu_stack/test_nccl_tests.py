@@ -1,4 +1,4 @@
-"""The build of nccl-tests, and missing settings in the inventory."""
+"""The build plan of nccl-tests, and missing inventory settings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NCCL = {"libnccl2": "2.29.7-1+cuda13.2"}
         (["12.8", "13.0"], "12.8", "13.0"),
     ],
 )
-def test_toolkit_matches_nccl(toolkits: list[str], default: str, cuda: str) -> None:
+def test_toolkit_matches_the_cuda_version_of_nccl(toolkits: list[str], default: str, cuda: str) -> None:
     wanted = NcclTestsBuild(cuda, f"2.19.6_cuda{cuda}_nccl2.29.7_01234567")
     assert build_of("2.19.6", DIGEST, toolkits, default, NCCL) == wanted
 
@@ -38,7 +38,7 @@ def test_build_without_nccl_or_toolkit_is_rejected(toolkits: list[str], packages
         build_of("2.19.6", DIGEST, toolkits, "", packages)
 
 
-def test_empty_and_complete_requests_have_no_problems() -> None:
+def test_empty_and_complete_requests_are_valid() -> None:
     assert not list(request_problems("", "", "", [], nccl=False))
     assert not list(request_problems("2.19.6", "x.tar.gz", DIGEST, ["13.0"], nccl=True))
 

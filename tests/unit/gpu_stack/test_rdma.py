@@ -1,6 +1,6 @@
-"""Every file in cases/rdma is one node: result of the inspection, request, and expected packages and modules.
+"""Every file in cases/rdma describes one node: inspection result, request, and expected packages and kernel modules.
 
-look: differences to a machine with one InfiniBand adapter and no packages. The names are from the role.
+look: differences from a machine with one InfiniBand adapter and no packages. The package names are those of the role.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOOK: dict[str, Any] = {
 
 
 @cases(__file__, "rdma")
-def test_decision_for_a_node(case: dict[str, Any]) -> None:
+def test_rdma_packages_and_modules_match_the_case(case: dict[str, Any]) -> None:
     look = {**copy.deepcopy(LOOK), **case.get("look", {})}
     facts = rdma_facts(look)
     seen = {"has_gpus": True, "distribution": "ubuntu", **case.get("node", {})}
@@ -56,7 +56,7 @@ def test_decision_for_a_node(case: dict[str, Any]) -> None:
     assert describe(part, facts) == expected["line"]
 
 
-def test_role_is_not_due_without_inspection() -> None:
+def test_rdma_role_does_not_run_without_an_inspection() -> None:
     assert not decide(TABLE, RdmaRequest(), RdmaNodeFacts("node1", None, has_gpus=True)).is_due
 
 
@@ -70,5 +70,5 @@ def test_role_is_not_due_without_inspection() -> None:
         (("auto", "mirror.example.org/doca", ""), ["rdma_doca_url is 'mirror.example.org/doca', which is not a URL"]),
     ],
 )
-def test_problems_of_the_request(request_of: tuple[str, str, str], said: list[str]) -> None:
+def test_invalid_rdma_requests_are_reported(request_of: tuple[str, str, str], said: list[str]) -> None:
     assert [what for what, _ in request_problems(*request_of)] == said

@@ -1,7 +1,7 @@
-"""Every file in cases/ is one resolution: request, facts of the nodes, and the stack or the refusals.
+"""Every file in cases/ contains a request, the facts of the nodes, and the resolved stack or the reasons for rejection.
 
-By default, a node has Ubuntu 24.04 and no Secure Boot. Only the given parts of the result are compared. The table is
-the one of Muster.
+By default, a node runs Ubuntu 24.04 without Secure Boot. Only the parts of the result given in the case are compared.
+The version table is the real one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ PARTS = ("pins", "driver", "fabric", "headers", "cuda", "nccl", "containers", "d
 
 
 @cases(__file__, "resolve")
-def test_case(case: dict[str, Any], table: VersionsTable) -> None:
+def test_resolved_gpu_stack_matches_the_case(case: dict[str, Any], table: VersionsTable) -> None:
     request = StackRequest(**{"torch": "2.13.0", **_tuples(case.get("request", {}))})
     nodes = [StackNodeFacts(node=name, **_tuples({**NODE, **known})) for name, known in case["nodes"].items()]
     stack = resolve(table, request, nodes, date.fromisoformat(case.get("today", TODAY)))

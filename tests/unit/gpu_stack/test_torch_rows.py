@@ -69,7 +69,7 @@ class Index:
                 self.wfile.write(body)
 
             def log_message(self, *_: Any) -> None:
-                """Suppress the log."""
+                """Suppress the request log."""
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server.server_port}/simple"

@@ -37,7 +37,8 @@ def lay_over(looks: dict[str, Any], changes: dict[str, Any]) -> None:
 
 
 def configuration(acs: int | None) -> str:
-    """Return a device's configuration with ACS after another capability: no ACS if negative, unreadable if None."""
+    """Return a PCI configuration space with ACS after another capability. A negative value omits ACS; None makes it
+    unreadable."""
     if acs is None:
         return bytes(0x40).hex()
     first = struct.pack("<IHH", 0x0001 | 1 << 16 | 0x148 << 20, 0, 0)
@@ -46,7 +47,7 @@ def configuration(acs: int | None) -> str:
 
 
 def adapters(ports: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return the adapters of ports with names such as mlx5_0/1. A port has the differences from the defaults."""
+    """Return the adapters for ports with names such as mlx5_0/1. Each port lists its differences from the defaults."""
     found: dict[str, Any] = {}
     for place, given in ports.items():
         name, number = place.split("/")

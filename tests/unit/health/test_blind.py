@@ -1,7 +1,7 @@
 """A check whose data is missing must be skipped: it must neither pass nor count as run.
 
 Every case with findings is evaluated repeatedly, each time without another part of the data. If a finding disappears,
-its check uses that part and must be skipped.
+its check depends on that part and must be skipped.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def judged(looks: dict[str, Any], request: dict[str, Any]) -> tuple[set[str], se
 
 
 def blinded(looks: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the data with one part emptied at a time, and the path of that part."""
+    """Yield (data, path): the data with one part emptied, and the path of that part."""
     for place in list(places(looks)):
         name, inner = "/".join(map(str, place)), looks
         for key in place[:-1]:

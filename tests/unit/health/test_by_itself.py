@@ -1,4 +1,4 @@
-"""Automatic quarantine: which node is chosen, and when no node is."""
+"""Automatic quarantine: which node is quarantined, and when none is."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def finding(text: str) -> dict[str, str]:
 
 
 @cases(__file__, "by_itself")
-def test_decide(case: dict[str, Any]) -> None:
+def test_node_to_quarantine_automatically_matches_the_case(case: dict[str, Any]) -> None:
     found = decide([finding(one) for one in case["findings"]], case["nodes"], case.get("chosen", []))
     assert (found.node, found.reason, found.notes) == (
         case.get("node", ""),

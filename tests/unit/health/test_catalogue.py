@@ -1,4 +1,4 @@
-"""docs/findings.md lists exactly the declared checks, and each check is declared once, in the module of its rule."""
+"""docs/findings.md lists exactly the declared checks. Each check is declared once, in the module of its rule."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def checks_of(path: Path) -> dict[str, Check]:
 
 
 def used_in(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the names that a module uses to report findings, each with its module; skips do not count."""
+    """Yield (module, name) of every check that a module uses to report findings. Skipped checks do not count."""
     tree = ast.parse(path.read_text())
     home = {}
     for one in ast.walk(tree):
@@ -70,7 +70,7 @@ def used_in(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _idle(one: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that only list or skip checks."""
+    """Yield the syntax nodes that only list or skip checks."""
     if isinstance(one, ast.Tuple) and all(isinstance(each, (ast.Name, ast.Starred)) for each in one.elts):
         yield from ast.walk(one)
     if isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "skip_all":
@@ -95,8 +95,8 @@ def test_ids_are_unique_dotted_and_lower_case() -> None:
         assert re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)+", finding)
 
 
-def test_ids_are_written_in_full_and_once() -> None:
-    """So that grep finds the rule of an id in a verdict."""
+def test_ids_are_written_literally_and_only_once() -> None:
+    """A literal id lets grep find the rule that produced an id in a verdict."""
     texts = Counter(
         part.value
         for path in SOURCES
@@ -107,7 +107,7 @@ def test_ids_are_written_in_full_and_once() -> None:
     assert {name for name in LISTED if texts[name] != 1} <= {"fabric_manager.log"}
 
 
-def test_every_check_is_used_by_a_rule() -> None:
+def test_every_check_is_reported_by_a_rule() -> None:
     declared = {(named(path), name) for path in SOURCES for name in checks_of(path)}
     names = {name for _, name in declared}
     users = [path for path in sorted(UTILS.rglob("*.py")) if not names.isdisjoint(re.findall(r"\w+", path.read_text()))]
@@ -116,8 +116,8 @@ def test_every_check_is_used_by_a_rule() -> None:
 
 
 @pytest.mark.parametrize("path", MAKERS, ids=lambda path: path.name)
-def test_findings_are_created_by_checks_only(path: Path) -> None:
-    """Findings that are read back, with Finding(**shape) or in a report, are allowed."""
+def test_findings_are_created_only_by_checks(path: Path) -> None:
+    """Findings that are read back are allowed, with Finding(**shape) or from a report."""
     if path.parent.name in ("verdict", "report"):
         return
     for call in ast.walk(ast.parse(path.read_text())):

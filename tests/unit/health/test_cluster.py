@@ -1,4 +1,4 @@
-"""The cluster's health, from the nodes' results to the reasons that block a launch: one case per file."""
+"""Cluster health, from the results of the nodes to the reasons that block a launch. Each file contains one case."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def judged(case: dict[str, Any]) -> cluster.Health:
 
 
 @cases(__file__, "cluster")
-def test_cluster_report_and_refusal(case: dict[str, Any]) -> None:
+def test_cluster_report_and_launch_refusal_match_the_case(case: dict[str, Any]) -> None:
     health = judged(case)
     found = [finding for finding in health.findings if finding.status != "pass"]
     assert [[finding.id, finding.status, finding.node] for finding in found] == case["found"]
@@ -35,14 +35,14 @@ def test_cluster_report_and_refusal(case: dict[str, Any]) -> None:
     assert health.skipped == case.get("skipped", [])
 
 
-def test_equal_values_are_reported_as_a_pass() -> None:
+def test_equal_values_on_all_nodes_are_reported_as_a_pass() -> None:
     health = judged({"looks": {name: {"traits": {"torch": "2.13.0", "nccl": None}} for name in ("node1", "node2")}})
     assert [(finding.id, finding.status, finding.observed) for finding in health.findings] == [
         ("versions.torch.differ", "pass", "2.13.0")
     ]
 
 
-def test_failures_counted_as_warnings_are_not_called_ready() -> None:
+def test_summary_with_failures_counted_as_warnings_does_not_say_ready() -> None:
     sick = {"findings": [{"id": "os.shm", "status": "fail"}]}
     spared = judged({"gate": "warn", "looks": {"node1": sick}})
     assert table.summary(spared, {}, 1).startswith("1 failed check counted as warnings: 1 node, ")

@@ -1,4 +1,4 @@
-"""The request of tests/gpu to a machine with GPUs has all arguments of the looks and rules (no GPU is used here)."""
+"""The request that tests/gpu sends to a GPU machine has all arguments of the probes and rules. No GPU is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SEEN = {"root": False, "name": "eth0", "processes": [], "why": ""}
 
 
 def standin(real: Callable[..., Any], called: set[str], name: str) -> Callable[..., Any]:
-    """Return a fake look that accepts only the arguments of the real one."""
+    """Return a stub of a probe that accepts only the arguments of the real one."""
 
     @wraps(real)  # keeps the signature, which health.look inspects
     def look(*given: Any, **named: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_every_look_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     assert set(seen) == {*LOOKS, "later"}
 
 
-def test_request_has_the_options_of_nccl_health() -> None:
+def test_request_contains_the_options_of_nccl_health() -> None:
     asked = own_health.request(8)
     assert set(asked) == set(health.OPTIONS)
     assert (asked["gpus"], asked["nproc"], Path(asked["torchrun"]).name) == (8, 8, "torchrun")

@@ -1,4 +1,4 @@
-"""Xids that a real driver logged for failing programs are kept, and are not faults of the node.
+"""Xids that a real driver logged for failing programs are kept, but are not reported as node faults.
 
 recorded/kernel_580_h200.txt is the driver's part of dmesg on an H200 under driver 580.159.04 (tests/gpu/run.py,
 2026-11-27), with the GPU's id and serial number replaced: a device-side assert (Xid 43), a write out of bounds (31),
@@ -41,7 +41,7 @@ def test_driver_lines_are_kept() -> None:
     assert CUT == {}
 
 
-def test_xids_of_programs_are_not_node_faults() -> None:
+def test_xids_caused_by_programs_are_not_node_faults() -> None:
     looks, request = looked({"base": "server"})
     lines: list[dict[str, Any]] = [kernel_log.line_of(text, 200 - when) for when, text in LINES]
     looks["kernel_log"] = {"why": "", "source": "dmesg", "lines": lines, "read": 20, "reach": None, "cut": CUT}

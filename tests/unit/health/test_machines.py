@@ -1,4 +1,4 @@
-"""GPU findings of whole machines of the types that labs have, from all data of a node.
+"""GPU findings about complete machines of types common in labs, from all data of a node.
 
 machine: a description. gpus: the number in the inventory. virtual: the output of systemd-detect-virt. lines: of the
 kernel log. found: "status id" of every finding about GPUs, NVLink, fabric manager and bus; a healthy machine has one
@@ -25,7 +25,7 @@ OF_GPUS = ("gpu", "nvlink", "fabric_manager", "pci")
 
 
 @cases(__file__, "machines")
-def test_gpu_findings_of_a_machine(case: dict[str, Any]) -> None:
+def test_gpu_findings_of_a_whole_machine_match_the_case(case: dict[str, Any]) -> None:
     looks = copy.deepcopy(RECORDED)
     looks["system"]["virt"] = case.get("virtual", "none")
     lines = case.get("lines", [{"age": 90000, "text": "NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64"}])

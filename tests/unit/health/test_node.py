@@ -1,9 +1,10 @@
-"""Every file in cases has the differences between a node and a healthy one, and the findings as "status id: sentence".
+"""Every file in cases describes a node by its differences from a healthy one, and lists findings as "status id:
+sentence".
 
-base: server (a made-up machine with eight GPUs and RDMA) or none (a recorded container without GPUs).
-request: changes to the options of nccl_health. ports: the RDMA ports, each with its differences from a good InfiniBand
-port (looked_at.py). looks: changes to the collected data, by path. gpus: facts of GPUs.
-skipped, traits: some of the expected ones. The output of GPUs has separate tests.
+base: server (a made-up machine with eight GPUs and RDMA) or none (a recorded container without GPUs). request: changes
+to the options of nccl_health. ports: the RDMA ports, each with its differences from a healthy InfiniBand port
+(looked_at.py). looks: changes to the collected data, by path. gpus: facts of GPUs. skipped, traits: some of the
+expected skipped checks and traits. Separate tests cover nvidia-smi output.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from muster.verdict.finding import as_lines
 
 
 @cases(__file__, "judge")
-def test_findings_match_the_case(case: dict[str, Any]) -> None:
+def test_health_findings_match_the_case(case: dict[str, Any]) -> None:
     looks, request = looked(case)
     seen = facts(looks, request)
     seen["gpu"]["gpus"] = case.get("gpus", [])
@@ -46,7 +47,7 @@ def test_every_check_has_a_case() -> None:
 
 
 @cases(__file__, "judge")
-def test_every_check_has_run_or_was_skipped(case: dict[str, Any]) -> None:
+def test_every_check_is_run_or_skipped_with_a_reason(case: dict[str, Any]) -> None:
     looks, request = looked(case)
     answer = node.judge(facts(looks, request), request)
     coverage = answer["verdict"]["coverage"]
@@ -61,15 +62,15 @@ def test_every_check_has_run_or_was_skipped(case: dict[str, Any]) -> None:
     assert ("node.health" in found) == (not {"fail", "warn", "unknown"} & set(found.values()))
 
 
-def test_a_healthy_node_passes_once() -> None:
+def test_healthy_node_passes_each_check_once() -> None:
     looks, request = looked({})
     answer = node.judge(facts(looks, request), request)
     assert [finding["status"] for finding in answer["findings"]] == ["pass"]
     assert answer["verdict"]["status"] == "healthy"
 
 
-def test_empty_data_causes_no_error() -> None:
-    """All texts are empty, as without permissions."""
+def test_empty_data_raises_no_exception() -> None:
+    """All texts are empty, as they are without permissions."""
 
     def emptied(value: Any) -> Any:
         if isinstance(value, dict):
@@ -105,7 +106,7 @@ def test_empty_data_causes_no_error() -> None:
         ("9.0", ["nonsense"], False),
     ],
 )
-def test_build_requires_machine_code_or_older_ptx(capability: str, built: list[str], runs: bool) -> None:
+def test_build_requires_machine_code_or_older_ptx_for_the_gpu(capability: str, built: list[str], runs: bool) -> None:
     assert has_code(capability, built) is runs
 
 

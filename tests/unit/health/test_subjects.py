@@ -1,4 +1,4 @@
-"""A subject has one name: for its look on the node, its facts, and its rules on the controller."""
+"""A subject has the same name everywhere: for its probe on the node, its facts, and its rules on the controller."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ON_NODES = sorted((ROOT / "plugins/module_utils/muster_node").rglob("*.py"))
 
 
-def test_list_of_looks_is_up_to_date() -> None:
+def test_list_of_probes_is_up_to_date() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "script/subjects.py", "--show"], check=True, capture_output=True, text=True
     )
@@ -34,7 +34,7 @@ def test_list_of_looks_is_up_to_date() -> None:
 
 
 @pytest.mark.parametrize("name", subjects())
-def test_look_has_the_name_of_its_subject(name: str) -> None:
+def test_probe_is_named_after_its_subject(name: str) -> None:
     path = ROOT / f"plugins/module_utils/muster_node/looks/{name}.py"
     assert path.exists() == (name in subjects()[name].LOOKS)
 
@@ -76,7 +76,7 @@ def request() -> dict[str, Any]:
 
 
 def test_this_machine_can_be_evaluated() -> None:
-    """Without permissions: missing data has a reason, and everything fits into JSON."""
+    """The test runs without permissions: missing data has a reason, and all results can be written as JSON."""
     looks = look(request(), unit_properties("root", "/", 5))
     assert set(looks) == {*LOOKS, "later"}
     assert looks["collective"]["skipped"] == "not requested (health_collective)"
@@ -86,7 +86,7 @@ def test_this_machine_can_be_evaluated() -> None:
     assert json.loads(json.dumps(verdict)) == verdict
 
 
-def test_missing_data_is_skipped_and_not_passed() -> None:
+def test_checks_without_data_are_skipped_and_do_not_pass() -> None:
     looks = look(request(), unit_properties("root", "/", 5))
     del looks["ras"]
     coverage = judge_looks(looks, request())["verdict"]["coverage"]

@@ -1,4 +1,4 @@
-"""The rules require only the standard library of Python 3.10, so one file can run them on a node."""
+"""The rules require only the standard library of Python 3.10, so that a single file can run them on a node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REQUEST = document_of(HERE / "recorded/request.yml")
 
 
 def archive() -> bytes:
-    """Return the zipapp; the same bytes for the same files."""
+    """Build the zipapp and return its path."""
     files = {path.relative_to(UTILS): path.read_text() for room in UTILS.iterdir() for path in room.rglob("*.py")}
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_DEFLATED) as packed:
@@ -66,5 +66,5 @@ def test_zipapp_and_controller_return_the_same_verdict(user: str, tmp_path: Path
     assert alone["verdict"]["status"] == {"there": "healthy", "missing": "failed"}[user]
 
 
-def test_zipapp_is_reproducible() -> None:
+def test_zipapp_is_built_reproducibly() -> None:
     assert archive() == archive()

@@ -1,6 +1,6 @@
-"""Each file in cases/facts has changes to the recorded data and the expected facts.
+"""Each file in cases/facts contains changes to the recorded data, and the expected facts.
 
-looks: by subject, merged over recorded.yml. facts: a subset; other facts are not compared. skipped: the complete list.
+looks: data by subject, merged into recorded.yml. facts: only the listed facts are compared. skipped: the complete list.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def part(whole: Any, wanted: Any) -> Any:
 
 
 @cases(__file__, "facts")
-def test_facts_match_the_case(case: dict[str, Any]) -> None:
+def test_node_facts_match_the_case(case: dict[str, Any]) -> None:
     looks = document_of(HERE / "recorded.yml")
     for subject, changes in case["looks"].items():
         looks[subject].update(changes)
@@ -31,7 +31,7 @@ def test_facts_match_the_case(case: dict[str, Any]) -> None:
     assert all(found["skipped"].values())
 
 
-def test_partial_data_gives_only_its_facts() -> None:
+def test_partial_data_yields_only_the_facts_it_contains() -> None:
     looks = document_of(HERE / "recorded.yml")
     found = facts({name: looks[name] for name in ("system", "clock", "stack")})
     assert set(found) == {"system", "looked_as", "identity", "stack", "skipped"}

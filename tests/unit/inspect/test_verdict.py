@@ -1,8 +1,7 @@
-"""Each file in cases/verdict has nodes and their expected findings, as "status id node: sentence".
+"""Each file in cases/verdict contains nodes and their expected findings, as "status id node: sentence".
 
-Each node runs Debian 12 at 10.0.0.N and has no problems by default. request: changes to its inventory variables.
-facts: changes to its facts, by path. A finding about several nodes is listed once per node. last: the last line of
-the report.
+Each node runs Debian 12 at 10.0.0.N and has no problems by default. request: changes to its inventory variables. facts:
+changes to the facts, by path. A finding about several nodes is listed once per node. last: the last line of the report.
 """
 
 from __future__ import annotations
@@ -76,7 +75,7 @@ def nodes_of(case: dict[str, Any]) -> list[InspectedNode]:
 
 
 @cases(__file__, "verdict")
-def test_findings_match_the_case(case: dict[str, Any]) -> None:
+def test_inspection_findings_match_the_case(case: dict[str, Any]) -> None:
     nodes = nodes_of(case)
     found = [finding for node in nodes for finding in inspect_node.judge(node)] + cluster.judge(nodes)
     reported = [f"{finding.status} {finding.id} {with_fix(finding)}." for finding in found if finding.status != "pass"]
@@ -92,7 +91,7 @@ def test_findings_match_the_case(case: dict[str, Any]) -> None:
     assert outcome(nodes, found) == case["outcome"]
 
 
-def test_node_without_problems_has_one_pass() -> None:
+def test_node_without_problems_gets_a_single_pass() -> None:
     nodes = nodes_of({"nodes": {"node1": {}, "node2": {}}})
     found = [finding for node in nodes for finding in inspect_node.judge(node)]
     assert [(finding.status, finding.id) for finding in found] == [("pass", "inspect.node")] * 2

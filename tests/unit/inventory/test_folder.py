@@ -12,7 +12,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[3]
 
 
-def test_keys_and_certificates_are_not_read_as_inventory(tmp_path: Path) -> None:
+def test_key_and_certificate_files_are_not_read_as_inventory(tmp_path: Path) -> None:
     folder = tmp_path / "rack"
     shutil.copytree(ROOT / "inventory/lab", folder)
     for name in ("known_hosts", "ca.pem", "proxy.crt", "proxy.key"):

@@ -57,7 +57,7 @@ LOADER.set_vault_secrets(SECRET)
 
 
 def validate(folder: Path, files: Files, monkeypatch: pytest.MonkeyPatch, forks: int = 250) -> list[Problem]:
-    """Return the problems of the inventory in these files; text is written as is, other values as YAML."""
+    """Return the problems of the inventory in these files. Strings are written unchanged, other values as YAML."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -256,7 +256,7 @@ def containers(value: Any) -> list[Any]:
 
 
 def pick(files: Files, draw: random.Random) -> tuple[Any, Any]:
-    """Return a random container in the files and one of its keys."""
+    """Return a random mapping or list in the files, and one of its keys."""
     held = containers([content for content in files.values() if not isinstance(content, str)])[1:]
     if not held:
         return {"nothing": 0}, "nothing"
@@ -314,7 +314,7 @@ SMALL = [files for name, files in GOOD.items() if name != "200 nodes"]
 
 
 @pytest.mark.parametrize("block", range(10))
-def test_mutated_inventory_is_reported_in_sentences(
+def test_problems_of_a_mutated_inventory_are_reported_as_sentences(
     block: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers = {"problems": 0, "none": 0, "not loaded": 0}

@@ -1,4 +1,4 @@
-"""Options are read strictly as their declared types, and invalid values are described briefly."""
+"""Options are converted strictly to their declared types. Error messages describe invalid values briefly."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STAGES = Option("stages", "list", choices=("world", "device", "train"))
         (Option("anything", "raw"), None, None),
     ],
 )
-def test_value_is_read_as_its_type(option: Option, value: Any, result: Any) -> None:
+def test_value_is_converted_to_its_declared_type(option: Option, value: Any, result: Any) -> None:
     assert read(option, value) == result
 
 

@@ -1,7 +1,7 @@
-"""Each file in cases/ has an inventory and exactly the problems that validation must report.
+"""Each file in cases/ contains an inventory, and exactly the problems that validation must report.
 
-inventory: fields of Inventory that differ from a valid one. common: variables of all nodes.
-nodes: name -> {variables, errors, unknown, places}. problems: the sentences.
+inventory: fields of Inventory that differ from a valid one. common: variables of all nodes. nodes: name -> {variables,
+errors, unknown, places}. problems: the sentences.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def node(name: str, given: dict[str, Any], common: dict[str, Any]) -> InventoryN
 
 
 @cases(__file__, "problems")
-def test_inventory_has_exactly_the_expected_problems(case: dict[str, Any]) -> None:
+def test_validation_reports_exactly_the_expected_problems(case: dict[str, Any]) -> None:
     settings = {"forks": 50, "ansible_version": [2, 19], "connects": True, **case.get("inventory", {})}
     settings.update({key: tuple(value) for key, value in settings.items() if isinstance(value, list)})
     nodes = tuple(node(name, given or {}, case.get("common", {})) for name, given in case["nodes"].items())
@@ -103,6 +103,6 @@ def test_inventory_has_exactly_the_expected_problems(case: dict[str, Any]) -> No
     assert [str(problem) for problem in found] == case["problems"]
 
 
-def test_every_option_is_either_cluster_wide_or_per_node() -> None:
+def test_every_option_is_declared_as_cluster_wide_or_per_node() -> None:
     assert set(CLUSTER_WIDE) | PER_NODE == {name for role in WITH_A_PLACE for name in OF_ROLES[role]}
     assert not set(CLUSTER_WIDE) & PER_NODE

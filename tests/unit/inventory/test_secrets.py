@@ -1,4 +1,4 @@
-"""Secrets are recognized by name and value, and clear-text secrets in an inventory are found."""
+"""Secrets are recognized by name and value, and plain-text secrets in an inventory are found."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def raw_variables(folder: Path) -> dict[str, Any]:
     return raw
 
 
-def test_only_clear_text_secrets_in_files_are_reported(tmp_path: Path, vault: VaultLib) -> None:
+def test_only_plain_text_secrets_in_files_are_reported(tmp_path: Path, vault: VaultLib) -> None:
     group_vars = tmp_path / "group_vars/all"
     group_vars.mkdir(parents=True)
     (tmp_path / "hosts.yml").write_text(

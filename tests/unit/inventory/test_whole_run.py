@@ -1,4 +1,4 @@
-"""Playbooks that must run completely reject --limit and tags before they contact a node."""
+"""Playbooks that must run completely reject --limit and tags before contacting any node."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ WHY = "The nodes that stay would go on trusting the one that leaves"
 
 
 @cases(__file__, "part_of_the_run")
-def test_partial_run_is_rejected_with_reasons(case: dict[str, Any]) -> None:
+def test_partial_run_is_rejected_with_the_reason(case: dict[str, Any]) -> None:
     whole = job.WholeRun(case.get("nodes", ""), case.get("tasks", ""))
     given = case.get("limit", ""), case.get("left_out", []), case.get("tags", [])
     assert job.part_of_the_run(*given, whole, "retire --all") == case["refused"]
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run a playbook with a stub of ssh that creates a file when called."""
+    """Run a playbook with a stub of ssh that creates a marker file when it is called."""
     (folder / "rack").mkdir(exist_ok=True)
     (folder / "rack/hosts.yml").write_text(NODES)
     ssh = folder / "ssh"
@@ -54,7 +54,7 @@ def retire(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return run(folder, str(ROOT / "playbooks/retire.yml"), "-i", "rack", "-e", "node=node2", *words)
 
 
-def test_nodes_are_contacted_without_a_selection(tmp_path: Path) -> None:
+def test_nodes_are_contacted_if_there_is_no_limit_or_tag(tmp_path: Path) -> None:
     assert retire(tmp_path).returncode != 0
     assert (tmp_path / "contacted").exists()
 
@@ -69,7 +69,7 @@ def test_nodes_are_contacted_without_a_selection(tmp_path: Path) -> None:
         (["--skip-tags", "network"], "--skip-tags network leaves out tasks"),
     ],
 )
-def test_selection_is_rejected_before_a_node_is_contacted(tmp_path: Path, given: list[str], what: str) -> None:
+def test_limits_and_tags_are_rejected_before_any_node_is_contacted(tmp_path: Path, given: list[str], what: str) -> None:
     done = retire(tmp_path, *given)
     assert done.returncode == 2, done.stdout + done.stderr
     wiping = " -e wipe=true" if "wipe=true" in given else ""

@@ -1,4 +1,4 @@
-"""Edits change only the intended text of an inventory."""
+"""Edits of an inventory change only the intended text."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from muster_controller.inventory.yaml_parts import LANGUAGE
 NAME = "cluster_torch_version"
 
 
-def test_present_option_is_changed_in_one_line() -> None:
+def test_existing_option_is_changed_on_its_line_only() -> None:
     text = 'a: 1  # of ours\ncluster_torch_version: "2.0.0"  # accepted\n\n# the end\n'
     assert has_for_all(text, NAME, LANGUAGE)
     assert assign_for_all(text, NAME, "2.1.0", LANGUAGE) == text.replace("2.0.0", "2.1.0")
@@ -26,7 +26,7 @@ def test_option_is_added_below_its_comment() -> None:
     assert assign_for_all("", NAME, "2.1.0", LANGUAGE) == 'cluster_torch_version: "2.1.0"\n'
 
 
-def test_driver_version_is_written_as_text() -> None:
+def test_driver_version_is_written_as_a_quoted_string() -> None:
     assert assign_for_all("a: 1\n", "gpu_stack_driver", "580", LANGUAGE) == 'a: 1\ngpu_stack_driver: "580"\n'
 
 

@@ -1,4 +1,4 @@
-"""Answers of nodes are foreign input: data that does not fit the plan and its type is rejected."""
+"""Node answers are untrusted input: data with a wrong type, or that does not match the plan, is rejected."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LAST = {
 
 
 @cases(__file__, "answers")
-def test_answers(case: dict[str, Any]) -> None:
+def test_answers_are_validated_against_the_plan(case: dict[str, Any]) -> None:
     given = {**LOOK, **case["differing"]}
     if "error" in case:
         with pytest.raises(UnusableError, match=f"^{re.escape(case['error'])}$"):
@@ -51,7 +51,7 @@ def test_answers(case: dict[str, Any]) -> None:
     assert {**look, "notes": [one.line for one in look["notes"]]} == {**LOOK, **case["shows"]}
 
 
-def test_last_answer_is_read() -> None:
+def test_last_of_several_answers_is_used() -> None:
     last, dropped = READ("node2", "stop", {**LOOK, **LAST})
     assert dropped == ()
     nobody = {"pid": None, "command": "", "user": "", "unit": ""}
@@ -60,13 +60,13 @@ def test_last_answer_is_read() -> None:
 
 @pytest.mark.parametrize("verb", ["look", "stop", "logs", "identity", "start"])
 @pytest.mark.parametrize("data", [None, [], "x", 7])
-def test_answer_other_than_an_object_is_rejected(verb: str, data: Any) -> None:
+def test_answer_that_is_not_an_object_is_rejected(verb: str, data: Any) -> None:
     with pytest.raises(UnusableError):
         READ("node1", verb, data)
 
 
-def test_corrupt_answers_raise_only_unusable_error() -> None:
-    """Random corruption with a fixed seed. Accepted answers can be evaluated."""
+def test_corrupt_answers_raise_no_other_exception_than_unusable_error() -> None:
+    """Answers are corrupted at random with a fixed seed. Those that are accepted can be evaluated."""
     dice = random.Random(3)
     unusable = 0
     for _ in range(3000):

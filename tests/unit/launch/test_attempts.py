@@ -1,7 +1,8 @@
-"""Further attempts of a launch, and their nodes.
+"""Retries of a launch, and the nodes they use.
 
-cases/attempts_nodes: the nodes of the attempt that ended, failed and unavailable nodes, spares -> the nodes of the next
-attempt and its description. cases/attempts_futile: attempts -> why there is no further attempt, "" for none.
+cases/attempts_nodes: nodes of the previous attempt, failed and unavailable nodes, spare nodes -> nodes of the next
+attempt, and its description. cases/attempts_futile: attempts -> the reason for no further attempt, or "" if there is
+one.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def test_nodes_of_the_next_attempt(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "attempts_futile")
-def test_repeated_failure_gets_no_further_attempt(case: dict[str, Any]) -> None:
+def test_launch_that_fails_the_same_way_twice_is_not_retried(case: dict[str, Any]) -> None:
     history = [
         LaunchAttempt(number, LAUNCH_ID, ["node1"], "x", **one) for number, one in enumerate(case["attempts"], 1)
     ]
@@ -74,11 +75,11 @@ def test_signature_of_an_exception_is_independent_of_the_launch_id() -> None:
     assert not attempts.final(raised(RAISED), attempt)
 
 
-def test_exception_caused_by_a_peer_has_no_signature() -> None:
+def test_exception_caused_by_another_rank_has_no_signature() -> None:
     assert attempts.signature(raised(CUT_OFF)) == ""
 
 
-def test_lost_node_is_named_as_failed() -> None:
+def test_lost_node_is_listed_as_failed() -> None:
     record = LaunchRecord(
         PLAN, Decision(Ending.NODE, "no route", "node2"), [], [NodeReport("node1"), NodeReport("node2")]
     )
@@ -89,12 +90,12 @@ def test_lost_node_is_named_as_failed() -> None:
 
 
 @pytest.mark.parametrize("ending", [Ending.FINISHED, Ending.INTERRUPTED, Ending.DETACHED, Ending.TAKEN])
-def test_outcome_without_a_further_attempt(ending: Any) -> None:
+def test_launch_that_did_not_fail_gets_no_further_attempt(ending: Any) -> None:
     record = LaunchRecord(PLAN, Decision(ending, "x"), [], [NodeReport("node1"), NodeReport("node2")])
     assert attempts.final(record, LaunchAttempt(2, LAUNCH_ID, ["node1", "node2"], "x"))
 
 
-def test_time_limit_allows_no_further_attempt() -> None:
+def test_no_further_attempt_starts_after_the_time_limit() -> None:
     limited = NodeReport("node1", ended={"reason": "limit", "ended_at": 5.0}, last_answer=6.0)
     record = LaunchRecord(
         PLAN, Decision(Ending.FAILED, "x", "node1"), [], [limited, NodeReport("node2")], stop_began=9.0
@@ -102,14 +103,14 @@ def test_time_limit_allows_no_further_attempt() -> None:
     assert attempts.final(record, attempt_of(record))
 
 
-def test_only_a_rejected_later_attempt_gets_another_one() -> None:
+def test_launch_rejected_before_its_start_is_retried_only_after_the_first_attempt() -> None:
     refused = LaunchRecord(PLAN, None, [Ending.NODE.check.fail("node2", "x")], [])
     assert attempts.final(refused, LaunchAttempt(1, LAUNCH_ID, ["node1", "node2"], "x"))
     assert not attempts.final(refused, LaunchAttempt(2, LAUNCH_ID, ["node1", "node2"], "x"))
     assert attempt_of(refused, 2).failed == ["node2"]
 
 
-def test_unseen_launch_has_ended_after_its_lease_and_stop_time() -> None:
+def test_launch_on_an_unreachable_node_ends_after_its_lease_and_stop_timeout() -> None:
     record = raised(RAISED)
     assert attempts.certain_end(record, 11.0, 5.0) == 0
     record.unseen = ["node2"]
@@ -135,13 +136,13 @@ def test_process_outside_the_unit_is_reported_as_leftover() -> None:
         ({"gpus": [IDLE], "running": [LAUNCH_ID]}, f"earlier attempts have not ended: {LAUNCH_ID}"),
     ],
 )
-def test_node_is_available_after_the_old_attempt_with_free_gpus(seen: Any, expected: str) -> None:
+def test_node_is_available_once_the_old_attempt_ended_and_its_gpus_are_free(seen: Any, expected: str) -> None:
     look: Any = {**FIT, **seen}
     assert attempts.unfit(look, 1, gpus=True, shared=False) == expected
     assert attempts.unfit("does not answer", 1, gpus=True, shared=False) == "does not answer"
 
 
-def test_muster_waits_while_gpu_memory_is_being_freed() -> None:
+def test_next_attempt_waits_while_gpu_memory_is_being_freed() -> None:
     busy: fit.Fit = {**FIT, "gpus": [{**IDLE, "used_mib": 4000}]}
     assert attempts.may_pass(busy)
     assert not attempts.may_pass({**FIT, "gpus": [IDLE]})
@@ -207,7 +208,7 @@ def test_successful_second_attempt_reports_the_first_failure() -> None:
     assert verdict["summary"].endswith(", in attempt 2")
 
 
-def test_launch_without_further_attempts_reports_why() -> None:
+def test_reason_for_no_further_attempt_is_reported() -> None:
     record = raised(RAISED)
     history = [attempt_of(record), attempt_of(record, 2)]
     verdict = attempts.whole_verdict(judge(record, "logs"), history, ["on the same nodes"], "it repeats")

@@ -1,6 +1,6 @@
-"""Comparison of data before a launch.
+"""Comparison of training data on all nodes before a launch.
 
-cases/data: the report of each node on one path -> the findings.
+cases/data: each node's report on one path -> the findings.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ FACTS: dict[str, Any] = {
 
 
 @cases(__file__, "data")
-def test_data(case: dict[str, Any]) -> None:
+def test_data_reports_produce_the_expected_findings(case: dict[str, Any]) -> None:
     seen = {node: [{**FACTS, **given}] if isinstance(given, dict) else given for node, given in case["seen"].items()}
     found = data.judge(["/data"], seen, "muster")
     assert [f"{one.node} {one.status}: {one.summary}" for one in found] == case["expect"]

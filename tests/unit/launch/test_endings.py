@@ -1,4 +1,4 @@
-"""The table of outcomes: known words of a node have a row, and unknown words are reported."""
+"""The table of outcomes: every reason that a node can report has a row, and unknown reasons are reported."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PROGRAM = ROOT / "plugins/module_utils/muster_node/launch/running.py"
 LATER = 1000.0  # a stop after everything else
 
 
-def test_node_program_writes_exactly_the_reasons_of_the_table() -> None:
+def test_node_program_and_table_have_the_same_reasons() -> None:
     said = {
         word.value
         for call in ast.walk(ast.parse(PROGRAM.read_text()))

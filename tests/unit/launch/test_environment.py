@@ -1,6 +1,6 @@
-"""A file of environment variables.
+"""Parsing of environment variable files.
 
-cases/environment: lines NAME=value -> the variables, or all problems; problems contain no values.
+cases/environment: lines NAME=value -> the variables, or all problems. Problems do not contain values.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from muster.launch.plan import PlanError
 
 
 @cases(__file__, "environment")
-def test_lines(case: dict[str, Any]) -> None:
+def test_environment_file_lines_are_parsed(case: dict[str, Any]) -> None:
     assert holds_lines(case["text"])
     if "problems" not in case:
         assert parse_lines(case["text"]) == case["expect"]
@@ -26,5 +26,5 @@ def test_lines(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "HF_TOKEN: hf-1\n", '{"A": "b=c"}', "---\nA: b=c\n", "hf-abc=\n"])
-def test_other_formats_are_no_variable_lines(text: str) -> None:
+def test_other_file_formats_are_not_read_as_variable_lines(text: str) -> None:
     assert not holds_lines(text)

@@ -1,7 +1,7 @@
-"""Every file in cases/failure has the reports of all nodes at the end of a launch, and the expected failures.
+"""Every file in cases/failure contains the reports of all nodes at the end of a launch, and the expected failures.
 
-reports: by node, the differences from a reachable node. expect.failures: the cause first, then the others in order of
-time. expect.evidence: the shown evidence of the cause (default: none).
+reports: differences from a reachable node, by node. expect.failures: the cause first, then the other failures in
+chronological order. expect.evidence: the evidence shown for the cause (default: none).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def line(one: Failure) -> str:
 
 
 @cases(__file__, "failure")
-def test_failure(case: dict[str, Any]) -> None:
+def test_first_failure_of_a_launch_is_identified(case: dict[str, Any]) -> None:
     reports = [
         NodeReport(node, **{**given, "unit": UnitEnd.read(given.get("unit", {}))})
         for node, given in case["reports"].items()

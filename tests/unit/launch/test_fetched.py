@@ -1,4 +1,4 @@
-"""Files fetched from working folders: safe names, size limits, and reports on the other files."""
+"""Files fetched from working folders: safe names, size limits, and reports on files that were not fetched."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from muster.launch.fetched import (
 
 
 @cases(__file__, "fetched")
-def test_fetched(case: dict[str, Any]) -> None:
+def test_files_to_fetch_are_selected_within_the_limits(case: dict[str, Any]) -> None:
     listings = {node: listing_of(answer) for node, answer in case["answers"].items()}
     fetched = Fetched("/kept/fetched")
     taken = choose(listings, case["most"], fetched)
@@ -78,7 +78,7 @@ def part(path: str, offset: int, data: bytes, **more: Any) -> dict[str, Any]:
     return {"path": path, "offset": offset, "data": base64.b64encode(data).decode(), "size": 9, "changed": 1, **more}
 
 
-def test_only_requested_parts_are_used() -> None:
+def test_only_requested_file_parts_are_used() -> None:
     given = [
         part("a", 4, b"xyz"),
         part("../a", 0, b"x"),

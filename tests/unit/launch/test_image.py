@@ -1,7 +1,6 @@
-"""The container image of a launch: validation of the options, and findings on the nodes.
+"""The container image of a launch: validation of the options, and findings about the image on the nodes.
 
-cases/image_problems: options -> all problems. cases/image_judge: the differences of a node from a healthy one -> the
-findings.
+cases/image_problems: options -> all problems. cases/image_judge: differences from a healthy node -> the findings.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ HAS: Any = {"python": [3, 12, 3], "torch": "2.13.0", "nccl": "2.29.3", "error": 
 
 
 @cases(__file__, "image_problems")
-def test_problems(case: dict[str, Any]) -> None:
+def test_invalid_image_options_are_reported(case: dict[str, Any]) -> None:
     found = image.problems_of(
         case["image"],
         case.get("folders", []),
@@ -39,7 +38,7 @@ def test_problems(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "image_judge")
-def test_judge(case: dict[str, Any]) -> None:
+def test_image_facts_of_a_node_produce_the_expected_findings(case: dict[str, Any]) -> None:
     seen: Any = {**FIT, **case.get("seen", {})}
     found = image.judge("node1", seen, gpus=case.get("gpus", False))
     assert [f"{one.id} {one.status}: {one.summary}" for one in found] == case["expect"]
@@ -65,7 +64,7 @@ def test_node_with_a_different_image_is_reported() -> None:
         ({"unsafe": "it brings a device file"}, True, ["the image is not safe to run: it brings a device file"]),
     ],
 )
-def test_versions(seen: dict[str, Any], torch: bool, expected: list[str]) -> None:
+def test_unsuitable_versions_in_an_image_are_reported(seen: dict[str, Any], torch: bool, expected: list[str]) -> None:
     says: Any = {**HAS, **seen}
     assert [one.summary for one in image.judge_versions("node1", says, torch=torch)] == expected
 
@@ -102,7 +101,7 @@ def test_invalid_version_output_is_quoted(text: str) -> None:
     assert (found["python"], found["torch"], found["nccl"]) == ([], "", "")
 
 
-def test_nested_folders_are_mounted_as_the_outer_one() -> None:
+def test_only_the_outermost_of_nested_folders_is_mounted() -> None:
     assert image.shown("/data/work", ["/data", "/srv/set/"], ["/srv/set/more", "/srv/sets"]) == [
         "/data",
         "/srv/set",
@@ -111,7 +110,7 @@ def test_nested_folders_are_mounted_as_the_outer_one() -> None:
     assert image.shown("", [], []) == []
 
 
-def test_plan_uses_python_of_the_image() -> None:
+def test_plan_uses_the_python_of_the_image() -> None:
     image = {"source": "/srv/train.tar", "id": "a" * 64, "folders": ["/data"]}
     plan = a_plan(1, a_request(script="/workspace/train.py", image=image))
     (entry,) = plan.nodes

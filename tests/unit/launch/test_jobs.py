@@ -1,4 +1,4 @@
-"""The list of launches, and plans kept by nodes: users may have written both."""
+"""The list of launches, and plans stored on nodes. Both are untrusted, because users can write them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAN = a_plan(
 
 
 @cases(__file__, "jobs")
-def test_jobs(case: dict[str, Any]) -> None:
+def test_list_of_launches_matches_the_case(case: dict[str, Any]) -> None:
     assert table(merge(case["answers"]), case["answers"], 2) == case["lines"]
 
 
@@ -43,12 +43,12 @@ def test_answer_with_wrong_shape_is_tolerated(answer: dict[str, Any]) -> None:
     assert table(merge({"node1": answer}), {"node1": answer}, 2)
 
 
-def test_kept_plan_is_usable() -> None:
+def test_stored_plan_can_be_used_again() -> None:
     assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1", "node2", "node3"]) == ""
 
 
 def test_plan_in_another_users_folder_is_rejected() -> None:
-    """Root acts as that user when an administrator stops a user launch."""
+    """When an administrator stops a user launch, root acts as the user named in the plan."""
     own, names = {**PLAN, "manager": "user", "user": "ada"}, ["node1", "node2"]
     assert usable(own, LAUNCH_ID, RUN_DIR, names, "ada") == ""
     for plan, owner in ((own, "bob"), (own, ""), (PLAN, "ada"), ({**PLAN, "user": "ada"}, "ada")):
@@ -101,18 +101,18 @@ def test_invalid_node_entry_of_a_plan_is_rejected(change: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize("launch_id", ["../../../x", "20260101-120000-abcd/../x", "x", ""])
 def test_invalid_launch_id_is_rejected(launch_id: str) -> None:
-    """The id becomes part of a path on the controller."""
+    """The launch id becomes part of a path on the controller."""
     entries = [{**entry, "unit": f"muster-launch-{launch_id}.service"} for entry in PLAN["nodes"]]
     plan = {**PLAN, "launch_id": launch_id, "nodes": entries}
     assert usable(plan, launch_id, RUN_DIR, ["node1", "node2"]) == "invalid launch id"
 
 
 @pytest.mark.parametrize("plan", [None, [], 7, "x", {}])
-def test_value_other_than_a_plan_is_rejected(plan: Any) -> None:
+def test_value_that_is_not_a_plan_is_rejected(plan: Any) -> None:
     assert usable(plan, LAUNCH_ID, RUN_DIR, []) == "not a plan of a launch"
 
 
-def test_participant_outside_the_inventory_is_reported() -> None:
+def test_plan_node_outside_the_inventory_is_reported() -> None:
     assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1"]) == "participants are not in gpu_nodes: node2"
 
 

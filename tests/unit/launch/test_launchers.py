@@ -1,7 +1,7 @@
-"""Passing the plan to launch_command.
+"""How the launch plan is passed to launch_command.
 
-cases/launchers: command and further options -> the arguments on the second of two nodes with two ranks each, the
-variables with the plan, or all problems.
+cases/launchers: command and other options -> the command arguments on the second of two nodes with two ranks each, and
+the environment variables that contain the plan; or all problems.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PATHS = ("tools/train.py", "run.sh")
 
 
 @cases(__file__, "launchers")
-def test_launchers(case: dict[str, Any]) -> None:
+def test_launch_command_gets_the_plan(case: dict[str, Any]) -> None:
     command, expected = case["command"], case["expect"]
     script = case.get("script", "")
     problems = launchers.problems_of(command, script=bool(script), chdir=case.get("chdir", False), project=False)
@@ -57,11 +57,11 @@ def test_default_launcher_is_torchrun() -> None:
 
 
 @pytest.mark.parametrize("name", ["../../etc/passwd", "", "torchrun\n"])
-def test_launcher_name_of_an_untrusted_plan_is_not_used(name: str) -> None:
+def test_launcher_name_from_an_untrusted_plan_is_not_used(name: str) -> None:
     assert (launchers.log_name(name), launchers.spoken(name)) == ("command", "the command")
 
 
-def test_different_numbers_of_ranks_are_rejected_for_accelerate() -> None:
+def test_accelerate_rejects_different_rank_counts_per_node() -> None:
     said = launchers.uneven(["accelerate", "launch"], {"node1": 2, "node2": 1})
     text = "accelerate needs the same number of ranks on all nodes, but they differ (node1 2, node2 1): "
     assert [one.partition("set cluster_nproc_per_node")[0] for one in said] == [text]

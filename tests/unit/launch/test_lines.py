@@ -1,4 +1,4 @@
-"""Lines and events of ranks: limited for any output."""
+"""Output lines and events of ranks, which are limited in size for any output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from muster.launch.lines import Lines
 
 
 @cases(__file__, "lines")
-def test_lines(case: dict[str, Any]) -> None:
+def test_output_pieces_are_split_into_lines(case: dict[str, Any]) -> None:
     seen = Lines()
     assert [line for piece in case["pieces"] for line in seen.take(piece)] == case["lines"]
 
@@ -35,13 +35,13 @@ def test_invalid_event_is_ignored(text: str) -> None:
     assert Events().take(events.MARK + text, 0, "node1") is None
 
 
-def test_event_is_printable_and_has_its_rank_and_node() -> None:
+def test_event_is_printable_and_includes_its_rank_and_node() -> None:
     text = json.dumps({"e\x1b[2J": ["\ud800{{ 7*7 }}", 1, None], "from_rank": 7, "from_node": "node9"})
     expected = {"e": ["<U+D800>{{ 7*7 }}", 1, None], "from_rank": 3, "from_node": "node1"}
     assert Events().take(events.MARK + text, 3, "node1") == expected
 
 
-def test_flood_from_one_rank_does_not_displace_others() -> None:
+def test_output_flood_from_one_rank_does_not_displace_other_ranks() -> None:
     seen = Events()
     for _ in range(events.MOST_OF_RANK + 7):
         assert seen.take('@muster {"event": "step"}', 0, "node1")

@@ -1,7 +1,7 @@
-"""The type of a launch, from the accounts that log in to its nodes; and problems that block a user launch.
+"""The type of a launch, determined by the accounts that log in to its nodes, and problems that block a user launch.
 
-cases/whose: requested, and by node the differences from ada, a launch user -> the manager, the user, the problems.
-cases/own: the differences of a node's facts from a healthy one -> the problems.
+cases/whose: the requested type, and each node's differences from the launch user ada -> manager, user and problems.
+cases/own: differences from the facts of a healthy node -> the problems.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def shown(findings: list[Any]) -> list[str]:
 
 
 @cases(__file__, "whose")
-def test_whose(case: dict[str, Any]) -> None:
+def test_manager_and_user_of_a_launch_match_the_case(case: dict[str, Any]) -> None:
     seen: Any = {name: {**ADA, **one} for name, one in case["seen"].items()}
     whose, against = manager.whose(case["requested"], seen)
     assert [whose.manager, whose.user] == case["whose"]
@@ -41,13 +41,13 @@ def test_whose(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "own")
-def test_own(case: dict[str, Any]) -> None:
+def test_obstacles_to_a_user_launch_are_reported(case: dict[str, Any]) -> None:
     facts: Any = {"uid": 1000, "disk": {"path": case.get("disk", ROOT)}, "own": {**OWN, **case["own"]}}
     found = manager.own(a_plan(1).head, facts, case.get("seats", ["cpu"]), ROOT)
     assert shown(found) == case["expect"]
 
 
-def test_administrator_launch_has_no_user_checks() -> None:
+def test_user_checks_do_not_apply_to_an_administrator_launch() -> None:
     one: Any = {"uid": 0, "own": None}
     other: Any = {"uid": 1, "own": None}
     assert manager.own(a_plan(1).head, one, ["cpu"], "") == []
@@ -65,7 +65,7 @@ def test_unenforced_limits_are_reported_once_for_all_nodes() -> None:
     ]
 
 
-def test_only_its_user_can_follow_a_user_launch() -> None:
+def test_other_users_cannot_follow_a_user_launch() -> None:
     plan = a_plan(2, a_user_request("ada"))
     seen: Any = {"node1": ADA, "node2": {**ADA, "name": "bob"}}
     assert shown(manager.not_theirs(plan, seen)) == [
@@ -74,7 +74,7 @@ def test_only_its_user_can_follow_a_user_launch() -> None:
     assert manager.not_theirs(replace(plan, manager="system"), seen) == []
 
 
-def test_administrator_follows_a_user_launch_as_its_user() -> None:
+def test_administrator_follows_a_user_launch_as_the_launch_user() -> None:
     plan = a_plan(2, a_user_request("ada"))
     seen: Any = {"node1": ADA, "node2": {**ADA, "name": "admin", "launch_user": False}}
     assert manager.not_theirs(plan, seen) == []
@@ -85,7 +85,7 @@ def test_administrator_follows_a_user_launch_as_its_user() -> None:
     assert refused.endswith("of ada, but admin logs in and cannot act as ada: sudo: a password is required")
 
 
-def test_user_launch_has_folders_of_its_user() -> None:
+def test_user_launch_uses_the_folders_of_its_user() -> None:
     own = manager.as_own(a_request(), "ada")
     assert (own.cluster.user, own.cluster.run_root, own.cluster.work_root, own.manager) == (
         "ada",

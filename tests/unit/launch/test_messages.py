@@ -1,4 +1,4 @@
-"""The shapes of messages between the controller and the program on a node, compared with answers of that program."""
+"""The declared shapes of messages between controller and node program, compared with real answers of that program."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ def keys(shape: Any) -> set[str]:
     return set(shape.__annotations__)
 
 
-def test_identity() -> None:
+def test_identity_answer_has_the_declared_keys() -> None:
     assert set(own.identity({})) == keys(messages.Identity)
 
 
-def test_prepare(tmp_path: Path) -> None:
+def test_prepare_answer_has_the_declared_keys(tmp_path: Path) -> None:
     request: messages.PrepareRequest = {
         "user": pwd.getpwuid(os.getuid()).pw_name,
         "executable": "/bin/sh",
@@ -52,7 +52,7 @@ def test_prepare(tmp_path: Path) -> None:
     assert set(seats.holder(os.getpid())) == set(seats.NOT_SEEN) == keys(reservation.Holder)
 
 
-def test_look(tmp_path: Path) -> None:
+def test_look_answer_has_the_declared_keys(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs/agent.log").write_text("agent\n")
     request: messages.LookRequest = {

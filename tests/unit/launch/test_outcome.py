@@ -32,13 +32,13 @@ def judged(ending: Decided | None, text: str = "", node: str = "", **more: Any) 
     return outcome.judge(LaunchRecord(PLAN, decision, **given), "artifacts/rack/x/logs")
 
 
-def test_finished() -> None:
+def test_finished_launch_is_healthy() -> None:
     verdict = judged(Ending.FINISHED)
     assert (verdict["status"], verdict["summary"]) == ("healthy", "2 ranks on 2 nodes ran to their end (gloo)")
 
 
 def test_known_outcome_is_not_replaced_by_an_unknown_one() -> None:
-    """A supervisor that attaches to or stops a finished launch sees no result."""
+    """A supervisor that attaches to a finished launch, or stops it, receives no result."""
     finished, interrupted = judged(Ending.FINISHED), judged(Ending.INTERRUPTED, "stopped by a user (launch_stop)")
     assert outcome.knows_less(interrupted, finished)
     assert not outcome.knows_less(interrupted, judged(Ending.DETACHED))
@@ -49,14 +49,14 @@ def test_known_outcome_is_not_replaced_by_an_unknown_one() -> None:
     assert not outcome.knows_less(left, finished)
 
 
-def test_warning_of_a_finished_launch_is_reported() -> None:
+def test_warnings_of_a_finished_launch_are_reported() -> None:
     verdict = judged(Ending.FINISHED, preflight=[Finding("launch.gpus", "warn", "node2", "idle GPUs")])
     assert verdict["status"] == "degraded"
     assert verdict["summary"].endswith("ran to their end (gloo); node2: idle GPUs")
 
 
-def test_taken_resource_is_reported() -> None:
-    """The findings name the holder, and earlier warnings are kept."""
+def test_occupied_resource_is_reported_with_its_holder() -> None:
+    """The findings name the holder of the resource, and earlier warnings are kept."""
     found = [TAKEN.fail("node2", "launch x has GPU 0", "Wait", "look"), Finding("launch.gpus", "warn", "node1", "idle")]
     verdict = judged(Ending.TAKEN, "launch x has GPU 0", "node2", preflight=found)
     assert (verdict["status"], verdict["summary"]) == ("failed", "node2: launch x has GPU 0. Wait: look")
@@ -76,7 +76,7 @@ def test_leftover_processes_of_a_finished_launch_are_reported() -> None:
     )
 
 
-def test_leftover_process_outside_the_unit_has_a_kill_command() -> None:
+def test_kill_command_is_shown_for_a_leftover_process_outside_the_unit() -> None:
     process: ProcessFacts = {"pid": 8, "command": "sleep 9", "user": "muster", "unit": "cron.service"}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
     assert verdict["summary"].endswith(
@@ -85,24 +85,24 @@ def test_leftover_process_outside_the_unit_has_a_kill_command() -> None:
     )
 
 
-def test_leftover_process_without_a_visible_pid_has_no_kill_command() -> None:
+def test_no_kill_command_is_shown_without_a_visible_pid() -> None:
     process: ProcessFacts = {"pid": None, "command": "", "user": "muster", "unit": ""}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
     assert "None" not in verdict["findings"][-1]["fix"]["command"]
 
 
-def test_unit_that_does_not_end_is_reported() -> None:
+def test_unit_that_is_still_deactivating_is_reported() -> None:
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("the unit is still deactivating", [])})
     assert "node2: left of the launch: the unit is still deactivating. End it with: " in verdict["summary"]
 
 
-def test_finished_launch_with_an_unreachable_node_is_unknown() -> None:
+def test_finished_launch_with_an_unreachable_node_has_unknown_outcome() -> None:
     verdict = judged(Ending.FINISHED, unseen=["node2"])
     assert verdict["status"] == "unknown"
     assert verdict["summary"].startswith("node2: does not respond")
 
 
-def test_rejected_launch_reports_two_reasons_and_counts_the_others() -> None:
+def test_rejected_launch_shows_two_reasons_and_counts_the_rest() -> None:
     port = Finding("launch.port", "fail", "node1", "the port is taken", fix={"text": "Stop it", "command": "kill 7"})
     users = [Finding("launch.user", "fail", name, "no user") for name in ("node1", "node2")]
     disk = Finding("launch.disk", "fail", "node2", "the disk is full")
@@ -112,18 +112,18 @@ def test_rejected_launch_reports_two_reasons_and_counts_the_others() -> None:
     )
 
 
-def test_interrupted_launch_is_unknown() -> None:
+def test_interrupted_launch_has_unknown_outcome() -> None:
     verdict = judged(Ending.INTERRUPTED, "interrupted (SIGINT)")
     assert verdict["status"] == "unknown"
     assert "the launch was ended early: interrupted (SIGINT)" in verdict["summary"]
 
 
-def test_lost_node_is_named_without_a_reason() -> None:
+def test_lost_node_is_named_even_without_a_reason() -> None:
     verdict = judged(Ending.NODE, "", "node2")
     assert verdict["summary"] == "node2: stopped responding. Check node2, then launch again"
 
 
-def test_failure_without_evidence_refers_to_the_logs() -> None:
+def test_message_on_a_failure_without_evidence_refers_to_the_logs() -> None:
     verdict = judged(Ending.FAILED, "the launch ended on node2", "node2")
     assert verdict["summary"] == "node2: the launch ended on node2. Its logs: artifacts/rack/x/logs"
 
@@ -143,7 +143,7 @@ def test_same_failure_on_every_rank_is_reported_once() -> None:
 
 
 def brought(launcher: str, *reports: NodeReport) -> Verdict:
-    """Return the verdict on the ranks of a command."""
+    """Return the verdict on a launch that was started by a command instead of torchrun."""
     failed = any(report.ended for report in reports)
     decision = Decision(Ending.FAILED if failed else Ending.FINISHED, "", "")
     record = LaunchRecord(replace(PLAN, launcher=launcher), decision, reports=list(reports), stop_began=1000.0)
@@ -167,7 +167,7 @@ def test_command_with_missing_ranks_is_reported() -> None:
     assert brought("torchrun", NodeReport("node1"), NodeReport("node2"))["status"] == "healthy"
 
 
-def test_existing_log_of_a_commands_rank_is_named() -> None:
+def test_existing_log_of_a_command_rank_is_named() -> None:
     marked = "[rank1]: Traceback (most recent call last):\n[rank1]: ValueError: nan\n"
     ended: Result = {"reason": "exit", "code": 4, "ended_at": 10.0}
     together = brought("command", ran("node1", 0), ran("node2", 1, agent_log=marked, ended=ended))
@@ -178,7 +178,7 @@ def test_existing_log_of_a_commands_rank_is_named() -> None:
     assert [together["summary"], apart["summary"]] == [f"{said}/command.log", f"{said}/rank1.stderr.log"]
 
 
-def test_only_lost_connections_are_reported_without_a_node() -> None:
+def test_failure_with_only_lost_connections_blames_no_node() -> None:
     text = "[rank1]: Traceback (most recent call last):\n[rank1]: torch.distributed.DistStoreError: recvValue failed"
     verdict = judged(Ending.FAILED, reports=[NodeReport("node1"), exited("node2", 1, 1, text)])
     finding = verdict["findings"][0]

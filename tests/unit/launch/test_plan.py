@@ -1,6 +1,6 @@
-"""The plan of a launch, from the inventory alone.
+"""The plan of a launch, derived from the inventory alone.
 
-cases/plan: differences of nodes and request from the simplest ones -> parts of the plan, or all problems.
+cases/plan: differences from minimal nodes and a minimal request -> parts of the plan, or all problems.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def planned(nodes: dict[str, Any], request: dict[str, Any]) -> LaunchPlan:
 
 
 @cases(__file__, "plan")
-def test_plan(case: dict[str, Any]) -> None:
+def test_launch_plan_matches_the_case(case: dict[str, Any]) -> None:
     expected = case["expect"]
     if "problems" in expected:
         with pytest.raises(PlanError) as refusal:
@@ -59,7 +59,7 @@ def test_plan(case: dict[str, Any]) -> None:
     assert {name: parts[name] for name in expected} == expected
 
 
-def test_complete_fills_in_values_of_the_node() -> None:
+def test_complete_fills_in_the_facts_of_the_node() -> None:
     entry = planning.complete(planned({"node1": {"nproc": 3}}, {"env": {"HOME": "/data"}}).head, LOOKED_AT, "gloo")
     assert entry.from_node == {}
     assert entry.interface == "eth0"
@@ -67,7 +67,7 @@ def test_complete_fills_in_values_of_the_node() -> None:
     assert {name: entry.env[name] for name in wanted} == wanted
 
 
-def test_kernel_caches_are_in_a_folder_of_the_environments_release() -> None:
+def test_kernel_caches_are_stored_per_release_of_the_environment() -> None:
     node = {"node1": {"nproc": 3}}
     entry = planning.complete(planned(node, {"env": {"TRITON_CACHE_DIR": "/scratch"}}).head, LOOKED_AT, "gloo")
     inductor, extensions = (entry.env[name] for name in ("TORCHINDUCTOR_CACHE_DIR", "TORCH_EXTENSIONS_DIR"))
@@ -84,7 +84,7 @@ def test_kernel_caches_are_in_a_folder_of_the_environments_release() -> None:
 
 
 @pytest.mark.parametrize("path", ["/", "/../..", "/a b/\n;$x", "/" + "x" * 300])
-def test_name_of_a_cache_folder_is_safe(path: str) -> None:
+def test_cache_folder_name_is_safe(path: str) -> None:
     found = caches.folders("/cache", path)["TRITON_CACHE_DIR"].split("/")
     assert found[:2] == ["", "cache"]
     assert len(found) == 4
@@ -97,7 +97,7 @@ def test_every_rank_has_at_least_one_thread() -> None:
     assert entry.env["OMP_NUM_THREADS"] == "1"
 
 
-def test_values_of_users_variables_are_not_kept() -> None:
+def test_values_of_user_variables_are_not_stored() -> None:
     given = {"FLAVOUR": "vanilla-2", "HF_TOKEN": "hf-1", "HOME": "/data"}
     plan = planned({"node1": {}}, {"env": given, "env_from": {"HF_TOKEN": "launch_env_file"}})
     kept = planning.masked(plan, Redaction([]))
@@ -111,7 +111,7 @@ def test_values_of_users_variables_are_not_kept() -> None:
     assert not [value for value in given.values() if value in json.dumps(kept.as_json()) + shown]
 
 
-def test_environment_of_an_earlier_releases_plan_is_not_kept() -> None:
+def test_environment_in_a_plan_of_an_earlier_release_is_dropped() -> None:
     plan = replace(planned({"node1": {}}, {}), given=None)
     assert planning.masked(plan, Redaction([])).head.env == {}
 
@@ -123,7 +123,7 @@ def test_secrets_in_arguments_are_masked() -> None:
     assert plan.head.argv[13:] == args
 
 
-def test_project_precedes_the_users_pythonpath() -> None:
+def test_project_precedes_the_pythonpath_of_the_user() -> None:
     project = {"source": "/p", "digest": "abc", "files": 1, "bytes": 1}
     copy = "/var/lib/muster/launches/20260101-120000-abcd/project"
     for given, path in (({}, copy), ({"PYTHONPATH": "/srv/lib"}, f"{copy}:/srv/lib")):

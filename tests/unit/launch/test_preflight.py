@@ -1,7 +1,7 @@
 """The preflight checks of a node.
 
-cases/preflight: differences of the plan's entry, the facts and the request from those of a healthy node -> the
-findings; command: the command of the first finding's fix.
+cases/preflight: differences of plan entry, facts and request from those of a healthy node -> the findings. command: the
+command in the fix of the first finding.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REQUESTED: dict[str, Any] = {
 
 
 def occupied(given: dict[str, Any]) -> dict[str, Any]:
-    """held, computing: {seat: [differences from the default holder]}."""
+    """Return the state of all slots. held, computing: {slot: [differences from the default holder]}."""
     whole = {"uuids": ["GPU-aa", "GPU-bb"], "why": "", **given}
     for name in ("held", "computing"):
         whole[name] = {seat: [{**HOLDER, **one} for one in found] for seat, found in given.get(name, {}).items()}
@@ -44,7 +44,7 @@ def occupied(given: dict[str, Any]) -> dict[str, Any]:
 
 
 @cases(__file__, "preflight")
-def test_preflight(case: dict[str, Any]) -> None:
+def test_node_facts_produce_the_expected_preflight_findings(case: dict[str, Any]) -> None:
     facts: Any = facts_of_a_fit_node(**case.get("facts", {}))
     facts["occupied"] = occupied(case.get("occupied", {}))
     for port in {"port", "beat_port"} & set(facts):

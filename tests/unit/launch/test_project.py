@@ -1,6 +1,6 @@
-"""Selection of the files of a project.
+"""Selection of project files.
 
-cases/choose: paths, and the text of .musterignore -> the selected files, and those that look like secrets.
+cases/choose: paths and the text of .musterignore -> the selected files, and files that look like secrets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from muster.launch import project
 
 
 @cases(__file__, "choose")
-def test_choose(case: dict[str, Any]) -> None:
+def test_project_files_are_selected(case: dict[str, Any]) -> None:
     chosen = project.choose(case["paths"], case.get("ignore", ""))
     assert chosen.kept == case["kept"]
     assert chosen.secrets == case["secrets"]

@@ -1,4 +1,4 @@
-"""Exclusive slots of a launch, and which of several launches gets them.
+"""Exclusive slots, and which of several competing launches gets them.
 
 cases/seats: backend, nproc, gpus, uuids, visible (CUDA_VISIBLE_DEVICES) -> the slots.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @cases(__file__, "seats")
-def test_seats(case: dict[str, Any]) -> None:
+def test_slots_of_a_launch_match_the_case(case: dict[str, Any]) -> None:
     env = {"CUDA_VISIBLE_DEVICES": case["visible"]} if "visible" in case else {}
     found = seats_of(case.get("backend", "nccl"), case["nproc"], env, case["gpus"], case.get("uuids", []))
     assert sorted(found) == sorted(case["expect"])
@@ -42,7 +42,7 @@ def holder(launch_id: str, *, begun: bool = False, us: str = "b") -> Any:
         ([[], [holder("c"), holder("a")]], Move.YIELD),
     ],
 )
-def test_decision_follows_from_the_holders(seen: list[list[Any]], move: Move) -> None:
+def test_reservation_decision_depends_on_the_holders(seen: list[list[Any]], move: Move) -> None:
     assert decide("b", [{f"gpu-{number}": holders} for number, holders in enumerate(seen)]) is move
 
 
@@ -51,7 +51,7 @@ def test_decision_follows_from_the_holders(seen: list[list[Any]], move: Move) ->
 
 @dataclass
 class World:
-    """Launches that request nodes. A step is an attempt of a unit to take a slot, or a supervisor's decision."""
+    """Launches that compete for nodes. A step is a unit's attempt to take a slot, or a decision of a supervisor."""
 
     wants: dict[str, tuple[str, ...]]
     held: dict[str, str] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class World:
         [("n1", "n2", "n3"), ("n1",), ("n2", "n3")],
     ],
 )
-def test_any_order_of_events_ends_with_exclusive_winners(wants: list[tuple[str, ...]]) -> None:
+def test_slots_stay_exclusive_for_any_order_of_events(wants: list[tuple[str, ...]]) -> None:
     for order in set(permutations(wants)):
         ends = list(reachable(World(dict(zip("abc", order, strict=False)))))
         assert ends
@@ -110,7 +110,7 @@ def test_any_order_of_events_ends_with_exclusive_winners(wants: list[tuple[str, 
 
 
 def reachable(first: World) -> Iterator[World]:
-    """Yield all final states."""
+    """Yield all final states that any order of events can reach."""
     known, left = {first.key()}, [first]
     while left:
         world = left.pop()

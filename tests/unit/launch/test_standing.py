@@ -1,7 +1,8 @@
 """Detection of stalled launches.
 
-Every file in cases/standing is a launch of two nodes with two ranks each, sampled every 30 s for `minutes`: the
-activity of each rank between samples (DOES, or fields of a Sample), and the expected notices with their minute.
+Every file in cases/standing describes a launch on two nodes with two ranks each, sampled every 30 s for `minutes`. The
+case lists each rank's activity between samples (DOES, or fields of a Sample), and the expected notices with their
+minute.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ DOES: dict[str, tuple[float, int, int, list[str]]] = {
 
 
 @cases(__file__, "standing")
-def test_standing(case: dict[str, Any]) -> None:
+def test_stalled_launch_is_noticed(case: dict[str, Any]) -> None:
     standing = Standing(NODES, case.get("notice", 180.0), 0.0, "20261123-101112-abcd")
     state: dict[int, Sample] = {
         rank: {
@@ -75,5 +76,5 @@ def test_standing(case: dict[str, Any]) -> None:
     assert said == case.get("expect", [])
 
 
-def test_sample_interval_follows_the_notice_time() -> None:
+def test_sample_interval_depends_on_the_notice_time() -> None:
     assert [interval(notice) for notice in (0, 8, 180, 3600)] == [30, 2, 30, 30]

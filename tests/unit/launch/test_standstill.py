@@ -1,7 +1,7 @@
-"""The rank that blocks a launch.
+"""Identification of the rank that blocks a launch.
 
-Every file in cases/stall is a stall of two nodes with one rank each: stderr by node, the states of the ranks, and the
-expected findings.
+Every file in cases/stall describes a stalled launch on two nodes with one rank each: stderr by node, the states of the
+ranks, and the expected findings.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @cases(__file__, "stall")
-def test_standstill(case: dict[str, Any]) -> None:
+def test_rank_that_blocks_a_launch_is_identified(case: dict[str, Any]) -> None:
     reports = [
         NodeReport(node, first_rank=rank, stderr={"0": text} if text else {})
         for rank, (node, text) in enumerate(case["stderr"].items())

@@ -1,4 +1,4 @@
-"""Messages on a launch."""
+"""Messages about a launch."""
 
 from __future__ import annotations
 
@@ -65,20 +65,20 @@ def test_several_reasons_are_listed_with_their_evidence() -> None:
     ]
 
 
-def test_type_and_user_of_a_launch_are_shown() -> None:
+def test_launch_type_and_user_are_shown() -> None:
     own = a_plan(1, entry={"run_dir": "/users/ada/launches/x"}, user="ada", manager="user")
     assert text.whose(own) == "User launch by ada, without root. Logs on the nodes: /users/ada/launches"
     other = replace(own, user="muster", manager="system")
     assert text.whose(other).startswith("Administrator launch, run as muster and started by root. ")
 
 
-def test_account_is_a_placeholder_before_nodes_are_contacted() -> None:
+def test_account_is_shown_as_a_placeholder_before_nodes_are_contacted() -> None:
     assert "folders below /users/NAME (launch_as)" in text.not_asked_yet("auto", "/users")
     assert text.not_asked_yet("self", "/users") == "\nNAME stands for the account that logs in.\n"
     assert text.not_asked_yet("cluster_user", "/users") == ""
 
 
-def test_plan_shows_its_image() -> None:
+def test_plan_shows_the_container_image() -> None:
     image: PlannedImage = {"source": "train.tar", "id": "a" * 64, "folders": []}
     assert (
         text.describe(replace(plan(1), image=image)).splitlines()[1]
@@ -86,7 +86,7 @@ def test_plan_shows_its_image() -> None:
     )
 
 
-def test_last_line_of_a_plan() -> None:
+def test_last_line_of_a_plan_counts_ranks_and_nodes() -> None:
     assert text.planned_outcome(plan(2), only=True) == (
         "the plan has 4 ranks on 2 nodes with the rendezvous at 10.0.0.1 port 29500; no node was contacted, and nothing"
         " was changed"

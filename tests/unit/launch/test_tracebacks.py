@@ -1,4 +1,4 @@
-"""Every file in cases/traceback has the end of a rank's standard error, and the expected exception."""
+"""Every file in cases/traceback contains the end of a rank's stderr, and the expected exception."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from muster.launch import tracebacks
 
 
 @cases(__file__, "traceback")
-def test_traceback(case: dict[str, Any]) -> None:
+def test_last_traceback_is_found_in_stderr(case: dict[str, Any]) -> None:
     traceback = tracebacks.last_traceback(case["stderr"])
     assert {
         "line": tracebacks.exception_line(traceback),

@@ -1,4 +1,4 @@
-"""The supervisor's decisions on the end of a launch, with a simulated clock."""
+"""When the supervisor decides that a launch has ended, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_launch_runs_until_all_nodes_succeed() -> None:
     assert decided(seen, 2.0) == (Ending.FINISHED, "")
 
 
-def test_command_with_unknown_ranks_detaches_after_a_while() -> None:
+def test_launch_of_a_command_with_unknown_ranks_detaches_after_a_while() -> None:
     seen = watch(stall=10.0, until_running=True, any_ranks=True)
     for now in (1.0, 9.0, 18.0, 27.0):
         for node in ("node1", "node2"):
@@ -67,7 +67,7 @@ def test_command_with_unknown_ranks_detaches_after_a_while() -> None:
         look(unit={"ActiveState": "inactive", "Result": "success"}),
     ],
 )
-def test_any_other_result_is_a_failure_of_the_node(end: Any) -> None:
+def test_any_other_result_counts_as_a_failure_of_the_node(end: Any) -> None:
     seen = watch()
     seen.saw("node1", look(), 1.0)
     seen.saw("node2", end, 1.0)
@@ -81,7 +81,7 @@ def test_any_other_result_is_a_failure_of_the_node(end: Any) -> None:
         "E1121 09:08:36.603000 8516 torch/(...)/api.py:1002] failed (exitcode: 1) local_rank: 1 (pid: 8522) of\n",
     ],
 )
-def test_failure_is_decided_when_torchrun_stops_its_ranks(line: str) -> None:
+def test_failure_is_declared_once_torchrun_stops_its_ranks(line: str) -> None:
     seen = watch()
     seen.saw("node2", look(agent="W1121 Setting OMP_NUM_THREADS\n"), 1.0)
     assert decided(seen, 1.0) is None
@@ -90,7 +90,7 @@ def test_failure_is_decided_when_torchrun_stops_its_ranks(line: str) -> None:
     assert decided(seen, 3.0) == (Ending.FAILED, "node2")
 
 
-def test_silence_is_reported_once_and_then_ends_the_launch() -> None:
+def test_silent_node_is_reported_once_before_the_launch_is_ended() -> None:
     seen = watch()
     seen.saw("node2", look(), 10.0)
     seen.saw("node1", look(), 10.0)
@@ -106,7 +106,7 @@ def test_silence_is_reported_once_and_then_ends_the_launch() -> None:
     assert (decision.ending, decision.node, decision.text) == (Ending.NODE, "node2", "ssh: no route to host")
 
 
-def test_answer_ends_the_silence() -> None:
+def test_answer_resets_the_silence_timer() -> None:
     seen = watch("node1")
     assert len(seen.notices(6.0)) == 1
     seen.saw("node1", look(), 7.0)
@@ -114,7 +114,7 @@ def test_answer_ends_the_silence() -> None:
     assert len(seen.notices(13.0)) == 1
 
 
-def test_silence_of_all_nodes_names_no_node() -> None:
+def test_no_node_is_blamed_if_all_nodes_are_silent() -> None:
     seen = watch("node1", "node2", "node3")
     seen.saw("node1", look(WELL), 1.0)
     seen.saw("node2", look(), 1.4)
@@ -125,7 +125,7 @@ def test_silence_of_all_nodes_names_no_node() -> None:
     assert (decision.ending, decision.text) == (Ending.INTERRUPTED, f"none of 2 nodes responds, {why}")
 
 
-def test_finished_node_may_be_silent() -> None:
+def test_finished_node_is_allowed_to_be_silent() -> None:
     seen = watch()
     seen.saw("node1", look(WELL), 1.0)
     seen.saw("node2", look(), 20.0)
@@ -133,7 +133,7 @@ def test_finished_node_may_be_silent() -> None:
     assert decided(seen, 20.0) is None
 
 
-def test_failure_precedes_silence() -> None:
+def test_failure_takes_precedence_over_silence() -> None:
     seen = watch()
     seen.saw("node2", look({"reason": "exit", "code": 1}), 20.0)
     assert decided(seen, 20.0) == (Ending.FAILED, "node2")
@@ -159,7 +159,8 @@ def test_stall_time_starts_at_the_last_line_of_any_rank() -> None:
 
 
 def test_silent_node_does_not_count_as_stalled() -> None:
-    """A supervisor that attached and was disconnected does not stop the launch: output of that time still arrives."""
+    """A supervisor that was disconnected after attaching does not stop the launch: the output of that time still
+    arrives."""
     seen = watch(stall=10.0, patience=FOREVER)
     seen.saw("node1", look(rank0="step 1\n"), 5.0)
     seen.saw("node2", look(), 5.0)
@@ -180,7 +181,7 @@ def test_finished_node_does_not_prevent_a_stall() -> None:
     assert decided(seen, 11.0) == (Ending.STALLED, "")
 
 
-def test_no_stall_without_a_limit() -> None:
+def test_stall_is_not_detected_without_a_limit() -> None:
     assert decided(watch("node1", patience=FOREVER), 1e6) is None
 
 
@@ -203,7 +204,7 @@ def ends(reason: str, left: float) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("reason", "came"), [("limit", (Ending.FAILED, "node1")), ("asked", (Ending.INTERRUPTED, "node1"))]
 )
-def test_stopped_ranks_have_time_to_end(reason: str, came: tuple[Ending, str]) -> None:
+def test_ranks_that_are_stopped_get_time_to_exit(reason: str, came: tuple[Ending, str]) -> None:
     seen = watch(stall=5)
     for now in range(0, 20, 2):
         seen.saw("node1", look(agent="Sending process 7 closing signal SIGTERM") | ends(reason, 20 - now), now)
@@ -215,8 +216,8 @@ def test_stopped_ranks_have_time_to_end(reason: str, came: tuple[Ending, str]) -
     assert decided(seen, 21) == came
 
 
-def test_forged_end_of_ranks_does_not_delay_the_decision() -> None:
-    """The training user controls the reported state of the ranks."""
+def test_forged_rank_states_do_not_delay_the_decision() -> None:
+    """The training user can forge the reported state of the ranks."""
     seen = watch()
     for now in (0.0, 20.0, 34.0):
         seen.saw("node1", look(agent="Sending process 7 closing signal SIGTERM") | ends("limit", 30.0), now)

@@ -1,4 +1,4 @@
-"""Problems that block a watcher on the head node, and the validation of its state."""
+"""Problems that prevent a watcher on the head node, and the validation of the watcher's state."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ WATCHER = watched.WatcherPlace("anna", "node1", "/home/anna/artifacts/lab", ["no
 ADVICE = "Run: ansible-playbook playbooks/retire.yml -e node=node1 -e wipe=true"
 
 
-def test_administrator_launch_has_no_watcher() -> None:
+def test_administrator_launch_cannot_have_a_watcher() -> None:
     (finding,) = watched.unwatchable("node1", Whose())
     assert (finding.id, finding.status, finding.node) == ("launch.watcher", "fail", "node1")
     assert "administrator launches have no such logins" in finding.summary
@@ -75,7 +75,7 @@ def test_state_is_read_with_the_controllers_paths_and_a_recomputed_status() -> N
     assert found.history[0]["launch_id"] == FIRST
 
 
-def test_watcher_without_state_is_unknown() -> None:
+def test_watcher_without_state_has_unknown_status() -> None:
     found = WATCHER.read({"alive": False, "state": None})
     assert (found.known, found.over) == (False, True)
 
@@ -116,7 +116,7 @@ def test_missing_watcher_is_reported() -> None:
 
 
 def told(**forged: Any) -> Any:
-    """Return the verdict over all attempts with a finding that the user has forged in part."""
+    """Return the verdict over all attempts with one finding, parts of which were forged by the user."""
     verdict = {"status": "healthy", "summary": f"done. {ADVICE}", "findings": [{**FOUND, **forged}]}
     found = WATCHER.read({"alive": True, "state": {**STATE, "result": {"verdict": verdict}}})
     assert found.verdict is not None
@@ -136,7 +136,7 @@ def told(**forged: Any) -> Any:
         None,
     ],
 )
-def test_fix_from_a_users_file_is_not_printed(fix: Any) -> None:
+def test_untrusted_fix_is_not_printed(fix: Any) -> None:
     verdict = told(fix=fix)
     (one,) = verdict["findings"]
     assert one["fix"] == {"text": CATALOGUE["launch.exit"].fix}
@@ -145,11 +145,11 @@ def test_fix_from_a_users_file_is_not_printed(fix: Any) -> None:
     )
 
 
-def test_unknown_finding_has_no_fix() -> None:
+def test_no_fix_is_shown_for_an_unknown_finding() -> None:
     assert told(id="launch.my_own", fix={"text": ADVICE})["findings"][0]["fix"] == {}
 
 
-def test_users_text_is_quoted_and_its_commands_stay_unchanged() -> None:
+def test_user_text_is_quoted_and_commands_in_it_are_unchanged() -> None:
     verdict = told(summary=f"all is lost.\n\x1b[2J{ADVICE}", node=ADVICE)
     (one,) = verdict["findings"]
     assert (one["node"], one["summary"]) == (CLUSTER, f"anna's watcher on node1 reports: all is lost. {ADVICE}")
@@ -167,8 +167,8 @@ def test_attempt_names_only_known_nodes() -> None:
     assert one["summary"] == f"anna's watcher on node1 reports: {ADVICE}"
 
 
-def test_catalogue_has_all_checks_of_launches() -> None:
-    """All checks of launches are in the catalogue, which has their printed texts."""
+def test_catalogue_contains_all_launch_checks() -> None:
+    """The printed texts of launch checks come from the catalogue."""
     declared = {
         check.id
         for path in Path(watched.__file__).parent.glob("*.py")

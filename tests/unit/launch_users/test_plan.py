@@ -1,6 +1,6 @@
-"""Every file in cases/make_plan is one node: its launch users, its state, and the expected plan.
+"""Every file in cases/make_plan describes one node: its launch users, its state, and the expected plan.
 
-A case lists the differences from `there`, a node that is set up for anna; her files are those of the second run.
+A case lists differences from `there`, a node that is already set up for the user anna by an earlier run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def user_of(given: dict[str, Any]) -> model.SeenUser:
 
 
 def files_of(record: model.LaunchUsersRecord, gpus: int) -> dict[str, str]:
-    """Return the files that a run wrote for the recorded users."""
+    """Return the files that an earlier run wrote for the recorded users."""
     users = [entry.user for entry in record.users.values()]
     texts = files.of_users({entry.uid: entry.user for entry in record.users.values()})
     return texts | {
@@ -96,7 +96,7 @@ def done(plan: model.LaunchUsersPlan) -> dict[str, Any]:
 
 
 @cases(__file__, "make_plan")
-def test_make_plan(case: dict[str, Any]) -> None:
+def test_launch_users_plan_matches_the_case(case: dict[str, Any]) -> None:
     request = model.LaunchUsersRequest(
         users_of(case.get("request", ["anna"]), LIMITS), torchrun=TORCHRUN, gpus=case.get("gpus", 0)
     )
@@ -108,7 +108,7 @@ def test_make_plan(case: dict[str, Any]) -> None:
     assert sorted(plan.after.users) == case.get("after", ["anna"] if not plan.problems else [])
 
 
-def test_record_is_parsed_again() -> None:
+def test_written_record_can_be_parsed() -> None:
     record = files.record_of(json_of(NOTED))
     assert files.record_of(files.record_text(record)) == record
     assert files.record_of("") == model.LaunchUsersRecord()

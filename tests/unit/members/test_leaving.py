@@ -10,7 +10,7 @@ from muster.network.known_hosts import forgotten
 
 
 @cases(__file__, "leaving")
-def test_leaving(case: dict[str, Any]) -> None:
+def test_obstacles_and_messages_of_leaving_match_the_case(case: dict[str, Any]) -> None:
     names, nodes = case["names"], case["nodes"]
     silent = case.get("silent", {})
     wiping = {name: case.get(name, False) for name in ("wipe", "wipe_driver")}

@@ -12,7 +12,7 @@ from muster.members import quarantine
 
 
 @cases(__file__, "read")
-def test_read(case: dict[str, Any]) -> None:
+def test_quarantine_option_is_validated(case: dict[str, Any]) -> None:
     option = Option(quarantine.OPTION, "raw")
     if "problem" in case:
         with pytest.raises(ValueError, match=r"\w") as found:
@@ -24,7 +24,7 @@ def test_read(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "said")
-def test_said(case: dict[str, Any]) -> None:
+def test_quarantine_messages_match_the_case(case: dict[str, Any]) -> None:
     if "problems" in case:
         found = quarantine.problems(case["names"], case["nodes"], case.get("chosen", []), case.get("reason"))
         assert found == case["problems"]
@@ -35,7 +35,7 @@ def test_said(case: dict[str, Any]) -> None:
         assert found == case["refused"]
 
 
-def test_same_reason_keeps_date_and_author() -> None:
+def test_date_and_author_are_kept_if_the_reason_is_unchanged() -> None:
     first = quarantine.entry("a fan", "anna@ctl", "2026-11-24 10:15 UTC")
     again = quarantine.entry(" a \n fan ", "bert@ctl", "2026-11-25 08:00 UTC")
     assert quarantine.keeps(first, again)
@@ -45,7 +45,7 @@ def test_same_reason_keeps_date_and_author() -> None:
     assert not quarantine.keeps(by_itself, again), "a person confirms it by saying the same"
 
 
-def test_reason_is_one_line_without_template_markers() -> None:
+def test_reason_is_reduced_to_one_line_without_template_markers() -> None:
     said = quarantine.reason_of("{{ lookup('pipe', 'id') }}\n\x1b[2J" + 1000 * "x")
     assert "{{" not in said
     assert "\n" not in said

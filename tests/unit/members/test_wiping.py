@@ -1,4 +1,4 @@
-"""Removal of Muster from a node: every role must declare all files that it writes."""
+"""Removal of Muster from a node: every role must declare all files that it writes, so that they can be removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def request_of(given: dict[str, Any]) -> wiping.WipeRequest:
 
 
 @cases(__file__, "wiping")
-def test_wiping(case: dict[str, Any]) -> None:
+def test_wipe_plan_matches_the_case(case: dict[str, Any]) -> None:
     seen = wiping.WipeState(
         files={path: wiping.WipeFileState(**one) for path, one in case.get("files", {}).items()},
         trees={path: wiping.SeenTree(**one) for path, one in case.get("trees", {}).items()},
@@ -54,7 +54,7 @@ def test_parent_folders_are_sorted_deepest_first_without_system_folders() -> Non
 
 
 def forgotten() -> str:
-    """Return what the roles remove, from their tasks and the data of loops."""
+    """Return the paths that the roles remove, read from their tasks and loop data."""
     asked = (*ROLES.glob("*/tasks/forget.yml"), ROLES / "wipe/tasks/main.yml")
     texts = [path.read_text() for path in asked]
     named = {name for text in texts for name in re.findall(r"\b_[a-z_]+", text)}
@@ -82,6 +82,6 @@ def test_every_role_with_a_removal_is_called() -> None:
 
 
 @pytest.mark.parametrize("path", [mtu.NETPLAN, mtu.IF_UP, "/etc/systemd/network/*.d/90-muster-mtu.conf"])
-def test_removed_mtu_files_are_those_written(path: str) -> None:
+def test_removed_mtu_files_are_those_that_muster_writes(path: str) -> None:
     assert path in yaml.safe_load((ROLES / "mtu/vars/main.yml").read_text())["_mtu_files"]
     assert Path(path).name in (ROOT / "plugins/module_utils/muster/network/mtu.py").read_text()

@@ -110,7 +110,7 @@ LACKS = "missing in /etc/nccl.conf: NCCL_SOCKET_IFNAME==eno2"
 
 
 @pytest.mark.parametrize("address", ["10.1.0.1", "fd00::1"])
-def test_nccl_conf_is_managed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str) -> None:
+def test_nccl_conf_is_written_and_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, address: str) -> None:
     module = among_files_of(tmp_path, load("nccl_conf"), monkeypatch)
     monkeypatch.setattr(module, "run", commands := Commands({"ip -json addr": json.dumps(ADDRESSES)}))
     conf = tmp_path / "etc/nccl.conf"

@@ -1,4 +1,4 @@
-"""Modules that delegate their work: passed options, results, and errors."""
+"""Modules that delegate their work to a function: passed options, results and errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def now() -> int:
 
 
 class Recorder:
-    """Replaces the work of a module: records its arguments and the umask."""
+    """Stub of a module's work function that records its arguments and the umask."""
 
     def __init__(self, **result: Any) -> None:
         self.result, self.given, self.umask = result, list[Any](), -1
@@ -110,7 +110,7 @@ def raised(problem: Exception) -> None:
     raise problem
 
 
-def test_inspecting_modules_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspection_modules_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     module = load("gpu_info")
     monkeypatch.setattr(module.gpu, "look", lambda seconds: {"seconds": seconds})
     monkeypatch.setattr(module, "facts", lambda look: {"of": look})
@@ -182,7 +182,7 @@ def test_wipe_removes_only_files_of_muster(tmp_path: Path) -> None:
     assert answer(module, **NODE) == {"changed": False, "gone": [], "left": []}
 
 
-def test_peer_errors_never_fail_shared_debs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peer_errors_do_not_fail_the_shared_debs_module(monkeypatch: pytest.MonkeyPatch) -> None:
     module = load("shared_debs")
     monkeypatch.setattr(module.debs, "look", looked := Recorder(changed=False, why=""))
     monkeypatch.setattr(module.debs, "get", got := Recorder(changed=True, why=""))

@@ -1,4 +1,5 @@
-"""Attribution of failures to mutants: with a toy project whose script/test is pytest, and with simulated runs."""
+"""Attribution of test failures to mutants, tested with a toy project whose script/test runs pytest, and with simulated
+runs."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ FOR_EVER = change_of(b"4", "5")
 
 @pytest.fixture
 def toy(tmp_path: Path) -> ScriptTest:
-    """A project with this script/test that only has the unit stage."""
+    """Create a project with the given script/test, which has only the unit stage."""
     runner = {f"tests/runner/{path.name}": path.read_text() for path in (ROOT / "tests/runner").glob("*.py")}
     for name, text in {
         **runner,
@@ -74,7 +75,7 @@ def toy(tmp_path: Path) -> ScriptTest:
     return ScriptTest(tmp_path / "project", "unit", 60)
 
 
-def test_each_mutant_is_caught_by_its_own_test(toy: ScriptTest) -> None:
+def test_each_mutant_is_attributed_to_the_test_that_catches_it(toy: ScriptTest) -> None:
     assert toy([], None) == Outcome()
     assert {failure.test for failure in toy([ONE, TWO, THREE], None).failures} == {BOTH, FIRST, SECOND}
     found = {result.mutant: result.caught_by for result in attribute([ONE, TWO, THREE], toy)}
@@ -84,7 +85,7 @@ def test_each_mutant_is_caught_by_its_own_test(toy: ScriptTest) -> None:
     assert (toy.checkout / "plugins/toy.py").read_bytes() == SOURCE
 
 
-def test_mutant_that_breaks_imports_does_not_hide_others(toy: ScriptTest) -> None:
+def test_mutant_that_breaks_imports_does_not_hide_other_mutants(toy: ScriptTest) -> None:
     assert toy([NO_IMPORT], None).failures == [Failure("unit", "tests/unit/test_toy.py")]
     assert attribute([ONE, NO_IMPORT, THREE], toy) == [
         Result(ONE, FIRST),
@@ -108,7 +109,7 @@ def is_link_to(path: Path, target: Path) -> bool:
 
 
 class Ends:
-    """A simulated suite. ends: its outcome, by the mutants in it."""
+    """A simulated test suite. ends: outcome for each set of active mutants."""
 
     def __init__(self, ends: dict[frozenset[Mutant], Outcome]) -> None:
         self.ends = ends
@@ -125,13 +126,13 @@ def test_group_without_failures_survives_after_one_run() -> None:
     assert suite.asked == [(3, False)]
 
 
-def test_failure_without_single_culprit_catches_nothing() -> None:
+def test_failure_without_a_single_culprit_catches_no_mutant() -> None:
     suite = Ends({frozenset([ONE, TWO]): Outcome([Failure("unit", FIRST)])})
     assert attribute([ONE, TWO], suite) == [Result(ONE, ""), Result(TWO, "")]
     assert suite.asked == [(2, False), (0, True), (1, True), (1, True)]
 
 
-def test_failure_without_any_mutant_is_ignored() -> None:
+def test_failure_that_also_occurs_without_mutants_is_ignored() -> None:
     always = Outcome([Failure("unit", FIRST)])
     suite = Ends({frozenset(mutants): always for mutants in ([], [ONE], [TWO], [ONE, TWO])})
     assert attribute([ONE, TWO], suite) == [Result(ONE, ""), Result(TWO, "")]
@@ -144,7 +145,7 @@ def test_hanging_group_is_run_one_by_one() -> None:
     assert attribute([ONE, TWO, THREE], suite) == [Result(ONE, ""), Result(TWO, NOT_ENDED), Result(THREE, "")]
 
 
-def test_failed_stage_hides_tests_but_linters_do_not() -> None:
+def test_tests_after_a_failed_stage_are_hidden_unless_linters_failed() -> None:
     broken, linted = Failure("molecule"), Failure("lint")
     group = frozenset([ONE, TWO])
     later = Outcome([Failure("integration", "t.py::test_x")])
@@ -156,7 +157,7 @@ def test_failed_stage_hides_tests_but_linters_do_not() -> None:
     assert suite.asked[-1] == (1, True)
 
 
-def test_failures_kept_by_script_test_are_read(tmp_path: Path) -> None:
+def test_failures_stored_by_script_test_are_read(tmp_path: Path) -> None:
     failed = {"unit": ['tests/a.py::test_b[\xfc "x"]'], "pipeline": []}
     for stage, tests in failed.items():
         cache_of(tmp_path, stage).parent.mkdir(parents=True)
@@ -165,7 +166,7 @@ def test_failures_kept_by_script_test_are_read(tmp_path: Path) -> None:
     assert read_failures(tmp_path) == [Failure("unit", 'tests/a.py::test_b[\xfc "x"]'), Failure("lint")]
 
 
-def test_evaluated_mutants_are_kept_and_counted(tmp_path: Path) -> None:
+def test_evaluated_mutants_are_stored_and_counted(tmp_path: Path) -> None:
     records = Records(tmp_path / "unit.jsonl")
     records.keep([Result(ONE, FIRST), Result(TWO, "stage lint")])
     records.keep([Result(THREE, "")])

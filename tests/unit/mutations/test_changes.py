@@ -1,4 +1,4 @@
-"""Mutations of sources: what is changed, and that nothing else is changed."""
+"""Mutations of source files: the intended text is changed and nothing else."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def test_yaml_mutations_are_complete() -> None:
     assert b"# The second." in task.applied(TASKS)
 
 
-def test_single_item_lists_and_block_scalars_stay_complete() -> None:
+def test_single_item_lists_and_block_scalars_are_not_split() -> None:
     data = b"paths:\n  - /etc/x\ntext: |\n  # no comment\n  x\nlast: 1\n"
     found = changes(yaml_changes, data)
     assert [each.old for each in found] == ["text: |\n  # no comment\n  x\n", "last: 1\n"]
@@ -176,7 +176,7 @@ def test_mutation_of_another_file_is_rejected(tmp_path: Path) -> None:
         one.apply(tmp_path)
 
 
-def test_moved_mutant_keeps_its_key() -> None:
+def test_mutant_keeps_its_key_when_its_line_moves() -> None:
     one = mutant("x.py", "room", b"a\nb\nc\nd == e\n", Change("compare", 8, 10, "==", "!="))
     assert (one.place, one.diff) == ("x.py:4", "@@ -2,3 +2,3 @@\n b\n c\n-d == e\n+d != e")
     moved = mutant("x.py", "room", b"\na\nb\nc\nd == e\n", Change("compare", 9, 11, "==", "!="))

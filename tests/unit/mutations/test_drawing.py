@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[3]
 
 @pytest.fixture
 def product(tmp_path: Path) -> Path:
-    """Several rooms on each of three floors, and files that are not part of the product."""
+    """Create several folders in each of three packages, and files that are not part of the product."""
     for name, text in {
         "plugins/module_utils/muster/one/a.py": "A = 1\n",
         "plugins/module_utils/muster/one/b.py": "B = 2\n",

@@ -1,4 +1,4 @@
-"""Link results of launch participants are untrusted input and give findings that name both ends."""
+"""Link results from launch participants are untrusted input. Findings about links name both ends."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SERVED = {f"node{number}": served(number) for number in (1, 2, 3)}
 
 
 def called(origin: str, **changes: dict[str, Any]) -> dict[str, Any]:
-    """Return a node's reply for good links, with changes by peer."""
+    """Return a node's reply if its links are good, with the given changes by peer."""
     request = before_launch.call_request(PLAN, PLAN.nodes[NAMES.index(origin)], "token", SERVED)
     answer = {}
     for peer in request["peers"]:
@@ -68,7 +68,7 @@ def test_launch_port_is_tested_only_on_the_head_node() -> None:
     }
 
 
-def test_good_links_give_no_findings() -> None:
+def test_good_links_produce_no_findings() -> None:
     assert findings() == []
 
 
@@ -153,7 +153,7 @@ def test_another_process_on_the_port_is_reported() -> None:
         {"pid": 1, "started": True, "ephemeral": []},
     ],
 )
-def test_reply_without_a_listener_is_rejected(answer: Any) -> None:
+def test_reply_without_listener_data_is_rejected(answer: Any) -> None:
     with pytest.raises(UnusableError, match="expected"):
         before_launch.read_served(answer)
 

@@ -1,4 +1,4 @@
-"""Each file in cases has probe results of some nodes and the expected findings, as "status id node: sentence".
+"""Each file in cases contains probe results of several nodes, and the expected findings as "status id node: sentence".
 
 Nodes are at 10.0.0.N; nodes and links have no problems by default. `links` changes results: "node1 -> node2", where
 either side may be "*", with `ports` as {port: outcome} or one outcome for all ports. `served` and `named` change a
@@ -113,7 +113,7 @@ def cluster_of(case: dict[str, Any]) -> Cluster:
 
 
 @cases(__file__, "judge")
-def test_findings_match_the_case(case: dict[str, Any]) -> None:
+def test_network_findings_match_the_case(case: dict[str, Any]) -> None:
     found, skipped = judge.judge(cluster_of(case))
     reported = [f"{one.status} {one.id} {with_fix(one)}." for one in found if one.status != "pass"]
     assert reported == case["findings"], case["what"]
@@ -128,7 +128,7 @@ def test_good_network_passes_on_every_node(nodes: int) -> None:
     assert skipped == []
 
 
-def test_result_has_one_entry_for_every_ordered_pair() -> None:
+def test_result_contains_one_entry_per_ordered_pair() -> None:
     case = {"nodes": 3, "links": {"node1 -> node2": {"ports": {PORT: "dropped"}, "lost": 8}}, "rates": {"* -> *": 9.4}}
     result = judge.result(cluster_of(case))
     links = result["network"].pop("links")
@@ -151,7 +151,7 @@ def test_result_has_one_entry_for_every_ordered_pair() -> None:
     assert "skipped" not in result
 
 
-def test_clock_offset_is_from_the_fastest_exchange() -> None:
+def test_clock_offset_is_taken_from_the_fastest_exchange() -> None:
     cluster = cluster_of({"nodes": 2})
     assert cluster.links[0].offset == pytest.approx(0.000005, abs=1e-6)
 

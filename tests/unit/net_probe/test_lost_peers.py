@@ -1,4 +1,4 @@
-"""Findings about a node that the controller has lost, from connection tests by the other nodes."""
+"""Findings about a node that the controller lost contact with, based on connection tests by the other nodes."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def link(ssh: dict[str, Any], master: dict[str, Any]) -> dict[str, Any]:
         ({}, ""),
     ],
 )
-def test_lost_node_is_diagnosed(called: dict[str, Any], check: str) -> None:
+def test_lost_node_is_diagnosed_from_its_peers(called: dict[str, Any], check: str) -> None:
     assert [one.id for one in lost_peers.judge("node2", called)] == ([check] if check else [])

@@ -1,4 +1,4 @@
-"""The key to copy to a node is chosen, and added to authorized_keys; the cases have that file before and after."""
+"""Choosing the key to copy to a node and adding it to authorized_keys. The cases contain that file before and after."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_key_is_added_to_authorized_keys(case: dict[str, Any]) -> None:
         ("", [], ""),
     ],
 )
-def test_key_is_the_one_that_ssh_uses(private: str, there: list[str], expected: str) -> None:
+def test_chosen_key_is_the_one_that_ssh_uses(private: str, there: list[str], expected: str) -> None:
     assert public_key_file(private, "/home/anna/.ssh", there) == expected
 
 
@@ -49,5 +49,5 @@ def test_invalid_public_key_is_rejected(text: str) -> None:
         key_line(text)
 
 
-def test_public_key_is_one_line_with_its_comment() -> None:
+def test_public_key_is_written_as_one_line_with_its_comment() -> None:
     assert key_line(f"ssh-ed25519 {KEY}  anna at her desk\n") == f"ssh-ed25519 {KEY} anna at her desk"

@@ -1,8 +1,8 @@
-"""Each file in cases/rewrite has a hosts file before and after the rewrite.
+"""Each file in cases/rewrite contains a hosts file before and after the rewrite.
 
 By default, the cluster has node1 and node2, and the node is node1 with this hostname. BLOCK stands for the block of
-these nodes, BEGIN and END for its first and last line. template: the same for cloud-init's template. answers:
-resolver results -> sentences.
+these nodes, BEGIN and END for its first and last line. template: cloud-init's template before and after the rewrite.
+answers: resolver results -> sentences.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def test_cloud_init_is_configured(instance: str, settings: list[str], modules: l
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", " \n", "\n\n\n", "\t# x"])
-def test_every_foreign_byte_is_kept(end: str) -> None:
+def test_every_byte_outside_the_block_is_kept(end: str) -> None:
     foreign = f"# M\udcfcller \t\n\n10.9.9.9\tprinter  printer.lan\t# upstairs\nnot a line\n\x0c\n::1 localhost{end}"
     cluster = HostsRequest(NODES, "node1", "node1")
     result = hosts_file.rewrite(foreign, cluster, ["node1"])

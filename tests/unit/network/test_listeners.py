@@ -1,4 +1,5 @@
-"""Each file in cases/ has output of ss, the sockets in it, and the ports that are local only."""
+"""Each file in cases/ contains output of ss, the listening sockets in it, and the ports that are bound only to
+loopback."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Each file in cases/mtu has the state of a node's training interface and the expected plan for its MTU.
+"""Each file in cases/mtu contains the state of a node's training interface, and the expected MTU plan.
 
-look: merged over the data of a machine without a known network manager. Program output is from the sources named in
-the cases.
+look: merged into the data of a machine without a known network manager. Each case names the source of its program
+output.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LOOK = {
 
 
 @cases(__file__, "mtu")
-def test_plan_matches_the_case(case: dict[str, Any]) -> None:
+def test_mtu_plan_matches_the_case(case: dict[str, Any]) -> None:
     look = {**LOOK, **case.get("look", {})}
     look["link"] = look["link"] if isinstance(look["link"], str) else json.dumps(look["link"])
     seen = mtu.read(look)
@@ -60,7 +60,7 @@ def test_every_link_is_tested() -> None:
     assert mtu.peers_of("node0", ["node0"]) == []
 
 
-def test_one_failed_path_reverts_all_nodes() -> None:
+def test_mtu_is_reverted_on_all_nodes_if_one_path_fails() -> None:
     paths = [
         Path("node1", "node2", "10.0.0.2", small=True, full=False),
         Path("node1", "node3", "10.0.0.3", small=True, full=True),
@@ -78,7 +78,7 @@ def test_one_failed_path_reverts_all_nodes() -> None:
 
 
 @pytest.mark.parametrize(("family", "size"), [(4, 64), (4, 1500), (4, 9000), (6, 1280), (6, 8999)])
-def test_packet_has_the_requested_size(family: int, size: int) -> None:
+def test_probe_packet_has_the_requested_size(family: int, size: int) -> None:
     packet = program.echo(family, size, 7, 1)
     assert len(packet) + program.HEADERS[family] == size
     if family == 4:

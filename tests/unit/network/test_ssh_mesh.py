@@ -1,4 +1,4 @@
-"""Each file in cases/ has one decision about logins between the nodes.
+"""Each file in cases/ contains one decision about logins between nodes.
 
 files: members and the user's files -> the wanted files. logins: result of ssh -> sentence. account: an account and
 sshd's settings -> reasons why it cannot log in.
@@ -40,7 +40,7 @@ def peers(count: int) -> list[str]:
 
 
 @cases(__file__, "files")
-def test_files_match_the_case(case: dict[str, Any]) -> None:
+def test_ssh_files_match_the_case(case: dict[str, Any]) -> None:
     before = {"authorized_keys": "", "config": "", "known_hosts": "", **case.get("before", {})}
     if "refusal" in case:
         with pytest.raises(ssh_mesh.BlockError) as refusal:
@@ -64,7 +64,7 @@ def test_files_match_the_case(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "files")
-def test_forgotten_files_have_no_trace_of_muster(case: dict[str, Any]) -> None:
+def test_removal_leaves_no_trace_of_muster_in_ssh_files(case: dict[str, Any]) -> None:
     before = {"authorized_keys": "", "config": "", "known_hosts": "", **case.get("before", {})}
     if "refusal" in case:
         with pytest.raises(ssh_mesh.BlockError):
@@ -96,7 +96,7 @@ def test_account_problems_are_reported(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 16, 17, 18, 40, 200])
-def test_every_node_is_tested_by_another(count: int) -> None:
+def test_every_node_is_tested_by_another_node(count: int) -> None:
     names = peers(count)
     chosen = {name: ssh_mesh.sample(names, name) for name in names}
     for name, others in chosen.items():
@@ -106,7 +106,7 @@ def test_every_node_is_tested_by_another(count: int) -> None:
     assert reached == (set(names) if count > 1 else set())
 
 
-def test_nodes_start_with_different_peers() -> None:
+def test_nodes_test_different_peers_first() -> None:
     names = peers(16)
     assert len({ssh_mesh.sample(names, name)[0] for name in names}) == 16
 
@@ -140,7 +140,7 @@ def test_host_keys_of_copied_disks_are_reported_once() -> None:
         ("", 22),
     ],
 )
-def test_port_is_the_one_at_the_training_address(listens: str, port: int) -> None:
+def test_ssh_port_is_taken_from_the_listener_at_the_training_address(listens: str, port: int) -> None:
     assert sshd.port_at(sshd.parse(listens), "10.0.0.1") == port
 
 
@@ -176,7 +176,7 @@ STRICT = "kexalgorithms curve25519-sha256\nhostkeyalgorithms ssh-ed25519\nmacs h
 LAX = "kexalgorithms curve25519-sha256\nhostkeyalgorithms ssh-ed25519\nmacs hmac-sha1,hmac-sha2-256-etm@openssh.com"
 
 
-def test_weak_algorithms_are_those_removed_by_the_file() -> None:
+def test_weak_algorithms_offered_by_sshd_are_listed() -> None:
     assert sshd.weak(sshd.offers_of(GOOD), DROPIN) == []
     assert sshd.weak(sshd.offers_of(BAD), DROPIN) == [
         "ecdh-sha2-nistp256",
@@ -186,7 +186,7 @@ def test_weak_algorithms_are_those_removed_by_the_file() -> None:
     ]
 
 
-def test_reply_of_another_server_is_rejected() -> None:
+def test_reply_from_a_non_ssh_server_is_rejected() -> None:
     with pytest.raises(ValueError, match="not the message"):
         sshd.offers_of(b"HTTP/1.1 400 Bad Request")
 

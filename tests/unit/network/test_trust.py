@@ -1,8 +1,8 @@
-"""Each file in cases/ has one decision about first contact.
+"""Each file in cases/ contains one decision about first contact.
 
-decide: a node's keys and the known_hosts files that ssh reads -> decision and sentences.
-pinned: a known_hosts file before and after a key is pinned.
-In both, A, B and C stand for ed25519 keys and E for an ecdsa key of the file keys.yml.
+decide: a node's keys and the known_hosts files that ssh reads -> decision and sentences. pinned: a known_hosts file
+before and after a key is pinned. In both, A, B and C stand for ed25519 keys and E for an ecdsa key of the file
+keys.yml.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def key(name: str) -> HostKey:
 
 
 def spelt_out(text: str) -> str:
-    """Replace {A} with the key's line, and {A.fingerprint} with its fingerprint."""
+    """Replace {A} with the public key line of key A, and {A.fingerprint} with its fingerprint."""
     text = re.sub(r"\{([ABCE])\.fingerprint\}", lambda found: key(found[1]).fingerprint, text)
     return re.sub(r"\{([ABCE])\}", lambda found: KEYS[found[1]], text)
 
 
 def row_of(case: dict[str, Any]) -> trust.HostKeyDecision:
-    """Return the decision; the node sends only keys of requested types."""
+    """Return the decision about a node that offers only keys of the requested types."""
     has = [key(name) for name in case.get("shows", ())]
     wanted = spelt_out(case.get("wanted", ""))
     entries = [
@@ -113,7 +113,7 @@ def test_fingerprint_matches_ssh_keygen() -> None:
         ("|1|broken", "node1.example", False),
     ],
 )
-def test_host_matches_the_line(hosts: str, host: str, named: bool) -> None:
+def test_host_is_matched_against_known_hosts_lines(hosts: str, host: str, named: bool) -> None:
     entry = known_hosts.entry_of(f"{hosts} {KEYS['A']}")
     assert entry
     assert entry.names(host) is named
@@ -130,7 +130,7 @@ def test_host_matches_the_line(hosts: str, host: str, named: bool) -> None:
         ("@revoked * ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIB1qSk2WqV9JZBUn4otF1OS0eJrC5Qi3EEZXXj61XDfu", "@revoked"),
     ],
 )
-def test_invalid_lines_are_ignored(line: str, marker: str | None) -> None:
+def test_invalid_known_hosts_lines_are_ignored(line: str, marker: str | None) -> None:
     entry = known_hosts.entry_of(line)
     assert (entry.marker if entry else None) == marker
 
@@ -168,7 +168,7 @@ def test_pinned_keys_of_removed_nodes_are_listed() -> None:
     assert line.endswith("ssh-keygen -R '[10.0.0.9]:22' -f '/my lab/known_hosts'")
 
 
-def test_table_is_aligned_and_question_has_the_count() -> None:
+def test_table_is_aligned_and_the_question_states_the_key_count() -> None:
     rows = [
         row_of({"shows": ["A"]}),
         row_of({"shows": ["E"]}),
@@ -194,7 +194,7 @@ def test_table_is_aligned_and_question_has_the_count() -> None:
         ),
     ],
 )
-def test_last_line_has_the_outcome_and_next_command(states: list[str], said: str) -> None:
+def test_last_line_states_the_outcome_and_the_next_command(states: list[str], said: str) -> None:
     rows = [
         trust.HostKeyDecision(f"node{number}", "10.0.0.3:22", state, key=None if state == "no answer" else key("A"))
         for number, state in enumerate(states, start=1)

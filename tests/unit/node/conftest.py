@@ -1,4 +1,4 @@
-"""Make ansible.module_utils.muster importable, and define shared fixtures."""
+"""Shared fixtures. This file also makes ansible.module_utils.muster importable."""
 
 from __future__ import annotations
 

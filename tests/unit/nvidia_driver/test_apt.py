@@ -1,4 +1,4 @@
-"""Every file in cases/apt is one request to apt: need, words, output of apt, and refusals.
+"""Every file in cases/apt describes one request to apt: need, arguments, output of apt, and reasons for rejection.
 
 The output has the format of apt 2.6 and 2.8.
 """
@@ -15,7 +15,7 @@ from muster.nvidia_driver.family import is_part, keeps_step, named_branch, upstr
 
 
 @cases(__file__, "apt")
-def test_request(case: dict[str, Any]) -> None:
+def test_apt_request_matches_the_case(case: dict[str, Any]) -> None:
     values: dict[str, Any] = {
         key: tuple(each) if isinstance(each, list) else each for key, each in case["need"].items()
     }
@@ -52,7 +52,7 @@ def test_request(case: dict[str, Any]) -> None:
         ("", ""),
     ],
 )
-def test_driver_version_of_a_package_version(version: str, wanted: str) -> None:
+def test_driver_version_is_read_from_a_package_version(version: str, wanted: str) -> None:
     assert upstream(version) == wanted
 
 
@@ -79,11 +79,11 @@ def test_driver_version_of_a_package_version(version: str, wanted: str) -> None:
         ("linux-modules-nvidia-580-server-open-generic", "ubuntu", False),
     ],
 )
-def test_packages_that_must_have_the_driver_version(name: str, source: str, wanted: bool) -> None:
+def test_packages_tied_to_the_driver_version_are_recognized(name: str, source: str, wanted: bool) -> None:
     assert keeps_step(name, "580.159.04-1", source) is wanted
 
 
-def test_parts_and_branches_by_name() -> None:
+def test_driver_parts_and_branches_are_recognized_by_package_name() -> None:
     assert is_part("linux-modules-nvidia-580-server-open-generic")
     assert is_part("nvidia-driver-pinning-580")
     assert not any(map(is_part, ["nvidia-container-toolkit", "nvidia-docker2", "cuda-runtime-12-8", "libcublas-13-0"]))
@@ -97,7 +97,7 @@ def test_parts_and_branches_by_name() -> None:
     assert {name: named_branch(name) for name in names} == names
 
 
-def test_versions_offered_by_a_source() -> None:
+def test_versions_offered_by_a_source_are_parsed() -> None:
     files = """\
 Package files:
  100 /var/lib/dpkg/status
@@ -152,7 +152,7 @@ nvidia-open:
     }
 
 
-def test_newest_version_with_all_packages_is_chosen() -> None:
+def test_newest_version_that_has_all_packages_is_chosen() -> None:
     offered = {
         "linux-headers-generic": ("6.8.0-90.91",),
         "nvidia-open-580": ("580.178.04-1", "580.159.04-1", "580.126.20-1"),
@@ -186,7 +186,7 @@ E: Sub-process /usr/bin/dpkg returned an error code (1)
     assert apt.complaints("one\ntwo\n") == "one\ntwo"
 
 
-def test_outdated_mirror_has_its_own_fix() -> None:
+def test_outdated_mirror_is_reported_with_a_specific_fix() -> None:
     # Message of apt 2.7 about an archive whose lists were older than its files
     said = "E: Failed to fetch http://example.org/linux-modules-nvidia.deb  404  Not Found [IP: 203.0.113.1 80]"
     assert "cluster_mirror" in apt.fix_with(apt.complaints(said))

@@ -1,6 +1,6 @@
-"""Every file in cases/ is one node as differences to healthy.yml, and the expected plan at a stage.
+"""Every file in cases/ describes one node by its differences from healthy.yml, and the expected plan at one stage.
 
-plan: only the given parts are compared. wrong: reasons to stop the node; none by default.
+plan: only the given parts are compared. wrong: reasons to stop the run on this node; none by default.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FILES = (
 
 
 def laid_over(base: Any, changes: Any) -> Any:
-    """Return a tree with changes: null removes a key, and a key that ends with ! replaces the whole value."""
+    """Return a tree with changes applied: null removes a key, and a key that ends with ! replaces the whole value."""
     if not (isinstance(base, dict) and isinstance(changes, dict)):
         return changes
     result = dict(base)
@@ -60,7 +60,7 @@ def tuples(given: dict[str, Any]) -> dict[str, Any]:
 
 
 @cases(__file__, "plan")
-def test_case(case: dict[str, Any]) -> None:
+def test_driver_plan_matches_the_case(case: dict[str, Any]) -> None:
     base = document_of(HERE / "healthy.yml")
     given = laid_over(base, {"request": case.get("request", {}), "seen": case.get("seen", {})})
     request = DriverRequest(files=FILES, **tuples(given["request"]))
@@ -101,6 +101,6 @@ def test_case(case: dict[str, Any]) -> None:
         ({"gpus": {"devices": [{"slot": "0000:18:00.0", "driver": "nouveau"}]}}, False),
     ],
 )
-def test_driver_works_if_the_installed_version_is_loaded(changes: dict[str, Any], works: bool) -> None:
+def test_driver_works_only_if_the_installed_version_is_loaded(changes: dict[str, Any], works: bool) -> None:
     healthy = document_of(HERE / "healthy.yml")["seen"]
     assert seen_of(laid_over(healthy, changes)).works is works

@@ -17,12 +17,12 @@ Purg libnvidia-compute [580.178.04-1]
 """
 
 
-def test_only_parts_of_the_driver_are_removed() -> None:
+def test_only_driver_packages_are_removed() -> None:
     there = ["cuda-toolkit-13-0", "libnccl2", "libcuda1", "nvidia-container-toolkit", "nvidia-open-580", "dkms"]
     assert parts(there) == ["libcuda1", "nvidia-open-580"]
 
 
-def test_dependent_packages_are_named() -> None:
+def test_packages_that_depend_on_the_driver_are_named() -> None:
     (said,) = refusals(parse(SIMULATED, "", 0))
     assert said == (
         "apt would also remove cuda-13-0, because of dependencies on the driver: remove them first, with"
@@ -34,7 +34,7 @@ def test_errors_of_apt_are_returned() -> None:
     assert refusals(parse("", "E: Held packages were changed\n", 100)) == ["Held packages were changed"]
 
 
-def test_manual_steps_after_the_removal() -> None:
+def test_manual_steps_after_the_removal_are_listed() -> None:
     assert remark([], loaded=False) == ""
     assert remark(["/usr/bin/nvidia-uninstall"], loaded=True) == (
         "a driver from a runfile remains; remove it: sudo /usr/bin/nvidia-uninstall; the driver's module remains"

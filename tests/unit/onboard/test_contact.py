@@ -20,7 +20,7 @@ OTTO = (
 
 
 @cases(__file__, "contact")
-def test_problem_of_a_machine_is_explained(case: dict[str, Any]) -> None:
+def test_problem_with_a_machine_is_explained_in_one_sentence(case: dict[str, Any]) -> None:
     login = contact.read(case["said"], PYTHON)
     assert (login is None) == case.get("unreadable", False)
     if login is not None:

@@ -12,13 +12,13 @@ from muster.onboard.partner import answered, busy_with, left_out, pairs
 
 
 @cases(__file__, "ending")
-def test_outcome_matches_the_case(case: dict[str, Any]) -> None:
+def test_onboarding_outcome_matches_the_case(case: dict[str, Any]) -> None:
     found = end(case["nodes"], check=case.get("check", False))
     assert (found.last, found.lines, found.status) == (case["last"], case.get("lines", []), case["status"])
 
 
 @cases(__file__, "pairs")
-def test_pairs_match_the_case(case: dict[str, Any]) -> None:
+def test_pairs_of_new_nodes_and_members_match_the_case(case: dict[str, Any]) -> None:
     assert pairs(case["new"], case["busy"]) == case["pairs"]
     if not any(case["pairs"].values()):
         assert left_out(case["busy"]) == case["left_out"]
@@ -45,7 +45,7 @@ def holder(**own: Any) -> dict[str, Any]:
         ({}, "there is no nvidia-smi", 0, ""),
     ],
 )
-def test_user_of_a_node_is_described(held: dict[str, Any], why: str, gpus: int, expected: str) -> None:
+def test_process_that_uses_a_node_is_described(held: dict[str, Any], why: str, gpus: int, expected: str) -> None:
     assert busy_with(held, why, gpus=gpus) == expected
 
 

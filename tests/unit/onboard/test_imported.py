@@ -1,4 +1,4 @@
-"""A new inventory is created from a list of nodes; ansible-playbook runs on the controller only."""
+"""Creating a new inventory from a list of nodes. ansible-playbook runs only on the controller."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def test_invalid_inventory_name_is_rejected(name: str) -> None:
     assert len(imported.name_problems(name)) == 1
 
 
-def test_template_is_not_written() -> None:
+def test_template_in_a_node_list_is_not_written_to_the_inventory() -> None:
     with pytest.raises(ValueError, match="template"):
         imported.text([{"name": "a", "variables": {"ansible_host": "10.0.0.1", "ansible_user": "{{ x }}"}}], "x")
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Return a copy of the project with only the sample inventory. Links would point to the original."""
+    """Return a copy of the project with only the sample inventory. Links would point to the original project."""
     place = tmp_path / "muster"
     place.mkdir()
     for name in ("library", "playbooks", "plugins", "roles", "inventory/lab"):

@@ -1,4 +1,4 @@
-"""Lists of nodes are parsed: Slurm's notation, hostfiles and ssh configs."""
+"""Parsing of node lists: Slurm's notation, hostfiles and ssh configs."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_names_and_patterns_select_hosts(wanted: str, expected: tuple[list[str],
     ],
 )
 def test_commands_and_includes_in_an_ssh_config_are_found(line: str) -> None:
-    """As parsed by OpenSSH 9.2; forms that only other releases accept are rejected as well."""
+    """The expected results are those of OpenSSH 9.2. Syntax that only other releases accept is rejected as well."""
     what = "Include" if "include" in line.lower() else "Match exec"
     assert commands(f"# Match exec\nHost exec\n{line}\n  User include\n") == [(3, what)]
 

@@ -1,4 +1,4 @@
-"""The nodes to onboard are parsed from the options, and problems are reported."""
+"""Parsing of the nodes to onboard from the options, and the reported problems."""
 
 from __future__ import annotations
 
@@ -71,6 +71,6 @@ def test_ssh_settings_become_inventory_variables(own: dict[str, str], expected: 
         ),
     ],
 )
-def test_values_that_ssh_may_pass_to_a_shell_are_rejected(own: dict[str, str], problem: str) -> None:
+def test_values_that_ssh_can_pass_to_a_shell_are_rejected(own: dict[str, str], problem: str) -> None:
     found = list(problems_of_ssh(NewNode("gpu1", "", {}, "config"), own))
     assert found == ([problem] if problem else [])

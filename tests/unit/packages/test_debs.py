@@ -15,23 +15,23 @@ N: Download is performed unsandboxed as root
 """
 
 
-def test_files_without_checksum_or_on_the_node_are_left_to_apt() -> None:
+def test_files_without_a_checksum_or_already_present_are_left_to_apt() -> None:
     assert parse_uris(PRINTED) == [
         Deb("a_1_amd64.deb", 10, "a" * 64),
         Deb("c_1%3a1+2_amd64.deb", 10, "c" * 64),
     ]
 
 
-def test_no_downloads_give_no_files() -> None:
+def test_node_without_downloads_needs_no_files() -> None:
     assert parse_uris("") == []
 
 
-def test_spec_names_the_exact_version() -> None:
+def test_package_specification_contains_the_exact_version() -> None:
     names = ("a_1_amd64.deb", "libc6_1%3a2.3-4+b1_i386.deb", "doc_2~rc1_all.deb")
     assert [Deb(name, 1, "").spec for name in names] == ["a:amd64=1", "libc6:i386=1:2.3-4+b1", "doc=2~rc1"]
 
 
-def test_first_node_downloads_for_all() -> None:
+def test_first_node_downloads_for_all_nodes() -> None:
     nothing_own = DebShare(others={"node2": (A, B)})
     assert share({"node2": [A, B], "node1": [A, B], "node3": [B, A]}) == {
         "node2": DebShare(own=(A, B)),
@@ -46,10 +46,10 @@ def test_node_downloads_only_its_additional_files() -> None:
     assert shares["node3"].others == {"node1": (A, B), "node2": (C,)}
 
 
-def test_different_nodes_share_nothing() -> None:
+def test_nodes_with_different_packages_share_no_files() -> None:
     assert share({"node1": [A], "node2": [B]})["node2"] == DebShare(own=(B,))
 
 
-def test_same_name_with_different_hash_is_another_file() -> None:
+def test_same_name_with_a_different_hash_is_a_different_file() -> None:
     other = Deb(A.name, 10, "d" * 64)
     assert share({"node1": [A], "node2": [other]})["node2"] == DebShare(own=(other,))

@@ -1,6 +1,7 @@
-"""Every file in cases/retarget is an apt source file, and its expected content with new URLs.
+"""Every file in cases/retarget contains an apt source file, and its expected content with new URLs.
 
-saved: its content before the first change. Without `after`, it must not change. The default distribution is ubuntu.
+saved: content before the first change. If `after` is omitted, the file must not change. The default distribution is
+ubuntu.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from muster.packages.entries import retargeted
 
 
 @cases(__file__, "retarget")
-def test_case(case: dict[str, Any]) -> None:
+def test_apt_source_file_matches_the_case(case: dict[str, Any]) -> None:
     saved = case.get("saved")
 
     def done(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Every file in cases/resolve is one request and the resulting sources, by default for ubuntu-24.04 on x86_64."""
+"""Every file in cases/resolve contains one request and the resulting sources, by default for ubuntu-24.04 on x86_64."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TABLE = document_of(FILE)
 
 
 @cases(__file__, "resolve")
-def test_case(case: dict[str, Any]) -> None:
+def test_resolved_package_sources_match_the_case(case: dict[str, Any]) -> None:
     system, machine = case.get("system", "ubuntu-24.04"), case.get("machine", "x86_64")
     if "error" in case:
         with pytest.raises(MirrorError) as refused:
@@ -30,13 +30,13 @@ def test_case(case: dict[str, Any]) -> None:
     assert sources == Sources(**places, offline=case.get("offline", ""), notes=tuple(case.get("notes", ())))
 
 
-def test_every_row_has_a_source_and_a_date() -> None:
+def test_every_row_of_the_mirror_table_has_a_source_and_a_date() -> None:
     for profile in TABLE["profiles"].values():
         for row in profile.values():
             assert set(row) in ({"uri", "source", "seen"}, {"lacks", "seen"})
 
 
-def test_table_of_another_schema_is_rejected() -> None:
+def test_mirror_table_with_another_schema_is_rejected() -> None:
     with pytest.raises(MirrorError, match="schema 2"):
         resolve({**TABLE, "schema": 2}, MirrorsRequest(), "ubuntu-24.04")
 
@@ -47,5 +47,5 @@ def test_upstream_hosts_are_in_the_list_of_hosts_to_allow() -> None:
         assert f"`{urlsplit(row['uri']).hostname}`" in told
 
 
-def test_pytorch_index_has_one_url() -> None:
+def test_pytorch_index_has_the_same_url_everywhere() -> None:
     assert TABLE["profiles"]["upstream"]["torch"]["uri"] == f"{PYTORCH_WHEELS}/{{variant}}"

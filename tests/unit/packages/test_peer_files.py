@@ -12,19 +12,19 @@ from muster.packages.peer_files import PeerFilesError, WantedFile, why_not
 A, B = "a" * 64, "b" * 64
 
 
-def test_duplicate_files_are_merged() -> None:
+def test_duplicate_file_requests_are_merged() -> None:
     given = [{"name": "x.whl", "sha256": A}, {"name": "y_1.0+cpu.whl", "sha256": B}, {"name": "x.whl", "sha256": A}]
     assert peer_files.wanted_of(given) == (WantedFile("x.whl", A), WantedFile("y_1.0+cpu.whl", B))
 
 
 @pytest.mark.parametrize("name", ["", "../x", "/etc/shadow", "a/b", "-rf", ".", "..", ".hidden", "a b", "a\nb"])
-def test_file_names_cannot_be_paths(name: str) -> None:
+def test_file_names_with_a_path_are_rejected(name: str) -> None:
     with pytest.raises(PeerFilesError, match="is not a bare file name"):
         peer_files.wanted_of([{"name": name, "sha256": A}])
 
 
 @pytest.mark.parametrize("sha256", ["", "a" * 63, "A" * 64, "g" * 64])
-def test_files_require_a_sha256(sha256: str) -> None:
+def test_files_without_a_sha256_are_rejected(sha256: str) -> None:
     with pytest.raises(PeerFilesError, match="is not a sha256"):
         peer_files.wanted_of([{"name": "x", "sha256": sha256}])
 
@@ -34,14 +34,14 @@ def test_conflicting_hashes_are_rejected() -> None:
         peer_files.wanted_of([{"name": "x", "sha256": A}, {"name": "x", "sha256": B}])
 
 
-def test_command_is_quoted_for_the_shell() -> None:
+def test_peer_command_is_quoted_for_the_shell() -> None:
     command = peer_files.remote_command("/srv/it's here", ["a.whl", "b!1.whl"])
     words = shlex.split(command)
     assert words[-4:] == ["--directory=/srv/it's here", "--", "a.whl", "b!1.whl"]
     assert words[:5] == ["printf", "%s\\n", "", peer_files.BEGIN.decode().strip(), "&&"]
 
 
-def test_peers_come_from_known_hosts() -> None:
+def test_peers_are_read_from_known_hosts() -> None:
     text = (
         "# head\nn1,192.0.2.1 ssh-ed25519 AAAA muster:lab:n1\n[n2]:2222 ssh-ed25519 AAAA muster:lab:n2\nx y AAAA me\n"
     )

@@ -54,7 +54,7 @@ def test_fingerprints_match_gpg(key: bytes) -> None:
     assert CUDA.trusts(key)
 
 
-def test_all_keys_in_a_file_must_be_known() -> None:
+def test_key_file_with_an_unknown_key_is_rejected() -> None:
     other = bytearray(BINARY)
     other[20] ^= 1
     assert len(set(repositories.fingerprints(BINARY + bytes(other)))) == 2
@@ -79,7 +79,7 @@ def test_empty_key_is_not_trusted() -> None:
     assert repositories.AptRepository("x", "http://example.org").trusts(KEY)
 
 
-def test_flat_repository_files() -> None:
+def test_files_of_a_flat_repository_are_rendered() -> None:
     assert CUDA.texts == {
         "/etc/apt/sources.list.d/muster-nvidia.sources": (
             "# Written by Muster (role gpu_stack).\n"
@@ -93,7 +93,7 @@ def test_flat_repository_files() -> None:
     assert CUDA.list_names[0] == "example.org_cuda_ubuntu2404_x86%5f64_InRelease"
 
 
-def test_repository_with_an_existing_keyring_has_one_file() -> None:
+def test_repository_that_uses_an_existing_keyring_needs_only_one_file() -> None:
     (text,) = DEBIAN.texts.values()
     assert "Suites: bookworm bookworm-updates\nComponents: contrib non-free\nSigned-By: /usr/share" in text
     assert DEBIAN.list_names[2] == "example.org_debian_dists_bookworm-updates_InRelease"
@@ -159,7 +159,7 @@ def test_both_source_formats_are_parsed() -> None:
     ]
 
 
-def test_existing_entry_for_the_same_url_is_found() -> None:
+def test_existing_apt_entry_for_the_same_url_is_found() -> None:
     there = list(repositories.sources("/etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.list", LINES))
     found = repositories.foreign(CUDA, there)
     assert found
@@ -181,7 +181,7 @@ def test_additional_components_use_the_archive_url(components: str, needed: bool
     assert (repositories.foreign(found, there) is None) is needed
 
 
-def test_archive_without_a_keyring_stays_without() -> None:
+def test_no_keyring_is_added_for_an_archive_without_one() -> None:
     # apt rejects two entries of one suite with different signatures.
     there = list(repositories.sources("/etc/apt/sources.list", LINES.replace(" contrib", "")))
     found = repositories.of_archive("debian", ("contrib",), there)

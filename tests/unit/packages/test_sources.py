@@ -1,4 +1,4 @@
-"""Planned changes of apt's sources and of certificates, and their reversal."""
+"""Planned changes to apt sources and certificates, and how they are undone."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_overriding_proxy_setting_is_reported() -> None:
     assert "apt uses Acquire::http::Proxy http://other.lab:8080 instead of" in make_plan(PROXIED, there).problems[0]
 
 
-def test_apt_bypasses_the_proxy_for_single_hosts_only() -> None:
+def test_apt_bypasses_the_proxy_only_for_single_hosts() -> None:
     text = proxy_text(SourcesRequest("ubuntu", https_proxy=PROXY, no_proxy=("10.0.0.1", ".lab", "10.0.0.0/8")))
     assert text.splitlines()[1:] == [
         f'Acquire::https::Proxy "{PROXY}";',
@@ -88,11 +88,11 @@ def test_run_interrupted_after_the_copy_is_completed() -> None:
     assert make_plan(MIRROR, SourcesState({LIST: STOCK, LIST + SAVED: STOCK})).write == {LIST: MIRRORED}
 
 
-def test_node_with_the_mirror_is_unchanged() -> None:
+def test_node_that_already_uses_the_mirror_is_unchanged() -> None:
     assert not make_plan(MIRROR, SourcesState({LIST: MIRRORED, LIST + SAVED: STOCK})).needed
 
 
-def test_upstream_restores_the_file() -> None:
+def test_switching_to_upstream_restores_the_source_file() -> None:
     plan = make_plan(NOTHING, SourcesState({LIST: MIRRORED, LIST + SAVED: STOCK}))
     assert (plan.write, plan.remove) == ({LIST: STOCK}, [LIST + SAVED])
 
@@ -125,7 +125,7 @@ def test_certificate_missing_from_the_bundle_is_added() -> None:
     assert plan.differences == [f"the system's certificates do not include {CERTIFICATES}/muster.crt"]
 
 
-def test_certificate_is_removed_also_after_a_killed_run() -> None:
+def test_certificate_is_removed_even_after_a_killed_run() -> None:
     path, link = f"{CERTIFICATES}/muster.crt", f"{CERTIFICATE_LINKS}/muster.pem"
     plan = make_plan(NOTHING, SourcesState({path: PEM}, links=("muster.pem",), bundle=OTHER + PEM))
     assert (plan.remove, plan.links, plan.bundle) == ([path], [link], True)
@@ -149,7 +149,7 @@ def test_missing_certificate_package_is_reported() -> None:
     assert plan.left_out[0]["why"].startswith("ca-certificates is not installed yet")
 
 
-def test_offline_apt_uses_one_folder_only() -> None:
+def test_offline_apt_uses_only_the_given_folder() -> None:
     plan = make_plan(OFFLINE, SourcesState({LIST: STOCK}))
     assert list(plan.write) == [OFFLINE_SOURCES, OFFLINE_FILE]
     assert "URIs: file:/srv/muster/debs/\n" in plan.write[OFFLINE_SOURCES]
@@ -176,18 +176,18 @@ def test_invalid_certificates_are_rejected(text: str, error: str) -> None:
         certificates(text)
 
 
-def test_own_certificates_are_recognized() -> None:
+def test_certificates_installed_by_muster_are_recognized() -> None:
     assert certificates(f"# of the lab\n{PEM}\n{PEM}") == [PEM]
     assert within(PEM, "x" + PEM.replace("\n", "\r\n"))
 
 
-def test_baseline_checks_for_every_written_file() -> None:
+def test_baseline_check_covers_every_written_file() -> None:
     traces = yaml.safe_load((ROOT / "roles/node_baseline/vars/main.yml").read_text())["_node_baseline_traces"]
     files = [PROXY_FILE, OFFLINE_FILE, OFFLINE_SOURCES, *(path + SAVED for path in STOCK_FILES)]
     assert traces == [*files, f"{CERTIFICATES}/muster.crt", f"{CERTIFICATE_LINKS}/muster.pem"]
 
 
-def test_request_conditions_are_equal_in_both_places() -> None:
+def test_role_and_controller_use_the_same_conditions_for_requests() -> None:
     before = yaml.safe_load((ROOT / "playbooks/baseline.yml").read_text())[1]["pre_tasks"]
     requested = next(task for task in before if "include_role" in str(task))["when"]
     tasks = yaml.safe_load((ROOT / "roles/node_baseline/tasks/main.yml").read_text())[1]["block"]

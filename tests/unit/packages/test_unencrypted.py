@@ -45,7 +45,7 @@ def test_unencrypted_sources_are_found(values: dict[str, Any], said: str, status
     assert warnings(inventory) == ([f"every node: {said}."] if said else [])
 
 
-def test_verdict_contains_the_warning() -> None:
+def test_verdict_contains_the_warning_about_http() -> None:
     values = {"pytorch_index_url": "http://mirror.lab/simple"}
     plan = {"participants": ["node1"], "quarantined": [], "sources": {"node1": values}}
     health = cluster.judge(cluster.Nodes(plan, {}, {}, [], {}), "fail")

@@ -55,7 +55,7 @@ def test_invalid_environment_yml_is_rejected(content: Any, refusal: str) -> None
     assert str(refused.value) == refusal
 
 
-def test_rendered_conda_lock_is_parsed_again() -> None:
+def test_rendered_conda_lock_can_be_parsed() -> None:
     sections = (section(), section("linux-aarch64"))
     text = conda.render(sections)
     assert set(conda.parse(text)) == set(sections)
@@ -80,12 +80,12 @@ def test_edited_conda_lock_is_rejected(old: str, new: str, refusal: str) -> None
         conda.parse(text.replace(old, new))
 
 
-def test_wheel_lock_is_not_a_conda_lock() -> None:
+def test_wheel_lock_is_rejected_as_a_conda_lock() -> None:
     with pytest.raises(LockError, match="is not a conda environment"):
         conda.parse("# environment: Python 3.12, x86_64, cpu\n# asked for: torch==2.13.0\n# digest: 0000000000000000\n")
 
 
-def test_new_request_replaces_the_old_one() -> None:
+def test_locking_a_new_request_replaces_the_old_one() -> None:
     other = conda.asked_of({**YML, "dependencies": ["python=3.12"]})
     new = section(asked=other)
     assert conda.section_for([section()], ASKED, "linux-64") == section()
@@ -95,7 +95,7 @@ def test_new_request_replaces_the_old_one() -> None:
     assert {one.platform for one in both} == {"linux-64", "linux-aarch64"}
 
 
-def test_changes_are_described() -> None:
+def test_changes_to_a_conda_lock_are_described() -> None:
     newer = conda.make_section("linux-64", ASKED, [CondaPackage(f"{AT}/linux-64/python-3.12.5-h1_0.conda", HASH)])
     assert conda.changes([], section()) == ["linux-64, conda: 2 packages"]
     assert conda.changes([section()], newer) == [
@@ -104,7 +104,7 @@ def test_changes_are_described() -> None:
     ]
 
 
-def test_conda_name_depends_on_the_lock_and_packages_are_compared() -> None:
+def test_conda_environment_name_depends_on_the_lock_and_packages_are_compared() -> None:
     request = section().request()
     assert request.name.startswith("3.12.4-conda-py3.12-")
     assert is_environment(request.name)
@@ -115,6 +115,6 @@ def test_conda_name_depends_on_the_lock_and_packages_are_compared() -> None:
     assert lacks == "six==1.17.0_pyhd8ed1ab_0 is requested, but 1.17.0_0 is installed"
 
 
-def test_environment_requires_python() -> None:
+def test_conda_environment_without_python_is_rejected() -> None:
     with pytest.raises(LockError, match="package python is missing"):
         conda.make_section("linux-64", ASKED, []).request()

@@ -20,7 +20,7 @@ def entry(given: dict[str, Any]) -> conda_contents.CondaEntry:
 
 
 def package(given: dict[str, Any]) -> tuple[conda_contents.Contents, list[conda_contents.CondaEntry]]:
-    """given: name, and the differences from a valid package: index, paths or files, commands, entries."""
+    """Return a package. given: name, and differences from a valid package: index, paths or files, commands, entries."""
     known = CondaPackage(f"https://h/c/linux-64/{given['name']}-3.11.2-0.conda", "0" * 64)
     index = {"name": given["name"], "version": "3.11.2", "build": "0", **given.get("index", {})}
     texts = {conda_contents.INDEX: json.dumps(index)}
@@ -48,12 +48,12 @@ def refusal(case: dict[str, Any]) -> str:
 
 
 @cases(__file__, "conda_packages")
-def test_packages(case: dict[str, Any]) -> None:
+def test_conda_package_contents_are_validated(case: dict[str, Any]) -> None:
     assert refusal(case) == case.get("refusal", "")
 
 
 @cases(__file__, "conda_tree")
-def test_linked_environment_matches_the_layout(case: dict[str, Any]) -> None:
+def test_linked_environment_is_compared_with_the_layout(case: dict[str, Any]) -> None:
     assert refusal(case) == case.get("refusal", "")
 
 
@@ -76,7 +76,7 @@ def test_archive_members_are_validated(case: dict[str, Any]) -> None:
         *((kind, "special") for kind in (tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE)),
     ],
 )
-def test_tar_members_become_entries(kind: bytes, expected: str) -> None:
+def test_tar_members_are_read_as_entries(kind: bytes, expected: str) -> None:
     member = tarfile.TarInfo("bin/x")
     member.type, member.linkname, member.mode = kind, "y", 0o755
     assert conda_contents.member_entry(member) == conda_contents.CondaEntry("bin/x", expected, 0o755, "y")

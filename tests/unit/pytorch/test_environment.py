@@ -1,7 +1,7 @@
-"""Every file in cases/ is one decision: the request, the inspection, and the expected result.
+"""Every file in cases/ contains one decision: the request, the inspection result, and the expected result.
 
-plan: request, observed -> plan. judge: request, look -> findings. pip: pip's output -> the error and the fix.
-request: options of the inventory -> requirements and pip's arguments, or the error.
+plan: request, observed -> plan. judge: request, look -> findings. pip: pip's output -> the error and the fix. request:
+options of the inventory -> requirements and pip's arguments, or the error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def request_of(case: dict[str, Any]) -> EnvironmentRequest:
 
 
 @cases(__file__, "request")
-def test_request(case: dict[str, Any]) -> None:
+def test_environment_request_matches_the_case(case: dict[str, Any]) -> None:
     sources = {**SOURCES, **case.get("sources", {})}
     if "refusal" in case:
         with pytest.raises(request.EnvironmentRequestError) as refusal:
@@ -39,7 +39,7 @@ def test_request(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "plan")
-def test_plan(case: dict[str, Any]) -> None:
+def test_environment_plan_matches_the_case(case: dict[str, Any]) -> None:
     asked = request_of(case)
     good = {pin.name: pin.version for pin in asked.requirements}
 
@@ -80,7 +80,7 @@ def test_plan(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "judge")
-def test_judge(case: dict[str, Any]) -> None:
+def test_environment_findings_match_the_case(case: dict[str, Any]) -> None:
     findings = judge.judge("node1", request_of(case), case["look"])
     assert [f"{each.id} {each.status}: {each.summary}" for each in findings] == case["findings"]
     assert all(each.fix["text"] for each in findings if each.status in ("fail", "warn"))
@@ -93,7 +93,7 @@ def test_pip_errors_are_explained(case: dict[str, Any]) -> None:
     assert {"what": what, "fix": fix} == {"what": case["what"], "fix": case["fix"]}
 
 
-def test_only_named_packages_may_be_built_from_source() -> None:
+def test_only_listed_packages_can_be_built_from_source() -> None:
     assert pip.kinds([]) == ["--only-binary=:all:"]
     assert pip.kinds(["flash-attn", "x"]) == ["--only-binary=:all:", "--no-binary=flash-attn,x"]
     for name in (":all:", "x --pre", "", "x,:all:"):
@@ -104,7 +104,7 @@ def test_only_named_packages_may_be_built_from_source() -> None:
 @pytest.mark.parametrize(
     "text", ["x @ https://h/x.tar.gz", "x[a @ https://h/x.whl]==1", "file:///x.whl", "--pre", "x>=1"]
 )
-def test_packages_must_be_exact_pins(text: str) -> None:
+def test_packages_without_exact_pins_are_rejected(text: str) -> None:
     with pytest.raises(request.EnvironmentRequestError, match="is not an exact pin"):
         request.parse_requirement(text, "3.12")
 
@@ -122,11 +122,11 @@ def test_packages_must_be_exact_pins(text: str) -> None:
         ("2.0.0+cpu", "2+cpu", True),
     ],
 )
-def test_same_version(installed: str, wanted: str, *, same: bool) -> None:
+def test_equal_versions_in_different_notations_are_recognized(installed: str, wanted: str, *, same: bool) -> None:
     assert request.same_version(installed, wanted) is same
 
 
-def test_environment_name_depends_on_the_content() -> None:
+def test_environment_name_depends_on_its_content() -> None:
     assert request_of({}).name == request_of({}).name
     others = [{"packages": ["numpy==2.3.4"]}, {"variant": "cu126"}, {"torch_version": "2.12.1"}, {"python": "3.12"}]
     assert len({request_of({"request": other}).name for other in [{}, *others]}) == 5
@@ -134,11 +134,11 @@ def test_environment_name_depends_on_the_content() -> None:
     assert request_of({"request": {"packages": two}}).name == request_of({"request": {"packages": two[::-1]}}).name
 
 
-def test_foreign_folder_names_are_not_environments() -> None:
+def test_folders_not_created_by_muster_are_not_environments() -> None:
     assert not any(map(request.is_environment, ["", "current", "mine", "2.13.0", "2.13.0-cpu-py3.11-xyz"]))
 
 
-def test_package_names_are_normalized_like_in_pip() -> None:
+def test_package_names_are_normalized_as_in_pip() -> None:
     pin = request.parse_requirement("Typing_Extensions == 4.15.0", "3.11")
     assert pin == Requirement("typing-extensions", "4.15.0")
     assert pin.met_by({"typing-extensions": "4.15.0"})

@@ -1,4 +1,4 @@
-"""Environments that users built: the program that built one, and whether launches can run in it (cases/existing).
+"""Environments built by users: which program built an environment, and whether launches can run in it (cases/existing).
 
 The marker files are derived from the source code of the programs, not recorded.
 """

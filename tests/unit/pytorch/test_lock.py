@@ -1,8 +1,8 @@
-"""Every file in cases/ is one decision about the lock.
+"""Every file in cases/ contains one decision about the lock.
 
-choose: lock, request of a node -> build, whether the lock has it, and the note for the user.
-refuse: an edited lock -> the error. update: lock, new environment, requests of all nodes -> the environments in the new
-lock, and the described changes.
+choose: lock, request of a node -> build, whether the lock contains that build, and the note for the user. refuse: an
+edited lock -> the error. update: lock, new environment, requests of all nodes -> the environments in the new lock, and
+the described changes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def told(section: WheelSection) -> str:
 
 
 @cases(__file__, "choose")
-def test_choose(case: dict[str, Any]) -> None:
+def test_chosen_lock_section_matches_the_case(case: dict[str, Any]) -> None:
     sections = [section_of(given) for given in case["lock"]]
     choice = choosing.choose(sections, ask_of(case["ask"]), case.get("python", PYTHON), case.get("machine", MACHINE))
     found = {"variant": choice.request.variant, "locked": told(choice.section) if choice.section else None}
@@ -58,7 +58,7 @@ def test_choose(case: dict[str, Any]) -> None:
     assert choice.request.locked == ({w.name: w.version for w in choice.section.wheels} if choice.section else {})
 
 
-def test_reviewed_section_is_used_only_without_a_locked_one_and_with_equal_pins() -> None:
+def test_reviewed_section_is_used_only_if_none_is_locked_and_the_pins_match() -> None:
     shipped = section_of({"variant": "cuda", "wheels": {"sympy": "1.13.0"}})
     own = section_of({"variant": "cuda", "wheels": {"sympy": "1.14.0"}})
     ask = {"gpus": 8}
@@ -75,7 +75,7 @@ def test_reviewed_section_is_used_only_without_a_locked_one_and_with_equal_pins(
 
 
 @cases(__file__, "refuse")
-def test_refuse(case: dict[str, Any]) -> None:
+def test_edited_lock_is_rejected(case: dict[str, Any]) -> None:
     text = lock.render([section_of({"variant": "cpu"}), section_of({"variant": "cu130"})])
     assert len(lock.parse(text)) == 2
     edited = case["text"] if "text" in case else text.replace(case["from"], case["to"])
@@ -86,7 +86,7 @@ def test_refuse(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "update")
-def test_update(case: dict[str, Any]) -> None:
+def test_updated_lock_matches_the_case(case: dict[str, Any]) -> None:
     before = [section_of(given) for given in case["lock"]]
     new = section_of(case["new"])
     after = choosing.updated(before, new, [ask_of(given) for given in case["asks"]])
@@ -95,7 +95,7 @@ def test_update(case: dict[str, Any]) -> None:
     assert lock.changes(before, after, new) == case["changes"]
 
 
-def test_rendered_lock_is_parsed_again_in_any_order() -> None:
+def test_rendered_lock_can_be_parsed_in_any_order() -> None:
     sections = [section_of(given) for given in ({"variant": "cpu"}, {"variant": "cu130", "python": "3.9"})]
     text = lock.render(sections)
     assert lock.render(sections[::-1]) == text
@@ -124,7 +124,7 @@ def test_rendered_lock_is_parsed_again_in_any_order() -> None:
         {"asked": None},
     ],
 )
-def test_received_sections_are_validated_like_the_file(change: dict[str, Any]) -> None:
+def test_sections_from_nodes_are_validated_like_the_lock_file(change: dict[str, Any]) -> None:
     given = section_of({"variant": "cpu"}).as_dict()
     assert lock.section_of(given)
     with pytest.raises(LockError):
@@ -136,12 +136,12 @@ def test_oversized_file_is_rejected() -> None:
         lock.parse("# \n" * lock.MOST)
 
 
-def test_empty_lock_has_no_sections() -> None:
+def test_empty_lock_contains_no_sections() -> None:
     assert lock.parse("") == ()
     assert lock.render([]) == ""
 
 
-def test_section_renders_a_requirements_file() -> None:
+def test_lock_section_is_rendered_as_a_requirements_file() -> None:
     first, *_ = section_of({"variant": "cpu"}).requirements.splitlines()
     assert first.startswith("numpy==2.3.5 --hash=sha256:")
     assert first.endswith("  # numpy-2.3.5-any.whl")
@@ -187,7 +187,7 @@ def test_downloader_is_the_first_node_that_needs_the_wheels(gone: set[str], expe
     assert {key: downloader(key, needs) for key in expected} == expected
 
 
-def test_holders_are_sorted_before_the_first_nodes() -> None:
+def test_nodes_that_have_the_wheels_come_before_other_nodes() -> None:
     nodes = ["n0", "n1", "n2", "n3", "n4", "n5"]
     assert holders("n4", "a", NEEDS, nodes) == ["n1", "n0", "n2"]
     assert holders("n0", "b", NEEDS, nodes) == ["n1", "n2", "n3"]

@@ -25,11 +25,11 @@ CLUSTER: dict[str, Any] = {
 
 
 @cases(__file__, "environments")
-def test_problems(case: dict[str, Any]) -> None:
+def test_invalid_environment_declarations_are_reported(case: dict[str, Any]) -> None:
     assert [f"{what}. {fix}" for what, fix in environments.problems(case["declared"])] == case["problems"]
 
 
-def test_environments_have_stable_paths() -> None:
+def test_environment_paths_are_stable() -> None:
     assert environments.places(CLUSTER) == (
         EnvironmentPlace("default", "/opt/muster/pytorch/current"),
         EnvironmentPlace("vision", "/opt/muster/pytorch/named/vision/current"),
@@ -48,12 +48,12 @@ def test_torchrun_is_found_by_environment_name() -> None:
         environments.torchrun(own, "nlp")
 
 
-def test_provided_environments_are_not_built() -> None:
+def test_environments_provided_by_the_site_are_not_built() -> None:
     assert environments.built(CLUSTER["cluster_environments"]) == ("vision",)
 
 
 @cases(__file__, "requirements")
-def test_requirements_files_are_read(case: dict[str, Any]) -> None:
+def test_requirements_files_are_parsed(case: dict[str, Any]) -> None:
     options = case.get("options", {})
 
     def read() -> tuple[list[str], requirements.RequestedPackages]:
@@ -76,7 +76,7 @@ PROJECT = {
 }
 
 
-def test_pyprojects_are_read() -> None:
+def test_pyproject_files_are_parsed() -> None:
     assert requirements.of_pyproject(PROJECT, []) == ["numpy>=2"]
     assert requirements.of_pyproject(PROJECT, ["train-gpu"]) == ["numpy>=2", "torch==2.12.0"]
 
@@ -93,7 +93,7 @@ def test_pyprojects_are_read() -> None:
         ),
     ],
 )
-def test_invalid_pyprojects_are_rejected(project: dict[str, Any], extras: list[str], refusal: str) -> None:
+def test_invalid_pyproject_files_are_rejected(project: dict[str, Any], extras: list[str], refusal: str) -> None:
     with pytest.raises(RequirementsError) as refused:
         requirements.of_pyproject(project, extras)
     assert str(refused.value) == refusal
@@ -107,7 +107,7 @@ def test_only_python_version_markers_are_evaluated() -> None:
     assert not windows.met_by({"pywin32": "1"})
 
 
-def test_lock_keeps_the_requested_ranges() -> None:
+def test_lock_stores_the_requested_version_ranges() -> None:
     ask = Ask("2.13.0", "cpu", 0, ("numpy >= 2, <3", 'x==1; sys_platform == "win32"'), ranges=True)
     request = ask.request("3.12")
     section = lock.make_section(request, "x86_64", [lock.Wheel("numpy", "2.3.5", "0" * 64, "numpy-2.3.5-any.whl")])

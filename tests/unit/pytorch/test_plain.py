@@ -1,4 +1,5 @@
-"""Environments without PyTorch, such as JupyterLab's, use the same request, lock and choice."""
+"""Environments without PyTorch, such as the one of JupyterLab, use the same code for requests, locks and build
+selection."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ def test_environment_name_depends_on_the_pins() -> None:
     assert is_environment(wanted.name)
 
 
-def test_plain_lock_is_parsed_and_chosen_again() -> None:
+def test_plain_lock_section_is_chosen_again_after_parsing() -> None:
     section = lock.make_section(ASK.request("3.12"), "x86_64", WHEELS)
     text = lock.render([section])
     assert text.startswith("# The environments of the workbench of this cluster")
@@ -29,13 +30,13 @@ def test_plain_lock_is_parsed_and_chosen_again() -> None:
     assert updated([section], section, [ASK]) == (section,)
 
 
-def test_pytorch_requests_do_not_keep_plain_sections() -> None:
+def test_updating_a_pytorch_lock_drops_plain_sections() -> None:
     section = lock.make_section(ASK.request("3.12"), "x86_64", WHEELS)
     assert not still_asked(section, [Ask("2.13.0", "auto", 0, ()), Ask("2.13.0", "auto", 8, ())])
     assert still_asked(section, [ASK])
 
 
-def test_plain_is_not_a_pytorch_variant() -> None:
+def test_plain_is_rejected_as_a_pytorch_variant() -> None:
     with pytest.raises(EnvironmentRequestError, match="plain"):
         make_request(torch_version="2.13.0", variant=PLAIN, gpus=0, packages=[], python="3.12")
 
@@ -45,7 +46,7 @@ def test_invalid_pin_is_reported_with_its_option() -> None:
         make_plain_request("jupyterlab", version="4.6.6", packages=["tensorboard"], python="3.12")
 
 
-def test_pytorch_index_is_not_used() -> None:
+def test_plain_environment_does_not_use_the_pytorch_index() -> None:
     sources = pip.pip_sources(PLAIN, index_url="auto", extra_index_urls=[], find_links=[], offline_dir="")
     assert sources == [[]]
 
@@ -66,7 +67,7 @@ def test_pytorch_index_is_not_used() -> None:
         ({"error": "ImportError: no", "packages": {}}, "fail", "jupyterlab==4.6.6 cannot be used: ImportError: no"),
     ],
 )
-def test_tools_finding(look: dict[str, object], status: str, summary: str) -> None:
+def test_missing_tools_produce_a_finding(look: dict[str, object], status: str, summary: str) -> None:
     wanted: request.EnvironmentRequest = ASK.request("3.12")
     (finding,) = judge.judge("node1", wanted, look)
     assert (finding.id, finding.status, finding.summary) == ("workbench.environment", status, summary)

@@ -18,7 +18,7 @@ TORCH = "torch-2.13.0+cpu-cp311-cp311-manylinux_2_28_x86_64.whl"
         ("tiny-1.0-1build-py2.py3-none-any.whl", ("tiny", "1.0")),
     ],
 )
-def test_file_name_gives_name_and_version(file: str, found: tuple[str, str]) -> None:
+def test_name_and_version_are_parsed_from_the_file_name(file: str, found: tuple[str, str]) -> None:
     assert wheels.named(file) == found
 
 

@@ -1,8 +1,8 @@
-"""RDMA tests between nodes, from the output of the tools to the findings.
+"""RDMA tests between nodes, from tool output to findings.
 
-A case of cases/judge has `nodes` and the number of `rails` of each; all are good by default. `trials` has changes:
-"node1 -> node2", each with or without " mlx5_N", where a side may be "*" and both directions are meant, with the name
-of an output in recorded/outputs.yml for a step, or with Gbit/s and microseconds.
+A case in cases/judge contains `nodes` and the number of `rails` per node. By default, all tests succeed. `trials` maps
+"node1 -> node2", with optional " mlx5_N" suffixes, to deviating results, for both directions. Either side can be "*". A
+result is the name of an output in recorded/outputs.yml for a step, or a rate in Gbit/s and a latency in microseconds.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RATE = 100.0
 
 
 def answer(name: str) -> dict[str, Any]:
-    """Return the output of a step by its name in outputs.yml, or the reason why it has none."""
+    """Return the output of a step with this name in outputs.yml, or the reason why there is no output."""
     if name in GOOD:
         return {"text": PRINTED[name], "aside": "", "why": "", "missing": False}
     if name in PRINTED:
@@ -74,7 +74,7 @@ def trials(case: dict[str, Any]) -> list[outputs.RailTrial]:
 
 
 @cases(__file__, "judge")
-def test_findings_match_the_case(case: dict[str, Any]) -> None:
+def test_rdma_findings_match_the_case(case: dict[str, Any]) -> None:
     result = judge.result(trials(case), {})
     found = [Finding(**each) for each in result["findings"]]
     lines = [f"{finding.status} {finding.id} {as_lines([finding])[0]}." for finding in found]
@@ -83,7 +83,7 @@ def test_findings_match_the_case(case: dict[str, Any]) -> None:
     assert skipped == case.get("skipped", {})
 
 
-def test_rounds_use_each_adapter_once_and_cover_all_pairs() -> None:
+def test_each_round_uses_an_adapter_once_and_all_pairs_are_covered() -> None:
     adapters = {f"node{n}": [plan.Hca("mlx5_0", "1", RATE), plan.Hca("mlx5_1", "1", RATE)] for n in range(5)}
     met = set()
     for each in plan.meetings(adapters):
@@ -93,7 +93,7 @@ def test_rounds_use_each_adapter_once_and_cover_all_pairs() -> None:
     assert len(met) == 10
 
 
-def test_large_clusters_test_a_sample_of_pairs() -> None:
+def test_only_a_sample_of_pairs_is_tested_in_large_clusters() -> None:
     assert len(plan.meetings({f"node{n}": [] for n in range(40)})) == plan.MOST_ROUNDS
 
 
@@ -111,7 +111,7 @@ def test_adapters_are_paired_by_name_or_by_position() -> None:
     ]
 
 
-def test_commands_use_gid_partition_and_class_of_nccl() -> None:
+def test_commands_use_the_gid_partition_and_traffic_class_of_nccl() -> None:
     adapter = plan.Hca("mlx5_3", "1", RATE, "3", ("--pkey_index=1", "--tclass=106"))
     assert [" ".join(words) for words in plan.commands(adapter)] == [
         "ibv_rc_pingpong -d mlx5_3 -i 1 -c -n 1000 -g 3",
@@ -143,7 +143,7 @@ def test_commands_use_gid_partition_and_class_of_nccl() -> None:
         ("ibv_rc_pingpong did not answer within 10 s", "ibv_rc_pingpong did not answer within 10 s"),
     ],
 )
-def test_failures_are_explained(name: str, meaning: str) -> None:
+def test_failures_of_rdma_tests_are_explained(name: str, meaning: str) -> None:
     adapter = plan.Hca("mlx5_0", "1", RATE)
     assert outputs.trial(("a", "b"), (adapter, adapter), [answer(name)]).why == meaning
 

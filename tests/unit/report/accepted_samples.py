@@ -35,7 +35,7 @@ SLOW, WEAK, DEAD = 5, 3, 6  # ranks with faults
 
 
 def kept(nodes: int, ranks: int, broken: str = "") -> Artifacts:
-    """Return a run. nodes: their number. ranks: GPUs per node. broken: gpu, link, straggler, stage or drop."""
+    """Return a run. nodes: number of nodes. ranks: GPUs per node. broken: gpu, link, straggler, stage or drop."""
     well = samples.healthy(nodes)
     measured = smoke(nodes, ranks, broken)
     entries = [
@@ -193,7 +193,7 @@ def lone_pairs(nodes: int) -> list[dict[str, Any]]:
 
 
 def pairs(nodes: int, ranks: int, broken: str) -> list[dict[str, Any]]:
-    """Connect each rank with those of its node, and with the same local rank of the next node."""
+    """Connect each rank to the ranks of its node, and to the same local rank on the next node."""
     found = []
     for rank in range(nodes * ranks):
         node, local = divmod(rank, ranks)

@@ -24,7 +24,8 @@ def find() -> str | None:
 
 
 class Chromium:
-    """One browser with one page. noises: errors and console output of the page. asked_for: its requests."""
+    """One browser with one page. noises: errors and console output of the page. asked_for: URLs that the page
+    requested."""
 
     def __init__(self, program: str, folder: Path) -> None:
         to_read, write = os.pipe()
@@ -118,7 +119,7 @@ class Chromium:
         return [str(event["request"]["url"]) for event in sent]
 
     def picture(self, path: Path, *, whole: bool = True) -> None:
-        """Save a screenshot. whole: of the whole page, not only of its visible part."""
+        """Save a screenshot. whole: capture the whole page instead of only its visible part."""
         data = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(base64.b64decode(data))

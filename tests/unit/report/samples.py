@@ -1,4 +1,4 @@
-"""Invented runs in the shapes that the steps of site.yml write."""
+"""Invented runs in the format that the steps of site.yml write."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def healthy(count: int) -> Artifacts:
 
 
 def failed(count: int) -> Artifacts:
-    """Return a run in which one node cannot be reached, one sends slowly, and one has another driver."""
+    """Return a run in which one node cannot be reached, one sends slowly, and one has a different driver."""
     well = healthy(count)
     deaf, slow, odd = names(count)[DEAF], names(count)[SLOW % count], names(count)[ODD_DRIVER]
     summary = "calls of every other node to port 29500 are dropped on the way"
@@ -198,7 +198,7 @@ def smoke(count: int) -> dict[str, Any]:
 
 
 def network(count: int, *, deaf: bool) -> dict[str, Any]:
-    """Return links of every ordered pair; with more than 16 nodes, only some have a throughput."""
+    """Return the link of every ordered pair. With more than 16 nodes, only some links have a measured throughput."""
     chance = random.Random(count)
     nodes = names(count)
     links = []

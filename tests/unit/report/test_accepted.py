@@ -1,4 +1,4 @@
-"""The acceptance test in the report, and junit.xml. Every file in cases/accepted has parts of a smoke.json."""
+"""The acceptance test in the report, and junit.xml. Every file in cases/accepted contains parts of a smoke.json."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def led_to(shown: Any, path: str) -> Any:
 
 
 @cases(__file__, "accepted")
-def test_content_of_the_page(case: dict[str, Any]) -> None:
+def test_page_content_matches_the_case(case: dict[str, Any]) -> None:
     shown = report.page(Artifacts(smoke=case["smoke"]))["acceptance"]
     assert {place: led_to(shown, place) for place in case["shows"]} == case["shows"]
 
 
 def spots(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield (container, key) of every value in a JSON tree."""
+    """Yield (container, key) for every value in a JSON tree."""
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, inner in entries:
         yield value, key
@@ -61,7 +61,7 @@ def spots(value: Any) -> Iterator[tuple[Any, Any]]:
 
 
 @pytest.mark.parametrize("seed", range(30))
-def test_invalid_reports_of_ranks_cause_no_error(seed: int) -> None:
+def test_invalid_reports_from_ranks_raise_no_exception(seed: int) -> None:
     chance = random.Random(seed)
     kept = accepted_samples.soaked(2, 2) if seed % 2 else accepted_samples.kept(2, 2, "link")
     smoke = copy.deepcopy({**kept.smoke, "steps": []})
@@ -98,11 +98,11 @@ def test_every_plot_has_axes_with_units() -> None:
         (float("nan"), ["0", "0.25", "0.5", "0.75", "1"]),
     ],
 )
-def test_axis_ends_at_a_round_number(top: float, labels: list[str]) -> None:
+def test_plot_axis_ends_at_a_round_number(top: float, labels: list[str]) -> None:
     assert [label for _, label in plots.upward("GB/s", [top]).ticks] == labels
 
 
-def test_axis_of_sizes_is_logarithmic() -> None:
+def test_axis_for_message_sizes_is_logarithmic() -> None:
     axis = plots.sizes("size", 8, 2**30)
     assert [label for _, label in axis.ticks] == ["32 B", "1 KiB", "32 KiB", "1 MiB", "32 MiB", "1 GiB"]
     assert axis.part(8) == 0
@@ -113,7 +113,7 @@ def test_axis_of_sizes_is_logarithmic() -> None:
 # ---------------------------------------------------------------- junit.xml
 
 
-def test_junit_has_every_check_of_every_node() -> None:
+def test_junit_contains_every_check_of_every_node() -> None:
     suite = read_junit(page_.junit_xml(report.suite(samples.failed(3))))
     assert {name: suite.attrib[name] for name in ("tests", "failures", "errors", "skipped", "name", "timestamp")} == {
         "tests": "64",
@@ -135,7 +135,7 @@ def test_junit_has_every_check_of_every_node() -> None:
     )
 
 
-def test_junit_has_every_stage_of_every_rank() -> None:
+def test_junit_contains_every_stage_of_every_rank() -> None:
     suite = read_junit(page_.junit_xml(report.suite(accepted_samples.kept(4, 2, "stage"))))
     stages = {
         (case.attrib["classname"], case.attrib["name"]): case for case in suite if "rank" in case.attrib["classname"]
@@ -148,14 +148,14 @@ def test_junit_has_every_stage_of_every_rank() -> None:
     assert (skipped[0].tag, skipped[0].attrib["message"]) == ("skipped", "bfloat16 is not supported here")
 
 
-def test_junit_has_the_task_that_stopped_a_run() -> None:
+def test_junit_contains_the_task_that_stopped_a_run() -> None:
     suite = read_junit(page_.junit_xml(report.suite(samples.stopped(2))))
     (case,) = suite
     assert (case.attrib["classname"], case.attrib["name"]) == ("muster.node2", "Inspect the node")
     assert (case[0].tag, case[0].attrib["message"][:24]) == ("error", "Data could not be sent t")
 
 
-def test_findings_of_one_check_and_node_share_a_case() -> None:
+def test_findings_of_the_same_check_and_node_share_a_junit_case() -> None:
     found = [samples.finding("gpu.ecc", status, "node1", f"GPU {status}") for status in ("warn", "fail", "pass")]
     (case,) = read_junit(page_.junit_xml(report.suite(Artifacts(verdict={"findings": found}))))
     (failure,) = case

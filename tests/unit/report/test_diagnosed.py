@@ -1,4 +1,4 @@
-"""The diagnosis in the report: its lines, and the time line of failures."""
+"""The diagnosis in the report: its lines, and the timeline of failures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def section(count: int, ranks: int) -> dict[str, Any]:
     return found
 
 
-def test_run_without_diagnosis_has_no_section() -> None:
+def test_report_without_a_diagnosis_has_no_diagnosis_section() -> None:
     assert diagnosed.section(samples.healthy(2)) is None
 
 
@@ -37,7 +37,7 @@ def test_failures_are_numbered_by_time() -> None:
     assert all(float(row["until"]) <= 100 for row in line["rows"])
 
 
-def test_stopped_rank_shows_its_stack() -> None:
+def test_stack_of_a_stopped_rank_is_shown() -> None:
     last = section(4, 2)["line"]["rows"][-1]
     assert (last["how"], last["order"]) == ("stopped", "")
     assert last["last"] == f"stopped (state T), in {diagnosed_samples.STUCK_IN}"
@@ -60,7 +60,7 @@ def test_failed_ranks_come_first_among_many() -> None:
     assert line["folded"][0]["who"] == "rank 17"
 
 
-def test_failure_on_the_last_node_is_the_first_row() -> None:
+def test_first_failure_is_the_first_row_even_on_the_last_node() -> None:
     kept = diagnosed_samples.kept(64, 8)
     symptoms = [{**one, "victim": one["rank"] != 510} for one in kept.diagnosis["symptoms"]]
     found = diagnosed.section(replace(kept, diagnosis={**kept.diagnosis, "symptoms": symptoms}))
@@ -68,7 +68,7 @@ def test_failure_on_the_last_node_is_the_first_row() -> None:
     assert {found["line"][part][0]["who"] for part in ("rows", "folded")} == {"rank 510"}
 
 
-def test_same_error_on_all_ranks_of_a_node_is_one_row() -> None:
+def test_same_error_on_all_ranks_of_a_node_is_shown_in_one_row() -> None:
     kept = diagnosed_samples.kept(8, 8)
     symptoms = [{**one, "victim": False, "line": "SyntaxError"} for one in kept.diagnosis["symptoms"]]
     found = diagnosed.section(replace(kept, diagnosis={**kept.diagnosis, "symptoms": symptoms}))

@@ -105,7 +105,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chromium]:
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", PAGES)
-def test_page_is_readable_and_loads_nothing(browser: Chromium, pages: dict[str, Path], name: str, scheme: str) -> None:
+def test_page_is_readable_and_works_offline(browser: Chromium, pages: dict[str, Path], name: str, scheme: str) -> None:
     browser.open(pages[name], scheme=scheme)
     assert browser.noises == []
     assert browser.asked_for == [pages[name].as_uri()]
@@ -138,7 +138,7 @@ def test_page_fits_on_a_phone(browser: Chromium, pages: dict[str, Path], name: s
     assert browser.value(CUT) == []
 
 
-def test_failed_node_and_command_are_at_the_top(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_failed_node_and_command_are_shown_at_the_top(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["failed"], width=390, height=844)
     first = browser.value("document.querySelector('header').innerText")
     assert "Failed" in first
@@ -148,7 +148,7 @@ def test_failed_node_and_command_are_at_the_top(browser: Chromium, pages: dict[s
     assert browser.value("document.querySelector('header pre').getBoundingClientRect().bottom") < 844
 
 
-def test_only_the_culprits_column_is_red(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_only_the_column_of_the_culprit_is_red(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["failed"])
     red = "[...document.querySelectorAll('.map')[0].querySelectorAll('rect.bad3')]"
     assert browser.value(f"{red}.length") == 15
@@ -191,7 +191,7 @@ def test_machine_output_is_plain_text(browser: Chromium, pages: dict[str, Path])
     assert schemes == ["file:"]
 
 
-def test_page_of_200_nodes_is_below_3_mb(pages: dict[str, Path]) -> None:
+def test_page_for_200_nodes_is_smaller_than_3_mb(pages: dict[str, Path]) -> None:
     assert pages["two_hundred"].stat().st_size < 3_000_000
 
 
@@ -203,14 +203,14 @@ def test_page_fits_on_paper(browser: Chromium, pages: dict[str, Path], name: str
 
 
 @pytest.mark.parametrize("name", ["sixty_four", "accepted_64", "two_hundred"])
-def test_large_cluster_prints_on_few_sheets(browser: Chromium, pages: dict[str, Path], name: str) -> None:
+def test_report_of_large_cluster_is_printed_on_few_sheets(browser: Chromium, pages: dict[str, Path], name: str) -> None:
     browser.open(pages[name])
     paper = PICTURES / f"{name}.pdf"
     browser.print(paper)
     assert 2 <= len(re.findall(rb"/Type /Page\b", paper.read_bytes())) <= 5
 
 
-def test_folded_parts_are_printed_in_light_colors(browser: Chromium, pages: dict[str, Path]) -> None:
+def test_collapsed_sections_are_printed_in_light_colors(browser: Chromium, pages: dict[str, Path]) -> None:
     browser.open(pages["failed"], scheme="dark", media="print")
     assert browser.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.value("getComputedStyle(document.querySelector('nav')).display") == "none"

@@ -1,6 +1,5 @@
-"""The content of the report. Every file in cases/page has artifacts of a run, named like their files, and the expected
-content: `shows` has dotted paths into the template's input.
-"""
+"""The content of the report. Every file in cases/page contains artifacts of a run, named like their files, and the
+expected content: `shows` maps dotted paths into the template's input to values."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ def led_to(shown: Any, path: str) -> Any:
 
 
 @cases(__file__, "page")
-def test_content_of_the_page(case: dict[str, Any]) -> None:
+def test_page_content_matches_the_case(case: dict[str, Any]) -> None:
     given = copy.deepcopy(case)
     wanted = given.pop("shows")
     for finding in given.get("verdict", {}).get("findings", []):
@@ -40,7 +39,7 @@ def test_content_of_the_page(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("count", [2, 10, 24, 25, 200])
-def test_map_contains_every_link_once(count: int) -> None:
+def test_link_map_contains_every_link_once(count: int) -> None:
     drawn = links.maps(samples.network(count, deaf=False))
     assert drawn
     reached = [*drawn["maps"], *drawn["folded"]][0]
@@ -54,7 +53,7 @@ def test_map_contains_every_link_once(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [3, 16, 24, 25, 200])
-def test_map_marks_the_culprits_name(count: int) -> None:
+def test_link_map_marks_the_name_of_the_culprit(count: int) -> None:
     drawn = links.maps(samples.network(count, deaf=True))
     assert drawn
     reached = drawn["maps"][0]
@@ -64,7 +63,7 @@ def test_map_marks_the_culprits_name(count: int) -> None:
     assert drawn["more"] + len(drawn["pairs"]) == count - 1
 
 
-def test_passed_checks_share_a_column_if_there_are_many() -> None:
+def test_many_passed_checks_share_a_column() -> None:
     ran = [f"os.check{number}" for number in range(40)]
     found = [samples.finding("os.check7", "fail", "node1", "broken")]
     kept = Artifacts(
@@ -89,20 +88,20 @@ def test_large_cluster_shows_nodes_with_problems_first() -> None:
 
 
 @pytest.mark.parametrize(("count", "unfolded"), [(24, 3), (64, 0)])
-def test_maps_of_large_healthy_clusters_are_folded(count: int, unfolded: int) -> None:
+def test_link_maps_of_large_healthy_clusters_are_collapsed(count: int, unfolded: int) -> None:
     drawn = links.maps(samples.network(count, deaf=False))
     assert drawn
     assert (len(drawn["maps"]), len(drawn["folded"])) == (unfolded, 3 - unfolded)
 
 
-def test_maps_with_problems_are_unfolded() -> None:
+def test_link_maps_with_problems_are_expanded() -> None:
     drawn = links.maps(samples.network(64, deaf=True))
     assert drawn
     assert [one["title"] for one in drawn["maps"]] == ["Reachability", "Throughput"]
     assert [one["title"] for one in drawn["folded"]] == ["Round trip"]
 
 
-def test_nodes_with_slow_or_silent_ranks_are_unfolded() -> None:
+def test_nodes_with_slow_or_silent_ranks_are_expanded() -> None:
     kept = samples.healthy(64)
     heard = [rank for rank in kept.smoke["ranks"] if rank["rank"] != 9]
     shown = training.launch(replace(kept, smoke={**kept.smoke, "ranks": heard}))
@@ -114,7 +113,7 @@ def test_nodes_with_slow_or_silent_ranks_are_unfolded() -> None:
     assert (shown["count"], len(shown["folded"])) == (64, 62)
 
 
-def test_slowest_nodes_at_shared_data_are_unfolded() -> None:
+def test_slowest_nodes_at_reading_shared_data_are_expanded() -> None:
     rows = [{"node": name, "write": 400.0, "read": 900.0, "seen": 0.1} for name in samples.names(64)]
     rows[5]["write"], rows[7]["read"], rows[9]["seen"], rows[11]["seen"] = 20.0, 30.0, 4.0, None
     found = measured.shared_data_tables({"folders": [{"path": "/data", "megabytes": 64, "nodes": rows}]})
@@ -124,7 +123,7 @@ def test_slowest_nodes_at_shared_data_are_unfolded() -> None:
     assert len(found[0]["rows"]) <= 3 * measured.SLOWEST
 
 
-def test_one_check_on_many_nodes_does_not_hide_others() -> None:
+def test_check_that_fails_on_many_nodes_does_not_hide_other_checks() -> None:
     found = [samples.finding("gpu.ecc", "warn", name, f"{name} has {name[4:]} errors") for name in samples.names(40)]
     other = samples.finding("os.clock", "warn", "node7", "its clock is off")
     shown = words.causes({"findings": [*found, other]})
@@ -134,7 +133,7 @@ def test_one_check_on_many_nodes_does_not_hide_others() -> None:
     assert shown["counts"]["warn"] == 41
 
 
-def test_many_differences_are_folded() -> None:
+def test_long_list_of_differences_is_collapsed() -> None:
     one = {"status": "warn", "node": "node1", "what": "x", "observed": "", "expected": "", "since": "", "by": ""}
     rows = [{**one, "how": "", "source": ""}] * 40
     found = versions.drift_section(Artifacts(drift={"nodes": {"node1": {"reached": True}}, "differences": rows}))
@@ -157,7 +156,7 @@ def test_cell_labels_on_a_phone_match_the_column_heads() -> None:
         assert re.findall(r"<th[^>]*>(.*?)</th>", head)[int(number) - 1] == name, place
 
 
-def test_figures_of_a_run() -> None:
+def test_figures_of_a_run_are_extracted() -> None:
     kept = past.figures(samples.healthy(3))
     assert {name: kept[name] for name in ("nodes", "world_size", "backend")} == {
         "nodes": 3,
@@ -193,7 +192,7 @@ def test_durations_are_readable(seconds: Any, text: str) -> None:
 
 
 class Tags(HTMLParser):
-    """Fails if an element is not closed, not opened, or has a duplicate attribute."""
+    """HTML parser that fails if an element is not closed, not opened, or has a duplicate attribute."""
 
     ALONE = ("meta", "link", "col")
 
@@ -218,7 +217,7 @@ class Tags(HTMLParser):
     [samples.healthy(3), samples.failed(30), samples.stopped(2), samples.hostile(), Artifacts()],
     ids=["healthy", "failed", "stopped", "hostile", "empty"],
 )
-def test_every_element_is_closed(kept: Artifacts) -> None:
+def test_every_html_element_is_closed(kept: Artifacts) -> None:
     tags = Tags()
     tags.feed(render(report.page(kept)))
     tags.close()

@@ -1,4 +1,4 @@
-"""The choice of runs to keep when their number is limited, and the printed sentence."""
+"""Which runs are kept when their number is limited, and the sentence printed about pruning."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_newest_runs_are_kept() -> None:
 
 
 @pytest.mark.parametrize(("most", "removed"), [(0, 0), (-1, 0), (10, 0), (11, 0), (9, 1)])
-def test_number_of_kept_runs(most: int, removed: int) -> None:
+def test_only_runs_above_the_limit_are_removed(most: int, removed: int) -> None:
     decision = decide(runs(10), most, ())
     assert len(decision.removed) == removed
     assert bool(sentence(decision, 0, "lab")) is bool(removed)
@@ -49,7 +49,7 @@ def test_number_of_kept_runs(most: int, removed: int) -> None:
         ({"names": (*PAGE, "plan.json")}, REFERRED),
     ],
 )
-def test_old_run_is_kept_for_a_reason(how: dict[str, Any], reason: str) -> None:
+def test_old_run_that_must_be_kept_has_a_reason(how: dict[str, Any], reason: str) -> None:
     decision = decide(changed(runs(10), "run2", **how), 4, ())
     assert decision.kept == {"run2": reason}
     assert "run2" not in decision.removed
@@ -60,19 +60,19 @@ def test_only_the_newest_run_with_a_file_is_kept() -> None:
     assert decide(looked, 4, ()).kept == {}
 
 
-def test_runs_named_by_latest_or_accepted_state_are_kept() -> None:
+def test_runs_referenced_by_latest_or_the_accepted_state_are_kept() -> None:
     assert decide(runs(10), 4, ("run1", "run9", "none")).kept == {"run1": REFERRED}
 
 
-def test_references_of_kept_runs_are_kept_transitively() -> None:
-    """The newest run references run3, which references run1; a removed run references run0."""
+def test_runs_referenced_by_kept_runs_are_kept_transitively() -> None:
+    """The newest run references run3, which references run1. A run that is removed references run0."""
     spoken = changed(changed(runs(10), "run9", mentions=("run9", "run3")), "run3", mentions=("run1",))
     decision = decide(changed(spoken, "run2", mentions=("run0",)), 4, ())
     assert decision.kept == {"run3": REFERRED, "run1": REFERRED}
     assert decision.removed == ["run5", "run4", "run2", "run0"]
 
 
-def test_sentence_lists_kept_runs() -> None:
+def test_summary_of_pruning_lists_kept_runs() -> None:
     given = changed(changed(runs(10), "run0", over=False), "run1", names=(*PAGE, "fetched"))
     assert sentence(decide(given, 4, ("run2",)), 1, "lab") == (
         "Artifacts of lab: 2 runs removed (1 could not be removed); kept: the newest 4, and older runs: "

@@ -1,4 +1,4 @@
-"""Messages about nodes claimed by another administrator, and the steps that claim nodes."""
+"""Messages about nodes that another administrator has claimed, and which steps claim nodes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CHANGING = {"baseline", "network", "gpu_stack", "pytorch"}
 
 
 @cases(__file__, "refusal")
-def test_refusal(case: dict[str, Any]) -> None:
+def test_refusal_names_the_administrator_who_claimed_the_nodes(case: dict[str, Any]) -> None:
     assert refusal(case["holders"], begun=case["begun"]) == case["said"]
 
 
 @cases(__file__, "loss")
-def test_loss(case: dict[str, Any]) -> None:
+def test_lost_claims_are_described(case: dict[str, Any]) -> None:
     assert loss(case["holders"]) == case["said"]
 
 

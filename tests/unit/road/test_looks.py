@@ -1,4 +1,4 @@
-"""Steps that are inspected together, and roles without a quick inspection."""
+"""Steps whose nodes are inspected together, and roles without a quick inspection."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_pytorch_inspection_waits_for_the_gpu_stack() -> None:
     assert not waits("network", {**PLAIN, "cluster_gpus": 8})
 
 
-def test_every_role_has_an_inspection_or_always_runs() -> None:
+def test_every_role_without_an_inspection_always_runs() -> None:
     roles = {step.tag: step.roles for step in STEPS}
     for tag, looks in LOOKS.items():
         assert set(roles[tag]) - {look.role for look in looks} <= {"package_sources", "mtu"}

@@ -1,4 +1,4 @@
-"""site.yml, the playbooks, the roles and README match the declared steps."""
+"""site.yml, the playbooks, the roles and the README match the declared steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 OF_NO_STEP = {"comparison", "diagnose", "drift", "jobs", "notebook", "onboard", "sandbox", "upgrade", "wipe"}
 
 
-def test_site_yml_has_the_steps_in_order() -> None:
+def test_site_yml_contains_the_steps_in_order() -> None:
     plays = yaml.safe_load((ROOT / "site.yml").read_text())
     assert [(play["name"], play["ansible.builtin.import_playbook"]) for play in plays] == [
         (step.name, step.playbook) for step in STEPS
@@ -49,7 +49,7 @@ def roles_named(tasks: Any) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[step.tag for step in STEPS])
-def test_step_playbooks_have_the_tag_and_the_roles(step: RoadStep) -> None:
+def test_playbook_of_a_step_has_its_tag_and_roles(step: RoadStep) -> None:
     plays = yaml.safe_load((ROOT / step.playbook).read_text())
     own = [play for play in plays if "hosts" in play]
     assert {play["name"] for play in own} <= {step.name, "Validate the inventory"}
@@ -60,7 +60,7 @@ def test_step_playbooks_have_the_tag_and_the_roles(step: RoadStep) -> None:
 
 
 @pytest.mark.parametrize("step", STEPS, ids=[step.tag for step in STEPS])
-def test_agreed_options_belong_to_the_steps_roles(step: RoadStep) -> None:
+def test_options_of_a_step_belong_to_its_roles(step: RoadStep) -> None:
     options: set[str] = set()
     for role in step.roles:
         specs = yaml.safe_load((ROOT / "roles" / role / "meta/argument_specs.yml").read_text())["argument_specs"]
@@ -68,7 +68,7 @@ def test_agreed_options_belong_to_the_steps_roles(step: RoadStep) -> None:
     assert set(step.agree) <= options
 
 
-def test_readme_has_the_steps() -> None:
+def test_readme_lists_the_steps() -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "script/road.py", "--show"], check=True, capture_output=True, text=True
     )

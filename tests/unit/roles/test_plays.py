@@ -1,8 +1,8 @@
-"""Modules that roles run on a node, with their options: Ansible plays the tasks, and modules respond as in the case.
+"""Modules that roles run on a node, and their options. Ansible runs the tasks, and module stubs respond as in the case.
 
-Every file in cases/plays has a list of plays. vars: variables of the play. answers: results by task name, or else by
-module name; the default is a changed node. calls: the modules in order, each with all options (only the first line of
-texts), or only its name if another play has the options.
+Every file in cases/plays contains a list of plays. vars: variables of the play. answers: results by task name or module
+name; by default, a module reports a change. calls: the expected modules in order, each with all options (only the first
+line of texts), or with its name alone if another play lists the options.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PLAYS = {f"{name}-{number}": each for name, plays in FILES.items() for number, e
 
 
 @pytest.mark.parametrize("case", PLAYS.values(), ids=PLAYS)
-def test_play(case: dict[str, Any], tmp_path: Path) -> None:
+def test_role_calls_modules_with_the_expected_options(case: dict[str, Any], tmp_path: Path) -> None:
     known = {"cluster_interface": "eth0", **case.get("vars", {})}
     calls, failed = play(
         tmp_path,

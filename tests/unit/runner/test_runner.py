@@ -34,7 +34,7 @@ def integration_files(stage: Stage) -> set[str]:
     return {path.relative_to(ROOT).as_posix() for path in files}
 
 
-def test_every_test_on_nodes_has_one_stage() -> None:
+def test_every_test_on_nodes_belongs_to_one_stage() -> None:
     in_molecule = {f"tests/integration/test_{name}.py" for name in ("gpu_stack", "gpu_stack_reboots", "gpu_health")}
     every = {path.relative_to(ROOT).as_posix() for path in (ROOT / "tests/integration").glob("**/test_*.py")}
     in_pipeline = {"tests/integration/test_pipeline.py"}
@@ -47,7 +47,7 @@ def test_every_test_on_nodes_has_one_stage() -> None:
     assert sorted(below_slow) == sorted(str(path.relative_to(ROOT)) for path in (ROOT / "tests/slow").glob("test_*.py"))
 
 
-def test_slow_tests_have_a_separate_stage() -> None:
+def test_slow_tests_run_in_a_separate_stage() -> None:
     for one in of_tier(STAGES, "all"):
         files = [path for path in integration_files(one) if "pytest.mark.slow" in (ROOT / path).read_text()]
         slow = STAGES.get(f"{one.name}-slow")
@@ -74,7 +74,7 @@ def test_invalid_stage_entry_is_rejected(entry: dict[str, Any], problem: str) ->
         make_stage("one", given)
 
 
-def test_unknown_stage_is_rejected_with_closest_name() -> None:
+def test_unknown_stage_is_rejected_with_the_closest_name() -> None:
     with pytest.raises(UnknownStageError) as refused:
         find_stage(STAGES, "firewal")
     assert str(refused.value) == "script/test has no stage 'firewal'. Did you mean firewall?"
@@ -83,7 +83,7 @@ def test_unknown_stage_is_rejected_with_closest_name() -> None:
     assert str(refused.value) == "script/test has no stage 'xyzzy'. script/test stages lists them."
 
 
-def test_first_lane_prefers_stages_with_nodes() -> None:
+def test_first_lane_prefers_stages_that_need_nodes() -> None:
     plain, nodes = a_stage("plain"), a_stage("nodes", nodes=True)
     assert take_next([plain, nodes], 0) is nodes
     assert take_next([nodes, plain], 1) is plain
@@ -92,7 +92,7 @@ def test_first_lane_prefers_stages_with_nodes() -> None:
     assert take_next([], 0) is None
 
 
-def test_stages_rotate_so_that_each_is_first() -> None:
+def test_stages_are_rotated_so_that_each_runs_first_in_turn() -> None:
     stages = [a_stage(name) for name in "abc"]
     assert ["".join(one.name for one in rotated(stages, turn)) for turn in range(4)] == ["abc", "bca", "cab", "abc"]
     assert rotated([], 5) == []
@@ -103,7 +103,7 @@ def test_stage_starts_only_with_enough_time_left(now: float, expected: bool) -> 
     assert fits(a_stage(seconds=600), now, 3000.0) is expected
 
 
-def test_counts_are_read_from_report(tmp_path: Path) -> None:
+def test_counts_are_read_from_the_junit_report(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     assert results.read_counts(report) == Counts()
     report.write_text('<testsuites><testsuite tests="9" failures="1" errors="1" skipped="2"/></testsuites>')
@@ -112,7 +112,7 @@ def test_counts_are_read_from_report(tmp_path: Path) -> None:
     assert results.read_counts(report) == Counts()
 
 
-def test_table_shows_command_for_failed_stage() -> None:
+def test_table_shows_the_command_to_repeat_a_failed_stage() -> None:
     shown = results.table(
         [
             Result(a_stage("lint"), "passed", 61.2),
@@ -136,7 +136,7 @@ def test_local_durations_take_precedence_over_recorded_ones(tmp_path: Path) -> N
     assert results.last_time(kept, a_stage()) == "0:12 last time here"
 
 
-def test_durations_page_lists_slow_tests_and_counts_others(tmp_path: Path) -> None:
+def test_durations_page_lists_slow_tests_and_counts_the_rest(tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
     cases = [("tests.unit.test_a", "test_fast", 1.2), ("tests.unit.test_a", "test_slow[a|b]", 61.0)]
     texts = [f'<testcase classname="{one}" name="{name}" time="{took}"/>' for one, name, took in cases]
@@ -175,7 +175,7 @@ def test_stage_without_nodes_has_lower_priority(kept: Path) -> None:
     assert {one.stage.name: one.outcome for one in run.results} == {"plain": "passed", "nodes": "passed"}
 
 
-def test_stopped_stage_leaves_no_process(kept: Path) -> None:
+def test_stopped_stage_leaves_no_process_behind(kept: Path) -> None:
     gate = kept / "begun"
     program = f"echo $$ >{gate}.new; mv {gate}.new {gate}; sleep 300 & wait"
     shown: list[str] = []
@@ -193,7 +193,7 @@ def test_stopped_stage_leaves_no_process(kept: Path) -> None:
     until(lambda: not subprocess.run(ps, check=False, capture_output=True).stdout, what="its group has ended")
 
 
-def test_stage_with_containers_is_rejected_without_them() -> None:
+def test_stage_that_needs_containers_is_rejected_if_they_are_missing() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "runner", "--no-nodes", "containers need root", "pipeline"],
         cwd=ROOT / "tests",

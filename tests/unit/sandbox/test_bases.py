@@ -1,7 +1,7 @@
-"""Sources of a base system, and trusted signatures.
+"""Package sources of a base system, and trusted signatures.
 
-sources: apt's output, or a mirror -> the sources of a release. refusals: a key package -> why it is rejected.
-failures: output of a tool -> the message. The other tests run the bootstrap against an archive in a folder.
+sources: apt's output, or a mirror -> the sources of a release. refusals: key package -> the reason for its rejection.
+failures: output of a tool -> the error message. The other tests run the bootstrap with an archive in a folder.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ needs_apt = pytest.mark.skipif(
 
 
 @cases(__file__, "sources")
-def test_sources(case: dict[str, Any]) -> None:
+def test_sources_of_a_base_match_the_case(case: dict[str, Any]) -> None:
     base = bases.BASES.get(case.get("base", "host"), bases.BaseRelease("", ""))
     if "mirror" in case:
         assert bases.ubuntu_sources(case["mirror"], base.release) == case["sources"]
@@ -38,7 +38,7 @@ def test_sources(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "refusals")
-def test_refusals(case: dict[str, Any]) -> None:
+def test_untrusted_key_package_is_rejected(case: dict[str, Any]) -> None:
     known = bases.UBUNTU_KEYRING._replace(sha256="aa", keys={"F6EC": "Ubuntu's"})
     if "sha256" in case:
         assert bases.keyring_refusal(known, case["mirror"], case["sha256"]) == case["refusal"]
@@ -47,12 +47,12 @@ def test_refusals(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "failures")
-def test_failures(case: dict[str, Any]) -> None:
+def test_failed_tool_is_reported_in_one_sentence(case: dict[str, Any]) -> None:
     assert bases.failure(case["what"], case["where"], case["output"]) == case["sentence"]
 
 
 def serve(folder: Path, known: bases.Keyring, key: bytes = STRANGE_KEY) -> tuple[str, bases.Keyring]:
-    """Put a package with this key in place of the archive's own; return the mirror, and the known keyring."""
+    """Replace the archive's key package by one with this key. Return the mirror and the known keyring."""
     tree = folder / "tree"
     (tree / "DEBIAN").mkdir(parents=True)
     (tree / "DEBIAN/control").write_text(
@@ -108,10 +108,10 @@ def test_missing_key_package_is_reported(tmp_path: Path, known: bases.Keyring) -
         recipe.ubuntu_keyring(tmp_path, "file:///nowhere", known)
 
 
-def test_base_uses_sources_with_known_keys(
+def test_base_uses_only_sources_signed_with_known_keys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Replace the tools by stubs with the given output, and the keyring by an unknown one."""
+    """Replace the tools with stubs that print the given output, and the keyring with an unknown one."""
     ran: list[tuple[tuple[str, ...], float]] = []
     printed = {"apt-get": "Debian|http://deb.example.org/debian|stable|bookworm|main\n"}
     code = 0

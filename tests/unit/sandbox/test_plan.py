@@ -1,8 +1,8 @@
-"""Every file in cases/ is the state of a machine, and the expected result.
+"""Every file in cases/ contains the state of a machine, and the expected result.
 
-plan: containers, networks, routes, free space, image -> the changes, or the refusal. end: the same -> the removal.
-pip: output of C(pip config list) -> variables and folders. apt: apt's output -> settings. ulimits: hard limits of the
-caller -> limits for podman. test_bases.py covers sources of releases and trusted signatures.
+plan: containers, networks, routes, free space, image -> the changes, or the reason for rejection. end: the same input
+-> the removal. pip: output of `pip config list` -> variables and folders. apt: apt's output -> settings. ulimits: hard
+limits of the caller -> limits for podman. test_bases.py covers sources of releases and trusted signatures.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def owner(given: dict[str, Any]) -> dict[str, str]:
 
 
 def found_of(case: dict[str, Any]) -> SandboxFacts:
-    """Return podman's output for a short description; by default, a container is as requested and running."""
+    """Return podman's output for a short description. By default, a container is running and matches the request."""
     usual = SandboxRequest(
         **{**WANTED, "nodes": {f"node{number}": f"10.203.77.{10 + number}" for number in range(1, 10)}}
     )
@@ -62,7 +62,7 @@ def found_of(case: dict[str, Any]) -> SandboxFacts:
 
 
 @cases(__file__, "plan")
-def test_plan(case: dict[str, Any]) -> None:
+def test_sandbox_plan_matches_the_case(case: dict[str, Any]) -> None:
     wanted = SandboxRequest(**{**WANTED, **case.get("wanted", {})})
     plan = sandbox.make_plan(wanted, found_of(case))
     if "refusal" in case:
@@ -81,7 +81,7 @@ def test_plan(case: dict[str, Any]) -> None:
     assert plan.machines == bool(set(case["steps"]) - {"build"})
 
 
-def test_run_command() -> None:
+def test_podman_run_command_has_the_requested_settings() -> None:
     wanted = SandboxRequest(**{**WANTED, "volumes": ["/wheels:/wheels:ro"], "environment": {"no_proxy": "localhost"}})
     spec = sandbox.specification(wanted, "node1")
     words = sandbox.run_command("muster", "/srv/muster", "node1", spec, ["nofile=1024:1024"], ["/dev/fuse"])
@@ -98,7 +98,7 @@ def test_run_command() -> None:
 
 
 @cases(__file__, "end")
-def test_end(case: dict[str, Any]) -> None:
+def test_removal_plan_matches_the_case(case: dict[str, Any]) -> None:
     plan = sandbox.plan_end("muster", "/srv/muster", found_of(case))
     assert plan.refusal == case.get("refusal", "")
     if not plan.refusal:
@@ -107,22 +107,22 @@ def test_end(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "pip")
-def test_pip(case: dict[str, Any]) -> None:
+def test_pip_settings_are_passed_to_nodes(case: dict[str, Any]) -> None:
     variables, folders = sandbox.node_pip_variables(sandbox.pip_settings(case["listing"]), "/etc/controller-ca.crt")
     assert variables == case["variables"]
     assert folders == case["folders"]
 
 
 @cases(__file__, "apt")
-def test_apt(case: dict[str, Any]) -> None:
+def test_apt_settings_are_parsed(case: dict[str, Any]) -> None:
     assert sandbox.apt_settings(case["dump"]) == case["settings"]
 
 
 @cases(__file__, "ulimits")
-def test_ulimits(case: dict[str, Any]) -> None:
+def test_ulimits_do_not_exceed_the_hard_limits(case: dict[str, Any]) -> None:
     assert sandbox.ulimits(case["hard"]) == case["limits"]
 
 
-def test_last_line() -> None:
+def test_last_line_names_the_sandbox_and_the_next_command() -> None:
     assert sandbox.outcome("muster", 3) == "the sandbox muster has 3 nodes; next: ansible-playbook site.yml"
     assert sandbox.outcome("muster", 0).startswith("the sandbox muster was removed from this machine")

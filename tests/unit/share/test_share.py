@@ -1,4 +1,4 @@
-"""The shared part of an inventory, and what stays with the administrator."""
+"""The part of an inventory that is shared with users, and the variables that are not shared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def node(name: str, **more: Any) -> SharedNode:
     return SharedNode(**{"name": name, "host": f"10.0.0.{name[-1]}", "values": values, "keys": (KEY,), **more})
 
 
-def test_common_variables_are_written_once() -> None:
+def test_common_variables_are_written_only_once() -> None:
     written = share.inventory([node("node1"), node("node2", values={"cluster_gpus": 4})])["gpu_nodes"]
     assert written["vars"] == {
         "cluster_name": "lab",
@@ -50,7 +50,7 @@ def test_other_variables_are_not_shared() -> None:
     assert not [word for word in (*secret, *map(str, secret.values())) if word in text and word != "root"]
 
 
-def test_environments_are_shared_by_name_only() -> None:
+def test_only_names_of_environments_are_shared() -> None:
     old = {"prefix": "/opt/miniconda3/envs/train"}
     own = {
         "cluster_environments": {"vision": {"requirements": "/home/a/vision.txt"}, "old": old},
@@ -61,7 +61,7 @@ def test_environments_are_shared_by_name_only() -> None:
     assert variables["cluster_environments_root"] == "/opt/muster/pytorch/named"
 
 
-def test_connection_is_shared_without_the_administrators_user() -> None:
+def test_connection_is_shared_without_the_user_name_of_the_administrator() -> None:
     hops = (Hop("bastion.lab", 22, (KEY,)), Hop("fd00::1", 2222))
     nodes = [node("node1", hops=hops, port=2200), node("node2", hops=hops, port=2200)]
     variables = share.inventory(nodes)["gpu_nodes"]["vars"]

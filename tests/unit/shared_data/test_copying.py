@@ -1,4 +1,4 @@
-"""Copying data to nodes in parts; answers of nodes are untrusted."""
+"""Copying data to nodes in parts. Node answers are untrusted."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_copy_obstacles_are_reported(case: dict[str, Any]) -> None:
     assert copying.lacks_text(lack, sizes, ["a", "b", "c"]) == case["lacks"]
 
 
-def test_parts_are_limited_and_large_files_are_separate() -> None:
+def test_copy_parts_are_limited_in_size_and_large_files_are_separate() -> None:
     sizes = [4, 4, 4, 30, 0, 10]
     assert list(copying.parts(sizes, [0, 1, 2, 3, 4, 5], 10)) == [[0, 1], [2], [3], [4, 5]]
     assert list(copying.parts(sizes, [1, 5], 10)) == [[1], [5]]
@@ -55,7 +55,7 @@ def test_invalid_answers_are_rejected(other: dict[str, Any]) -> None:
     assert lack == Lack()
 
 
-def test_answers_for_several_parts_are_combined() -> None:
+def test_answers_about_several_parts_are_combined() -> None:
     lack = Lack()
     assert lack.add({**ANSWER, "links": [1]}, 0, 3, 2)
     assert lack.add({**ANSWER, "changed": [1]}, 3, 2, 0)

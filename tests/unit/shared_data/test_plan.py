@@ -24,7 +24,7 @@ DONE = MountsState(
 )
 
 
-def test_bare_node_gets_the_whole_setup() -> None:
+def test_complete_setup_is_planned_for_a_bare_node() -> None:
     plan = make_plan([DATA], BARE, PACKAGES)
     assert plan.problems == []
     assert plan.packages == ["nfs-common"]
@@ -36,7 +36,7 @@ def test_bare_node_gets_the_whole_setup() -> None:
 
 
 @pytest.mark.parametrize("mounted", [[AUTOFS], DONE.mounted["/data"]], ids=["not used yet", "in use"])
-def test_complete_node_is_unchanged(mounted: Any) -> None:
+def test_node_with_a_complete_setup_is_unchanged(mounted: Any) -> None:
     plan = make_plan([DATA], replace(DONE, mounted={"/data": mounted}), PACKAGES)
     assert not plan.needed
     assert plan.problems == []
@@ -73,7 +73,7 @@ def test_disabled_unit_is_started(seen: dict[str, Any], said: str) -> None:
         ({"fstab": {"/data": "old:/export"}}, "/etc/fstab mounts old:/export on /data instead of files:/export"),
     ],
 )
-def test_obstacles_are_reported(seen: dict[str, Any], said: str) -> None:
+def test_obstacles_to_shared_folders_are_reported(seen: dict[str, Any], said: str) -> None:
     plan = make_plan([DATA], MountsState(**seen), PACKAGES)
     (problem,) = plan.problems
     assert problem.startswith(said)
@@ -81,7 +81,7 @@ def test_obstacles_are_reported(seen: dict[str, Any], said: str) -> None:
     assert plan.start == []
 
 
-def test_fstab_mounts_are_unchanged() -> None:
+def test_mounts_in_fstab_are_unchanged() -> None:
     seen = MountsState(fstab={"/data": "files:/export"}, mounted={"/data": [On("files:/export", "nfs4")]})
     plan = make_plan([DATA], seen, PACKAGES)
     assert (plan.problems, plan.needed) == ([], False)
@@ -99,7 +99,7 @@ def test_unrequested_units_are_removed() -> None:
     assert plan.needed
 
 
-def test_scratch_folder() -> None:
+def test_scratch_folder_is_created_and_opened_to_all_users() -> None:
     def of(**seen: Any) -> Any:
         return make_plan([], MountsState(**seen), {}, "/scratch", 500 * 10**9)
 

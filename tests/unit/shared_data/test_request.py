@@ -15,12 +15,12 @@ GOOD: list[Any] = [
 ]
 
 
-def test_valid_requests_have_no_errors() -> None:
+def test_valid_requests_are_accepted() -> None:
     assert faults(GOOD, "/scratch") == []
     assert faults([]) == faults(()) == []
 
 
-def test_default_type_and_options() -> None:
+def test_default_type_and_options_are_filled_in() -> None:
     first, second, third = mounts_of(GOOD)
     assert first == Mount("files:/export/data", "/data", "nfs", "hard,timeo=150,retrans=2")
     assert second.options == "hard,vers=4.2"

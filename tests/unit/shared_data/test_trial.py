@@ -48,7 +48,7 @@ def seen(node: str, writer: str, **values: Any) -> FolderTrial:
     return one
 
 
-def test_successful_trial_has_no_findings() -> None:
+def test_successful_trial_produces_no_findings() -> None:
     assert findings(trial()) == []
     assert [one.node for one in collect(judge(trial())).findings] == list(NAMES), "each node sees the others' files"
     said = "/data: each of 3 nodes sees the other nodes' files within 1 s, with the right owner"
@@ -144,7 +144,7 @@ def test_read_only_folder_is_skipped() -> None:
     }
 
 
-def test_silent_node_is_unknown() -> None:
+def test_silent_node_has_unknown_status() -> None:
     one = trial()
     one.silent = {"node9": "it was not reached"}
     assert findings(one) == ["unknown data.trial.unwritable node9: /data was not tested: it was not reached"]

@@ -28,7 +28,7 @@ def test_unit_names_match_systemd(path: str) -> None:
         assert said.stdout.strip() == NAMES[path]
 
 
-def test_mount_and_automount_units() -> None:
+def test_mount_and_automount_units_are_rendered() -> None:
     mount = Mount("files:/export/100%", "/data", "nfs", "hard")
     found = files_of(mount)
     assert list(found) == ["/etc/systemd/system/data.mount", "/etc/systemd/system/data.automount"]
@@ -41,5 +41,5 @@ def test_mount_and_automount_units() -> None:
     assert "WantedBy=remote-fs.target" in second
 
 
-def test_missing_options_give_no_options_line() -> None:
+def test_unit_without_mount_options_has_no_options_line() -> None:
     assert "Options=" not in files_of(Mount("fs", "/data", "9p", ""))["/etc/systemd/system/data.mount"]

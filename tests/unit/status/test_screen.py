@@ -1,4 +1,4 @@
-"""Complete status screens: input from the nodes, and every expected line."""
+"""Complete status screens: input from the nodes, and all expected lines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDED = "2026-11-18T08:06:40+00:00"  # three hours before
 
 
 def spread(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Expand {"node[1-3]": x} to three nodes; mappings of a node named several times are merged."""
+    """Expand {"node[1-3]": x} to three nodes. If a node occurs several times, its mappings are merged."""
     found: dict[str, Any] = {}
     for name, value in given.items():
         for one in names(name):
@@ -38,7 +38,7 @@ def names(text: str) -> Iterator[str]:
 
 
 def answer(**said: Any) -> dict[str, Any]:
-    """Return the answer of an idle node. gpus: their number."""
+    """Return the answer of an idle node. gpus: number of GPUs."""
     gpus = said.pop("gpus", 0)
     listed = [{"index": str(number), "name": "H100", "used": "4", "busy": "0"} for number in range(gpus)]
     return {
@@ -80,7 +80,7 @@ def given(case: Mapping[str, Any]) -> StatusFacts:
 
 
 @cases(__file__, "screen")
-def test_screen(case: dict[str, Any]) -> None:
+def test_status_screen_matches_the_case(case: dict[str, Any]) -> None:
     seen = status(given(case))
     for wanted in case["screens"]:
         lines = screen(seen, wanted["width"], wanted.get("height", 0))

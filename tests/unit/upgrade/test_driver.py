@@ -1,4 +1,4 @@
-"""The driver upgrade of a node: changes, kept packages and rollback; one case per file."""
+"""The driver upgrade of a node: changes, kept packages and rollback. Each file contains one case."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEVICE = {"slot": "0000:18:00.0", "id": "10de:2330", "name": "", "driver": "nvid
 
 
 def seen_of(given: dict[str, Any]) -> DriverState:
-    """packages: version or [version, dpkg state] by name. runfile: libraries that belong to no package."""
+    """Return a driver state. packages: version or [version, dpkg state] by name. runfile: unpackaged libraries."""
     rows = {
         name: row if isinstance(row, list) else [row, "installed"] for name, row in given.get("packages", {}).items()
     }
@@ -27,7 +27,7 @@ def seen_of(given: dict[str, Any]) -> DriverState:
 
 
 @cases(__file__, "driver")
-def test_turn_of_a_node(case: dict[str, Any]) -> None:
+def test_driver_upgrade_of_a_node_matches_the_case(case: dict[str, Any]) -> None:
     stack = {"branch": 595, "driver": case.get("exact", ""), "nodes": {"node1": {"source": "nvidia"}}}
     options = {"mode": "manage", "reboots": True, **case.get("options", {})}
     turn = turn_of("node1", stack, seen_of(case["seen"]), **options)
@@ -38,7 +38,7 @@ def test_turn_of_a_node(case: dict[str, Any]) -> None:
     assert turn_from(asdict(turn)) == turn
 
 
-def test_rollback_commands() -> None:
+def test_rollback_commands_reinstall_the_previous_driver() -> None:
     turn = turn_of(
         "node1",
         {"branch": 595, "driver": "", "nodes": {"node1": {"source": "nvidia"}}},
@@ -59,7 +59,7 @@ def test_rollback_commands() -> None:
     assert lines[-1] == "To try again: ansible-playbook playbooks/upgrade.yml -e driver=595."
 
 
-def test_texts_before_and_after_the_upgrade() -> None:
+def test_messages_before_and_after_the_upgrade_are_shown() -> None:
     request, nodes = UpgradeRequest(driver="595"), [UpgradeNode("node1")]
     assert say.planned(nodes, Order(proved=("node1",)), request, launches=True) == (
         "changes  none: every node that responds is up to date"
@@ -67,5 +67,5 @@ def test_texts_before_and_after_the_upgrade() -> None:
     assert say.complete(request, ["node1", "node2"], {}) == "2 nodes have the driver 595."
 
 
-def test_controller_has_a_manual_command() -> None:
+def test_command_for_a_manual_upgrade_of_the_controller_is_shown() -> None:
     assert by_hand("595", "node1").endswith("playbooks/gpu_stack.yml -e gpu_stack_driver=595 --limit node1")

@@ -17,7 +17,8 @@ NODES: dict[str, Any] = document_of(Path(__file__).with_name("nodes.yml"))
 
 
 def seen_of(given: dict[str, Any]) -> kernel_seen.Kernels:
-    """packages: [version, dependencies...] by name. security: versions in the pocket, newest first. known: all."""
+    """Return the kernels of a node. packages: [version, dependencies...] by name. security: versions in the security
+    pocket, newest first. known: all versions that apt knows."""
     packages = {
         name: kernel_seen.KernelPackage(rest[0], False, tuple(rest[1:]))
         for name, rest in given.get("packages", {}).items()
@@ -54,7 +55,7 @@ def answer_of(given: dict[str, Any]) -> AptSimulation:
 
 
 @cases(__file__, "kernel")
-def test_fix_of_a_node(case: dict[str, Any]) -> None:
+def test_kernel_fix_of_a_node_matches_the_case(case: dict[str, Any]) -> None:
     seen = seen_of({**NODES.get(case.get("like", ""), {}), **case.get("seen", {})})
     assert list(kernel.unfit(seen)) == case.get("unfit", [])
     if "unfit" in case:
@@ -75,7 +76,7 @@ def test_fix_of_a_node(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "kernel_after")
-def test_checks_before_and_after_the_reboot(case: dict[str, Any]) -> None:
+def test_kernel_is_checked_before_and_after_the_reboot(case: dict[str, Any]) -> None:
     fix = kernel.KernelFix(start=case["start"])
     seen = seen_of(case["seen"])
     assert kernel.unready(seen, fix) == case.get("unready", "")
@@ -83,7 +84,7 @@ def test_checks_before_and_after_the_reboot(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "boot_menu")
-def test_entry_in_the_boot_menu(case: dict[str, Any]) -> None:
+def test_boot_menu_entry_of_a_kernel_is_found(case: dict[str, Any]) -> None:
     assert kernel_seen.entry(case["menu"], case["release"]) == case.get("entry", "")
 
 
@@ -110,7 +111,7 @@ def read_of(stack: dict[str, Any], answer: Any) -> kernel_seen.Kernels:
 
 
 @cases(__file__, "kernel_seen")
-def test_kernels_read_from_a_report(case: dict[str, Any]) -> None:
+def test_kernel_facts_are_read_from_a_report(case: dict[str, Any]) -> None:
     seen = read_of({}, {**ANSWER, **case})
     found = {
         "flavour": seen.flavour,
@@ -147,10 +148,10 @@ def test_invalid_kernel_name_is_rejected() -> None:
         ("6.18.44", ""),
     ],
 )
-def test_flavour_of_a_kernel(release: str, of: str) -> None:
+def test_kernel_flavour_is_derived_from_the_release(release: str, of: str) -> None:
     assert kernel_seen.flavour(release) == of
 
 
-def test_controller_has_manual_commands() -> None:
+def test_commands_for_a_manual_upgrade_of_the_controller_are_shown() -> None:
     said = kernel.by_hand(kernel.KernelFix(words=("linux-image-generic=6.8.0-94.96",)))
     assert said.endswith("Run on it: sudo apt-get install linux-image-generic=6.8.0-94.96, then sudo systemctl reboot")

@@ -1,4 +1,4 @@
-"""Order, trial launches, rollback and texts of an upgrade; one case per file."""
+"""Order, trial launches, rollback and messages of an upgrade. Each file contains one case."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def nodes_of(case: dict[str, Any]) -> list[UpgradeNode]:
 
 
 @cases(__file__, "order")
-def test_order_of_nodes(case: dict[str, Any]) -> None:
+def test_upgrade_order_of_nodes_matches_the_case(case: dict[str, Any]) -> None:
     nodes, request = nodes_of(case), UpgradeRequest(**case.get("request", {"torch": "2.1.0"}))
     order = put_in_order(nodes, request)
     assert [list(batch) for batch in order.batches] == case.get("batches", [])
@@ -37,14 +37,14 @@ def test_order_of_nodes(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "trials")
-def test_trial_launches_of_a_batch(case: dict[str, Any]) -> None:
+def test_trial_launches_of_a_batch_match_the_case(case: dict[str, Any]) -> None:
     nodes = [UpgradeNode(name, quarantined=name in case.get("quarantined", [])) for name in case["nodes"]]
     found = trials(case["batch"], case.get("proved", []), nodes, first=case.get("first", False))
     assert found == case["launches"]
 
 
 @cases(__file__, "going_back")
-def test_release_of_a_rollback(case: dict[str, Any]) -> None:
+def test_rollback_release_matches_the_case(case: dict[str, Any]) -> None:
     nodes = {name: environments(*given) for name, given in case["nodes"].items()}
     release, why = going_back(nodes, case["listed"], case.get("asked", ""))
     assert release == case.get("release", "")
@@ -52,20 +52,20 @@ def test_release_of_a_rollback(case: dict[str, Any]) -> None:
 
 
 @cases(__file__, "busy")
-def test_busy_processes_of_a_node(case: dict[str, Any]) -> None:
+def test_busy_processes_are_read_from_the_answer_of_a_node(case: dict[str, Any]) -> None:
     seen = read(case["answer"])
     assert list(seen.busy) == case.get("busy", [])
     assert seen.silent == case.get("silent", "")
 
 
 @cases(__file__, "problems")
-def test_problems_of_the_request(case: dict[str, Any]) -> None:
+def test_invalid_upgrade_requests_are_reported(case: dict[str, Any]) -> None:
     found = problems(UpgradeRequest(**case["request"]))
     assert list(found) == case["problems"]
 
 
 @cases(__file__, "ended")
-def test_final_text(case: dict[str, Any]) -> None:
+def test_final_message_matches_the_case(case: dict[str, Any]) -> None:
     request = UpgradeRequest(**case["request"])
     if "red" in case:
         said = say.ended_red(request, case["red"], case.get("untouched", []))
@@ -76,5 +76,5 @@ def test_final_text(case: dict[str, Any]) -> None:
     assert said == case["said"].rstrip()
 
 
-def test_no_canary_without_changes() -> None:
+def test_upgrade_without_changes_has_no_canary() -> None:
     assert Order().canary == ""

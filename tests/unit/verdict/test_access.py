@@ -13,7 +13,7 @@ ANSIBLE = (
 
 
 @pytest.mark.parametrize("why", [SSH, ANSIBLE + SSH, f"Failed to connect to the host via ssh: {SSH}\n"])
-def test_rejected_login_names_user_and_command(why: str) -> None:
+def test_message_on_a_rejected_login_names_the_user_and_a_command(why: str) -> None:
     what, fix = explain(why)
     assert what == "ssh rejected the login of root"
     assert fix.endswith(": ansible-playbook playbooks/trust.yml -e trust_copy_key=true --ask-pass")

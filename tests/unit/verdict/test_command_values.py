@@ -1,4 +1,5 @@
-"""Values in commands: a name or path from a node, a user or a log stays one word, or no command is printed."""
+"""Values in commands: a name or path from a node, a user or a log stays one shell word; otherwise no command is
+printed."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize("value", QUOTED)
-def test_value_stays_one_word(value: str, tmp_path: Path) -> None:
+def test_value_in_a_command_stays_one_word(value: str, tmp_path: Path) -> None:
     assert shlex.split(shell("findmnt {path} --of={path}", path=value)) == ["findmnt", value, f"--of={value}"]
     printed = shell("printf '%s\\0' {path} --of={path}", path=value)
     done = subprocess.run(["/bin/sh", "-c", printed], cwd=tmp_path, capture_output=True, check=True, text=True)
@@ -72,7 +73,7 @@ def test_nested_command_is_quoted_twice(value: str) -> None:
 
 
 @pytest.mark.parametrize("value", REFUSED)
-def test_unsafe_value_gives_no_command(value: str) -> None:
+def test_no_command_is_printed_for_an_unsafe_value(value: str) -> None:
     assert shell("findmnt {path}", path=value) == ""
     assert on_node("node1", "findmnt {path}", path=value) == ""
     assert playbook("site.yml", name=value) == again(name=value) == ""
@@ -82,11 +83,11 @@ def test_unsafe_value_gives_no_command(value: str) -> None:
 @pytest.mark.parametrize(
     "node", [*REFUSED, "a b", "@file", "!node1", "~.*", "node1;touch x", "$(id)", "größe", "node1,node2"]
 )
-def test_invalid_node_gives_no_command(node: str) -> None:
+def test_no_command_is_printed_for_an_invalid_node_name(node: str) -> None:
     assert on_node(node, "df -h") == ping(node) == OnNode().filled({"node": node}) == ""
 
 
-def test_values_are_filled_once() -> None:
+def test_values_are_substituted_only_once() -> None:
     assert shell("a {first} {second}", first="{second}", second="x") == "a '{second}' x"
     assert shell("kill {pids}", pids=[1, 2]) == "kill 1 2"
     assert shell("kill {pids}", pids=[]) == ""
@@ -94,8 +95,8 @@ def test_values_are_filled_once() -> None:
 
 
 @pytest.mark.parametrize("value", ["a b", "a other=b", "a'b", 'a"b', "a\\b"])
-def test_variable_stays_one_variable(value: str) -> None:
-    """Ansible splits an argument at spaces, unless it begins with a brace."""
+def test_extra_variable_with_spaces_stays_one_variable(value: str) -> None:
+    """Ansible splits the value of -e at spaces unless the value begins with a brace."""
     words = shlex.split(playbook("site.yml", reason=value))
     assert words[-1].startswith("{")
     assert DataLoader().load(words[-1]) == {"reason": value}
@@ -123,7 +124,7 @@ def called(call: ast.Call) -> str:
 
 
 def shown(part: ast.expr) -> str:
-    """Return a part of an f-string; a null character stands for a value that is not a module constant."""
+    """Return the text of a part of an f-string. A null character replaces any value that is not a module constant."""
     value = part.value if isinstance(part, ast.FormattedValue) else part
     if isinstance(value, ast.Constant):
         return str(value.value)
@@ -131,8 +132,8 @@ def shown(part: ast.expr) -> str:
 
 
 @pytest.mark.parametrize("path", CODE, ids=lambda path: str(path.relative_to(ROOT / "plugins")))
-def test_no_command_is_built_by_hand(path: Path) -> None:
-    """An f-string that begins like a command would contain unquoted values."""
+def test_no_command_is_built_with_an_f_string(path: Path) -> None:
+    """A command built with an f-string would contain unquoted values."""
     tree = ast.parse(path.read_text())
     written = {
         id(each)

@@ -47,7 +47,7 @@ def test_commands_in_text_are_completed(case: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("written", WRITTEN)
 @pytest.mark.parametrize("here", TERMINALS, ids=["activated", "lab", "spaces", "sudo"])
-def test_command_is_completed_once(written: str, here: Terminal) -> None:
+def test_completed_command_is_not_completed_again(written: str, here: Terminal) -> None:
     assert COMMAND.match(written)
     once = here.text(written)
     assert here.text(once) == once
@@ -81,7 +81,7 @@ def test_commands_in_findings_are_completed_but_not_in_node_text() -> None:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Create a checkout whose environment is not in the PATH, with a run with three inventories."""
+    """Create a checkout whose environment is not in the PATH, and a run that uses three inventories."""
     program = tmp_path / "my lab/.venv/bin/ansible-playbook"
     program.parent.mkdir(parents=True)
     program.touch(mode=0o755)
@@ -99,17 +99,17 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 SITE = "ansible-playbook site.yml -i inventory/rack -i '/etc/other racks' -i a,b"
 
 
-def test_inactive_environment_is_named(project: Path) -> None:
+def test_command_includes_the_path_of_an_inactive_environment(project: Path) -> None:
     assert project == Path.cwd()
     assert terminal.typed("Run ansible-playbook site.yml.") == f"Run .venv/bin/{SITE}."
 
 
-def test_active_environment_is_not_named(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_omits_the_path_of_an_active_environment(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{project}/.venv/bin:/usr/bin")
     assert terminal.typed("ansible-playbook site.yml") == SITE
 
 
-def test_other_ansible_in_the_path_is_not_used(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_ansible_in_the_path_is_not_used(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = project.parent / "bin/ansible-playbook"
     other.parent.mkdir()
     other.touch(mode=0o755)
@@ -117,7 +117,7 @@ def test_other_ansible_in_the_path_is_not_used(project: Path, monkeypatch: pytes
     assert terminal.typed("ansible-playbook site.yml") == f".venv/bin/{SITE}"
 
 
-def test_commands_outside_the_project_have_full_paths(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_shown_outside_the_project_use_full_paths(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [f"{project}/.venv/bin/ansible-playbook"])
     monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=(str(project / "inventory"),)))
     (project.parent / "here").mkdir()

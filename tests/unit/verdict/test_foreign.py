@@ -1,4 +1,4 @@
-"""Commands in text from nodes, and its quotation."""
+"""Commands in text from nodes, and how such text is quoted."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_commands_in_text_are_found(case: dict[str, Any]) -> None:
         ("ansible-playbook playbooks/retire.yml", ".venv/bin/ansible-playbook playbooks/retire.yml -i inventory/lab"),
     ],
 )
-def test_only_our_commands_are_completed(text: str, typed: str) -> None:
+def test_only_commands_of_muster_are_completed(text: str, typed: str) -> None:
     here = Terminal(".venv/bin/", ("inventory/lab",), foreign=frozenset(commands_in([{"said": f"run {WIPES}"}])))
     assert here.text(text) == typed
     finding = {"summary": text, "fix": {"text": text, "command": ""}}
@@ -61,7 +61,8 @@ def test_deeply_nested_answer_is_searched() -> None:
 
 
 def advised() -> Iterator[str]:
-    """Yield the commands that modules and programs write on nodes: calls of `playbook`, and `fix` in roles' tasks."""
+    """Yield the commands that modules and programs print on nodes: calls of `playbook`, and `fix` in the tasks of
+    roles."""
     for place in ("library", "plugins/module_utils/muster_node"):
         for path in (ROOT / place).rglob("*.py"):
             for call in ast.walk(ast.parse(path.read_text())):
@@ -72,10 +73,10 @@ def advised() -> Iterator[str]:
         yield from re.findall(r"fix: .*(ansible-playbook \S.*)", path.read_text())
 
 
-def test_advice_from_nodes_is_listed() -> None:
+def test_every_command_written_on_nodes_is_listed() -> None:
     assert set(advised()) == ADVICE
 
 
-def test_quotation_cannot_be_closed_by_its_text() -> None:
+def test_quoted_text_cannot_close_its_quotation() -> None:
     assert quote('no" or\n\tsudo "sh') == "\"no' or sudo 'sh\""
     assert quote("") == '""'

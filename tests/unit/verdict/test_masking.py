@@ -20,7 +20,7 @@ TOKEN = "hf_" + "abcdefgh12345678"
         *("AWS_SECRET_ACCESS_KEY", "AZURE_STORAGE_CONNECTION_STRING", "PGPASSWORD", "ssh_key", "S3_CREDS", "APIKEY"),
     ],
 )
-def test_values_of_secret_names_are_masked(name: str) -> None:
+def test_values_of_variables_with_secret_names_are_masked(name: str) -> None:
     env = {name: "x1y2"}
     assert (masked_env(env), secrets_of_env(env)) == ({name: "********"}, ["x1y2"])
 
@@ -32,7 +32,7 @@ def test_values_of_secret_names_are_masked(name: str) -> None:
         *("NCCL_IB_PKEY", "XAUTHORITY", "MONKEY", "COMPASS", "HOME"),
     ],
 )
-def test_values_of_other_names_are_not_masked(name: str) -> None:
+def test_values_of_other_variables_are_not_masked(name: str) -> None:
     env = {name: "x1y2"}
     assert (masked_env(env), secrets_of_env(env)) == (env, [])
 

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 @cases(__file__, "printable")
-def test_control_characters_become_visible(case: dict[str, Any]) -> None:
+def test_control_characters_are_escaped(case: dict[str, Any]) -> None:
     assert printable(case["text"]) == case["shown"]
     assert printable(case["shown"]) == case["shown"]
 
 
-def test_surrogates_become_visible() -> None:
+def test_surrogates_are_escaped() -> None:
     assert printable("a\ud83dz").encode() == b"a<U+D83D>z"
 
 
-def test_nested_sequences_leave_no_sequence() -> None:
+def test_nested_terminal_sequences_are_removed_completely() -> None:
     shown = printable("\x1b\x1b[31m[32m" + "\x1b[" * 3 + "31m")
     assert not UNSEEN.search(shown)
 
@@ -35,7 +35,7 @@ def test_nested_sequences_leave_no_sequence() -> None:
 @pytest.mark.parametrize(
     "text", ["\x1b]" * 300_000, "\x1b[" + "0" * 600_000, "\x1b]" + "x" * 600_000, "\x90" * 600_000, "\x90x" * 600_000]
 )
-def test_unterminated_sequence_takes_linear_time(text: str) -> None:
+def test_unterminated_sequence_is_processed_in_linear_time(text: str) -> None:
     began = time.thread_time()
     printable(text)
     assert time.thread_time() - began < 60  # quadratic time would be hours

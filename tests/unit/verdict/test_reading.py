@@ -1,4 +1,4 @@
-"""Answers of nodes for a diagnosis are untrusted: only parts with the declared shape are used."""
+"""Node answers for a diagnosis are untrusted: only parts with the declared shape are used."""
 
 from __future__ import annotations
 

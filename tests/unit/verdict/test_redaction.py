@@ -1,4 +1,4 @@
-"""Masking of secrets by value in complete texts, in pieces, and with gaps."""
+"""Masking of secrets by value in complete texts, in texts that arrive in pieces, and in texts with gaps."""
 
 from __future__ import annotations
 
@@ -48,20 +48,20 @@ def test_overlapping_secrets_are_masked() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
-def test_cut_secret_in_a_sentence_is_masked(cut: int) -> None:
+def test_truncated_secret_in_a_sentence_is_masked(cut: int) -> None:
     redaction = Redaction([OTHER])
     texts = {redaction.text(f"node1: it said: {part} (code 1)") for part in (OTHER[:-cut], OTHER[cut:])}
     assert (texts == {f"node1: it said: {MASK} (code 1)"}) is (len(OTHER) - cut >= 6)
 
 
-def test_all_texts_of_a_shape_are_masked() -> None:
+def test_all_strings_in_a_nested_structure_are_masked() -> None:
     shape = {"summary": f"no {OTHER}", OTHER: [1, None, (OTHER, True)]}
     assert Redaction([OTHER]).shape(shape) == {"summary": f"no {MASK}", MASK: [1, None, [MASK, True]]}
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_text_in_pieces_is_masked_like_the_whole(seed: int) -> None:
-    """Includes texts that consist only of parts of secrets."""
+def test_text_fed_in_pieces_is_masked_like_the_complete_text(seed: int) -> None:
+    """The texts include some that consist only of parts of secrets."""
     chance = random.Random(seed)
     redaction = Redaction([OTHER, "abcab-1", "1abcabcab-", GIVEN])
     bits = [*redaction.forms, "abc", "ab", "-", "1", "line\n", "p", 'ä55"']
@@ -76,7 +76,7 @@ def test_text_in_pieces_is_masked_like_the_whole(seed: int) -> None:
     assert not any(form in out for form in redaction.forms)
 
 
-def test_text_that_cannot_be_a_secret_is_not_held_back() -> None:
+def test_text_that_cannot_start_a_secret_is_not_held_back() -> None:
     stream = Redaction([OTHER]).stream()
     assert [stream.feed(piece) for piece in ("step 1", "\n", "a", "b", "out")] == ["step 1", "\n", "", "", "about"]
 
@@ -92,13 +92,13 @@ def test_secret_at_a_gap_is_masked(cut: int) -> None:
     assert len(behind) <= len(" end") + 4 or behind.startswith(MASK)
 
 
-def test_middle_of_a_secret_is_masked() -> None:
+def test_fragment_between_two_gaps_is_masked() -> None:
     stream = Redaction([OTHER]).stream()
     stream.gap()
     assert stream.feed(OTHER[2:5]) + stream.feed(OTHER[5:9]) + stream.gap() == MASK
 
 
-def test_stream_without_secrets_holds_nothing_back() -> None:
+def test_stream_without_secrets_holds_no_text_back() -> None:
     stream = Redaction([]).stream()
     assert isinstance(stream, RedactedStream)
     assert stream.feed("abc") + stream.gap() == "abc"
@@ -118,7 +118,7 @@ def test_short_numbers_words_and_paths_are_not_masked(value: str, *, named: bool
     assert is_covered(value, named=named) is covered
 
 
-def test_secrets_of_a_launch() -> None:
+def test_secrets_of_a_launch_are_found_in_variables_and_arguments() -> None:
     found = secrets_of(
         {"HF_TOKEN": "hf-1234", "NCCL_DEBUG": "INFO", "HUB": "hub.example/x1"},
         {"DB_PWD": "hunter2", "MODE": "fast-and-good", "DB": "postgres://ada:geheim-1@db/x"},

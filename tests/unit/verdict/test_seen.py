@@ -1,8 +1,8 @@
-"""The `seen` value of every check is true, verified by searching the tests for its id.
+"""The `seen` value of every check is verified by searching the tests for the id of the check.
 
 sandbox: named by a test on sandbox nodes without simulated GPUs. recording: named by a case with recorded input,
-possibly modified. stand-in: named by another unit test. never: named by no test. A check may declare less than its
-tests show, because a case may also invent what the recording does not contain.
+possibly modified. stand-in: named by another unit test. never: named by no test. A check can declare less than its
+tests show, because a case can add data that the recording does not contain.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ WITNESSES = {
 
 
 @pytest.mark.parametrize(("name", "seen"), declared().items())
-def test_declared_source_of_a_check_is_true(name: str, seen: str) -> None:
+def test_declared_evidence_of_a_check_is_backed_by_tests(name: str, seen: str) -> None:
     found = [kind for kind in SEEN if name in WITNESSES.get(kind, ())]
     best = found[0] if found else "never"
     assert SEEN.index(seen) >= SEEN.index(best), f"the tests show only: {best}"

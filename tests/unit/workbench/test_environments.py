@@ -8,7 +8,7 @@ from muster.workbench.plan import environments
 
 
 @pytest.mark.parametrize("root", ["/opt/muster/pytorch/current", "/srv/site/torch"])
-def test_default_environment_is_that_of_torchrun(root: str) -> None:
+def test_default_environment_is_the_one_of_torchrun(root: str) -> None:
     cluster = {
         "cluster_torchrun": f"{root}/bin/torchrun",
         "cluster_environments": {},

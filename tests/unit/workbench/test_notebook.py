@@ -1,4 +1,4 @@
-"""Messages about notebooks, and the ssh commands."""
+"""Messages about notebooks, and the ssh commands to connect to them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_invalid_requests_are_explained(nodes: list[str], wanted: str, port: int
         (True, True, "looked_at", False, False),
     ],
 )
-def test_changes_are_detected(running: bool, at_boot: bool, state: str, wanted_at_boot: bool, expected: bool) -> None:
+def test_needed_change_is_found(running: bool, at_boot: bool, state: str, wanted_at_boot: bool, expected: bool) -> None:
     assert notebook.changes({**SEEN, "running": running, "at_boot": at_boot}, state, wanted_at_boot) == expected
 
 
@@ -74,7 +74,7 @@ def test_running_notebook_is_shown_with_a_tunnel_and_without_the_token() -> None
     assert said[-1].endswith("anna@10.0.0.11 cat /var/lib/muster/users/anna/notebook/token")
 
 
-def test_notebook_that_starts_at_boot() -> None:
+def test_notebook_that_starts_at_boot_is_described() -> None:
     said = notebook.lines("node1", {**SEEN, "at_boot": True}, None, 8888)
     assert said == [
         "The notebook of anna on node1 is running and starts again after a reboot.",
@@ -104,7 +104,7 @@ def test_stopped_notebook_is_shown_with_its_start_command() -> None:
         ({}, "", True, "the notebook of anna on node1 would be stopped"),
     ],
 )
-def test_last_line(seen: Any, way: str, checked: bool, said: str) -> None:
+def test_last_line_has_the_notebook_status_and_the_ssh_command(seen: Any, way: str, checked: bool, said: str) -> None:
     assert notebook.said_last("node1", {**SEEN, **seen}, way, checked=checked) == said
 
 
@@ -113,7 +113,7 @@ ANSWER = {**SEEN, "there": True, "launch_user": True}
 EVIL = "-oProxyCommand=touch /tmp/x"
 
 
-def test_valid_answer_gets_the_token_path_from_the_inventory() -> None:
+def test_token_path_is_taken_from_the_inventory_not_from_the_answer() -> None:
     assert notebook.read("node1", ANSWER, "anna", ROOT) == SEEN
     assert notebook.read("node1", {**ANSWER, "token_file": "/x; rm -r ~"}, "", ROOT) == SEEN
     other = notebook.read("node1", {**ANSWER, "user": "a.b@corp"}, "", "/srv/u")
@@ -158,8 +158,8 @@ def test_incomplete_answer_is_rejected(part: str) -> None:
 @pytest.mark.parametrize(
     "line", [notebook.tunnel(WAY, EVIL, SEEN["socket"], 8889), notebook.token(WAY, EVIL, "/a b/token")]
 )
-def test_ssh_reads_the_argument_after_its_options_as_host(line: str) -> None:
-    """Use ssh itself to parse the command, without a connection."""
+def test_ssh_treats_the_argument_after_its_options_as_the_host(line: str) -> None:
+    """The test lets ssh parse the command without connecting."""
     program, *words = shlex.split(line)
     asked = subprocess.run([program, "-G", *words], capture_output=True, text=True, check=False)
     assert "proxycommand" not in asked.stdout

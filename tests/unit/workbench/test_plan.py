@@ -14,7 +14,7 @@ PROGRAMS = {"lab.py": "# lab\n"}
 
 
 @cases(__file__, "plan")
-def test_plan(case: dict[str, Any]) -> None:
+def test_workbench_plan_matches_the_case(case: dict[str, Any]) -> None:
     pythons = {name: Python(**one) for name, one in case["seen"].pop("pythons", {}).items()}
     earlier = case.get("earlier")
     texts = files.texts(ROOT, USERS, PROGRAMS, earlier) if earlier else {}
@@ -27,15 +27,15 @@ def test_plan(case: dict[str, Any]) -> None:
     assert plan.needed == bool(plan.differences)
 
 
-def test_default_kernel_replaces_jupyterlabs_own() -> None:
+def test_default_kernel_replaces_the_built_in_kernel_of_jupyterlab() -> None:
     assert files.kernel_path(ROOT, "default") == f"{ROOT}/share/jupyter/kernels/python3/kernel.json"
 
 
-def test_kernel_has_no_debugger() -> None:
+def test_kernel_is_configured_without_a_debugger() -> None:
     assert json.loads(files.kernel_text(ROOT, "default", "/opt/x"))["metadata"] == {"debugger": False}
 
 
-def test_notebook_unit_has_a_private_folder_and_no_token() -> None:
+def test_notebook_unit_uses_a_private_folder_and_contains_no_token() -> None:
     text = files.unit_text(ROOT, USERS)
     assert "RuntimeDirectoryMode=0700\n" in text
     assert f"JUPYTER_TOKEN_FILE={USERS}/%u/notebook/token\n" in text

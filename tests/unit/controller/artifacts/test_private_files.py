@@ -1,4 +1,4 @@
-"""Files of a run on the controller: modes, links and the stored inspection."""
+"""Files of a run on the controller: file modes, symlinks and the stored inspection."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
-def test_files_of_a_run_are_private_with_any_umask(tmp_path: Path, umask: int) -> None:
+def test_files_of_a_run_are_private_regardless_of_the_umask(tmp_path: Path, umask: int) -> None:
     before = os.umask(umask)
     try:
         folder = tmp_path / "artifacts/rack/20260101-120000-abcd"
@@ -51,7 +51,7 @@ def test_files_of_a_run_are_private_with_any_umask(tmp_path: Path, umask: int) -
     assert (folder / "logs/node1/rank0.stdout.log").read_text() == "line\nline\n"
 
 
-def test_run_keeps_findings_of_its_own_inspection(tmp_path: Path) -> None:
+def test_run_stores_the_findings_of_its_own_inspection(tmp_path: Path) -> None:
     one, other = (tmp_path / f"rack/20260101-12000{number}-abcd" for number in range(2))
     found = {"id": "user.uid.differs", "status": "warn", "node": "node1", "summary": "the uid is 1002"}
     inspect = {"status": "degraded", "findings": [found], "run": one.name, "nodes": {"node1": {"a": "long look"}}}
@@ -65,7 +65,7 @@ def test_run_keeps_findings_of_its_own_inspection(tmp_path: Path) -> None:
     assert "nodes" not in json.loads((one / "inspect.json").read_text())
 
 
-def test_folders_of_earlier_runs_become_private_and_are_kept(tmp_path: Path) -> None:
+def test_folders_of_earlier_runs_become_private_and_are_not_removed(tmp_path: Path) -> None:
     earlier = tmp_path / "rack/20260101-120000-abcd"
     elsewhere = tmp_path / "elsewhere"
     for folder in (earlier, elsewhere):

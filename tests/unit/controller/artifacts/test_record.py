@@ -64,7 +64,7 @@ def test_link_in_place_of_the_record_is_rejected(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_description_of_a_run_has_playbooks_and_selection() -> None:
+def test_description_of_a_run_lists_playbooks_limit_and_tags() -> None:
     options = {"args": ("playbooks/a.yml", "/srv/b.yml"), "tags": ["all"], "subset": "n1", "extra_vars": ["token=x"]}
     assert doing(options) == "a.yml b.yml --limit n1"
     assert doing({"args": ("site.yml",), "tags": ["network", "pytorch"], "check": True}) == (

@@ -1,6 +1,6 @@
-"""The folder of a run, and the joined verdict of its steps.
+"""The folder of a run, and the verdict merged from its steps.
 
-Each file in cases/joined has the earlier verdict, the verdict of a step, and the expected joint verdict.
+Each file in cases/joined contains the earlier verdict, the verdict of a step, and the expected merged verdict.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BAD = {"summary": "rank 3 failed", "findings": [{"id": "launch.exception", "stat
     ("earlier", "step", "status"),
     [(WARNED, WELL, "degraded"), (WELL, WELL, "healthy"), (WARNED, BAD, "failed"), (BAD, WELL, "healthy")],
 )
-def test_run_ends_with_summary_of_last_step_and_earlier_warnings(
+def test_run_ends_with_the_summary_of_the_last_step_and_earlier_warnings(
     earlier: Mapping[str, Any], step: Mapping[str, Any], status: str
 ) -> None:
     said = verdict_of(step)
@@ -51,7 +51,7 @@ def test_run_ends_with_summary_of_last_step_and_earlier_warnings(
 
 
 @cases(__file__, "joined")
-def test_step_verdict_is_joined_to_earlier_verdict(case: dict[str, Any]) -> None:
+def test_step_verdict_is_merged_into_the_earlier_verdict(case: dict[str, Any]) -> None:
     earlier: Mapping[str, Any] = verdict_of(case["earlier"]) if "earlier" in case else {}
     result = joined(earlier, verdict_of(case["step"]), case.get("instead_of", ()))
     wanted = case["result"]
@@ -68,7 +68,7 @@ def test_all_steps_of_a_run_share_one_folder(tmp_path: Path, run: str) -> None:
     assert (tmp_path / "rack/latest").readlink() == Path(run)
 
 
-def test_process_without_callback_creates_one_run_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_process_without_the_callback_creates_only_one_run_id(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(runs.VARIABLE)
     assert LAUNCH_ID.match(runs.run_id())
     assert runs.run_id() == runs.run_id()
@@ -79,7 +79,7 @@ def test_invalid_run_id_is_not_used_as_a_path(monkeypatch: pytest.MonkeyPatch, t
     assert runs.run_folder(tmp_path).parent == tmp_path
 
 
-def test_first_launch_has_the_id_of_its_run(tmp_path: Path, run: str) -> None:
+def test_first_launch_uses_the_id_of_its_run(tmp_path: Path, run: str) -> None:
     assert runs.launch_id(tmp_path) == run
     runs.run_folder(tmp_path).joinpath("plan.json").write_text("{}")
     second = runs.launch_id(tmp_path)
@@ -101,7 +101,7 @@ def test_unreadable_verdict_is_replaced(tmp_path: Path) -> None:
     assert runs.add_verdict(tmp_path, verdict)["findings"] == verdict["findings"]
 
 
-def test_history_lists_only_runs_newest_first(tmp_path: Path) -> None:
+def test_history_lists_only_run_folders_newest_first(tmp_path: Path) -> None:
     for name in ("20260101-120000-abcd", "20260103-120000-0000", "20260102-120000-ffff", "kept", ".x"):
         (tmp_path / name).mkdir()
     (tmp_path / "20260104-120000-0000").write_text("")

@@ -1,4 +1,4 @@
-"""The watcher as one zipapp: it requires only the standard library and runs in any folder."""
+"""The watcher is a single zipapp that requires only the standard library and runs in any folder."""
 
 from __future__ import annotations
 

@@ -29,14 +29,14 @@ def watched(tmp_path: Path, login: str, *, launch_user: bool) -> tuple[Watched, 
 
 
 @pytest.mark.parametrize(("login", "by_root"), [("ada", False), ("admin", True)])
-def test_watcher_is_asked_as_owner_of_its_launch(tmp_path: Path, login: str, *, by_root: bool) -> None:
+def test_requests_to_a_watcher_run_as_the_owner_of_its_launch(tmp_path: Path, login: str, *, by_root: bool) -> None:
     found, there = watched(tmp_path, login, launch_user=login == "ada")
     assert found.end() == found.end() == ""
     assert (there.user, there.by_root) == ("ada", frozenset({"node1"} if by_root else ()))
     assert [verb for _, verb, _ in there.asked] == ["identity", "end", "end"]
 
 
-def test_other_launch_user_has_no_access_to_watcher(tmp_path: Path) -> None:
+def test_another_launch_user_has_no_access_to_the_watcher(tmp_path: Path) -> None:
     found, there = watched(tmp_path, "bob", launch_user=True)
     with pytest.raises(NodeError, match="user launch of ada, but the login user is bob"):
         found.end()

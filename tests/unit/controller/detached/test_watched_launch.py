@@ -75,13 +75,13 @@ def test_invalid_attempt_is_skipped_and_reported(changes: dict[str, Any], why: s
     assert why in said[0]
 
 
-def test_plan_with_node_outside_inventory_is_not_followed() -> None:
+def test_plan_with_a_node_outside_the_inventory_is_rejected() -> None:
     more = [*NODES, NodeSpec("node9", "10.0.0.9", NODES[0].torchrun)]
     assert outcome(plan_on(more, FIRST))[0] == []
 
 
 def test_attempt_does_not_overwrite_folder_of_another_launch(tmp_path: Path) -> None:
-    """The attempt would replace the plan and the logs of the other launch."""
+    """Otherwise, the attempt would replace the plan and the logs of the other launch."""
     (tmp_path / SECOND).mkdir()
     (tmp_path / SECOND / "plan.json").write_text(json.dumps({"launch_id": SECOND, "user": "ben"}))
     plans, said = outcome(plan_of(FIRST), plan_of(SECOND), folder=tmp_path)

@@ -1,6 +1,6 @@
-"""The watcher: its specification in JSON, its state file during the attempts, and its stop.
+"""The watcher: its JSON specification, its state file during the attempts, and how it is stopped.
 
-A stub replaces the supervisor and returns the outcomes that the test sets.
+The supervisor is a stub that returns the outcomes given by the test.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def test_settings_survive_the_round_trip_through_json() -> None:
 
 
 class SupervisorStub:
-    """Stub of the supervisor. ends: the lost node of each attempt, "" for none."""
+    """Stub of the supervisor. ends: the node that is lost in each attempt, or "" if none is."""
 
     def __init__(self, folder: Path, ends: list[str]) -> None:
         self.folder = folder
@@ -105,7 +105,7 @@ class SupervisorStub:
 
 
 class FitNodes:
-    """Nodes that are all fit for the next attempt."""
+    """Nodes that are all available for the next attempt."""
 
     own = True
 
@@ -140,7 +140,7 @@ def state(folder: Path) -> dict[str, Any]:
     return found
 
 
-def test_state_lists_attempts_before_they_start_without_secrets(
+def test_attempt_is_listed_before_it_starts_and_without_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attempted = watched(tmp_path, ["node2", ""], monkeypatch)
@@ -177,7 +177,7 @@ def test_stop_between_attempts_prevents_the_next_attempt(tmp_path: Path, monkeyp
     assert BY_HAND in found["result"]["verdict"]["summary"]
 
 
-def test_messages_of_watcher_are_limited_in_number_and_length(tmp_path: Path) -> None:
+def test_watcher_limits_the_number_and_length_of_its_messages(tmp_path: Path) -> None:
     one = Watcher(tmp_path, spec_from_json())
     for number in range(MOST_SAID + 7):
         one.say(f"{number}" + "x" * 10_000)
@@ -186,7 +186,7 @@ def test_messages_of_watcher_are_limited_in_number_and_length(tmp_path: Path) ->
     assert max(map(len, found["said"])) == MOST_TEXT
 
 
-def test_watcher_logs_in_only_on_other_nodes(tmp_path: Path) -> None:
+def test_watcher_uses_ssh_only_for_other_nodes(tmp_path: Path) -> None:
     ways = Watcher(tmp_path, spec_from_json()).ways
     assert ways["node1"] == Here("node1", "/usr/bin/python3")
     assert ways["node2"] == Login("node2", "10.0.0.2", "/usr/bin/python3", f"{tmp_path}/1")

@@ -14,7 +14,7 @@ PATH = Path(__file__).parents[4] / "plugins/action/diagnose.py"
 
 
 @pytest.mark.parametrize("launch_id", ["../../../x", "/etc", "latest", "20260101-120000-abcd/../../x", "x"])
-def test_invalid_launch_id_creates_no_folder(launch_id: str, tmp_path: Path) -> None:
+def test_no_folder_is_created_for_an_invalid_launch_id(launch_id: str, tmp_path: Path) -> None:
     spec = importlib.util.spec_from_file_location("diagnose_action", PATH)
     assert spec is not None
     assert spec.loader is not None

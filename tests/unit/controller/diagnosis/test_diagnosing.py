@@ -1,4 +1,4 @@
-"""Diagnosis after a failed launch: evidence, checks, findings and artifacts; nodes answer from a table."""
+"""Diagnosis after a failed launch: evidence, checks, findings and artifacts. Node answers come from a table."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def diagnose(seen: LaunchRecord, folder: Path, messages: AnsweringNodes, said: l
     return Diagnosing(supervisor, redaction, said.append).diagnose(seen, verdict, folder, Keeping(said.append))
 
 
-def test_failed_rank_is_reported_with_its_node_without_secrets(tmp_path: Path) -> None:
+def test_failed_rank_is_reported_with_its_node_and_without_secrets(tmp_path: Path) -> None:
     said: list[str] = []
     found = diagnose(record(VICTIM, RAISED), tmp_path, answering(), said)
     assert found is not None, said
@@ -105,7 +105,7 @@ def test_failed_rank_is_reported_with_its_node_without_secrets(tmp_path: Path) -
     assert abs(ends[1]["gone_at"] - (time.time() - time.monotonic() + 98.0)) < 5
 
 
-def test_victims_alone_name_no_node(tmp_path: Path) -> None:
+def test_ranks_that_only_lost_connections_do_not_blame_a_node(tmp_path: Path) -> None:
     said: list[str] = []
     found = diagnose(record(VICTIM, ""), tmp_path, AnsweringNodes({}), said)
     assert found is not None, said
@@ -125,7 +125,7 @@ def test_failing_diagnosis_is_reported(tmp_path: Path, monkeypatch: pytest.Monke
     assert said == ["Could not diagnose the failed launch (RecursionError: too deep)"]
 
 
-def test_only_failed_launches_are_diagnosed() -> None:
+def test_only_launches_that_failed_are_diagnosed() -> None:
     diagnosed = {ending for ending in get_args(Decided) if failed(LaunchRecord(PLAN, Decision(ending, "")))}
     assert diagnosed == {Ending.FAILED, Ending.NODE, Ending.STALLED}
     assert not failed(LaunchRecord(PLAN, None))
@@ -146,14 +146,14 @@ def test_nodes_probe_each_other_again() -> None:
     assert "net.master_port" in gathered.ran["node1"]
 
 
-def test_port_held_by_ranks_is_not_probed() -> None:
+def test_port_in_use_by_ranks_is_not_probed() -> None:
     messages = answering()
     gathered = looked(messages, live=True)
     assert [payload["port"] for _, verb, payload in messages.asked if verb == "serve"] == [None, None]
     assert "net.ephemeral_ports" in gathered.ran["node1"]
 
 
-def test_lost_node_is_probed_from_the_others() -> None:
+def test_lost_node_is_probed_from_the_other_nodes() -> None:
     def calls(error: str) -> dict[str, Any]:
         ports = {port: {"error": error, "seconds": 2.2, "greeting": None} for port in ("22", "29500")}
         return {"links": {"node2": {"ports": ports, "source": "10.0.0.1", "way": "eth0"}}}

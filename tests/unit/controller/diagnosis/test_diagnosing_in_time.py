@@ -1,5 +1,5 @@
-"""Time limits of a diagnosis for any number of nodes and with silent ones, on a simulated clock. Nodes are simulated:
-each answers after some seconds, or never."""
+"""Time limits of a diagnosis with many or silent nodes. The clock and the nodes are simulated: each node answers after
+a delay or never."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Clock:
 
 
 class SlowNodes:
-    """seconds: delay of a node's answers; None for no answer."""
+    """Simulated nodes. seconds: returns the delay of a node's answers, or None if the node never answers."""
 
     def __init__(self, clock: Clock, seconds: Callable[[str], float | None]) -> None:
         self.clock = clock
@@ -116,7 +116,7 @@ def test_checks_after_a_failure_end_in_time(
 
 
 @pytest.mark.parametrize("nodes", [3, 64])
-def test_silent_node_does_not_delay_the_others(clock: Clock, nodes: int) -> None:
+def test_silent_node_does_not_delay_other_nodes(clock: Clock, nodes: int) -> None:
     messages: Any = SlowNodes(clock, one_silent)
     asked = [f"node{number}" for number in range(1, nodes + 1)][:MOST_INVOLVED]
     looks = Afterwards(a_plan(nodes), asked, messages, lambda: False, {})
@@ -141,8 +141,8 @@ def test_snapshots_before_the_stop_end_in_time(clock: Clock, seconds: Callable[[
     assert clock.now - began <= SNAPSHOT + 0.3
 
 
-def test_512_ranks_on_64_nodes_are_decided_in_time() -> None:
-    """Measures CPU time, because the machine may be busy."""
+def test_diagnosis_of_512_ranks_on_64_nodes_ends_in_time() -> None:
+    """CPU time is measured, because the machine that runs the test might be busy."""
     victim = (
         'Traceback (most recent call last):\n  File "/srv/train.py", line 9, in main\n    dist.all_reduce(value)\n'
         "RuntimeError: [/gloo/transport/tcp/pair.cc:547] Connection closed by peer [10.0.0.9]:{rank}\n"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def texts_of(where: str) -> dict[str, str]:
-    """Return the texts of logs, none of which may be skipped."""
+    """Return the texts of the logs, and check that no log was skipped."""
     logs = read_logs(where)
     assert logs.left_out == ()
     return logs.texts
@@ -91,20 +91,20 @@ def test_pattern_does_not_follow_links(secret: Path) -> None:
     assert problem.value.problems[1:] == [left_out]
 
 
-def test_given_path_may_be_a_link(secret: Path) -> None:
+def test_given_path_can_be_a_symlink(secret: Path) -> None:
     (secret.parent / "link").symlink_to(secret / "own.log")
     assert texts_of(f"{secret}/deep/link.log") == {f"{secret}/deep/link.log": "secret"}
     assert texts_of(f"{secret}/folder") == {f"{secret}/folder/secret.log": "secret"}
     assert texts_of(f"{secret}/folder/*.log") == {f"{secret}/folder/secret.log": "secret"}
 
 
-def test_given_fifo_does_not_block(secret: Path) -> None:
+def test_given_fifo_does_not_block_the_diagnosis(secret: Path) -> None:
     with pytest.raises(PlanError) as problem:
         read_logs(f"{secret}/pipe.log")
     assert problem.value.problems[1:] == [f"Skipped: {secret}/pipe.log is not a regular file."]
 
 
-def test_file_name_cannot_control_a_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_a_file_name_are_not_printed(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("a")
     (tmp_path / "\x1b[2J.log").symlink_to("a.log")
     [sentence] = read_logs(str(tmp_path)).left_out

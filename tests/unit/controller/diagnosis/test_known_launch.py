@@ -1,4 +1,4 @@
-"""Diagnosis on request, from the launch's folder or from nodes that answer from a table."""
+"""Diagnosis on request, from the folder of the launch or from nodes whose answers come from a table."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_finished_launch_is_read_from_its_nodes(folder: Path) -> None:
     assert (first.node, first.rank, first.summary) == ("node1", 0, "ValueError: no such sample")
 
 
-def test_running_launch_is_checked_without_renewing_its_lease(folder: Path) -> None:
+def test_diagnosis_of_a_running_launch_does_not_renew_its_lease(folder: Path) -> None:
     shot = {"at": 1.0, "ranks": [], "left": [], "listeners": [], "half_open": [], "frozen": False, "unseen": {}}
     messages = AnsweringNodes({**followed(over=False), ("node1", "snapshot"): [shot]})
     case = known(folder, messages).case()
@@ -62,7 +62,7 @@ def test_running_launch_is_checked_without_renewing_its_lease(folder: Path) -> N
     assert {verb for _, verb, _ in messages.asked} == {"identity", "follow", "snapshot"}
 
 
-def test_controllers_copy_is_read_for_a_silent_node(folder: Path) -> None:
+def test_local_copy_of_the_logs_is_read_if_a_node_is_silent(folder: Path) -> None:
     (folder / "logs/node1").mkdir(parents=True)
     (folder / "logs/node1/rank0.stderr.log").write_text(RAISED)
     (folder / "verdict.json").write_text(json.dumps({"summary": "it failed"}))
@@ -78,7 +78,7 @@ def test_unknown_launch_is_rejected(tmp_path: Path) -> None:
     assert f"{LAUNCH_ID} is not known on this controller" in problem.value.problems[0]
 
 
-def test_evidence_from_the_failure_has_priority(folder: Path) -> None:
+def test_evidence_collected_at_the_failure_takes_precedence(folder: Path) -> None:
     assert newest(folder.parent) == LAUNCH_ID
     assert kept_case(folder) is None
     for live, found in ((True, False), (False, True)):

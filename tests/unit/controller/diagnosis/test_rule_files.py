@@ -1,4 +1,4 @@
-"""The site's rule files: all problems are reported at once, with file and line."""
+"""Site rule files: all problems are reported at once, with file and line number."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_valid_rules_are_read(tmp_path: Path) -> None:
     assert read_rules([], commands=True) == (type(rules)(), [])
 
 
-def test_problems_are_reported_with_lines(tmp_path: Path) -> None:
+def test_problems_are_reported_with_line_numbers(tmp_path: Path) -> None:
     (tmp_path / "rules.yml").write_text(RULES.replace("scope: node", "scope: nod").replace("lost s", "gone s"))
     (tmp_path / "other.yml").write_text("texts:\n  - id: site.a\n    id: site.b\n    patern: x\ntexts: []\n")
     (tmp_path / "no.yml").write_text("texts: [\n  - }\n")

@@ -1,4 +1,4 @@
-"""Running launches on nodes: a failed check does not mean that nothing runs."""
+"""Detection of running launches on nodes: a failed check does not mean that no launch is running."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ def test_reason_of_a_failed_check_is_kept() -> None:
     assert there({"agents": [], "unseen": [7]}).silent == {}
 
 
-def test_hidden_processes_of_others_are_not_a_failure() -> None:
+def test_hidden_processes_of_other_users_are_not_an_error() -> None:
     assert there({"agents": [], "unseen": {"others": "root alone may see them"}}).silent == {}

@@ -1,4 +1,4 @@
-"""Commands of site rules: the choice of nodes, and the parsing of answers."""
+"""Commands of site rules: on which nodes they run, and how their answers are parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drift check: changes that the steps would make, and differences from the last record."""
+"""Drift check: changes that the pipeline steps would make, and differences from the last installation record."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW = {"unseen": {"parts": "it is slow"}, "booted": 7.0}
 HISTORY: dict[str, Any] = {"dpkg": [], "apt": [], "sudo": [], "muster": [], "files": {}, "units": {}, "parts": {}}
 
 
-def test_drift_check_joins_results_of_steps_and_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drift_check_combines_results_of_steps_and_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(tmp_path / "rack", "gpu_nodes: {hosts: {node1: , node2: , node3: }}")
     ran: list[tuple[tuple[str, ...], str]] = []
     asked: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Steps in a separate ansible-playbook process: its arguments, its environment, and how it gets passwords."""
+"""Steps that run in a separate ansible-playbook process: its arguments, environment and passwords."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_command_repeats_options_of_this_run(given: dict[str, Any]) -> None:
     assert "--check" not in steps_run.command(("baseline",), "", check=False)
 
 
-def test_check_run_writes_no_report_and_real_run_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_runs_without_check_mode_write_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWX_ISOLATED_DATA_DIR", "/tmp/x")
     look = steps_run.environment(Path("/x"), check=True)
     assert look["ANSIBLE_CALLBACKS_ENABLED"] == "collect"
@@ -47,7 +47,7 @@ def test_check_run_writes_no_report_and_real_run_does(monkeypatch: pytest.Monkey
     assert "AWX_ISOLATED_DATA_DIR" not in look
 
 
-def test_passwords_are_passed_through_pipes_only(given: dict[str, Any], tmp_path: Path) -> None:
+def test_passwords_are_passed_only_through_pipes(given: dict[str, Any], tmp_path: Path) -> None:
     del given
     vault = SimpleNamespace(secrets=[("lab", SimpleNamespace(bytes=b"opensesame"))])
     kept, typed = "not typed", "hunter2"

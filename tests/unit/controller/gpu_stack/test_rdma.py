@@ -1,4 +1,4 @@
-"""Packages and kernel modules for a node with an RDMA adapter, from the tables of the role."""
+"""Packages and kernel modules for a node with an RDMA adapter, chosen from the tables of the gpu_stack role."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def part(*, mode: str = "manage", userspace: str = "auto", has_gpus: bool = True
     return rdma.part_of(rdma.table(DataLoader()), "node1", values, facts, has_gpus=has_gpus)
 
 
-def test_ubuntu_gets_modules_missing_from_its_kernel() -> None:
+def test_missing_kernel_modules_are_installed_on_ubuntu() -> None:
     found = part()
     assert (found.source, found.why) == ("distribution", SOCKETS)
     assert found.packages == (*PACKAGES, "linux-modules-extra-6.8.0-90-generic")
@@ -44,7 +44,7 @@ def test_ubuntu_gets_modules_missing_from_its_kernel() -> None:
     assert sorted(found.load) == ["ib_umad", "mlx5_ib", "rdma_ucm"]
 
 
-def test_other_distribution_must_boot_another_kernel() -> None:
+def test_missing_kernel_modules_require_another_kernel_on_debian() -> None:
     (refusal,) = part(id="debian").refusals
     assert refusal.why.startswith("the RDMA adapter requires the module ")
     assert (refusal.node, refusal.fix) == (
@@ -53,7 +53,7 @@ def test_other_distribution_must_boot_another_kernel() -> None:
     )
 
 
-def test_container_loads_no_modules() -> None:
+def test_no_kernel_modules_are_loaded_in_a_container() -> None:
     found = part(container=True)
     assert (found.packages, found.modules, found.load) == (PACKAGES, (), ())
 
@@ -66,12 +66,12 @@ def test_container_loads_no_modules() -> None:
         ({"has_gpus": False}, "", (), "only NCCL uses RDMA, and the node has no GPUs"),
     ],
 )
-def test_rdma_options_and_gpus_decide_the_source(asked: Any, source: str, packages: tuple[str, ...], why: str) -> None:
+def test_source_depends_on_rdma_options_and_gpus(asked: Any, source: str, packages: tuple[str, ...], why: str) -> None:
     found = part(**asked)
     assert (found.source, found.packages, found.why, found.is_due) == (source, packages, why, bool(source))
 
 
-def test_node_without_facts_has_no_rdma_adapter() -> None:
+def test_node_without_facts_is_treated_as_having_no_rdma_adapter() -> None:
     values = dict.fromkeys(rdma.OPTIONS, "manage")
     found = rdma.part_of(rdma.table(DataLoader()), "node1", values, None, has_gpus=True)
     assert found == RdmaPart(why="the node has no RDMA adapter")

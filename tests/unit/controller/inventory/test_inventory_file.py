@@ -1,4 +1,4 @@
-"""Edits of inventory files: the file to change, how it is written, and steps left to the user."""
+"""Edits of inventory files: which file is changed, how it is written, and which steps are left to the user."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_edited_file_keeps_mode_and_link(lab: Path) -> None:
     assert sorted(path.name for path in lab.iterdir()) == ["group_vars", "hosts.yml"]
 
 
-def test_check_mode_writes_nothing_and_shows_the_diff(lab: Path) -> None:
+def test_check_mode_shows_the_diff_without_writing(lab: Path) -> None:
     outcome = set_variables([str(lab)], {"node1": FAN}, check=True)
     assert (lab / "hosts.yml").read_text() == HOSTS
     (diff,) = outcome.diffs
@@ -127,7 +127,7 @@ def test_concurrent_change_by_another_program_is_not_overwritten(lab: Path, monk
     assert (lab / "hosts.yml").read_text() == HOSTS + "# mine\n"
 
 
-def test_ini_inventory_gets_instructions_with_lines(lab: Path) -> None:
+def test_instructions_for_an_ini_inventory_include_line_numbers(lab: Path) -> None:
     (lab / "hosts.yml").unlink()
     (lab / "hosts.ini").write_text("[gpu_nodes]\nnode1 ansible_host=10.0.0.1\nnode2 ansible_host=10.0.0.2\n")
     assert by_hand(
@@ -143,7 +143,7 @@ def test_ini_inventory_gets_instructions_with_lines(lab: Path) -> None:
     assert not remove_nodes(["lab"], ["node9"]).by_hand
 
 
-def test_host_range_gets_instructions_with_lines(lab: Path) -> None:
+def test_instructions_for_a_host_range_include_line_numbers(lab: Path) -> None:
     text = 'gpu_nodes:\n  hosts:\n    node[1:3]:   # all alike\n      cluster_gpus: 8\n      a: "b"\n'
     (lab / "hosts.yml").write_text(text)
     assert by_hand(remove_nodes(["lab"], ["node2"])) == (

@@ -30,7 +30,7 @@ def test_tab_is_reported_in_one_line_with_file_and_line_number(tmp_path: Path) -
     assert errors(tmp_path, hosts=hosts) == (4, [sentence])
 
 
-def test_every_file_with_an_error_is_named(tmp_path: Path) -> None:
+def test_every_file_with_a_syntax_error_is_named(tmp_path: Path) -> None:
     status, lines = errors(tmp_path, hosts="gpu_nodes: [\n", all="a: [1\nb: 2\n", other="c: 3\n")
     assert status == 4
     assert [line.partition(":")[2].split(":")[0].strip() for line in lines] == [
@@ -39,7 +39,7 @@ def test_every_file_with_an_error_is_named(tmp_path: Path) -> None:
     ]
 
 
-def test_encrypted_variables_and_other_formats_are_accepted(tmp_path: Path) -> None:
+def test_vault_variables_and_non_yaml_files_are_accepted(tmp_path: Path) -> None:
     (tmp_path / "more").write_text("[gpu_nodes]\nnode2\n")
     status, lines = errors(tmp_path, hosts="gpu_nodes: {hosts: {node1: {secret: !vault x}}}\n", node1=ENCRYPTED)
     assert (status, lines) == (0, [])

@@ -1,4 +1,4 @@
-"""Attempts of a launch: nodes answer from a table, and the test sets the outcome of each attempt."""
+"""Attempts of a launch. Node answers come from a table, and the test sets the outcome of each attempt."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def record_of(plan: LaunchPlan, ending: Any, node: str = "", **more: Any) -> Lau
 
 
 class Trial:
-    """One launch. ends: the outcome of each attempt. answers: of each node to the checks between attempts."""
+    """One launch. ends: the outcome of each attempt. answers: each node's answers to the checks between attempts."""
 
     def __init__(
         self, options: dict[str, Any], ends: list[Callable[[LaunchPlan], LaunchRecord]], answers: dict[str, list[Any]]
@@ -87,7 +87,7 @@ def test_successful_launch_has_one_attempt() -> None:
     assert trial.nodes.asked == []
 
 
-def test_spare_replaces_lost_node_in_same_work_folder_on_new_port() -> None:
+def test_spare_node_replaces_the_lost_node_with_the_same_folder_and_a_new_port() -> None:
     checkpoint = {"path": "/data/step-5", "time": 5.0}
     answers = {"node1": fit(checkpoint=checkpoint), "node2": ["no route"] * MANY, "node3": fit()}
     trial = Trial({"restarts": 3, "spares": ["node3"], "checkpoints": "step-*"}, [lost("node2"), finished], answers)
@@ -104,7 +104,7 @@ def test_spare_replaces_lost_node_in_same_work_folder_on_new_port() -> None:
     assert [one["number"] for one in trial.result["attempts"]] == [1, 2]
 
 
-def test_node_with_the_checkpoint_becomes_head() -> None:
+def test_node_with_the_newest_checkpoint_becomes_the_head_node() -> None:
     answers = {"node1": fit(), "node2": fit(), "node3": fit(checkpoint={"path": "/data/a", "time": 5.0})}
     trial = Trial(
         {"restarts": 3, "min_nodes": 2, "checkpoints": "step-*", "nodes": ["node1", "node2", "node3"]},
@@ -115,7 +115,7 @@ def test_node_with_the_checkpoint_becomes_head() -> None:
     assert trial.plans[1].master_addr == "10.0.0.3"
 
 
-def test_launch_fails_if_no_spare_is_left() -> None:
+def test_launch_fails_if_no_spare_node_is_left() -> None:
     trial = Trial({"restarts": 3}, [lost("node2")], {"node1": fit(), "node2": ["no route"] * MANY})
     verdict = trial.result["verdict"]
     assert verdict["status"] == "failed"
@@ -129,7 +129,7 @@ def test_attempts_are_limited_by_launch_restarts() -> None:
     assert trial.result["verdict"]["summary"].endswith("given up after 3 attempts: launch_restarts allows 2")
 
 
-def test_three_attempts_without_newer_checkpoint_end_the_launch() -> None:
+def test_launch_ends_after_three_attempts_without_a_newer_checkpoint() -> None:
     same = fit(checkpoint={"path": "/data/step-5", "time": 5.0})
     answers = {"node1": same, "node2": same}
     trial = Trial({"restarts": 9, "checkpoints": "/data/step-*"}, [lost("node2")] * 9, answers)
@@ -159,7 +159,7 @@ def test_next_attempt_waits_for_lease_of_unreachable_node(monkeypatch: pytest.Mo
     assert trial.members[1] == ["node1", "node3"]
 
 
-def test_next_attempt_waits_until_earlier_ranks_are_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_next_attempt_waits_until_earlier_ranks_have_exited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(attempts, "PAUSE", 0.01)
     busy = {**FIT, "running": [LAUNCH_ID]}
     answers = {"node1": [busy, busy, *fit()], "node2": fit()}

@@ -1,4 +1,5 @@
-"""Launches of another controller: found by the plans stored on the nodes, or rejected with the reason."""
+"""Launches started by another controller: they are found through the plans stored on the nodes, or rejected with a
+reason."""
 
 from __future__ import annotations
 
@@ -63,14 +64,14 @@ def test_unusable_plan_is_rejected_with_node_and_reason(plans: tuple[Any, Any], 
         find(nodes(*plans), NODES, LAUNCH_ID, CLUSTER)
 
 
-def test_launch_user_asks_without_root() -> None:
+def test_launch_user_queries_nodes_without_root() -> None:
     there = nodes(saved(), saved(), who={**WHO, "launch_user": True})
     heard = ask(there, NODES, "plan", {"launch_id": LAUNCH_ID})
     assert [payload["own"] for _, verb, payload in there.asked if verb == "plan"] == [True, True]
     assert set(heard.said) == set(NODES)
 
 
-def test_packed_plan_unpacks_to_the_same_plan() -> None:
+def test_plan_is_unchanged_after_packing_and_unpacking() -> None:
     assert unpacked(packed(PLAN)) == PLAN.as_json()
     assert json.loads(kept.unpacked(packed(PLAN))) == PLAN.as_json()
     assert unpacked(kept.packed(json.dumps(PLAN.as_json()).encode())) == PLAN.as_json()

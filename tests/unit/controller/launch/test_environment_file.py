@@ -53,11 +53,11 @@ def written(folder: Path, text: str | bytes, mode: int = 0o600) -> str:
     ],
     ids=["lines", "lines_from_windows", "yaml", "json", "vault_of_lines", "vault_of_yaml", "vault_in_yaml"],
 )
-def test_all_formats_give_the_same_variables(tmp_path: Path, text: str) -> None:
+def test_all_file_formats_define_the_same_variables(tmp_path: Path, text: str) -> None:
     assert read_environment(written(tmp_path, text)) == {"HF_TOKEN": HIDDEN, "FLAG": "yes"}
 
 
-def test_vault_file_may_be_readable_by_others(tmp_path: Path) -> None:
+def test_vault_file_can_be_readable_by_other_users(tmp_path: Path) -> None:
     assert read_environment(written(tmp_path, encrypted("A=b"), 0o644)) == {"A": "b"}
 
 
@@ -86,7 +86,7 @@ def test_invalid_file_is_rejected_without_showing_values(tmp_path: Path, text: s
     assert HIDDEN not in str(refusal.value)
 
 
-def test_file_readable_by_others_is_rejected(tmp_path: Path) -> None:
+def test_file_readable_by_other_users_is_rejected(tmp_path: Path) -> None:
     path = written(tmp_path, "A=b", 0o640)
     with pytest.raises(PlanError, match=f"the file is readable by other users. Run: chmod 600 {path}"):
         read_environment(path)
@@ -99,6 +99,6 @@ def test_missing_or_irregular_file_is_rejected(tmp_path: Path) -> None:
             read_environment(str(tmp_path / name))
 
 
-def test_home_of_unknown_user_is_rejected() -> None:
+def test_home_directory_of_an_unknown_user_is_rejected() -> None:
     with pytest.raises(PlanError, match="the user nobody-has-this-name does not exist on the controller"):
         read_environment("~nobody-has-this-name/token.env")

@@ -119,7 +119,7 @@ def test_invalid_evidence_is_reported(make: Callable[..., LaunchEvidence], said:
     ]
 
 
-def test_ranks_not_planned_on_a_node_are_ignored(make: Callable[..., LaunchEvidence], said: list[str]) -> None:
+def test_ranks_that_belong_to_another_node_are_ignored(make: Callable[..., LaunchEvidence], said: list[str]) -> None:
     evidence = make()
     evidence.take(
         SNAPSHOT,
@@ -131,7 +131,7 @@ def test_ranks_not_planned_on_a_node_are_ignored(make: Callable[..., LaunchEvide
     assert said == ["node2: invalid parts of the evidence (snapshot): ranks that are not in the plan"]
 
 
-def test_key_belongs_to_one_launch_and_is_reproducible(make: Callable[..., LaunchEvidence], tmp_path: Path) -> None:
+def test_key_is_specific_to_the_launch_and_reproducible(make: Callable[..., LaunchEvidence], tmp_path: Path) -> None:
     first, again, other = make(), make(), make("20260101-120000-abce")
     assert first.key == again.key != other.key
     secret = tmp_path / "lab/evidence.key"
@@ -142,7 +142,7 @@ def test_key_belongs_to_one_launch_and_is_reproducible(make: Callable[..., Launc
     ]
 
 
-def test_launch_without_stored_secret_has_a_random_key(make: Callable[..., LaunchEvidence], tmp_path: Path) -> None:
+def test_launch_without_a_stored_secret_uses_a_random_key(make: Callable[..., LaunchEvidence], tmp_path: Path) -> None:
     (tmp_path / "lab/evidence.key").mkdir(parents=True)
     assert make().key != make().key
 
@@ -159,7 +159,7 @@ def test_attached_controller_reads_stored_evidence(make: Callable[..., LaunchEvi
     assert (again.start, again.end, again.snapshots) == (expected, {}, {})
 
 
-def test_each_node_checks_the_head_and_the_next_nodes_first(
+def test_each_node_probes_the_head_node_and_the_next_nodes_first(
     make: Callable[..., LaunchEvidence], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("muster_controller.launch.evidence.MOST_PEERS", 2)
@@ -174,7 +174,7 @@ def test_each_node_checks_the_head_and_the_next_nodes_first(
 
 
 def asked(evidence: LaunchEvidence, table: dict[tuple[str, str], list[Any]], decision: Decision) -> list[str]:
-    """Return the nodes that are asked after a decision, and process their answers."""
+    """Return the nodes that are queried after a decision, after processing their answers."""
     nodes = AnsweringNodes(table)
     snapshots = Snapshots({}, nodes, evidence)
     snapshots.messages = nodes
@@ -197,7 +197,7 @@ def asked(evidence: LaunchEvidence, table: dict[tuple[str, str], list[Any]], dec
         (Decision(Ending.DETACHED, "all ranks run"), []),
     ],
 )
-def test_decision_selects_nodes_to_ask(
+def test_decision_determines_which_nodes_are_queried(
     make: Callable[..., LaunchEvidence], decision: Decision, expected: list[str]
 ) -> None:
     evidence = make()
@@ -207,7 +207,7 @@ def test_decision_selects_nodes_to_ask(
     assert evidence.silent == {}
 
 
-def test_silent_nodes_are_listed_with_reason(
+def test_silent_nodes_are_listed_with_the_reason(
     make: Callable[..., LaunchEvidence], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "SECONDS", 0.2)

@@ -1,4 +1,4 @@
-"""Fetching results: the node program runs on folders of this machine."""
+"""Fetching of result files. The node program runs on folders of this machine."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ VERBS: dict[str, Callable[[dict[str, Any]], Any]] = {"fetchable": on_node.fetcha
 
 
 class Nodes(Messages):
-    """Nodes that answer at once. twist: changes an answer, or drops it (None)."""
+    """Nodes that answer immediately. twist: a function that changes an answer, or returns None to drop it."""
 
     def __init__(self, twist: Callable[[str, str, Any], Any] = lambda _node, _verb, data: data) -> None:
         self.answers = queue.Queue()

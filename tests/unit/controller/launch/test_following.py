@@ -37,7 +37,7 @@ def test_lines_of_all_ranks_are_shown_until_the_launch_ends() -> None:
     assert offsets == [{}, {"0/stdout": 109}]
 
 
-def test_following_one_rank_asks_only_its_node() -> None:
+def test_following_one_rank_queries_only_its_node() -> None:
     over, said, nodes = followed(1, node1=[], node2=[answer(0, "x\n", over=True)])
     assert over
     assert said == ["[rank 1] x"]

@@ -34,7 +34,7 @@ def test_environment_file_overrides_launch_env(tmp_path: Path) -> None:
     assert [*warnings, *given.warnings(a_plan(given=given.env_from))] == []
 
 
-def test_secrets_in_arguments_and_unmaskable_values_are_reported() -> None:
+def test_secrets_in_arguments_and_values_that_cannot_be_masked_are_reported() -> None:
     args = ["--hf_token=a-1234", "--lr", "0.1", "--password", "b-1234", "--db=postgres://ada:c-1234@db/x"]
     given, _ = read_given(LaunchOptions(script_args=args, env={"DB_PWD": "abc", "API_KEY": "test", "NO_TOKEN": 1}))
     assert given.redaction.text("a-1234 0.1 b-1234 c-1234") == f"{MASK} 0.1 {MASK} {MASK}"

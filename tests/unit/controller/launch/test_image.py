@@ -1,4 +1,4 @@
-"""The image of a launch: reading an archive on the controller, and getting the image onto the nodes."""
+"""The container image of a launch: reading an archive on the controller, and distributing the image to the nodes."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ VERSIONS = {"text": '{"python": [3, 12, 3], "torch": "2.13.0", "nccl": ""}', "er
 
 
 def prepare(answers: dict[str, dict[str, Any]], *, own: str = "") -> tuple[Prepared, list[tuple[str, str]], list[str]]:
-    """Return (prepared launch, requests, messages) of an image that two nodes need. own: the launch user."""
+    """Prepare a launch whose image two nodes need. Return (prepared launch, requests, messages). own: launch user."""
     messages: Any = Nodes({"versions": dict.fromkeys(("node1", "node2"), VERSIONS), **answers})
     interruption: Any = SimpleNamespace(came=False)
     said: list[str] = []
@@ -130,7 +130,7 @@ def engines(**ids: str) -> dict[str, Any]:
     return {name: {**ENGINE, "id": found} for name, found in ids.items()}
 
 
-def test_only_node_without_the_image_pulls_it() -> None:
+def test_only_the_node_that_is_missing_the_image_pulls_it() -> None:
     pulled = {"node2": {"id": "a" * 64, "error": ""}}
     prepared, asked, said = prepare({"engine": engines(node1="a" * 64, node2=""), "pull": pulled})
     assert not prepared.refused
@@ -139,7 +139,7 @@ def test_only_node_without_the_image_pulls_it() -> None:
     assert said == [f"image {IMAGE.source}: aaaaaaaaaaaa, Python 3.12.3, torch 2.13.0, same on all nodes"]
 
 
-def test_different_image_of_same_name_is_reported() -> None:
+def test_different_image_with_the_same_name_is_reported() -> None:
     prepared, asked, _ = prepare({"engine": engines(node1="a" * 64, node2="b" * 64)})
     assert [(one.node, one.summary) for one in prepared.findings] == [
         ("node2", "the image is bbbbbbbbbbbb, but node1 has aaaaaaaaaaaa")
@@ -156,7 +156,7 @@ def test_failed_pull_is_reported_for_its_node() -> None:
     ]
 
 
-def test_user_launch_with_image_is_rejected_without_asking_nodes() -> None:
+def test_user_launch_with_an_image_is_rejected_before_nodes_are_contacted() -> None:
     prepared, asked, _ = prepare({}, own="ada")
     assert prepared.refused
     assert asked == []

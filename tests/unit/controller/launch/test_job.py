@@ -1,4 +1,4 @@
-"""Variables given with -e and in job files: their places, secrets, files and templates."""
+"""Variables given with -e and in job files: where they were set, secrets, referenced files and templates."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def written(folder: Path, text: str) -> str:
     return f"@{path}"
 
 
-def test_each_variable_has_its_file_and_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_variable_has_the_file_and_line_that_set_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = written(tmp_path, "# a job\nlaunch_script: train.py\nlaunch_detached: true\nlaunch_args: []\n")
     run = given(monkeypatch, file, "launch_wait=true our=1", '{"launch_shared": false, "launch_script": "other.py"}')
     assert job.places_of(run) == {
@@ -98,7 +98,7 @@ def test_unusable_files_of_a_launch_are_reported(tmp_path: Path) -> None:
         (["@job.yml"], ""),
     ],
 )
-def test_unquoted_sentence_in_an_option_is_read_whole(typed: list[str], said: str) -> None:
+def test_unquoted_value_with_spaces_is_read_completely(typed: list[str], said: str) -> None:
     assert command_line.sentence({"extra_vars": typed}, "reason") == said
     assert job.unassigned({"_raw_params": "fan does oops"}, "a fan does not turn") == ("oops",)
 
@@ -141,7 +141,7 @@ def test_every_variables_file_of_a_launch_is_a_job_file(tmp_path: Path, monkeypa
 
 
 def test_decrypted_value_is_not_a_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token may look like a template. Ansible does not template decrypted values either."""
+    """A token can look like a template. Ansible does not template decrypted values either."""
     monkeypatch.setattr(VaultSecretsContext, "_current", VaultSecretsContext(SECRET))
     encrypted = VaultLib(SECRET).encrypt("{{ x }}").decode().replace("\n", "\n  ")
     run = given(monkeypatch, written(tmp_path, f"launch_script: !vault |\n  {encrypted}\n"))

@@ -44,7 +44,7 @@ def test_beginning_and_end_of_a_long_log_are_stored(tmp_path: Path) -> None:
     assert said == b"%.3g kB" % ((70_000 - len(beginning) - len(end)) / 1000)
 
 
-def test_part_larger_than_the_limit_is_shortened(tmp_path: Path) -> None:
+def test_chunk_larger_than_the_limit_is_truncated(tmp_path: Path) -> None:
     log = KeptLog(tmp_path / "x.log", 400)
     log.add(b"a" * 200 + b"b" * 1_000_000 + b"c" * 100)
     log.finish()
@@ -58,7 +58,7 @@ def test_gap_reported_by_the_node_is_marked(tmp_path: Path) -> None:
     assert log.path.read_bytes() == b"one\n\n... 5 kB missing here ...\ntwo\n"
 
 
-def test_full_disk_leaves_a_marked_gap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gap_from_a_full_disk_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     room = [3, 0]
     real = os.write
 
@@ -117,7 +117,7 @@ def test_write_error_is_reported_once_per_reason(tmp_path: Path) -> None:
     assert (tmp_path / "x").exists()
 
 
-def test_hanging_file_system_does_not_block(tmp_path: Path) -> None:
+def test_hanging_file_system_does_not_block_the_launch(tmp_path: Path) -> None:
     said: list[str] = []
     keeping = Keeping(said.append)
     gate = threading.Event()
@@ -131,5 +131,5 @@ def test_hanging_file_system_does_not_block(tmp_path: Path) -> None:
     assert keeping.surely(tmp_path / "v", lambda: None, 300) == ""
 
 
-def test_gap_line_has_the_size() -> None:
+def test_gap_marker_states_the_missing_size() -> None:
     assert logs.gap_line(12) == b"\n... 12 bytes missing here ...\n"

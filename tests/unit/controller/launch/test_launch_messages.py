@@ -1,4 +1,4 @@
-"""Messages of a launch: owner in the payload, and execution as root."""
+"""Requests of a launch to its nodes: the user in the payload, and whether the request runs as root."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def messages() -> LaunchMessages:
     return LaunchMessages({}, NodeProgram("launch"))
 
 
-def test_administrator_launch_uses_root_where_requested(sent: Sent) -> None:
+def test_administrator_launch_sends_requests_as_root_where_needed(sent: Sent) -> None:
     mine = messages()
     mine.ask("node1", "stop", {"x": 1}, privileged=True)
     mine.ask("node1", "look", {})
@@ -43,7 +43,7 @@ def test_administrator_launch_uses_root_where_requested(sent: Sent) -> None:
     ]
 
 
-def test_messages_of_a_user_launch_run_as_that_user(sent: Sent) -> None:
+def test_requests_of_a_user_launch_run_as_that_user(sent: Sent) -> None:
     theirs = messages()
     theirs.own, theirs.user, theirs.by_root = True, "ada", frozenset({"node2"})
     for node in ("node1", "node2"):
@@ -58,7 +58,7 @@ def test_messages_of_a_user_launch_run_as_that_user(sent: Sent) -> None:
     assert all(payload == {"own": True, "as": "ada"} for _, _, payload, _ in sent)
 
 
-def test_nodes_without_access_as_the_user_are_reported() -> None:
+def test_nodes_that_cannot_act_as_the_user_are_reported() -> None:
     ada = {"uid": 1000, "gid": 1000, "name": "ada", "launch_user": True}
     there = AnsweringNodes({("node1", "identity"): [ada], ("node2", "identity"): ["sudo: a password is required"]})
     tried = in_their_name(["node1", "node2", "node3"], there, lambda: False)

@@ -1,4 +1,4 @@
-"""The link probe before a launch: listeners are always ended, also after failed connections."""
+"""The link probe before a launch: listeners are always stopped, even after failed connections."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def ended(asked: AnsweringNodes) -> list[str]:
     return [name for name, verb, payload in asked.asked if verb == "end" and payload == {"pid": 7, "started": 9}]
 
 
-def test_good_links_give_no_findings() -> None:
+def test_good_links_produce_no_findings() -> None:
     asked = nodes()
     assert probe_links(PLAN, asked, never) == []
     assert [verb for _, verb, _ in asked.asked] == ["serve", "serve", "links", "links", "end", "end"]
@@ -75,6 +75,6 @@ def test_missing_or_invalid_answer_is_reported() -> None:
         assert ended(asked) == listening
 
 
-def test_interrupted_probe_reports_nothing() -> None:
+def test_interrupted_probe_produces_no_findings() -> None:
     asked = nodes(serve=[])
     assert probe_links(PLAN, asked, lambda: True) == []

@@ -27,7 +27,7 @@ PLAN.nodes[1].argv.extend(["--api-key", "open-sesame"])
 
 
 class Books:
-    """A log book, the lines that it passes on, and its messages."""
+    """A log book with the lines that it passes on and its messages."""
 
     def __init__(self, folder: Path, most: int = ANY_SIZE, **of_the_plan: Any) -> None:
         self.lines: list[tuple[int, str, str]] = []
@@ -45,7 +45,7 @@ class Books:
         )
 
     def kept(self) -> Path:
-        """Finish writing, and return the folder of the logs."""
+        """Wait until all logs are written, and return their folder."""
         self.book.finish()
         self.book.close()
         return self.book.folder / "logs"
@@ -56,7 +56,7 @@ def books(tmp_path: Path) -> Books:
     return Books(tmp_path / "launch")
 
 
-def test_output_of_a_command_launcher_is_stored_under_its_name(tmp_path: Path) -> None:
+def test_output_of_a_launch_command_is_stored_under_the_command_name(tmp_path: Path) -> None:
     books = Books(tmp_path / "launch", launcher="command")
     books.send("node2", "agent", 'hello\n@muster {"event": "step", "step": 3}\n')
     assert (books.kept() / "node2/command.log").read_text().startswith("hello\n")
@@ -95,7 +95,7 @@ def test_overlapping_answers_are_stored_once(books: Books) -> None:
     assert path.read_text(encoding="utf-8") == "step 1 \N{SNOWMAN}\nstep 2\n"
 
 
-def test_events_have_rank_and_node_of_their_log(books: Books) -> None:
+def test_events_are_tagged_with_the_rank_and_node_of_their_log(books: Books) -> None:
     books.send(
         "node2", "0/stdout", '@muster {"event": "hello", "rank": 7, "from_rank": 7}\n@muster {"ev\n@muster [1]\n'
     )
@@ -115,7 +115,7 @@ def test_tails_are_limited_in_length(books: Books) -> None:
     assert books.book.tail("node1", "0/stderr").endswith("xthe end")
 
 
-def test_stored_plan_has_no_secrets(books: Books) -> None:
+def test_stored_plan_contains_no_secrets(books: Books) -> None:
     books.book.keep_plan(PLAN)
     text = (books.book.folder / "plan.json").read_text()
     assert "sesame" not in text
@@ -130,8 +130,8 @@ def test_new_log_book_replaces_stored_logs(books: Books) -> None:
     assert (again.kept() / "node1/torchrun.log").read_text() == "agent\n"
 
 
-def test_stored_log_is_kept_if_the_node_no_longer_has_it(books: Books) -> None:
-    """Logs of a finished launch may have been pruned on the nodes before a user attaches or stops."""
+def test_stored_log_is_kept_after_the_node_pruned_its_log(books: Books) -> None:
+    """The logs of a finished launch might have been pruned on the nodes before a user attaches to the launch."""
     books.send("node1", "agent", "agent\n")
     books.send("node1", "0/stderr", "Traceback\n")
     books.kept()
@@ -159,7 +159,7 @@ def test_endless_progress_bars_use_limited_memory(tmp_path: Path) -> None:
     assert b" missing here ..." in kept.read_bytes()
 
 
-def test_unwritten_part_becomes_a_marked_gap(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_that_could_not_be_stored_is_marked_as_a_gap(books: Books, monkeypatch: pytest.MonkeyPatch) -> None:
     books.send("node1", "agent", "one\n")
     with monkeypatch.context() as patched:
         patched.setattr(books.book.keeping, "keep", lambda *_: False)
@@ -169,7 +169,7 @@ def test_unwritten_part_becomes_a_marked_gap(books: Books, monkeypatch: pytest.M
     assert books.book.tail("node1", "agent").endswith("xtwo\n")
 
 
-def test_gap_of_the_limit_on_the_node_is_stored(books: Books) -> None:
+def test_gap_caused_by_the_size_limit_of_the_node_is_stored(books: Books) -> None:
     books.send("node1", "agent", "one\n")
     books.book.take("node1", {"agent": {"begin": 4, "gap": 90, "offset": 98, "text": "two\n", "more": False}})
     assert books.book.offsets("node1") == {"agent": 98}
@@ -212,7 +212,7 @@ def test_secrets_are_masked_before_storing_and_showing(books: Books) -> None:
     assert books.lines[0] == (1, "stdout", f"begin {MASK}")
 
 
-def test_parts_of_a_secret_around_a_gap_are_masked(books: Books) -> None:
+def test_fragments_of_a_secret_around_a_gap_are_masked(books: Books) -> None:
     books.send("node1", "agent", f"begin {GIVEN[:6]}")
     rest = f"{GIVEN[4:]} end\n"
     part: LogPart = {"begin": 12, "gap": 9, "offset": 21 + len(rest), "text": rest, "more": False}

@@ -17,7 +17,7 @@ PLAN = a_plan({"node1": 2, "node2": 2}, entry={"environment": "/opt/x"})
 
 
 def nodes(**of_node2: list[Any]) -> AnsweringNodes:
-    """Return two fit nodes. of_node2: other answers of node2, by verb."""
+    """Return two nodes that pass preflight. of_node2: different answers of node2, by verb."""
     good = {"identity": [ADMIN], "prepare": [FACTS]}
     second = {**good, **of_node2}
     answers = {("node1", verb): list(given) for verb, given in good.items()}
@@ -28,7 +28,7 @@ def never() -> bool:
     return False
 
 
-def test_fit_nodes_may_start() -> None:
+def test_launch_starts_if_all_nodes_pass_preflight() -> None:
     asked = nodes()
     prepared = prepare(PLAN, a_settings(), asked, never)
     assert not prepared.refused
@@ -42,7 +42,7 @@ def test_fit_nodes_may_start() -> None:
     assert requests["node1"]["work_root"] == "/var/lib/muster/work"
 
 
-def test_one_unfit_node_blocks_the_launch() -> None:
+def test_launch_is_blocked_if_one_node_fails_preflight() -> None:
     prepared = prepare(PLAN, a_settings(), nodes(prepare=[{**FACTS, "systemd": False}]), never)
     assert prepared.refused
     assert prepared.plan is PLAN
@@ -66,7 +66,7 @@ def test_unreachable_or_failing_node_is_reported() -> None:
         assert f"{prepared.findings[1].id}: {prepared.findings[1].summary}".startswith(said)
 
 
-def test_missing_sudo_suggests_launch_users() -> None:
+def test_fix_for_missing_sudo_suggests_launch_users() -> None:
     prepared = prepare(PLAN, a_settings(), nodes(prepare=["sudo: a password is required"]), never)
     assert prepared.findings[1].fix["text"] == (
         "Fix the error, or have an administrator add admin to launch_users, then run again"
@@ -104,7 +104,7 @@ def ada_nodes(**of_node2: list[Any]) -> AnsweringNodes:
 AUTO = a_settings(run_as="auto")
 
 
-def test_login_user_decides_on_a_user_launch() -> None:
+def test_login_as_a_launch_user_makes_it_a_user_launch() -> None:
     asked = ada_nodes()
     prepared = prepare(PLAN, AUTO, asked, never, own_plan)
     assert [one.status for one in prepared.findings] == ["pass", "pass"]

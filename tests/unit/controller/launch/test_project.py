@@ -49,7 +49,7 @@ def refusal(source: Path, most_mb: int = 100) -> str:
     return str(refused.value)
 
 
-def test_without_git_all_files_but_ignored_ones_are_selected(source: Path) -> None:
+def test_all_files_except_ignored_ones_are_selected_without_git(source: Path) -> None:
     (source / ".musterignore").write_text("/out/\n")
     found = read_project(str(source), 100)
     assert paths(found) == [".musterignore", "lib/__init__.py", "run.sh", "train.py"]
@@ -60,7 +60,7 @@ def test_without_git_all_files_but_ignored_ones_are_selected(source: Path) -> No
     assert said.startswith("launch_project: .env, notes.txt are not copied")
 
 
-def test_with_git_tracked_and_new_files_are_selected(source: Path) -> None:
+def test_tracked_and_untracked_files_are_selected_with_git(source: Path) -> None:
     (source / ".gitignore").write_text("out\n")
     git(source, "init", "--quiet")
     git(source, "add", "train.py", "lib", ".gitignore")
@@ -135,7 +135,7 @@ def test_git_errors_are_quoted(source: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert "is a git repository, but git is not installed" in refusal(source)
 
 
-def test_parts_of_files_are_read_and_script_is_found(source: Path) -> None:
+def test_files_are_read_in_chunks_and_the_script_is_found(source: Path) -> None:
     found = read_project(str(source), 100)
     (file,) = (file for file in found.files if file.path == "train.py")
     assert found.read(file, 7, 3) == b"lib"

@@ -24,7 +24,7 @@ OLDER, YOUNGER = "20260101-120000-0001", "20260101-120000-0003"
 
 
 def seen(launch_id: str | None, *, begun: bool = False, over: bool = False) -> Any:
-    """Return the answer of a node about its CPU slot. launch_id: of the holder, None for a free slot."""
+    """Return a node's answer about its CPU slot. launch_id: the launch that holds the slot, or None if it is free."""
     holder = {"pid": 441, "name": "", "command": "", "user": "ada", "unit": "", "seconds": None, "detached": False}
     whose = {"manager_of": None, "ours": launch_id == OURS}
     held = [] if launch_id is None else [{**holder, **whose, "launch_id": launch_id, "begun": begun}]
@@ -32,7 +32,7 @@ def seen(launch_id: str | None, *, begun: bool = False, over: bool = False) -> A
 
 
 class Reserve:
-    """A launch on two nodes: node1 is reserved from the start, of_node2 are the answers of node2 in turn."""
+    """A launch on two nodes. node1 is already reserved; of_node2 are the successive answers of node2."""
 
     def __init__(self, *of_node2: Any, **settings: Any) -> None:
         answers = {("node1", "reserve"): [seen(OURS)] * 9, ("node2", "reserve"): list(of_node2)}
@@ -54,7 +54,7 @@ def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reserving, "PAUSE", 0.0)
 
 
-def test_immediate_reservation_needs_no_further_requests() -> None:
+def test_successful_reservation_sends_no_further_requests() -> None:
     reserve = Reserve()
     assert reserve(seen(OURS)) is None
     assert reserve.nodes.asked == []
@@ -83,7 +83,7 @@ def test_holder_with_priority_is_reported(launch_id: str, *, begun: bool) -> Non
     assert reserve.nodes.asked == []
 
 
-def test_waiting_launch_holds_no_slots_and_reports_holder_once() -> None:
+def test_waiting_launch_holds_no_slots_and_reports_the_holder_once() -> None:
     busy = seen(OLDER, begun=True)
     reserve = Reserve(busy, busy, busy, seen(None), seen(OURS), wait=True)
     assert reserve(busy) is None
@@ -91,7 +91,7 @@ def test_waiting_launch_holds_no_slots_and_reports_holder_once() -> None:
     assert reserve.said == [f"waiting: node2: launch {OLDER} of ada (PID 441) holds the CPU slot"]
 
 
-def test_waiting_ends_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_launch_stops_waiting_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     reserve = Reserve(wait=True, wait_timeout=0.001)
     monkeypatch.setattr(reserve.reserving, "until", 0.0)
     decision = reserve(seen(OLDER))
@@ -99,7 +99,7 @@ def test_waiting_ends_after_the_timeout(monkeypatch: pytest.MonkeyPatch) -> None
     assert decision.ending is Ending.TAKEN
 
 
-def test_interruption_ends_the_waiting() -> None:
+def test_launch_stops_waiting_when_interrupted() -> None:
     reserve = Reserve(wait=True)
     reserve.interruption.signals = 1
     decision = reserve(seen(OLDER))
@@ -107,7 +107,7 @@ def test_interruption_ends_the_waiting() -> None:
     assert decision.ending is Ending.INTERRUPTED
 
 
-def test_ended_unit_is_not_an_error_of_the_reservation() -> None:
+def test_unit_that_already_ended_does_not_fail_the_reservation() -> None:
     assert Reserve()(seen(None, over=True)) is None
 
 
@@ -123,7 +123,7 @@ def test_reservation_fails_after_its_time_limit(monkeypatch: pytest.MonkeyPatch)
     assert decision.ending is Ending.FAILED
 
 
-def test_shared_launch_reserves_nothing() -> None:
+def test_shared_launch_reserves_no_slots() -> None:
     reserve = Reserve(shared=True)
     assert reserve(None) is None
     assert reserve.nodes.asked == []
@@ -133,7 +133,7 @@ def test_shared_launch_reserves_nothing() -> None:
 
 
 def preflight(*findings: list[Any]) -> Callable[[], Prepared]:
-    """Return a preflight check that gives these findings in turn."""
+    """Return a preflight check that returns the given findings in turn."""
     answers = [Prepared(a_plan(), findings=list(found)) for found in findings]
     return lambda: answers.pop(0)
 
@@ -148,7 +148,7 @@ def test_launch_waits_for_busy_slots_before_its_start() -> None:
     assert reserve.said == ["waiting: node2: launch x has it"]
 
 
-def test_other_problems_end_the_waiting() -> None:
+def test_launch_stops_waiting_if_there_are_other_problems() -> None:
     reserve = Reserve(wait=True)
     assert reserve.reserving.prepared(preflight([BUSY, GPUS.fail("node1", "none", "Look")])).refused
     assert reserve.said == []

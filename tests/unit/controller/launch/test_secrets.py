@@ -1,7 +1,7 @@
-"""No output or artifact of a run has a secret, whichever documented way the secret was given.
+"""No output or artifact of a run contains a secret, regardless of the documented way in which the secret was given.
 
-The node returns the secrets instead of an answer, so that the launch ends with a verdict. The same search with nodes
-that train is in tests/integration/test_launch_secrets.py.
+The simulated node returns the secrets instead of an answer, so that the launch ends with a verdict.
+tests/integration/test_launch_secrets.py does the same search with nodes that run a training.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def test_project_is_copied_once_to_the_store_of_the_launch_user() -> None:
 
 
 @pytest.mark.parametrize(("check", "asked"), [(TAKEN, 2), (DISK, 0)])
-def test_project_is_copied_while_waiting_and_not_if_blocked(check: Any, asked: int) -> None:
+def test_project_is_copied_while_the_launch_waits_unless_it_is_blocked(check: Any, asked: int) -> None:
     sent, nodes = sending()
     sent.after(prepared(check.fail("node1", "is so")))
     assert len(nodes.asked) == asked
@@ -63,14 +63,14 @@ def test_failed_copy_blocks_the_launch_and_is_reported() -> None:
     assert "/var/lib/muster/users/ada/store does not have 4 bytes of free space" in finding.summary
 
 
-def test_copy_with_another_digest_is_reported() -> None:
+def test_copy_with_a_wrong_digest_is_reported() -> None:
     sent, _ = sending()
     assert sent.changed({"project": PROJECT.digest}) == ""
     for answer in ({}, {"project": ""}, {"project": "b" * 64}, {"project": None}):
         assert "differs from the project that was sent" in sent.changed(answer)
 
 
-def test_launch_without_project_copies_nothing() -> None:
+def test_launch_without_a_project_copies_no_files() -> None:
     sent, nodes = sending(project=None)
     sent.after(prepared())
     assert nodes.asked == []

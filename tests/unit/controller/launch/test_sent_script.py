@@ -1,4 +1,4 @@
-"""A script or a folder of Python files, as copied to the nodes."""
+"""Copying of a script, or of a folder of Python files, to the nodes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An application of two modules, with other files that are not copied."""
+    """Return an application with two modules, and with other files that are not copied."""
     files = {
         "__main__.py": "from parts.said import WORD\nprint(WORD)\n",
         "parts/__init__.py": "",
@@ -83,5 +83,5 @@ def test_unusable_script_is_reported(folder: Path, tmp_path: Path, monkeypatch: 
     )
 
 
-def test_acceptance_test_can_be_copied() -> None:
+def test_acceptance_test_script_can_be_copied() -> None:
     assert sent_script.unsendable(ROOT / "roles/ddp_smoke/files/acceptance") == ""

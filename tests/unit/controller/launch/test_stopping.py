@@ -98,7 +98,7 @@ def test_ranks_are_frozen_before_stacks_are_dumped(tmp_path: Path) -> None:
     assert all(payload["dump"] for _, verb, payload in nodes.asked if verb == "stop")
 
 
-def test_stop_timeout_extends_the_waiting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_timeout_option_extends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """launch_stop_timeout: 60, for a script that writes a checkpoint on SIGTERM."""
     nodes = AnsweringNodes({(name, "stop"): [last()] for name in ("node1", "node2")})
     waited: list[float] = []

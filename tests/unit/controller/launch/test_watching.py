@@ -48,7 +48,7 @@ STOPPED = {"unit_before": {"ActiveState": "inactive"}, "error": "", "leftovers":
 
 
 def answers(last: dict[str, Any] | None = None) -> dict[tuple[str, str], list[Any]]:
-    """Return answers of two nodes that write five lines and succeed. last: another end."""
+    """Return the answers of two nodes that write five lines each. last: the final status (default: success)."""
     end = last or {"result": SUCCESS}
     return {
         (name, verb): given
@@ -69,7 +69,7 @@ class StartedSupervisor(Supervisor):
 
 
 class Supervised:
-    """A supervisor of two nodes that answer at once, and its messages."""
+    """A supervisor whose two nodes answer immediately, with its messages."""
 
     def __init__(self, folder: Path, table: dict[tuple[str, str], list[Any]], *, detached: bool) -> None:
         self.said: list[str] = []
@@ -115,7 +115,7 @@ def test_healthy_launch_finishes_without_messages(leased: Supervised) -> None:
 
 
 @pytest.mark.parametrize("step", [7200.0, -7200.0])
-def test_stepped_wall_clock_does_not_end_the_launch(
+def test_jump_of_the_wall_clock_does_not_end_the_launch(
     leased: Supervised, monkeypatch: pytest.MonkeyPatch, step: float
 ) -> None:
     real, steps = time.time, iter(range(10**9))
@@ -144,7 +144,7 @@ def test_error_in_an_answer_is_reported_and_watching_continues(
     assert leased.said == [f"node1: {why}", f"node2: {why}"]
 
 
-def test_failed_supervisor_ends_only_a_leased_launch(
+def test_failed_supervisor_stops_only_a_launch_with_a_lease(
     leased: Supervised, attached: Callable[..., Supervised], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*_how: Any) -> None:
@@ -187,8 +187,8 @@ def test_invalid_answers_do_not_end_the_launch(leased: Supervised) -> None:
     assert record.reports[1].lost_why == "unit_before: expected an object, got 7"
 
 
-def test_second_interruption_while_stopping_is_answered(leased: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second Ctrl-C arrives while the nodes stop. A message answers it, and stopping continues."""
+def test_second_ctrl_c_while_stopping_prints_a_message(leased: Supervised, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second Ctrl-C arrives while the nodes are stopping. A message acknowledges it, and the stop continues."""
     interruption = leased.supervisor.interruption
     interruption.signals = 1
     real = leased.nodes.ask

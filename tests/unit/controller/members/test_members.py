@@ -55,14 +55,14 @@ def test_launch_on_a_silent_node_is_found_through_other_nodes(
     assert found.silent == {"node3": "timed out"}
 
 
-def test_finished_launch_is_ignored_and_hidden_one_is_not(cluster: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_launches_are_ignored_but_hidden_ones_count(cluster: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     over = job("20261124-101010-aaaa", ["node3"], over=True)
     hidden = job("20261124-101010-bbbb", [], by="")
     reply(monkeypatch, {"node3": [over, hidden]}, {})
     assert list(cluster.launches(["node3"], ["node3"])[0]) == ["20261124-101010-bbbb"]
 
 
-def test_participants_follow_quarantine_and_launch_nodes(cluster: Members) -> None:
+def test_participants_depend_on_quarantine_and_launch_nodes(cluster: Members) -> None:
     assert cluster.taking_part() == ["node1", "node3"]
     assert cluster.taking_part(without=["node1"]) == ["node3"]
     assert cluster.taking_part(again=["node2"]) == ["node1", "node2", "node3"]

@@ -59,7 +59,7 @@ def test_members_are_read_from_the_inventory(world: World) -> None:
     assert place == {"inventory_dir": str(world.folder), "inventory_file": str(world.folder / "hosts.yml")}
 
 
-def test_inventory_without_nodes_uses_its_first_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_nodes_of_empty_inventory_go_to_its_first_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "hosts.yml").touch()
     for sources, place in ((["a,b", str(tmp_path)], tmp_path), ([str(tmp_path / "hosts.yml")], tmp_path)):
         monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=sources))
@@ -75,14 +75,14 @@ def test_new_nodes_are_added_to_variables_of_the_run(world: World) -> None:
     assert world.vars["groups"]["gpu_nodes"] == ["node1", "node2", "node3"]
 
 
-def test_names_are_resolved_once_with_ipv4_first() -> None:
+def test_host_names_are_resolved_once_and_prefer_ipv4() -> None:
     found = newcomers.looked_up(["localhost", "localhost", "nowhere.invalid", "x" * 300])
     assert list(found) == ["localhost", "nowhere.invalid", "x" * 300]
     assert found["localhost"][0] == "127.0.0.1"
     assert (found["nowhere.invalid"], found["x" * 300]) == ([], [])
 
 
-def test_unreadable_file_gives_none(tmp_path: Path) -> None:
+def test_unreadable_file_is_read_as_none(tmp_path: Path) -> None:
     (tmp_path / "nodes").write_bytes(b"node1\xff\n")
     assert newcomers.text_of(str(tmp_path / "nodes")) == "node1\ufffd\n"
     assert newcomers.text_of(str(tmp_path)) is None
@@ -113,8 +113,8 @@ def test_ssh_config_sets_address_user_and_port(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="requires root without a password")
-def test_node_is_accepted_with_root_and_python(world: World) -> None:
-    """Contact this machine with the shell and the Python of the test run."""
+def test_node_with_root_access_and_python_is_accepted(world: World) -> None:
+    """Contact this machine, using the shell and the Python of the test run."""
     action = world.action("onboard_contact", nodes=[])
     node = connect(action, "node1", world.vars)
     node.connection._play_context.remote_user = "ada"
@@ -129,7 +129,7 @@ def onboarding_result(**nodes: dict[str, Any]) -> dict[str, Any]:
     return {"onboarding": nodes}
 
 
-def test_node_not_accepted_stays_quarantined_with_reason(world: World) -> None:
+def test_rejected_node_stays_quarantined_with_the_reason(world: World) -> None:
     onboarding = Onboarding()
     onboarding.took({"changed": True})
     onboarding.took(onboarding_result(node1={"written": True}, node2={"written": True}, node3={"written": True}))
@@ -164,13 +164,13 @@ def test_check_mode_writes_nothing(world: World) -> None:
     assert Onboarding().end(check=False) is None
 
 
-def test_ranks_follow_the_current_inventory_files(world: World) -> None:
+def test_rank_numbers_come_from_the_current_inventory_files(world: World) -> None:
     assert ranks([str(world.folder)], world.loader) == {"node1": 0, "node3": 1}
     (world.folder / "hosts.yml").write_text(text(world).replace("    node1:\n      ansible_host: 203.0.113.1\n", ""))
     assert ranks([str(world.folder)], world.loader) == {"node3": 0}
 
 
-def test_quarantine_entry_has_reason_user_and_time() -> None:
+def test_quarantine_entry_records_reason_user_and_time() -> None:
     entry = members.quarantined("a  fan\n")["cluster_quarantined"]
     assert entry["reason"] == "a fan"
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", entry["since"])
@@ -208,7 +208,7 @@ def test_node_is_added_quarantined_and_then_released(world: World) -> None:
     assert "cluster_quarantined" not in text(world).partition("node9")[2]
 
 
-def test_quarantine_of_unknown_node_or_without_reason_is_rejected(world: World) -> None:
+def test_quarantine_of_an_unknown_node_or_without_a_reason_is_rejected(world: World) -> None:
     with pytest.raises(AnsibleActionFail, match=r"^Nothing was changed\. "):
         world.run("quarantine_nodes", nodes=["node8"], reason="a fan", release=False)
     with pytest.raises(AnsibleActionFail, match=r"^Nothing was changed\. "):

@@ -109,7 +109,7 @@ def displayed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_new_keys_are_pinned_and_second_run_changes_nothing(
+def test_new_keys_are_pinned_and_a_second_run_changes_nothing(
     lab: Lab, servers: list[Server], displayed: list[str]
 ) -> None:
     lines = [HEADER, *pinned(servers)]
@@ -162,7 +162,7 @@ def test_unconfirmed_keys_are_not_pinned(lab: Lab, servers: list[Server], monkey
     assert len(asked) == 2, "known keys need no confirmation"
 
 
-def test_run_without_terminal_shows_the_command(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_without_a_terminal_prints_the_command_to_confirm(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "CLIARGS", ImmutableDict(ask_pass=True))
     lab.world.vars["trust_copy_key"] = "yes"
     said = lab.fails(confirmed=False)
@@ -194,7 +194,7 @@ def test_silent_node_is_reported(tmp_path: Path, servers: list[Server]) -> None:
     assert (none["failed"], none["msg"]) == (True, "No node responded.\nnode1: connection refused")
 
 
-def test_key_in_the_inventory_decides(tmp_path: Path, servers: list[Server]) -> None:
+def test_key_in_the_inventory_takes_precedence(tmp_path: Path, servers: list[Server]) -> None:
     good = Lab(tmp_path / "good", [servers[0].port], f", cluster_host_key: '{servers[0].shown.fingerprint}'")
     assert good.run(confirmed=False)["nodes"][0]["state"] == "matches the inventory"
     bad = Lab(tmp_path / "bad", [servers[0].port], f", cluster_host_key: '{servers[1].shown.fingerprint}'")
@@ -268,7 +268,7 @@ def test_proxy_settings_become_a_command(settings: dict[str, str], arguments: tu
     assert found == (tuple(through.split()) if isinstance(through, str) else through)
 
 
-def test_shared_connection_has_hosts_and_keys_without_users(tmp_path: Path) -> None:
+def test_shared_connection_lists_hosts_and_keys_but_no_users(tmp_path: Path) -> None:
     key, revoked, of_gate = (paramiko.ECDSAKey.generate() for _ in range(3))
     config, known_hosts = tmp_path / "config", tmp_path / "known_hosts"
     of = "ecdsa-sha2-nistp256"

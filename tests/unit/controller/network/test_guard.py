@@ -32,7 +32,8 @@ class Clock:
 
 
 class Node:
-    """Returns the listed answers of a verb in turn, and repeats the last one. asked: verbs and payloads."""
+    """A node that returns the listed answers of each verb in turn and then repeats the last one. asked: verbs and
+    payloads."""
 
     def __init__(self, answers: Answers) -> None:
         self.answers = answers
@@ -58,7 +59,8 @@ class Node:
 
 @pytest.fixture
 def guarded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Node, Guard]]:
-    """Return a maker of (node, guard). By default the node arms, confirms and undoes. Sleeping takes no time."""
+    """Return a function that creates (node, guard). By default, the node can arm, confirm and undo. Sleeping takes no
+    time."""
     clock = Clock()
     monkeypatch.setattr(guard, "time", clock)
 
@@ -83,7 +85,7 @@ def fails(guard: Guard, apply: Callable[[], object] = lambda: None, **more: Any)
     return failed.value
 
 
-def test_change_confirmed_by_new_connection_stays(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_change_confirmed_by_a_new_connection_is_kept(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded()
     applied: list[str] = []
     guard.change(
@@ -104,7 +106,7 @@ def test_change_confirmed_by_new_connection_stays(guarded: Callable[..., tuple[N
     assert (node.verbs, applied, node.fresh) == (["arm", "confirm"], ["arm"], 1)
 
 
-def test_change_without_files_and_texts_is_guarded(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_change_that_writes_no_files_is_guarded(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded()
     guard.change(apply=lambda: None)
     assert {name: node.asked[0][1][name] for name in ("files", "texts", "commands")} == {
@@ -128,7 +130,7 @@ def test_change_is_not_applied_if_the_guard_is_not_armed(
     assert (node.verbs, applied) == (["arm"], [])
 
 
-def test_late_connection_confirms_the_change(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_slow_connection_still_confirms_the_change(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded(confirm=[LOST, LOST, {"confirmed": True}])
     guard.change(apply=lambda: None)
     assert (node.verbs, node.fresh) == (["arm", "confirm", "confirm", "confirm"], 3)
@@ -149,12 +151,12 @@ def test_unconfirmed_change_is_undone_and_reported(
     assert node.verbs == ["arm", *["confirm"] * 19, "state", "state"]
 
 
-def test_confirmation_after_the_timer_is_not_accepted(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_confirmation_after_the_timeout_is_rejected(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     _, guard = guarded(confirm=[{"confirmed": False}], state=[{"armed": False, "id": None, "failed": []}])
     assert "after the change (the confirmation was later than 30 seconds)" in str(fails(guard))
 
 
-def test_failed_change_is_undone_at_once(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_failed_change_is_undone_immediately(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded(state=[{"armed": True, "id": "of another run", "failed": []}])
 
     def apply() -> None:
@@ -191,7 +193,7 @@ def test_incomplete_undo_is_reported(guarded: Callable[..., tuple[Node, Guard]])
     assert failed.undone is False
 
 
-def test_unreachable_node_is_reported_with_console_fix(guarded: Callable[..., tuple[Node, Guard]]) -> None:
+def test_unreachable_node_is_reported_with_console_commands(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     node, guard = guarded(confirm=[LOST], state=[LOST])
     failed = fails(guard)
     assert str(failed) == (

@@ -24,7 +24,7 @@ def refusal(who: str, folder: Path) -> list[str]:
     return [f"{who}, and could change what runs for all users of {folder}: {HOW}"]
 
 
-def test_written_folder_can_be_rewritten(tmp_path: Path) -> None:
+def test_shared_folder_can_be_written_again(tmp_path: Path) -> None:
     folder = tmp_path / "share/lab"
     assert in_the_way(folder) == []
     before = os.umask(0o002)
@@ -70,7 +70,7 @@ def test_link_of_another_user_is_not_followed(tmp_path: Path) -> None:
     assert in_the_way(tmp_path / "lab") == refusal(f"{tmp_path}/lab belongs to nobody", tmp_path / "lab")
 
 
-def test_other_files_that_ansible_reads_are_rejected(tmp_path: Path) -> None:
+def test_foreign_files_that_ansible_would_read_are_rejected(tmp_path: Path) -> None:
     write(tmp_path, TEXTS)
     (tmp_path / "group_vars").mkdir()
     (tmp_path / "group_vars/all.yml").write_text("ansible_python_interpreter: /tmp/x\n")

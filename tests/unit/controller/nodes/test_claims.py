@@ -1,4 +1,4 @@
-"""Claims of a run on its nodes, with real keeper processes; folders of this machine replace the nodes."""
+"""Claims of a run on its nodes, with real keeper processes. Each node is simulated by a folder of this machine."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ claim.main()
 
 
 class Node(NodeConnection):
-    """A node with its claim in a folder of this machine. The file `away` makes the node unreachable."""
+    """A node whose claim is in a folder of this machine. If the file `away` exists, the node is unreachable."""
 
     def python(self, arguments: str, text: bytes, *, privileged: bool) -> tuple[int, str, str]:
         assert privileged
@@ -77,7 +77,8 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Node]:
 
 @contextmanager
 def run() -> Iterator[Claims]:
-    """Run of ansible-playbook. A nested run must end first, because its keeper inherits the pipes of the outer run."""
+    """Simulate a run of ansible-playbook. A nested run must end first, because its keeper inherits the outer run's
+    pipes."""
     begun = Claims()
     begun.begin()
     try:
@@ -122,7 +123,7 @@ def test_killed_run_releases_its_nodes(nodes: list[Node]) -> None:
     assert [claim_of(node)["freed"] for node in nodes] == [True] * 3
 
 
-def test_claims_of_a_run_killed_with_its_keeper_are_replaced_at_once(nodes: list[Node]) -> None:
+def test_claims_are_replaced_immediately_if_a_run_and_its_keeper_were_killed(nodes: list[Node]) -> None:
     pid = os.fork()
     if not pid:
         keeper.begin = lambda *_: None
@@ -137,7 +138,7 @@ def test_claims_of_a_run_killed_with_its_keeper_are_replaced_at_once(nodes: list
         assert [claim_of(node)["token"] for node in nodes] == [ours.token] * 3
 
 
-def test_second_run_is_rejected_and_claims_nothing(nodes: list[Node]) -> None:
+def test_second_run_is_rejected_without_claiming_any_node(nodes: list[Node]) -> None:
     with run() as first:
         first.claim(nodes[1:], "baseline.yml", take_over=False)
         with run() as second:
@@ -150,7 +151,7 @@ def test_second_run_is_rejected_and_claims_nothing(nodes: list[Node]) -> None:
             assert claim_of(nodes[1])["doing"] == "site.yml"
 
 
-def test_read_only_run_sees_the_holders(nodes: list[Node]) -> None:
+def test_read_only_run_reports_who_claims_the_nodes(nodes: list[Node]) -> None:
     (folder_of(nodes[2]) / "away").touch()
     with run() as first:
         first.claim(nodes[:1], "baseline.yml", take_over=False)
@@ -182,7 +183,7 @@ def test_keeper_renews_claims_and_reports_lost_ones(nodes: list[Node], monkeypat
             ours.claim(nodes[:1], "site.yml", take_over=False)
 
 
-def test_step_renews_expired_claims(nodes: list[Node]) -> None:
+def test_each_step_renews_expired_claims(nodes: list[Node]) -> None:
     with run() as ours:
         ours.claim(nodes, "site.yml", take_over=False)
         for state in ours.folder.glob("*.json"):
@@ -248,7 +249,7 @@ class Talkative(Node):
         return super().python(arguments, text, privileged=privileged)
 
 
-def test_keeper_displays_nothing_and_does_not_block(nodes: list[Node]) -> None:
+def test_keeper_prints_no_output_and_does_not_block(nodes: list[Node]) -> None:
     """Another thread holds the display lock when the keeper is forked, so the lock stays locked in the keeper."""
     talkative = [Talkative(node.name, node.connection, "python3") for node in nodes]
     locked, over = threading.Event(), threading.Event()

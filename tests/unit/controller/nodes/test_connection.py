@@ -77,7 +77,7 @@ def test_answer_is_the_last_valid_line() -> None:
         ("", "Traceback\n  File\nKeyError: 'user'\n", "Traceback File KeyError: 'user'"),
     ],
 )
-def test_missing_answer_is_an_error_with_the_output(out: str, err: str, said: str) -> None:
+def test_error_for_a_missing_answer_contains_the_output(out: str, err: str, said: str) -> None:
     with pytest.raises(NodeError) as error:
         asked(1, out, err)
     assert str(error.value) == f"look failed with exit code 1: {said}"
@@ -98,7 +98,7 @@ class Echo:
         return done.returncode, done.stdout, done.stderr
 
 
-def test_queued_message_runs_its_own_program(tmp_path: Path) -> None:
+def test_each_queued_message_runs_the_requested_program(tmp_path: Path) -> None:
     connection: Any = Echo()
     messages = Messages({"node1": NodeConnection("node1", connection, sys.executable)}, NodeProgram("sshd"))
     messages.open()
@@ -114,6 +114,6 @@ def test_queued_message_runs_its_own_program(tmp_path: Path) -> None:
     ]
 
 
-def test_unknown_program_is_an_error_at_once() -> None:
+def test_unknown_program_is_rejected_immediately() -> None:
     with pytest.raises(ModuleNotFoundError):
         NodeProgram("nowhere")

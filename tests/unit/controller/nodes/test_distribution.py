@@ -1,4 +1,4 @@
-"""Complete distributions by the node program; folders and addresses of this machine replace the nodes."""
+"""Complete distributions with the real node program. Nodes are simulated by folders and addresses of this machine."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_corrupt_object_is_replaced_from_another_node(cluster: Callable[..., Clu
     assert nodes.said[-1].startswith("project: copied from node2 to node1 in ")
 
 
-def test_unreachable_node_is_reported_and_others_are_served(cluster: Callable[..., Cluster], project: Project) -> None:
+def test_unreachable_node_does_not_stop_the_distribution(cluster: Callable[..., Cluster], project: Project) -> None:
     nodes = cluster(3, node2=("stored",))
     assert nodes.bring(project) == {"node2": "Connection timed out"}
     assert nodes.bring(project).keys() == {"node2"}
@@ -129,7 +129,7 @@ def test_silent_node_in_the_chain_is_skipped(
 
 
 def test_source_with_corrupt_content_sends_nothing(cluster: Callable[..., Cluster], project: Project) -> None:
-    """A source compares its content before it sends anything."""
+    """A source verifies its content before it sends anything."""
     nodes = cluster(3, node1=("offer",))
     found = nodes.bring(project)
     assert found["node1"] == "Connection timed out"

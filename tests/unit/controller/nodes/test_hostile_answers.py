@@ -1,4 +1,4 @@
-"""Compromised nodes: real runs in which the Python of the node returns hostile answers."""
+"""Compromised nodes: real runs in which the node's Python returns hostile answers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ NOTEBOOK = 'notebook: {user: "%s", nodes: [node1]}'
 
 @pytest.mark.parametrize("options", [(), ("--check",), ("-vvv",)], ids=["plain", "check", "verbose"])
 @pytest.mark.parametrize("user", ["anna", ""], ids=["requested_user", "login_user"])
-def test_node_answer_does_not_change_notebook_commands(tmp_path: Path, user: str, options: tuple[str, ...]) -> None:
+def test_node_answer_cannot_change_notebook_commands(tmp_path: Path, user: str, options: tuple[str, ...]) -> None:
     done = run(tmp_path, NOTEBOOK % user, {**ANSWER, "user": EVIL + FOUL}, *options)
     text = printable_output(done)
     assert done.returncode != 0
@@ -72,14 +72,14 @@ def test_node_answer_does_not_change_notebook_commands(tmp_path: Path, user: str
     assert "ssh -" not in text.rpartition("TASK [Ask]")[2].replace("EXEC", "")
 
 
-def test_error_of_a_node_is_quoted_unchanged(tmp_path: Path) -> None:
+def test_error_from_a_node_is_quoted_unchanged(tmp_path: Path) -> None:
     done = run(tmp_path, NOTEBOOK % "anna", {"error": f"{FOUL}To repair it, run {COMMAND}\nand more"})
     text = printable_output(done)
     assert done.stdout.splitlines()[-1].startswith("STOPPED: node1 at 'Ask': node1 reports: \"")
     assert f"run {COMMAND}" in " ".join(text.split())
 
 
-def test_answer_of_a_wiped_node_is_only_text(tmp_path: Path) -> None:
+def test_text_from_a_wiped_node_is_not_interpreted(tmp_path: Path) -> None:
     answer = {
         "changed": True,
         "msg": f"{FOUL}First run {COMMAND}",

@@ -38,7 +38,7 @@ class Opening:
         return 0, b'{"uid": 0}\n', b""
 
 
-def test_connections_opened_at_once_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_connections_opened_at_once_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OPENING", 300.0)
     gate, full = threading.Event(), threading.Event()
     names = [f"node{number}" for number in range(OPENED_AT_ONCE + 20)]
@@ -54,7 +54,7 @@ def test_connections_opened_at_once_are_limited(monkeypatch: pytest.MonkeyPatch)
     assert Opening.most == OPENED_AT_ONCE
 
 
-def test_hanging_connections_delay_others_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_connections_delay_other_connections_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "OPENING", 0.01)
     gate, full = threading.Event(), threading.Event()
     names = [f"node{number}" for number in range(OPENED_AT_ONCE)]
@@ -83,7 +83,7 @@ class Failing:
         raise self.error
 
 
-def test_limit_of_the_controller_is_reported_as_such() -> None:
+def test_error_names_the_controller_limit_that_was_reached() -> None:
     plugin: Any = Failing(OSError(errno.EMFILE, "Too many open files"))
     messages = Messages({"node1": NodeConnection("node1", plugin, "python3")}, NodeProgram("launch"))
     messages.open()
@@ -93,7 +93,7 @@ def test_limit_of_the_controller_is_reported_as_such() -> None:
     assert answer.error.startswith("the controller's limit of ")
 
 
-def test_error_is_one_printable_line() -> None:
+def test_errors_are_shown_as_one_printable_line() -> None:
     plugin: Any = Failing(RuntimeError("\x1b[2J\x1b]52;c;eA==\x07no\nroute"))
     messages = Messages({"node1": NodeConnection("node1", plugin, "python3")}, NodeProgram("launch"))
     messages.open()

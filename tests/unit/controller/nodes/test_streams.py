@@ -31,7 +31,7 @@ def answered(there: Any, back: Any) -> dict[str, Any]:
     return {"pairs": {"node2": {"there": there, "back": back}}}
 
 
-def test_one_node_measures_both_directions_and_slow_ones_are_repeated() -> None:
+def test_one_node_measures_both_directions_and_repeats_slow_results() -> None:
     again = {"pairs": {"node1": {"there": 3e9, "back": 8e9}}}
     asked = AnsweringNodes({("node1", "pair"): [answered(9e9, 1e9)], ("node2", "pair"): [again]})
     seen = cluster()
@@ -81,7 +81,7 @@ def test_links_without_open_ports_are_not_measured() -> None:
 
 
 @pytest.mark.parametrize("data", [None, [], {}, {"pairs": []}, {"pairs": {"node2": "fast"}}, {"pairs": {"node3": {}}}])
-def test_invalid_answer_gives_no_pairs(data: Any) -> None:
+def test_invalid_answer_is_ignored(data: Any) -> None:
     assert read_pairs(data, ["node2"]) == []
 
 
@@ -94,5 +94,5 @@ def test_rate_must_be_a_finite_non_negative_number(value: Any, usable: float | N
     assert read_pairs(data, ["node2"]) == [("node2", usable, None)]
 
 
-def test_good_ports_are_those_that_accepted_a_connection() -> None:
+def test_only_ports_that_accepted_a_connection_are_used() -> None:
     assert good_ports({1: "ok", 2: "dropped", 3: "ok"}) == [1, 3]

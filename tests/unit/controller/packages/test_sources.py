@@ -41,12 +41,12 @@ def here(world: World) -> tuple[dict[str, Any], Any, Any]:
     return world.vars, world.templar, world.loader
 
 
-def test_upstream_sets_no_mirror_for_pip(world: World) -> None:
+def test_upstream_source_configures_no_pip_mirror(world: World) -> None:
     assert sources.pip_mirror(*here(world), "plain") == {}
     assert sources.node_environment(*here(world), "plain") == {}
 
 
-def test_mirror_sets_pip_and_optionally_pytorch_index(world: World) -> None:
+def test_mirror_configures_pip_and_optionally_the_pytorch_index(world: World) -> None:
     mirrored = sources.pip_mirror(*here(world), "mirrored")
     assert mirrored["pip"] == "https://mirrors.tuna.tsinghua.edu.cn/pypi/web/simple"
     assert "only" not in mirrored
@@ -57,14 +57,14 @@ def test_mirror_sets_pip_and_optionally_pytorch_index(world: World) -> None:
     }
 
 
-def test_invalid_mirror_is_an_error_of_its_node(world: World) -> None:
+def test_invalid_mirror_is_reported_for_its_node(world: World) -> None:
     with pytest.raises(AnsibleError, match=r"^wrong: .*mars"):
         sources.pip_mirror(*here(world), "wrong")
     with pytest.raises(AnsibleError, match=r"^untyped: cluster_mirror is "):
         sources.node_request(*here(world), "untyped")
 
 
-def test_proxy_is_used_except_for_nodes(world: World) -> None:
+def test_proxy_is_bypassed_for_cluster_nodes(world: World) -> None:
     assert sources.not_proxied(*here(world), "plain") == NO_PROXY
     assert sources.not_proxied(*here(world), "proxied") == [*NO_PROXY, "intranet"]
     found = sources.node_environment(*here(world), "proxied")
@@ -74,7 +74,7 @@ def test_proxy_is_used_except_for_nodes(world: World) -> None:
 
 @pytest.fixture
 def given(world: World, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Return a function for the module arguments of a node. The module is not run."""
+    """Return a function that returns the module arguments for a node without running the module."""
 
     def of(node: str, **options: Any) -> dict[str, Any]:
         action = world.action("package_sources", **options)

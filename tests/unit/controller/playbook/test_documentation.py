@@ -1,4 +1,4 @@
-"""Options of modules are read from their documentation and match defaults of the roles."""
+"""Module options are read from the module documentation, and their defaults match those of the roles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_launch_options_match_the_documentation() -> None:
 @pytest.mark.parametrize(
     ("module", "role", "differing"), [("torchrun_launch", "launch", {"show_rank"}), ("firewall", "firewall", set())]
 )
-def test_module_has_the_defaults_of_its_role(module: str, role: str, differing: set[str]) -> None:
+def test_module_defaults_match_the_role_defaults(module: str, role: str, differing: set[str]) -> None:
     spec = documented_options(module)
     defaults = yaml.safe_load((ROOT / f"roles/{role}/defaults/main.yml").read_text())
     own = {name.removeprefix(f"{role}_"): value for name, value in defaults.items()}
@@ -37,5 +37,5 @@ def test_module_has_the_defaults_of_its_role(module: str, role: str, differing: 
 
 
 @pytest.mark.parametrize("module", MODULES)
-def test_every_option_has_its_type(module: str) -> None:
+def test_every_option_declares_a_type(module: str) -> None:
     assert all("type" in option for option in documented_options(module).values())

@@ -24,7 +24,7 @@ def test_signal_is_recorded_and_does_not_end_the_process(number: signal.Signals)
     assert (decision.ending, decision.text) == (Ending.INTERRUPTED, "ansible-playbook was interrupted")
 
 
-def test_later_attempt_sees_earlier_signal() -> None:
+def test_later_attempt_detects_an_earlier_signal() -> None:
     before = signal.getsignal(signal.SIGTERM)
     interruption = Interruption("ended by hand")
     with interruption:

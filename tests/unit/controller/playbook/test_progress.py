@@ -49,7 +49,7 @@ def test_step_events_are_shown_as_lines(event: dict[str, Any], line: str) -> Non
     assert shown.lines == [line]
 
 
-def test_only_requested_rank_is_shown_at_a_limited_rate() -> None:
+def test_only_the_requested_rank_is_shown_and_its_rate_is_limited() -> None:
     seen, shown = progress(show_rank=1)
     seen.on_line(0, "stdout", "other")
     for number in range(50):
@@ -59,7 +59,7 @@ def test_only_requested_rank_is_shown_at_a_limited_rate() -> None:
     assert len(shown.lines) <= 41  # 40 lines per second; a second may end during the loop
 
 
-def test_control_characters_of_a_rank_are_removed() -> None:
+def test_control_characters_in_rank_output_are_removed() -> None:
     seen, shown = progress(show_rank=0)
     for line in ("\x1b[2J\x1b[HHEALTHY", "\x1b]52;c;cm0gLXJm\x07", "{{ 7*7 }} \u202eyhtlaeh", "x" * 2000):
         seen.on_line(0, "stderr", line)

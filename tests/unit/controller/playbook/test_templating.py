@@ -17,7 +17,7 @@ TEMPLATE = "{{ 7*7 }}{% for x in range(3) %}{{ lookup('pipe', 'id') }}{% endfor 
 PLAN = a_plan(1)
 
 
-def test_template_in_text_of_a_node_is_not_evaluated() -> None:
+def test_template_in_text_from_a_node_is_not_evaluated() -> None:
     part = {"begin": 0, "gap": 0, "offset": len(TEMPLATE) + 1, "text": f"{TEMPLATE}\n", "more": False}
     answer = json.loads(json.dumps({"logs": {"0/stdout": part}}))
     logs, _ = reader(PLAN.ranks)("node1", "logs", answer)

@@ -1,4 +1,4 @@
-"""Other users with write access to files that decide what runs on the nodes. Each case is a tree of files."""
+"""Detection of other users who can write to files that control what runs on the nodes. Each case is a file tree."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def accounts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("accounts")
 @cases(__file__, "who_else_writes")
-def test_other_writers_are_found(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_write_access_of_others_is_found(case: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = tmp_path / "project"
     project.mkdir()
     for name, kind in {"project": {}, **case["tree"]}.items():
@@ -55,7 +55,7 @@ def test_other_writers_are_found(case: dict[str, Any], tmp_path: Path, monkeypat
 
 
 @pytest.mark.usefixtures("accounts")
-def test_access_control_list_counts_as_foreign_write_access(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_access_control_list_counts_as_write_access_of_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With an ACL of setfacl, the group bits of the mode are the mask for all entries of the list."""
     tmp_path.chmod(0o775)
     assert trusted.who_else_writes(tmp_path / "lock") is None

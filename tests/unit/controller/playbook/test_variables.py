@@ -61,7 +61,7 @@ def test_inventory_values_override_role_defaults(world: World) -> None:
     assert node["cluster_launch_nodes"] == []
 
 
-def test_values_have_the_types_declared_by_the_role(world: World) -> None:
+def test_values_are_converted_to_the_types_declared_by_the_role(world: World) -> None:
     node = controller_variables.node_variables(*world, "node2")
     assert node["cluster_address"] == "203.0.113.1"
     assert node["cluster_quarantined"] is True

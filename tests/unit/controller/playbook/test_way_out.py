@@ -1,4 +1,4 @@
-"""Text from nodes on its way to the terminal: real runs of ansible-playbook with hostile text everywhere."""
+"""Output of node text to the terminal: real runs of ansible-playbook in which every text is hostile."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def assert_printable(text: str, *, colored: bool = False) -> None:
         pytest.param(("-v",), {"ANSIBLE_STDOUT_CALLBACK": "ansible.builtin.tree"}, [], id="quiet"),
     ],
 )
-def test_control_characters_of_nodes_are_not_printed(
+def test_control_characters_from_nodes_are_not_printed(
     hostile: Path, options: tuple[str, ...], more: dict[str, str], places: list[str]
 ) -> None:
     done = subprocess.run(
@@ -219,8 +219,8 @@ def test_control_characters_of_nodes_are_not_printed(
         assert OWN_COLOR.search(out)  # Muster's colours are kept
 
 
-def test_prompt_is_printable(hostile: Path) -> None:
-    """A real terminal shows the prompt, gets the answer, and adds its own sequences."""
+def test_prompt_works_on_a_real_terminal(hostile: Path) -> None:
+    """The prompt is shown on a real terminal, which adds its own control sequences."""
     (hostile / "asks.yml").write_text(
         textwrap.dedent(
             """
@@ -290,7 +290,7 @@ class ActionModule(ActionBase):
 """
 
 
-def test_screen_sequences_are_kept_and_node_text_is_not_interpreted(hostile: Path) -> None:
+def test_screen_sequences_are_printed_but_those_in_node_text_are_not(hostile: Path) -> None:
     (hostile / "action_plugins/draws.py").write_text(f"{HOSTILE}\n{DRAWS}")
     (hostile / "draws.yml").write_text("- {hosts: one, gather_facts: false, tasks: [{name: Draw, draws: {}}]}")
     done = subprocess.run(
@@ -336,7 +336,7 @@ def test_redirected_output_is_written_during_the_run(hostile: Path, tmp_path: Pa
         assert run.wait() == 0
 
 
-def test_only_drawn_text_keeps_terminal_sequences() -> None:
+def test_only_text_drawn_by_muster_keeps_its_terminal_sequences() -> None:
     assert shown("\x1b[2Ka\x1b[0;32mb\x1b[0m\r\nc") == "ab\nc"
     assert shown(Drawn("\x1b[2Ka")) == "\x1b[2Ka"
     with own_colors():

@@ -1,4 +1,4 @@
-"""Conda packages on the controller without py-rattler. Other tests run on the sandbox."""
+"""Handling of conda packages on the controller without py-rattler. Tests with py-rattler run on the sandbox."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CondaPackage:
     return CondaPackage(path.as_uri(), hashlib.sha256(b"content").hexdigest())
 
 
-def test_package_is_downloaded_once_and_verified_each_time(package: CondaPackage, tmp_path: Path) -> None:
+def test_package_is_downloaded_once_and_verified_at_each_use(package: CondaPackage, tmp_path: Path) -> None:
     path = conda.fetched(package)
     assert path.read_bytes() == b"content"
     (tmp_path / "tool-1.0-0.conda").unlink()
@@ -63,7 +63,7 @@ def test_missing_library_is_reported_with_install_command(monkeypatch: pytest.Mo
 @pytest.mark.parametrize(
     ("said", "version"), [("6.1.0-49-amd64", "6.1.0"), ("2.36", "2.36"), ("", "0"), ("--x 1", "0"), ("6.18+", "6.18")]
 )
-def test_only_numbers_of_a_reported_version_are_used(said: str, version: str) -> None:
+def test_only_the_numbers_of_a_reported_version_are_used(said: str, version: str) -> None:
     assert conda.version_in(said) == version
 
 

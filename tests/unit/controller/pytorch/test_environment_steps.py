@@ -1,4 +1,4 @@
-"""The wheels of an environment, if the node that resolves them for all nodes is compromised."""
+"""Validation of an environment's wheels when the node that resolves them for all nodes is compromised."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Cluster:
         monkeypatch.setattr(EnvironmentSteps, "_asks", lambda _: [ASK])
 
     def fetch(self, section: WheelSection | None, answer: WheelSection, **arguments: Any) -> dict[str, Any]:
-        """Return the result of the step on node1. section: from the lock, as found by the inspection."""
+        """Return the result of the step on node1. section: the lock section that the inspection found."""
         need = WheelNeed(build=True, key="the same", here=False, section=section.as_dict() if section else None)
         found = {"looks": {"needs": asdict(need)}}
         known = {"hostvars": Variables(dict.fromkeys(NODES, found)), "groups": {"gpu_nodes": NODES}}
@@ -116,7 +116,7 @@ def test_unused_reviewed_lock_is_not_compared(cluster: Cluster, arguments: dict[
     assert lock.parse(cluster.lock.read_text()) == (with_other_wheel(SHIPPED),)
 
 
-def test_lock_of_the_site_overrides_reviewed_lock(cluster: Cluster) -> None:
+def test_lock_of_the_site_overrides_the_reviewed_lock(cluster: Cluster) -> None:
     own = with_other_wheel(SHIPPED)
     cluster.lock.write_text(lock.render([own]))
     assert cluster.fetch(own, own)["complete"]

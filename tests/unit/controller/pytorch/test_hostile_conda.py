@@ -1,7 +1,7 @@
 """Hostile conda packages, assembled by the real py-rattler: no file outside the environment is written or read.
 
-All users can write to the outside folder and read the secret. So these tests cover the package checks, and not the
-account without rights that assembles the packages.
+All users can write to the outside folder and read the secret, so that these tests prove the package checks alone,
+without the protection by the unprivileged account that assembles packages.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Place:
 
 @pytest.fixture
 def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
-    """Return a place that an account without rights can enter. Files that escape stay inside its folder."""
+    """Return a folder that an unprivileged account can enter. Files that escape the environment stay in it."""
     with tempfile.TemporaryDirectory(prefix="muster-test-conda-") as folder:
         root = Path(folder)
         root.chmod(0o755)
@@ -242,7 +242,7 @@ def test_hard_link_inside_the_package_becomes_a_file(place: Place) -> None:
 @pytest.mark.parametrize("ending", ENDINGS)
 @pytest.mark.parametrize("kind", [tarfile.FIFOTYPE, tarfile.CHRTYPE])
 def test_devices_and_pipes_are_rejected_or_become_empty_files(place: Place, kind: bytes, ending: str) -> None:
-    """py-rattler may create an empty file instead of a device or pipe."""
+    """py-rattler is allowed to create an empty file instead of a device or pipe."""
     for hostile in (Member("lib/special", type=kind), Member("lib/special", type=kind, listed=None)):
         package = build(place.packages, "special", [file("lib/tool"), hostile], ending=ending)
         try:
@@ -332,12 +332,12 @@ def test_old_package_without_hashes_is_checked_against_its_list(place: Place) ->
     place.rejection([build(place.packages, "old", [], info={"paths.json": None})])
 
 
-def test_two_packages_may_have_the_same_file(place: Place) -> None:
+def test_two_packages_can_contain_the_same_file(place: Place) -> None:
     one, two = (build(place.packages, name, [file("share/both", name.encode())]) for name in ("one", "two"))
     assert "share/both" in place.members([one, two])
 
 
-def test_package_checks_suffice_without_separate_account(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_checks_suffice_without_a_separate_account(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Root assembles the packages itself here, so the kernel denies nothing."""
     monkeypatch.setattr(conda_assembly, "_account_for", lambda *_: None)
     place.outside.chmod(0o700)
@@ -371,7 +371,7 @@ sys.modules["rattler.package_cache"] = sys.modules["rattler.package_streaming"] 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can drop privileges")
-def test_root_drops_privileges_before_it_opens_a_package(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_drops_privileges_before_opening_a_package(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     own = place.outside / "own"
     own.write_text("root's own")
     own.chmod(0o600)

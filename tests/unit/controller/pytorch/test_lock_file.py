@@ -1,4 +1,4 @@
-"""The lock file on the controller: allowed writers, and entries that a node may add."""
+"""The lock file on the controller: who is allowed to write it, and which entries a node can add."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_world_writable_lock_is_rejected(tmp_path: Path, name: str) -> None:
         LockFile(str(path)).read()
 
 
-def test_reviewed_locks_cover_all_pythons_and_machines() -> None:
+def test_reviewed_locks_cover_all_python_versions_and_architectures() -> None:
     found = {(one.python, one.machine, one.variant) for one in reviewed()}
     pythons = ("3.10", "3.11", "3.12", "3.13", "3.14")
     assert found == {(python, machine, "cuda") for python in pythons for machine in ("x86_64", "aarch64")}

@@ -41,7 +41,7 @@ def test_reviewed_locks_are_used_only_with_the_default_index(
     assert sections(arguments, lock) == {"locked": own[:1], "reviewed": own if shipped else []}
 
 
-def test_lock_is_not_read_if_the_site_maintains_the_environment(lock: LockFile) -> None:
+def test_lock_is_not_read_for_an_environment_maintained_by_the_site(lock: LockFile) -> None:
     assert sections({"mode": "verify", "reviewed_lock": True}, lock) == {}
     assert sections({"mode": "manage"}, None) == {}
 

@@ -1,4 +1,4 @@
-"""The report at the end of a run: with events as from the callback, and with ansible-playbook."""
+"""The report at the end of a run, tested with simulated callback events and with ansible-playbook."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def run_of(page: Path | None) -> dict[str, Any]:
     return runs.read_json(page.parent / "run.json")
 
 
-def test_failed_run_has_a_report(tmp_path: Path) -> None:
+def test_failed_run_writes_a_report(tmp_path: Path) -> None:
     given = ["cluster_user=ada", f"@{Path.cwd()}/more.yml", '{"words": ["a b"]}', "hf_token=hf_abc x=1", '{"half": ']
     reporter = begun(tmp_path, check=True, subset="node2", extra_vars=given)
     reporter.failed("node2", "Look", LOST, once=False, unreachable=True)
@@ -94,7 +94,7 @@ def test_failed_run_has_a_report(tmp_path: Path) -> None:
     assert "hf_abc" not in page.read_text()
 
 
-def test_failures_are_in_inventory_order(tmp_path: Path) -> None:
+def test_failures_are_listed_in_inventory_order(tmp_path: Path) -> None:
     reporter = begun(tmp_path)
     for node in ("node2", "node1"):
         reporter.failed(node, "Look", LOST, once=False, unreachable=True)
@@ -114,27 +114,27 @@ def test_playbooks_of_one_command_share_a_run(tmp_path: Path) -> None:
     assert run["id"] == folder.name
 
 
-def test_run_without_checks_has_no_report(tmp_path: Path) -> None:
+def test_run_without_checks_writes_no_report(tmp_path: Path) -> None:
     assert begun(tmp_path).end(set()) is None
     assert not (tmp_path / "rack").exists()
 
 
 @pytest.mark.parametrize("playbook", ["playbooks/trust.yml", "playbooks/plan.yml", "playbooks/validate.yml"])
-def test_some_playbooks_never_have_a_report(tmp_path: Path, playbook: str) -> None:
+def test_some_playbooks_never_write_a_report(tmp_path: Path, playbook: str) -> None:
     reporter = begun(tmp_path, playbook)
     reporter.failed("node1", "Look", LOST, once=False, unreachable=True)
     assert reporter.end({"node1"}) is None
     assert not (tmp_path / "rack").exists()
 
 
-def test_run_without_a_cluster_has_no_report(tmp_path: Path) -> None:
+def test_run_without_a_cluster_writes_no_report(tmp_path: Path) -> None:
     reporter = Reporter()
     reporter.begin("site.yml", {})
     reporter.failed("localhost", "Validate the inventory", {"msg": "no name"}, once=True, unreachable=False)
     assert reporter.end({"localhost"}) is None
 
 
-def test_successful_run_has_a_report(tmp_path: Path) -> None:
+def test_successful_run_writes_a_report(tmp_path: Path) -> None:
     reporter = begun(tmp_path)
     folder = runs.run_folder(tmp_path / "rack")
     runs.add_verdict(folder, add_up([Finding("net.links", "pass", "node1", "fine")], "all is well"))
@@ -162,7 +162,7 @@ def test_failure_with_a_verdict_is_not_counted_twice(tmp_path: Path) -> None:
     assert (run["status"], run["sentence"], run["failures"]) == ("failed", "node2: rank 1 failed", [])
 
 
-def test_every_launch_of_a_run_has_a_report(tmp_path: Path) -> None:
+def test_every_launch_of_a_run_gets_its_own_report(tmp_path: Path) -> None:
     reporter = begun(tmp_path)
     folders = [tmp_path / "rack" / f"20260101-12000{number}-abcd" for number in range(3)]
     for folder in (*folders, folders[0]):
@@ -222,7 +222,7 @@ def test_report_of_an_interrupted_run_can_be_rewritten(tmp_path: Path) -> None:
         ({"censored": "hidden"}, "failed"),
     ],
 )
-def test_reason_of_a_failure(result: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failure_reason_is_read_from_result(result: dict[str, Any], why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(context, "CLIARGS", ImmutableDict(inventory=("inventory/rack",)))
     assert reason(result) == why
 
@@ -270,7 +270,7 @@ def played(tmp_path: Path, inventory: str, *arguments: str) -> subprocess.Comple
     return subprocess.CompletedProcess(running.args, running.returncode, out, err)
 
 
-def test_invalid_inventory_has_a_report_named_in_the_last_line(tmp_path: Path) -> None:
+def test_last_line_names_the_report_of_an_invalid_inventory(tmp_path: Path) -> None:
     done = played(
         tmp_path, "gpu_nodes: {vars: {cluster_user: root}, hosts: {node1: {ansible_host: 10.1.2.3}}}", "site.yml"
     )
@@ -310,7 +310,7 @@ TASKS = pytest.mark.parametrize("task", ["{stand_in: {}}", "{stand_in: {}, loop:
 
 
 @TASKS
-def test_advice_of_own_modules_is_completed(tmp_path: Path, task: str) -> None:
+def test_commands_suggested_by_modules_are_completed(tmp_path: Path, task: str) -> None:
     """Only commands listed in muster.verdict.foreign are completed in the output of a node."""
     out, err, site = with_a_stand_in(tmp_path, task, "site.yml --tags baseline")
     assert f"[WARNING]: soon: {site} baseline" in err
@@ -321,7 +321,7 @@ def test_advice_of_own_modules_is_completed(tmp_path: Path, task: str) -> None:
 
 @TASKS
 @pytest.mark.parametrize("options", [(), ("-v",)], ids=["plain", "verbose"])
-def test_command_of_a_node_is_quoted_and_not_completed(tmp_path: Path, task: str, options: tuple[str, ...]) -> None:
+def test_command_from_a_node_is_quoted_and_not_completed(tmp_path: Path, task: str, options: tuple[str, ...]) -> None:
     command = "playbooks/retire.yml -e node=node1 -e wipe=true"
     out, err, _ = with_a_stand_in(tmp_path, task, command, *options)
     words = " ".join((out + err).split())
@@ -333,7 +333,7 @@ def test_command_of_a_node_is_quoted_and_not_completed(tmp_path: Path, task: str
     assert "HEALTHY" not in last
 
 
-def test_failing_report_is_a_warning(tmp_path: Path) -> None:
+def test_failure_to_write_the_report_is_a_warning(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("a file where a folder should be")
     done = played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", "site.yml")
     assert "The report of this run was not written" in done.stderr
@@ -357,12 +357,12 @@ def test_older_runs_are_removed_and_reported(tmp_path: Path, *, check: bool) -> 
     assert [folder.name for folder in runs.history(kept)][1:] == older[: 2 if check else 1]
 
 
-def test_plan_writes_no_files(tmp_path: Path) -> None:
+def test_plan_playbook_writes_no_files(tmp_path: Path) -> None:
     played(tmp_path, "gpu_nodes: {hosts: {node1: {ansible_host: 10.1.2.300}}}", "playbooks/plan.yml")
     assert not (tmp_path / "kept").exists()
 
 
-def test_report_is_rewritten_by_run_id(tmp_path: Path) -> None:
+def test_report_can_be_rewritten_by_run_id(tmp_path: Path) -> None:
     kept = tmp_path / "kept/rack"
     for name in ("20260101-120000-abcd", "20260102-120000-abcd"):
         write_json(kept / name / "verdict.json", add_up([Finding("launch.ended", "pass", "node1", "ended")], name))
@@ -372,7 +372,7 @@ def test_report_is_rewritten_by_run_id(tmp_path: Path) -> None:
     assert [path.parent.name for path in kept.glob("*/report.html")] == ["20260101-120000-abcd"]
 
 
-def test_interrupted_run_has_a_report(tmp_path: Path) -> None:
+def test_interrupted_run_writes_a_report(tmp_path: Path) -> None:
     (tmp_path / "play.yml").write_text(
         textwrap.dedent(
             """

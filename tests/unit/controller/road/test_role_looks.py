@@ -1,4 +1,4 @@
-"""Inspections decide which roles run on which nodes. The SSH mesh runs on all nodes if one node differs."""
+"""Inspections determine which roles run on which nodes. The SSH mesh role runs on all nodes if one node differs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MESH = next(look for look in LOOKS["network"] if look.role == "ssh_mesh")
 
 
 class Tasks:
-    """Variables and arguments of the roles with their defaults."""
+    """Role variables and arguments with their defaults."""
 
     def value(self, _look: object, _host: str, name: str, **_more: object) -> Any:
         return {"ssh_mesh_mode": "manage", "_ssh_mesh_everybody": ["muster"]}[name]
@@ -86,11 +86,11 @@ def roles_needed(looks: RoleLooks, seen: dict[str, Any]) -> dict[str, list[str]]
     return found.why.get("ssh_mesh", {})
 
 
-def test_verified_unchanged_mesh_needs_no_role(looks: RoleLooks, seen: dict[str, Any]) -> None:
+def test_ssh_mesh_role_is_skipped_if_all_logins_are_verified(looks: RoleLooks, seen: dict[str, Any]) -> None:
     assert roles_needed(looks, seen) == {}
 
 
-def test_silent_node_makes_the_mesh_role_run_on_all_nodes(looks: RoleLooks, seen: dict[str, Any]) -> None:
+def test_ssh_mesh_role_runs_on_all_nodes_if_one_node_is_silent(looks: RoleLooks, seen: dict[str, Any]) -> None:
     del seen["node2"]
     assert roles_needed(looks, seen) == {
         "node2": [NO_ANSWER],
@@ -119,7 +119,7 @@ def test_silent_node_makes_the_mesh_role_run_on_all_nodes(looks: RoleLooks, seen
         ("texts", "of another shape", "node1", "AttributeError"),
     ],
 )
-def test_difference_on_one_node_makes_the_mesh_role_run_on_all_nodes(
+def test_ssh_mesh_role_runs_on_all_nodes_if_one_node_differs(
     looks: RoleLooks, seen: dict[str, Any], part: str, value: Any, who: str, says: str
 ) -> None:
     seen["node1"]["ssh_mesh muster"][part] = value
@@ -128,7 +128,7 @@ def test_difference_on_one_node_makes_the_mesh_role_run_on_all_nodes(
     assert any(says in sentence for sentence in why[who]), why
 
 
-def test_changed_record_makes_only_its_role_run_on_that_node(looks: RoleLooks) -> None:
+def test_changed_record_runs_only_its_role_on_that_node(looks: RoleLooks) -> None:
     looks.names = ["node1", "node2", "node3"]
     looks.values = {name: {"cluster_environments": {}, "workbench_nodes": []} for name in looks.names}
     off: Any = Off()
@@ -138,7 +138,7 @@ def test_changed_record_makes_only_its_role_run_on_that_node(looks: RoleLooks) -
     assert found.why == {"installed_record": {"node2": ["it is another one"], "node3": [NO_ANSWER]}}
 
 
-def test_gpu_node_is_inspected_for_pytorch_in_the_pytorch_step(looks: RoleLooks) -> None:
+def test_pytorch_of_a_gpu_node_is_inspected_in_the_pytorch_step(looks: RoleLooks) -> None:
     looks.values = {name: {"cluster_gpus": 8 if name == "node1" else 0} for name in NAMES}
     plain = ("network", "pytorch")
     assert looks.steps_of("network", plain) == {"node1": ("network",), "node2": plain, "node3": plain}

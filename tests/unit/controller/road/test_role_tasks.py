@@ -22,7 +22,7 @@ TASKS: list[dict[str, Any]] = [
 ]
 
 
-def test_first_task_is_used_with_its_module_defaults() -> None:
+def test_first_inspection_task_is_used_with_its_module_defaults() -> None:
     assert arguments_in(TASKS, "look") == {"node": "n", "mode": "verify"}
     with pytest.raises(AnsibleError, match="No task uses nothing"):
         arguments_in(TASKS, "nothing")

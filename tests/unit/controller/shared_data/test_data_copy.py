@@ -1,4 +1,4 @@
-"""Complete copies of a data folder by the node programs; folders and addresses of this machine replace the nodes."""
+"""Complete copies of a data folder with the real node programs. Nodes are simulated by folders and addresses."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 
 def state(folder: Path) -> dict[Path, tuple[int, ...]]:
-    """Return the file attributes that change with a write, a new name or a new owner."""
+    """Return the file attributes that change when a file is written, renamed or given to another owner."""
     seen = {path: path.lstat() for path in folder.rglob("*")}
     return {path: (one.st_ino, one.st_mode, one.st_uid, one.st_mtime_ns, one.st_ctime_ns) for path, one in seen.items()}
 
@@ -109,7 +109,7 @@ def sent(lab: Lab) -> list[str]:
     return [name for name, verb in lab.calls if verb == "put"]
 
 
-def test_data_is_sent_once_copied_between_nodes_and_not_sent_again(lab: Lab) -> None:
+def test_data_is_sent_once_then_copied_between_nodes_and_not_sent_again(lab: Lab) -> None:
     task = lab.copy()
     assert task.failures == {}
     for name in NODES:
@@ -126,7 +126,7 @@ def test_data_is_sent_once_copied_between_nodes_and_not_sent_again(lab: Lab) -> 
     assert {verb for _, verb in lab.calls} == {"look"}
 
 
-def test_complete_parts_are_kept_if_a_later_part_fails(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_completed_parts_are_kept_if_a_later_part_fails(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(copying, "PART_BYTES", 700_000)
     listed = lab.listed()
     task = lab.task()
@@ -172,7 +172,7 @@ def test_changed_file_is_reported_and_copied_from_another_node(lab: Lab) -> None
         lab.assert_complete(name)
 
 
-def test_folder_of_a_node_is_copied_and_remains_unchanged(lab: Lab) -> None:
+def test_copying_from_a_node_leaves_its_folder_unchanged(lab: Lab) -> None:
     own = lab.path("node2")
     own.parent.mkdir()
     lab.source.rename(own)
@@ -190,7 +190,7 @@ def test_folder_of_a_node_is_copied_and_remains_unchanged(lab: Lab) -> None:
     assert not [path for path in (lab.folder / "node2/kept").iterdir() if path.name == "store"]
 
 
-def test_failed_node_is_reported_and_others_are_complete(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_node_is_reported_and_other_nodes_are_complete(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distribution, "CALLS_FOR", 2.0)
     lab.broken["node2"] = ("share",)
     task = lab.copy()
@@ -218,7 +218,7 @@ def test_unusable_targets_are_reported_before_copying(lab: Lab) -> None:
     assert found["node2"][0] == f"{lab.path('node2')}/train/0.bin {why}; move it away"
 
 
-def test_special_files_and_outside_links_are_rejected(lab: Lab) -> None:
+def test_special_files_and_links_out_of_the_folder_are_rejected(lab: Lab) -> None:
     os.mkfifo(lab.source / "pipe")
     (lab.source / "passwords").symlink_to("/etc/shadow")
     (lab.source / "up").symlink_to("train/../../..")

@@ -34,11 +34,11 @@ def run(answer: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> dict[str, An
     return found
 
 
-def test_findings_of_a_node_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_findings_reported_by_a_node_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(AnsibleActionFail, match="node1: invalid response from the node"):
         run({"changed": False, "findings": [FORGED], "verdict": {"status": "healthy"}, "facts": {}}, monkeypatch)
 
 
-def test_failure_keeps_only_its_message(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_message_of_a_failure_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     said = run({"failed": True, "msg": "no Python", "findings": [FORGED]}, monkeypatch)
     assert said == {"failed": True, "msg": "no Python"}

@@ -1,4 +1,4 @@
-"""Rounds of status checks: in parallel, with a time limit for silent nodes, and with root only for root-only facts."""
+"""Status checks of all nodes: in parallel, with a time limit for silent nodes, and with root only where required."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUSY: dict[str, Any] = {
 
 
 class Way:
-    """answers: returns the answer for a verb and for whether root is used."""
+    """Connection to a node. answers: returns the answer to (verb, whether root is used)."""
 
     def __init__(self, name: str, answers: Callable[[str, bool], dict[str, Any]]) -> None:
         self.name = name
@@ -44,7 +44,7 @@ def looks(*ways: Way, patience: float = 0.3) -> Looks:
     return Looks({way.name: way for way in ways}, {way.name: {} for way in ways}, patience)
 
 
-def test_single_round_trip_without_root() -> None:
+def test_status_needs_one_round_trip_without_root() -> None:
     ways = [Way(name, lambda *_: QUIET) for name in ("a", "b")]
     found = looks(*ways).round()
     assert set(found.answers) == {"a", "b"}
@@ -52,7 +52,7 @@ def test_single_round_trip_without_root() -> None:
     assert [way.asked for way in ways] == [[("look", False)]] * 2
 
 
-def test_silent_node_times_out_and_is_asked_once() -> None:
+def test_silent_node_times_out_and_is_not_asked_again() -> None:
     held = threading.Event()
 
     def hangs(*_: Any) -> dict[str, Any]:
@@ -79,7 +79,7 @@ def test_unreachable_node_is_reported_with_its_reason() -> None:
     assert found.silent == {"b": "ssh: No route to host"}
 
 
-def test_root_reads_only_gpu_slots_and_only_if_needed() -> None:
+def test_root_is_used_only_for_gpu_slots_and_only_if_needed() -> None:
     seats = {"held": {"gpu-0": [[None, LAUNCH]]}, "seats_seen": True}
     way = Way("a", lambda verb, _: seats if verb == "seats" else BUSY)
     found = looks(way, patience=5.0).round()
@@ -87,7 +87,7 @@ def test_root_reads_only_gpu_slots_and_only_if_needed() -> None:
     assert found.answers["a"]["held"] == seats["held"]
 
 
-def test_other_facts_are_shown_without_root() -> None:
+def test_facts_that_need_no_root_are_shown_without_root() -> None:
     def no_root(_verb: str, privileged: bool) -> dict[str, Any]:
         if privileged:
             raise NodeError("sudo: a password is required", reachable=True)
@@ -98,7 +98,7 @@ def test_other_facts_are_shown_without_root() -> None:
     assert found.not_root == {"a": "sudo requires a password"}
 
 
-def test_launch_user_never_asks_for_root() -> None:
+def test_root_is_never_requested_for_a_launch_user() -> None:
     way = Way("a", lambda *_: {**BUSY, "who": {"launch_user": True}})
     assert set(looks(way).round().answers) == {"a"}
     assert way.asked == [("look", False)]

@@ -97,7 +97,7 @@ def upgrade(tmp_path: Path, answers: object, monkeypatch: pytest.MonkeyPatch) ->
     return Upgrade(tmp_path)
 
 
-def test_batches_are_upgraded_in_turn_and_then_the_inventory(upgrade: Upgrade) -> None:
+def test_batches_are_upgraded_in_turn_before_the_inventory_is_changed(upgrade: Upgrade) -> None:
     plan = upgrade.planned()
     assert upgrade.look["silent"] == {}
     assert upgrade.look["busy"] == {"node1": [], "node2": [], "node3": []}
@@ -123,7 +123,7 @@ def test_batches_are_upgraded_in_turn_and_then_the_inventory(upgrade: Upgrade) -
     assert (upgrade.world.folder / "hosts.yml").read_text() == before.replace("2.8.0", "2.9.1")
 
 
-def test_successful_launch_of_all_nodes_is_not_repeated(upgrade: Upgrade) -> None:
+def test_successful_trial_launch_of_all_nodes_is_not_repeated(upgrade: Upgrade) -> None:
     upgrade.planned()
     for number in range(3):
         upgrade.turn(number)
@@ -153,13 +153,13 @@ def test_failed_batch_stops_the_upgrade(upgrade: Upgrade) -> None:
     )
 
 
-def test_lost_node_fails_its_batch(upgrade: Upgrade) -> None:
+def test_batch_fails_if_one_of_its_nodes_is_lost(upgrade: Upgrade) -> None:
     upgrade.planned()
     assert upgrade.turn(1)["red"] == "connection lost during the upgrade"
     assert upgrade.step("rest")["state"]["red"] == {"node3": "connection lost during the upgrade"}
 
 
-def test_failure_of_the_last_launch_is_reported(upgrade: Upgrade) -> None:
+def test_failure_of_the_final_trial_launch_is_reported(upgrade: Upgrade) -> None:
     upgrade.planned()
     for number in range(3):
         upgrade.turn(number)
@@ -206,7 +206,7 @@ def test_upgrade_waits_for_busy_nodes_if_requested(
     assert upgrade.turn(0)["left"] == {"node3": "no route to host"}
 
 
-def test_rollback_uses_the_kept_environment(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+def test_rollback_uses_the_retained_environment(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     answers.update({name: [idle(ENV, ENV, OLD)] for name in NAMES})
     upgrade.look = upgrade.step("look", rollback=True)
     assert (upgrade.look["torch"], upgrade.look["request"]["rollback"]) == ("2.7.1", True)
@@ -226,7 +226,7 @@ def test_rollback_uses_the_kept_environment(upgrade: Upgrade, answers: dict[str,
     assert upgrade.step("trials")["launches"] == []
 
 
-def test_rollback_without_reachable_nodes_is_rejected(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+def test_rollback_is_rejected_if_no_node_is_reachable(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     answers.update({name: [NodeAnswer(error="no route to host")] for name in NAMES})
     assert upgrade.fails("look", rollback=True) == (
         "No rollback is possible. No node responds, so the installed releases are unknown."
@@ -287,7 +287,7 @@ def plan_kernel_fix(upgrade: Upgrade) -> None:
     upgrade.plan = {"gets": gets, "batches": [["node1"]], "proved": [], "silent": {}, "nodes": []}
 
 
-def test_node_is_rebooted_only_with_the_expected_kernel(upgrade: Upgrade) -> None:
+def test_node_is_rebooted_only_if_the_expected_kernel_will_boot(upgrade: Upgrade) -> None:
     plan_kernel_fix(upgrade)
     upgrade.world.registered("node1", "node", node_look())
     assert upgrade.step("ready") == {}
@@ -302,12 +302,12 @@ def test_node_is_rebooted_only_with_the_expected_kernel(upgrade: Upgrade) -> Non
     )
 
 
-def test_failed_node_gets_instructions_for_its_old_kernel(upgrade: Upgrade) -> None:
+def test_failed_node_is_reported_with_instructions_to_boot_its_old_kernel(upgrade: Upgrade) -> None:
     plan_kernel_fix(upgrade)
     assert "sudo grub-reboot 1" in upgrade.fails("end")
 
 
-def test_nodes_without_valid_kernel_report_are_skipped(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
+def test_node_without_a_valid_kernel_report_is_skipped(upgrade: Upgrade, answers: dict[str, list[NodeAnswer]]) -> None:
     upgrade.look = {"request": {"torch": "", "kernel": "security"}, "silent": {}}
     answers.update(
         node1=[

@@ -1,4 +1,4 @@
-"""The sitecustomize of a launch in real Python processes: its answers, and unchanged behaviour otherwise."""
+"""The sitecustomize hook of a launch in real Python processes: its answers, and that it changes nothing else."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ WAITS = "import sys\ndef waits_here():\n    print('waits', flush=True)\n    sys.
 
 @pytest.fixture
 def state(tmp_path: Path) -> Path:
-    """Create the folder of a launch with the files of folders.place_hook."""
+    """Create the state folder of a launch with the files that folders.place_hook writes."""
     folder = tmp_path / LAUNCH
     (folder / "hook").mkdir(parents=True)
     (folder / "observe").mkdir(mode=0o700)
@@ -90,7 +90,7 @@ def said(script: Path, env: dict[str, str], *options: str) -> tuple[int, bytes, 
 
 @contextmanager
 def rank(state: Path, text: str = WAITS, **more: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a rank that waits in a known line of its script."""
+    """Start a rank that waits at a known line of its script."""
     argv = [PYTHON, "-c", text]
     env = environment(state, **more)
     with subprocess.Popen(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
@@ -106,7 +106,7 @@ def rank(state: Path, text: str = WAITS, **more: str) -> Iterator[subprocess.Pop
 @pytest.mark.parametrize(
     "theirs", ["", THEIRS, "raise ValueError('theirs is broken')", "import a_module_that_is_not_there"]
 )
-def test_script_output_is_unchanged(state: Path, tmp_path: Path, theirs: str, options: tuple[str, ...]) -> None:
+def test_hook_does_not_change_script_output(state: Path, tmp_path: Path, theirs: str, options: tuple[str, ...]) -> None:
     if "-P" in options and sys.version_info < (3, 11):
         pytest.skip("this Python knows no -P")
     script = tmp_path / "script.py"
@@ -122,7 +122,7 @@ def test_script_output_is_unchanged(state: Path, tmp_path: Path, theirs: str, op
 
 
 @pytest.mark.parametrize("option", ["-E", "-I", "-S"])
-def test_isolated_python_does_not_answer(state: Path, option: str) -> None:
+def test_isolated_python_does_not_report_its_stack(state: Path, option: str) -> None:
     listing = f"import os; print(os.listdir({str(state / 'observe')!r}))"
     done = subprocess.run(
         [PYTHON, option, "-c", listing], env=environment(state), capture_output=True, check=True, text=True
@@ -183,7 +183,7 @@ NOT_RANKS = {
 
 
 @pytest.mark.parametrize("without", NOT_RANKS.values(), ids=NOT_RANKS)
-def test_other_process_does_not_answer_and_keeps_the_hook(state: Path, without: dict[str, str | None]) -> None:
+def test_other_process_keeps_the_hook_but_does_not_answer(state: Path, without: dict[str, str | None]) -> None:
     env = {name: value for name, value in ({**environment(state), **without}).items() if value is not None}
     show = "import os, sys; print(os.environ['PYTHONPATH'], os.environ['PYTHONPATH'] in sys.path)"
     done = subprocess.run([PYTHON, "-c", show], env=env, capture_output=True, check=True, text=True)
@@ -227,8 +227,8 @@ def test_children_of_a_rank_do_not_answer(state: Path, tmp_path: Path, how: str)
         assert process.returncode == 0
 
 
-def test_thread_restarts_at_garbage_collection(state: Path) -> None:
-    """Python 3.12 and newer warn about a fork with threads; in older versions the thread restarts at once."""
+def test_hook_thread_restarts_at_garbage_collection_after_a_fork(state: Path) -> None:
+    """Python 3.12 and newer warn about a fork with threads. In older versions, the thread restarts immediately."""
     forks = "import gc, os, sys\nif not os.fork():\n    os._exit(0)\nprint('waits', flush=True)\n"
     with rank(state, forks + "for line in sys.stdin:\n    gc.collect()\n") as process:
         assert process.stdin is not None
@@ -268,7 +268,7 @@ def test_rank_holding_the_interpreter_lock_does_not_block(state: Path) -> None:
 
 
 def test_answer_of_another_process_is_rejected(state: Path) -> None:
-    """The socket in the rank's place belongs to the test process."""
+    """The socket at the rank's path belongs to the test process."""
     with rank(state) as process, socket.socket(socket.AF_UNIX) as false:
         path = state / "observe" / str(process.pid)
         path.unlink()
@@ -277,7 +277,7 @@ def test_answer_of_another_process_is_rejected(state: Path) -> None:
         assert observed.answers([process.pid], str(state / "observe"), hook.ALL) == {}
 
 
-def test_script_may_close_all_files(state: Path) -> None:
+def test_hook_tolerates_a_script_that_closes_all_files(state: Path) -> None:
     closes = "import os, sys\nos.closerange(3, 1000)\nprint('waits', flush=True)\nsys.exit(len(sys.stdin.read()))\n"
     with rank(state, closes) as process:
         assert observed.observed(process.pid, str(state / "observe"))["stack"] == []
@@ -285,7 +285,7 @@ def test_script_may_close_all_files(state: Path) -> None:
         assert process.returncode == 4
 
 
-def test_script_may_fork_repeatedly(state: Path) -> None:
+def test_hook_tolerates_a_script_that_forks_repeatedly(state: Path) -> None:
     forks = "import os\nfor _ in range(50):\n    pid = os.fork()\n    if not pid: os._exit(0)\n    os.waitpid(pid, 0)\n"
     with rank(state, forks + "import threading\nthreading.Thread(target=int).start()\n" + WAITS) as process:
         assert Path(f"/proc/{process.pid}/task").is_dir()

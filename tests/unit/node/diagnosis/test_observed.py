@@ -1,4 +1,4 @@
-"""Parsing of flight recorders, written by torch or by untrusted code."""
+"""Parsing of flight recorder files written by torch or by untrusted code."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ PY_SPY_SAYS = {  # errors of py-spy 0.4 if the kernel refuses ptrace, or reading
 
 @pytest.fixture(params=PY_SPY_SAYS)
 def rank(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[int]:
-    """Start a process whose PATH has a py-spy without permission."""
+    """Start a process whose PATH contains a py-spy that is denied permission."""
     (tmp_path / "py-spy").write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{PY_SPY_SAYS[request.param]}\nEND\nexit 1\n")
     (tmp_path / "py-spy").chmod(0o755)
     with subprocess.Popen(["/bin/sleep", "60"], env={"PATH": str(tmp_path)}) as sleeper:

@@ -1,4 +1,4 @@
-"""Records of a node: of this machine, and of file trees that simulate others."""
+"""Diagnosis records of a node, from this machine and from file trees that simulate other machines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VALUE = "a-value-that-stays-here"
 
 @pytest.fixture
 def launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return the request for a launch of this user, whose unit is the control group of this process."""
+    """Return the request for a launch of the current user. The control group of this process serves as its unit."""
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "state"))
     monkeypatch.setattr(record, "main_process", lambda _launch_id: os.getpid())
     (tmp_path / "state" / LAUNCH_ID / "unit").mkdir(parents=True)
@@ -60,14 +60,14 @@ def spec(folder: Path) -> dict[str, Any]:
 
 
 def read(found: dict[str, Any]) -> NodeRecord:
-    """Parse a record like the controller; all of it must be valid."""
+    """Parse a record as the controller does, and check that every part is valid."""
     taken, dropped = reading.read(NodeRecord, json.loads(json.dumps(found)))
     assert dropped == ()
     seen: NodeRecord = taken
     return seen
 
 
-def test_record_at_the_start(launch: dict[str, Any], tmp_path: Path) -> None:
+def test_start_record_contains_facts_and_no_secrets(launch: dict[str, Any], tmp_path: Path) -> None:
     text = json.dumps(record.started(launch, spec(tmp_path)))
     assert VALUE not in text
     assert KEY not in text
@@ -91,7 +91,7 @@ def digest(value: str) -> str:
     return hmac.new(bytes.fromhex(KEY), value.encode(), hashlib.sha256).hexdigest()[:16]
 
 
-def test_record_at_the_end(launch: dict[str, Any], tmp_path: Path) -> None:
+def test_end_record_contains_changes_since_the_start(launch: dict[str, Any], tmp_path: Path) -> None:
     first = read(record.started(launch, spec(tmp_path)))
     ended = record.Ended(launch)
     ended.before_stop()
@@ -104,7 +104,7 @@ def test_record_at_the_end(launch: dict[str, Any], tmp_path: Path) -> None:
     assert first["program"]["digests"]["code"] != last["program"]["digests"]["code"]
 
 
-def test_end_record_uses_facts_written_by_a_gone_unit(
+def test_end_record_uses_facts_written_by_the_ended_unit(
     launch: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     group = {**control_group.facts_v2(str(tmp_path)), "memory_events": {"oom_kill": 3}}
@@ -119,14 +119,14 @@ def test_end_record_uses_facts_written_by_a_gone_unit(
 
 
 @pytest.mark.parametrize("spoilt", ["[]", "{", '{"argv": [1], "env": {}}', '{"argv": ["x"], "env": {"a": 7}}'])
-def test_spec_corrupted_by_its_user_is_ignored(launch: dict[str, Any], tmp_path: Path, spoilt: str) -> None:
+def test_specification_corrupted_by_its_user_is_ignored(launch: dict[str, Any], tmp_path: Path, spoilt: str) -> None:
     (tmp_path / "state" / LAUNCH_ID / "spec.json").write_text(spoilt)
     seen = read(record.Ended(launch).record())
     assert seen["program"] is None
     assert "program" in seen["unseen"]
 
 
-def test_hanging_user_folder_affects_only_its_part(
+def test_hanging_user_folder_affects_only_its_part_of_the_record(
     launch: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(record, "USERS", {record.STARTING: 0.1, record.ENDED: 0.1})
@@ -136,14 +136,14 @@ def test_hanging_user_folder_affects_only_its_part(
     assert seen["interfaces"]
 
 
-def test_root_reads_no_folders_without_owner(launch: dict[str, Any], tmp_path: Path) -> None:
+def test_root_reads_only_folders_of_a_known_owner(launch: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "state" / LAUNCH_ID / "unit").rmdir()
     seen = read(record.started({**launch, "run_dir": "/nowhere"}, spec(tmp_path)))
     assert seen["program"] is None
     assert seen["unseen"]["program"].endswith("the launch has no folders on this node")
 
 
-def test_failing_part_does_not_hide_others() -> None:
+def test_failing_part_does_not_hide_other_parts() -> None:
     parts = Parts()
     for name, problem in {
         "a": UnseenError("root alone"),
@@ -173,7 +173,7 @@ def tree(folder: Path, said: dict[str, str]) -> None:
         path.write_text(text)
 
 
-def test_control_group_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_group_v2_facts_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     files = {
         "cgroup.controllers": "memory\n",
@@ -206,7 +206,7 @@ def test_control_group_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     }
 
 
-def test_control_groups_v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_control_group_v1_facts_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     files = {
         "memory/a.service/memory.usage_in_bytes": "1000\n",
@@ -247,7 +247,7 @@ def test_control_groups_v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         ("4:memory:/pod\n3:pids:/pod\n2:cpu,cpuacct:/pod\n0::/pod/init.scope\n", "/pod"),
     ],
 )
-def test_limits_of_a_container_v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, folder: str) -> None:
+def test_container_cgroup_v1_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, folder: str) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     monkeypatch.setattr(process, "read", lambda pid, name: first if (pid, name) == (1, "cgroup") else "")
     files = {
@@ -259,7 +259,7 @@ def test_limits_of_a_container_v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert control_group.of_machine() == {"oom_kill": 2, "pids_refused": 5, "nr_periods": 30, "nr_throttled": 20}
 
 
-def test_limits_of_a_container_v2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_cgroup_v2_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     monkeypatch.setattr(process, "read", lambda *_: "0::/init.scope\n")
     assert control_group.of_machine() == {}  # on a machine, the root group has no such files
@@ -276,7 +276,7 @@ def test_missing_control_group_is_reported(tmp_path: Path, monkeypatch: pytest.M
 # ---------------------------------------------------------------- machine and network
 
 
-def test_counters_of_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_counters_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "PROC", str(tmp_path))
     monkeypatch.setattr(control_group, "CGROUPS", str(tmp_path))
     tree(
@@ -313,7 +313,7 @@ def test_counters_of_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         machine.pressure()
 
 
-def test_gpus_as_nvidia_smi_lists_them() -> None:
+def test_gpus_are_parsed_from_nvidia_smi() -> None:
     words = machine.columns("0, GPU-1, NVIDIA H100 80GB HBM3, 1024, 81559, [N/A]")
     assert machine.gpu(words, {"GPU-1": [4, 5]}) == {
         "index": 0,
@@ -327,7 +327,7 @@ def test_gpus_as_nvidia_smi_lists_them() -> None:
     assert machine.columns("Unable to determine the device handle for GPU0000:17:00.0: Unknown Error") == []
 
 
-def test_interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interfaces_are_read_with_addresses_and_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "NET", str(tmp_path))
     up = {"flags": "0x1003\n", "carrier": "1\n", "mtu": "9000\n", "type": "1\n", "carrier_changes": "3\n"}
     tree(tmp_path / "eth0", {**up, "statistics/rx_errors": "4\n", "device/vendor": "0x15b3"})
@@ -348,7 +348,7 @@ def test_interfaces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (bridge["up"], bridge["carrier"], bridge["kind"]) == (False, None, "bridge")
 
 
-def test_routes_belong_to_the_peers_that_have_one() -> None:
+def test_routes_are_assigned_to_the_right_peers() -> None:
     peers = {"node1": "192.0.2.1", "node2": "198.51.100.1", "node3": "192.0.2.3"}
     said = network.documents(
         '[{"ifname":"lo"}]\n[{"dev":"eth0","prefsrc":"192.0.2.9"}]\n[{"dev":"eth1","gateway":"g"}]'
@@ -362,7 +362,7 @@ def test_routes_belong_to_the_peers_that_have_one() -> None:
     ]
 
 
-def test_names_without_an_answer_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_do_not_resolve_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(name: str, *_args: Any, **_how: Any) -> list[Any]:
         if name == "slow":
             time.sleep(60)
@@ -378,7 +378,7 @@ def test_names_without_an_answer_are_listed(monkeypatch: pytest.MonkeyPatch) -> 
 # ---------------------------------------------------------------- program and kernel
 
 
-def test_code_beside_a_script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_code_next_to_a_script_is_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = {"train.py": "1", "model/__init__.py": "", "model/layer.py": "2", "data/raw.py": "3", "note.txt": "4"}
     tree(tmp_path, files)
     first, why = program.digests("train.py", str(tmp_path))
@@ -423,11 +423,11 @@ def test_unprintable_variable_names_are_dropped() -> None:
         ("30,1,7000000,-;systemd[1]: Started", 7.0, ""),
     ],
 )
-def test_records_of_the_ring_buffer(record_: str, when: float, text: str) -> None:
+def test_kernel_ring_buffer_records_are_parsed(record_: str, when: float, text: str) -> None:
     assert kernel.parsed(record_) == (when, text)
 
 
-def test_lines_of_the_kernel_since_a_launch_began(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_kernel_lines_since_the_start_of_a_launch_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     now = time.monotonic()
     lines = [
         (now - 90.0, "Out of memory: Killed process 1 (before)"),
@@ -445,7 +445,7 @@ def test_lines_of_the_kernel_since_a_launch_began(monkeypatch: pytest.MonkeyPatc
         kernel.since(now)
 
 
-def test_user_launch_has_no_kernel_log(launch: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_record_of_a_user_launch_has_no_kernel_log(launch: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam("nobody").pw_uid)
     with pytest.raises(UnseenError, match="user launch"):
         record.kernel_lines(launch, record.ENDED)

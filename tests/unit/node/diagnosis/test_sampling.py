@@ -1,4 +1,4 @@
-"""Samples of ranks by a launch's main process, with real processes."""
+"""Sampling of ranks by the main process of a launch, with real processes."""
 
 from __future__ import annotations
 

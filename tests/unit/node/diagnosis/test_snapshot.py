@@ -1,4 +1,4 @@
-"""Snapshots of a node's part of a launch, with real processes of another user."""
+"""Snapshots of a launch on one node, with real processes of another user."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def start(listener: socket.socket) -> Iterator[Callable[..., dict[str, Any]]]:
 
 @pytest.fixture
 def launch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """Return a function that makes the request for a launch with these ranks, all owned by the user nobody."""
+    """Return a function that creates the request for a launch with the given ranks, all owned by the user nobody."""
 
     def make(ranks: list[dict[str, Any]], *ports: int) -> dict[str, Any]:
         monkeypatch.setattr(state, "STATE_ROOT", str(folder))
@@ -113,7 +113,7 @@ def launch(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[
 
 
 def read(found: dict[str, Any]) -> Snapshot:
-    """Parse a snapshot like the controller; all of it must be valid."""
+    """Parse a snapshot as the controller does, and check that every part is valid."""
     taken, dropped = reading.read(Snapshot, json.loads(json.dumps(found)))
     assert dropped == ()
     seen: Snapshot = taken
@@ -125,7 +125,7 @@ def by_rank(seen: Snapshot) -> dict[int, RankShot]:
 
 
 @as_root
-def test_snapshot_of_ranks(
+def test_snapshot_describes_the_ranks(
     launch: Callable[..., dict[str, Any]], start: Callable[..., dict[str, Any]], listener: socket.socket
 ) -> None:
     port = listener.getsockname()[1]
@@ -170,7 +170,7 @@ def test_flight_recorders_of_ended_ranks_are_read(launch: Callable[..., dict[str
 
 
 @as_root
-def test_listeners_on_the_ports(launch: Callable[..., dict[str, Any]], listener: socket.socket) -> None:
+def test_listeners_on_launch_ports_are_found(launch: Callable[..., dict[str, Any]], listener: socket.socket) -> None:
     port = listener.getsockname()[1]
     [found] = read(snapshot.snapshot(launch([], port, 1)))["listeners"]
     assert (found["port"], found["address"], found["pid"], found["user"]) == (port, "127.0.0.1", os.getpid(), "root")
@@ -180,7 +180,7 @@ def test_listeners_on_the_ports(launch: Callable[..., dict[str, Any]], listener:
     assert abs(found["started"] + age - time.time()) < 60
 
 
-def test_half_open_connections(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_open_connections_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def call(state: str, port: int, peer: str) -> sockets.Connection:
         return sockets.Connection(0, 0, state, ("192.0.2.1", port), (peer, 40000), 0, 0, None)
 
@@ -206,7 +206,7 @@ def test_only_processes_of_the_training_user_are_checked(
     assert list(by_rank(seen)) == [0]
 
 
-def test_snapshot_of_a_gone_launch(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_snapshot_of_an_ended_launch_has_no_ranks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path))
     seen = read(snapshot.snapshot({"launch_id": LAUNCH_ID, "run_dir": str(tmp_path / "run"), "ports": []}))
     assert (seen["ranks"], seen["frozen"]) == ([], None)
@@ -244,7 +244,7 @@ def test_netlink_and_proc_tables_agree(start: Callable[..., dict[str, Any]], lis
     assert idle[0] is not None
 
 
-def test_addresses_of_both_families() -> None:
+def test_ipv4_and_ipv6_addresses_are_decoded() -> None:
     text = (
         "  sl  local_address rem_address\n"
         "   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000   998        0 42 1 0 100 0\n"
@@ -259,7 +259,7 @@ def test_addresses_of_both_families() -> None:
     assert (found.queued, found.retransmits, found.idle) == (64, 3, None)
 
 
-def test_waiting_connections_come_first() -> None:
+def test_connections_with_retransmits_are_listed_first() -> None:
     def one(number: int, peer: str, retransmits: int = 0) -> sockets.Connection:
         return sockets.Connection(number, 0, "ESTABLISHED", ("192.0.2.1", 1), (peer, number), 0, retransmits, 0.0)
 
@@ -274,7 +274,7 @@ def test_waiting_connections_come_first() -> None:
 
 @as_root
 def test_launchers_and_ranks_without_a_launcher_are_found(folder: Path) -> None:
-    """A torchrun with two ranks, one with a child process, and a rank started like by srun."""
+    """Start a torchrun with two ranks, one of which has a child process, and a rank started without a launcher."""
     torchrun = folder / "torchrun"
     torchrun.write_text(
         f"#!{sys.executable} -S\n"
@@ -320,7 +320,7 @@ def test_launchers_and_ranks_without_a_launcher_are_found(folder: Path) -> None:
 
 @as_root
 def test_other_process_named_torchrun_is_not_the_launch() -> None:
-    """Any user can start any number of processes with this name; the cluster's launch has priority."""
+    """Any user can start many processes with this name. The launch by the account of the cluster takes precedence."""
     words = ["torchrun", "-c", "read line", "--master_addr", "n1'; touch x; '", "train.py"]
     begun = [
         subprocess.Popen(words, executable="/bin/sh", stdin=subprocess.PIPE, user=user, env={})
@@ -363,5 +363,5 @@ def test_other_process_named_torchrun_is_not_the_launch() -> None:
         ("grep torch.distributed.run", False),
     ],
 )
-def test_launcher_command_lines(line: str, is_one: bool) -> None:
+def test_launcher_command_lines_are_recognized(line: str, is_one: bool) -> None:
     assert agents.is_launcher(line.split()) is is_one

@@ -42,7 +42,7 @@ def test_stored_content_is_private(place: str) -> None:
 
 
 @pytest.mark.parametrize("changed", [b"Content", b"conten", b"contentx", b""])
-def test_changed_content_is_not_used(place: str, changed: bytes) -> None:
+def test_modified_content_is_not_used(place: str, changed: bytes) -> None:
     with store.opened(place) as there:
         file = put(there, b"content")
         Path(place, "objects", file.sha256).write_bytes(changed)
@@ -53,7 +53,7 @@ def test_changed_content_is_not_used(place: str, changed: bytes) -> None:
         assert store.missing(there, [file]) == []
 
 
-def test_link_instead_of_content_is_not_followed(place: str, tmp_path: Path) -> None:
+def test_link_in_place_of_content_is_not_followed(place: str, tmp_path: Path) -> None:
     with store.opened(place) as there:
         file = put(there, b"content")
         there_path = Path(place, "objects", file.sha256)
@@ -63,7 +63,7 @@ def test_link_instead_of_content_is_not_followed(place: str, tmp_path: Path) -> 
         assert store.missing(there, [file]) == [file]
 
 
-def test_file_is_stored_in_parts(place: str) -> None:
+def test_file_can_be_stored_in_parts(place: str) -> None:
     content = os.urandom(1000)
     file = file_of(content)
     with store.opened(place) as there:
@@ -76,7 +76,7 @@ def test_file_is_stored_in_parts(place: str) -> None:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can change owners")
-def test_store_writable_by_other_users_is_rejected(place: str, tmp_path: Path) -> None:
+def test_store_that_other_users_can_write_to_is_rejected(place: str, tmp_path: Path) -> None:
     with store.opened(place):
         pass
     os.chown(place, 65534, 65534)

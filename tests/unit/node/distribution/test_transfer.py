@@ -1,6 +1,6 @@
 """Transfers between nodes: real processes on local addresses, each with a separate store.
 
-If a test needs a transfer that stops midway, a source in the test sends some pieces and then pauses.
+For tests of interrupted transfers, a source in the test process sends some pieces and then pauses.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FIRST, SECOND, THIRD = ADDRESSES
 
 
 def begin(verb: str, request: dict[str, Any]) -> subprocess.Popen[bytes]:
-    """Run the program like a node, in a separate process."""
+    """Run the program in a separate process, as a node does."""
     argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, verb]
     process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin
@@ -57,7 +57,7 @@ def result_of(process: subprocess.Popen[bytes]) -> dict[str, Any]:
 
 
 class Nodes:
-    """Three stores with the manifest. Only the first one has the content."""
+    """Three stores with the same manifest. Only the first store has the content."""
 
     def __init__(self, folder: Path) -> None:
         listed = [
@@ -111,7 +111,7 @@ def served(nodes: Nodes) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def listens(port: int, address: str = FIRST) -> bool:
-    """Read the kernel's table, because a test bind could take the port from the program."""
+    """Return whether a process listens on the port. Binding the port as a test could take it from the program."""
     local, state = f"{int.from_bytes(socket.inet_aton(address), 'little'):08X}:{port:04X}", "0A"  # TCP_LISTEN
     rows = [row.split() for row in Path("/proc/net/tcp").read_text().splitlines()[1:]]
     return any((row[1], row[3]) == (local, state) for row in rows)
@@ -157,7 +157,7 @@ def paused_source(nodes: Nodes, address: str, count: int, corrupt: int = -1) -> 
         source.thread.join()
 
 
-def test_content_passes_along_the_chain_without_leftovers(nodes: Nodes) -> None:
+def test_content_is_passed_along_the_chain_and_leaves_no_temporary_files(nodes: Nodes) -> None:
     last = begin("share", nodes.request(THIRD, SECOND, FIRST))  # receivers may start first
     middle = begin("share", nodes.request(SECOND, FIRST, followed=True))
     time.sleep(0.3)
@@ -173,7 +173,7 @@ def test_content_passes_along_the_chain_without_leftovers(nodes: Nodes) -> None:
 
 
 def test_received_pieces_are_forwarded_before_the_rest_arrives(nodes: Nodes) -> None:
-    """The source pauses midway. The last receiver gets as many pieces as the one before it."""
+    """The source pauses midway. The last receiver gets as many pieces as the receiver before it."""
     with paused_source(nodes, FIRST, HALF) as source:
         middle = begin("share", nodes.request(SECOND, FIRST, followed=True))
         with socket_to(nodes, SECOND, THIRD) as peer:
@@ -186,7 +186,7 @@ def test_received_pieces_are_forwarded_before_the_rest_arrives(nodes: Nodes) -> 
 
 
 def test_another_source_replaces_a_killed_source(nodes: Nodes) -> None:
-    """The middle node is killed after both receivers have half of the content. The first node continues."""
+    """The middle node is killed once both receivers have half of the content. The first node takes over."""
     with paused_source(nodes, FIRST, HALF):
         middle = begin("share", nodes.request(SECOND, FIRST, followed=True))
         last = begin("share", nodes.request(THIRD, SECOND, FIRST))
@@ -222,7 +222,7 @@ def test_piece_corrupt_at_every_source_is_not_stored(nodes: Nodes) -> None:
 
 
 def test_wrong_piece_digests_create_no_file(nodes: Nodes) -> None:
-    """The file digest detects a source whose pieces differ from the manifest."""
+    """The file digest reveals a manifest with wrong piece digests."""
     changed = nodes.content[:-1] + bytes([nodes.content[-1] ^ 1])
     begin_, size = nodes.layout.place(nodes.layout.count - 1)
     nodes.pieces[-1] = hashlib.sha256(changed[begin_ : begin_ + size]).hexdigest()
@@ -247,7 +247,7 @@ def test_files_from_an_interrupted_transfer_are_kept(nodes: Nodes) -> None:
 
 
 def test_silent_source_is_replaced(nodes: Nodes) -> None:
-    """A source without heartbeats counts as dead."""
+    """A source that sends no heartbeats counts as dead."""
     with socket.create_server((SECOND, nodes.port)):
         serving_process = begin("share", nodes.request(FIRST, followed=True))
         begun = time.monotonic()
@@ -288,7 +288,7 @@ def test_unknown_piece_is_not_served(served: subprocess.Popen[bytes], nodes: Nod
 
 
 def test_silent_callers_do_not_block_nodes(served: subprocess.Popen[bytes], nodes: Nodes) -> None:
-    """Callers without the token do not use a node's connection slot, even if there are many."""
+    """Connections without the token do not use up the limited connections of nodes, even if there are many."""
     with ExitStack() as stack:
         for _ in range(max(serving.MOST_AT_ONCE, serving.MOST_STRANGERS) + 3):
             silent = socket.create_connection((FIRST, nodes.port), source_address=(SECOND, 0))
@@ -301,7 +301,7 @@ def test_silent_callers_do_not_block_nodes(served: subprocess.Popen[bytes], node
         assert result_of(served)["error"] == ""
 
 
-def test_address_with_most_connections_is_disconnected_first() -> None:
+def test_address_with_the_most_connections_is_disconnected_first() -> None:
     def strangers(*addresses: str) -> dict[int, serving.Stranger]:
         # The sockets are not used.
         return {pid: serving.Stranger(each, 0.0, socket.socket()) for pid, each in enumerate(addresses, 100)}
@@ -348,7 +348,8 @@ def test_transfer_ends_when_its_controller_disconnects(served: subprocess.Popen[
 
 
 def test_files_are_copied_between_plain_folders(nodes: Nodes, tmp_path: Path) -> None:
-    """Like stored wheels: owned by root and readable by all. Paths with folders are rejected."""
+    """The files are stored like wheels: owned by root and readable by all users. Paths that contain folders are
+    rejected."""
     listed = [ManifestFile("x.whl", executable=False, size=6, sha256=hashlib.sha256(b"wheel\n").hexdigest())]
     text = manifest.render(listed)
     source, target = tmp_path / "source", tmp_path / "target"

@@ -1,4 +1,4 @@
-"""Digests of the parts of an environment, and a node's record of the last installation."""
+"""Digests of the packages of an environment, and a node's record of the last installation."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_each_part_has_a_separate_digest(link: Path) -> None:
     assert changed["torch"]["path"].endswith("torch/lib/libtorch.so")
 
 
-def test_python_bytecode_is_not_a_change(link: Path) -> None:
+def test_python_bytecode_does_not_count_as_a_change(link: Path) -> None:
     before = environment.parts(str(link))
     cache = link / "lib/python3.11/site-packages/torch/__pycache__"
     cache.mkdir()
@@ -50,13 +50,13 @@ def test_python_bytecode_is_not_a_change(link: Path) -> None:
     assert environment.parts(str(link)) == before
 
 
-def test_missing_environment_has_no_parts(tmp_path: Path) -> None:
+def test_missing_environment_yields_no_digests(tmp_path: Path) -> None:
     assert environment.parts(str(tmp_path / "current")) == {"name": "", "parts": {}}
     assert environment.changed_last(str(tmp_path / "current"), ["torch"]) == {}
     assert environment.condemn(str(tmp_path / "current"), ["torch"]) == []
 
 
-def test_too_many_files_are_reported(link: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excessive_file_count_is_reported(link: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(environment, "MOST_FILES", 2)
     with pytest.raises(environment.UnreadableEnvironmentError, match="more than 2 files"):
         environment.parts(str(link))

@@ -1,7 +1,7 @@
 """Package logs of Debian and Ubuntu.
 
-The recorded logs are from Debian 12. One package was removed with apt, another was upgraded with dpkg. The log of
-unattended upgrades is constructed in Ubuntu's format.
+The recorded logs are from Debian 12. One package was removed with apt, and another was upgraded with dpkg. The log of
+unattended upgrades is not recorded but written in Ubuntu's format.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def test_dpkg_log_gives_actions_on_requested_packages() -> None:
+def test_actions_on_requested_packages_are_read_from_the_dpkg_log() -> None:
     log = (RECORDED / "debian12_dpkg.log").read_text()
     done = [*history.dpkg([log], REMOVED, {"chrony", "python3-venv"})]
     assert [(one["at"] - REMOVED, one["action"], one["package"], one["after"]) for one in done] == [
@@ -54,7 +54,7 @@ def test_kernel_packages_are_always_reported() -> None:
     assert [one["package"] for one in history.dpkg([log], 0.0, set())] == ["linux-image-6.8.0-50-generic"]
 
 
-def test_apt_log_gives_command_and_user() -> None:
+def test_command_and_user_are_read_from_the_apt_log() -> None:
     log = (RECORDED / "debian12_history.log").read_text()
     *_, last = history.apt(log, 0.0, {"chrony", "python3-venv"})
     assert last == {
@@ -69,7 +69,7 @@ def test_apt_log_gives_command_and_user() -> None:
     assert [one["command"] for one in history.apt(log, REMOVED, set())] == ["apt-get remove --yes chrony"]
 
 
-def test_unattended_upgrades_have_no_user() -> None:
+def test_unattended_upgrades_are_not_attributed_to_a_user() -> None:
     (one,) = history.apt(UNATTENDED, 0.0, {"chrony"})
     assert (one["command"], one["by"], one["packages"]) == ("/usr/bin/unattended-upgrade", "", ["chrony"])
 
@@ -95,7 +95,7 @@ def entry(text: str, at: int = 1, sent: int | None = None) -> str:
     return json.dumps({"MESSAGE": text, "__REALTIME_TIMESTAMP": str(at * 1_000_000), **source})
 
 
-def test_journal_gives_commands_run_with_sudo(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commands_run_with_sudo_are_read_from_the_journal(monkeypatch: pytest.MonkeyPatch) -> None:
     commands: list[tuple[str, ...]] = []
     lines = "\n".join(
         [
@@ -132,7 +132,7 @@ def test_unreadable_journal_is_reported(monkeypatch: pytest.MonkeyPatch) -> None
     assert history.journal("_COMM=sudo", "x", 0.0) == ([], "")
 
 
-def test_missing_file_has_the_time_of_its_folder(tmp_path: Path) -> None:
+def test_missing_file_is_dated_by_its_folder(tmp_path: Path) -> None:
     path = tmp_path / "there"
     path.write_text("")
     path.chmod(0o640)

@@ -25,7 +25,7 @@ def without_unseen(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in {**SEEN, **changes}.items() if name != "unseen"}
 
 
-def test_first_record_contains_all_facts(path: Path) -> None:
+def test_first_record_contains_all_requested_facts(path: Path) -> None:
     assert record.to_write(SEEN, []) == without_unseen()
     assert record.keep(SEEN, "anna", "run 1", []) is True
     assert path.exists()
@@ -60,7 +60,7 @@ def test_changed_record_is_written(now: dict[str, Any], parts: list[str], writte
 
 
 @pytest.mark.usefixtures("path")
-def test_unreadable_part_stays_unchanged() -> None:
+def test_unreadable_part_of_the_record_is_kept_unchanged() -> None:
     record.keep(SEEN, "anna", "run 1", [])
     blind = {"kernel": "6.9", "booted": 5.0, "unseen": ["packages"]}
     assert record.to_write(blind, [])["packages"] == {"ufw": "1"}

@@ -1,4 +1,4 @@
-"""Image archives: names are hidden from podman, and ambiguous archives are rejected."""
+"""Image archives: image names are hidden from podman, and ambiguous archives are rejected."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def content(path: str, name: str) -> Any:
         return json.loads(member.read())
 
 
-def test_names_are_removed_and_restored(tmp_path: Path) -> None:
+def test_image_names_are_removed_and_restored(tmp_path: Path) -> None:
     files: Files = [
         ("b.tar", bytes(2000)),
         ("manifest.json", DOCKER),
@@ -94,7 +94,7 @@ def test_global_header_is_rejected(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("code", [0, 1])
-def test_podman_gets_no_names_and_the_archive_is_restored(
+def test_podman_sees_no_image_names_and_the_archive_is_restored(
     code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = archive(tmp_path / "x.tar", [("manifest.json", DOCKER)])

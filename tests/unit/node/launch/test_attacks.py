@@ -1,6 +1,6 @@
-"""Attacks by a hostile training user during the start, check and stop of launches by root and the supervisor.
+"""Attacks by a hostile training user while root and the supervisor start, check and stop launches.
 
-Verbs and users are real, systemd is a stub. MUSTER_TEST_ATTACKS sets the number of launches.
+The requests and users are real; systemd is a stub. MUSTER_TEST_ATTACKS sets the number of launches.
 tests/integration/test_launch_attacks.py runs the same test on nodes.
 """
 

@@ -1,4 +1,4 @@
-"""Size limit of logs while processes write them."""
+"""Size limit of logs that processes are still writing."""
 
 from __future__ import annotations
 

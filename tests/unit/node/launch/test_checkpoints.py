@@ -1,4 +1,4 @@
-"""Search for the newest complete checkpoint in formats used with PyTorch."""
+"""Search for the newest complete checkpoint, in the formats commonly used with PyTorch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_newest_complete_checkpoint_is_found(tmp_path: Path) -> None:
     assert newest("nothing-*", str(work)) is None
 
 
-def test_working_directory_name_is_not_a_pattern(tmp_path: Path) -> None:
+def test_working_directory_name_is_not_used_as_a_pattern(tmp_path: Path) -> None:
     odd = tmp_path / "run[1]"
     odd.mkdir()
     save(odd / "a.pt", 3)
@@ -73,7 +73,7 @@ def test_invalid_safetensors_is_incomplete(tmp_path: Path, data: bytes) -> None:
     assert not complete(str(path))
 
 
-def test_other_files_are_complete_if_not_empty(tmp_path: Path) -> None:
+def test_files_in_other_formats_count_as_complete_if_not_empty(tmp_path: Path) -> None:
     path = tmp_path / "state.bin"
     path.write_bytes(b"")
     assert not complete(str(path))
@@ -94,7 +94,7 @@ def test_distributed_checkpoint_requires_metadata(tmp_path: Path) -> None:
     assert newest("step-*", str(tmp_path)) is not None
 
 
-def test_folder_is_complete_if_its_files_are(tmp_path: Path) -> None:
+def test_checkpoint_folder_is_complete_if_all_its_files_are(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoint-5"
     folder.mkdir()
     assert not complete(str(folder))
@@ -125,7 +125,7 @@ def test_restart_facts_are_collected(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert fit.fit({**request, "user": "nobody-of-that-name"})["checkpoint"] is None
 
 
-def test_gpu_use_is_read_from_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpu_memory_use_is_read_from_nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     smi = tmp_path / "nvidia-smi"
     smi.write_text("#!/bin/sh\nprintf '0, 4, 0\\n1, 81000, [N/A]\\n'\n")
     smi.chmod(0o755)

@@ -42,7 +42,7 @@ def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     }
 
 
-def test_podman_command_is_restricted(spec: dict[str, Any], tmp_path: Path) -> None:
+def test_podman_command_restricts_the_container(spec: dict[str, Any], tmp_path: Path) -> None:
     argv = container.command(spec, USER, "-I", "-S", "node.py", "run", "state")
     assert argv[:4] == ["/usr/bin/podman", "--runtime=crun", f"--hooks-dir={tmp_path}/{LAUNCH_ID}/podman", "run"]
     assert argv[-7:] == ["--entrypoint=python3", "a" * 64, "-I", "-S", "node.py", "run", "state"]
@@ -63,7 +63,7 @@ def test_working_directory_within_a_mount_is_not_mounted_again(spec: dict[str, A
     assert not any("somebodys" in word for word in argv if word.startswith("--mount"))
 
 
-def test_gpu_and_rdma_devices_are_passed(spec: dict[str, Any], tmp_path: Path) -> None:
+def test_gpu_and_rdma_devices_are_passed_to_the_container(spec: dict[str, Any], tmp_path: Path) -> None:
     spec["image"]["gpus"] = True
     (tmp_path / "infiniband").mkdir()
     devices = [word for word in container.command(spec, USER) if word.startswith("--device")]
@@ -71,7 +71,7 @@ def test_gpu_and_rdma_devices_are_passed(spec: dict[str, Any], tmp_path: Path) -
 
 
 def apply_hook(hook: Path, given: dict[str, Any]) -> dict[str, Any]:
-    """Return the configuration that a hook prints."""
+    """Run the hook, and return the container configuration that it prints."""
     argv = [sys.executable, *json.loads(hook.read_text())["hook"]["args"][1:]]
     said = subprocess.run(argv, input=json.dumps(given), capture_output=True, text=True, check=True, timeout=60)
     found: dict[str, Any] = json.loads(said.stdout)
@@ -79,7 +79,7 @@ def apply_hook(hook: Path, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def default_config() -> dict[str, Any]:
-    """Return podman's configuration for an image that sets numeric groups and annotations for crun."""
+    """Return podman's configuration for an image with numeric groups and annotations for crun."""
     return {
         "root": {"path": "/x", "readonly": True},
         "process": {
@@ -104,7 +104,7 @@ def test_hook_sets_numeric_ids_and_removes_annotations(spec: dict[str, Any], tmp
     assert apply_hook(hook, default_config()) == expected
 
 
-def test_version_run_has_the_hook_and_a_separate_process_namespace(spec: dict[str, Any], tmp_path: Path) -> None:
+def test_version_check_uses_the_hook_and_a_separate_process_namespace(spec: dict[str, Any], tmp_path: Path) -> None:
     del spec
     argv = container.engine(str(tmp_path / "hooks"), USER)
     assert argv[:4] == ["/usr/bin/podman", "--runtime=crun", f"--hooks-dir={tmp_path}/hooks", "run"]
@@ -145,7 +145,7 @@ REQUEST = {"user": "muster", "name": "muster-look-x", "id": "a" * 64}
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[tuple[str, ...]]]:
-    """Record commands instead of running them, for an image that has passed the check for device files."""
+    """Record commands instead of running them. The image has already passed the check for device files."""
     argvs: list[tuple[str, ...]] = []
 
     def run(*argv: str, **_how: Any) -> CommandResult:
@@ -183,7 +183,7 @@ RESULT = [CommandResult("", code=0)]
         ),
     ],
 )
-def test_versions_are_the_last_line_of_output(
+def test_versions_are_read_from_the_last_line_of_output(
     answer: CommandResult, text: str, error: str, asked: list[tuple[str, ...]], tmp_path: Path
 ) -> None:
     RESULT[0] = answer
@@ -221,7 +221,7 @@ def test_oversized_image_is_rejected(tmp_path: Path) -> None:
         images.first_device(str(tmp_path), 0.0)
 
 
-def test_version_program_runs_with_any_python() -> None:
+def test_version_program_runs_on_any_python() -> None:
     argv = [sys.executable, "-c", images.VERSIONS]
     said = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
     assert json.loads(said.stdout)["python"] == list(sys.version_info[:3])

@@ -1,4 +1,4 @@
-"""Facts of one node for the comparison of data."""
+"""Data facts of one node, for the comparison between nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "train"
 
 
-def test_folder_digest_covers_names_and_sizes(folder: Path, tmp_path: Path) -> None:
+def test_folder_digest_covers_file_names_and_sizes(folder: Path, tmp_path: Path) -> None:
     first = look(folder)[0]
     assert (first["kind"], first["count"], first["bytes"], first["error"]) == ("folder", 3, 3, "")
     assert first["names"] == [["a", 2], ["odd\N{REPLACEMENT CHARACTER}", 0], ["deep/b", 1]]
@@ -76,7 +76,7 @@ def test_data_is_checked_as_the_user(folder: Path, tmp_path: Path) -> None:
     assert facts.data_facts([str(folder)], None) == []
 
 
-def test_entries_and_time_are_limited(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_check_is_limited_in_entries_and_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(facts, "MOST_ENTRIES", 2)
     cut = look(folder)[0]
     assert cut["cut"]

@@ -1,4 +1,4 @@
-"""Files fetched from a working directory with untrusted contents."""
+"""Fetching of files from a working directory with untrusted contents."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_missing_folder_is_reported(request_of: Any, tmp_path: Path) -> None:
     assert (found["files"], found["why"]) == ([], "No such file or directory")
 
 
-def test_parts_are_returned_up_to_the_limit(tmp_path: Path, request_of: Any) -> None:
+def test_file_parts_are_returned_up_to_the_size_limit(tmp_path: Path, request_of: Any) -> None:
     work = tmp_path / "work"
     for name, size in (("a", 10), ("b", 0), ("c", 50), ("d", 5)):
         (work / name).write_bytes(name.encode() * size)
@@ -98,7 +98,7 @@ def test_parts_are_returned_up_to_the_limit(tmp_path: Path, request_of: Any) -> 
     assert [one["size"] for one in parts] == [10, 0, 50]
 
 
-def test_too_many_files_are_reported(tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_excessive_file_count_is_reported(tmp_path: Path, request_of: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "MOST_FILES", 3)
     monkeypatch.setattr(fetching, "MOST_SEEN", 6)
     fill(tmp_path / "work", *"abcde")

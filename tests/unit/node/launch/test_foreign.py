@@ -73,11 +73,11 @@ def test_invalid_ranks_are_dropped(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     "value", [None, [], "x", 7, {"ranks": {}}, {"ranks": [1, None, [], {}]}, {"agent": [], "notes": {}}, {"notes": [7]}]
 )
-def test_malformed_rank_table_is_empty(value: Any) -> None:
+def test_malformed_rank_table_is_read_as_empty(value: Any) -> None:
     assert foreign.table(value) == {"agent": None, "ranks": [], "notes": [], "ending": None}
 
 
-def test_rank_table_is_cleaned() -> None:
+def test_invalid_entries_of_a_rank_table_are_dropped() -> None:
     agent = {"pid": 77, "started": 5}
     given = {"agent": {**agent, "x": 1}, "ranks": [{**RANK, "state": "R"}, RANK], "notes": ["x" * 9999]}
     assert foreign.table(given) == {"agent": agent, "ranks": [RANK], "notes": ["x" * 2000], "ending": None}
@@ -105,7 +105,7 @@ def test_malformed_results_are_rejected(value: Any) -> None:
     assert foreign.result(value) is None
 
 
-def test_result_is_cleaned() -> None:
+def test_invalid_parts_of_a_result_are_dropped() -> None:
     value = {"reason": "exit", "code": -9, "error": "x" * 9999, "ended_at": 1.5, "other": [1]}
     assert foreign.result(value) == {"reason": "exit", "code": -9, "error": "x" * 2000, "ended_at": 1.5}
     assert foreign.result({**value, "code": "0", "error": 7}) == {"reason": "exit", "ended_at": 1.5}

@@ -1,4 +1,4 @@
-"""List of a node's launches, from test folders and processes of this machine."""
+"""The list of a node's launches, from test folders and from processes of this machine."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_requested_number_of_finished_launches_is_listed(tmp_path: Path, asked: 
         ({"ending": {"reason": "asked", "until": 5.0, "seconds": 30.0}}, "end", "ending"),
     ],
 )
-def test_running_launch_has_a_state(
+def test_running_launch_is_listed_with_its_state(
     tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch, table: dict[str, Any], word: str, said: str
 ) -> None:
     make(tmp_path, IDS[0])
@@ -136,7 +136,7 @@ def test_outcome_is_recorded_once(tmp_path: Path, asked: dict[str, Any]) -> None
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can change owners")
-def test_folder_of_the_same_name_hides_no_launch(
+def test_folder_with_the_same_name_does_not_hide_a_launch(
     tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = []
@@ -154,7 +154,7 @@ def test_folder_of_the_same_name_hides_no_launch(
 
 
 def test_last_output_of_a_failed_launch_is_returned(tmp_path: Path, asked: dict[str, Any]) -> None:
-    """Output of every rank is returned with a size limit. Successful launches have none."""
+    """The output of every rank is returned up to a size limit. No output is returned for successful launches."""
     run = make(tmp_path, IDS[0])
     folder = run / "logs/torchrun/job/attempt_0"
     (folder / "0/stderr.log").write_text("x" * 100_000 + "\nKeyError: 'a'\n")
@@ -173,7 +173,7 @@ def test_last_output_of_a_failed_launch_is_returned(tmp_path: Path, asked: dict[
     assert jobs.jobs(asked)["launches"][0]["failed"] is None
 
 
-def test_output_in_a_list_is_limited(tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_in_the_list_is_limited(tmp_path: Path, asked: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for launch_id in IDS:
         make(tmp_path, launch_id)
     one = json.dumps(jobs.jobs(asked)["launches"][0]["failed"])
@@ -182,7 +182,7 @@ def test_output_in_a_list_is_limited(tmp_path: Path, asked: dict[str, Any], monk
     assert [bool(one["failed"]) for one in found] == [True, True, True, False]
 
 
-def test_output_is_followed_from_near_its_end(tmp_path: Path, asked: dict[str, Any]) -> None:
+def test_following_output_starts_near_its_end(tmp_path: Path, asked: dict[str, Any]) -> None:
     run = make(tmp_path, IDS[0])
     request = {"launch_id": IDS[0], "run_dir": str(run), "offsets": {}, "tail": 6, "limit": 1000, "wait": 0.0}
     first = jobs.follow(request)

@@ -43,7 +43,7 @@ def test_log_text_after_the_offsets_is_returned(tmp_path: Path) -> None:
     assert text(tmp_path, agent=8, **{"1/stdout": 7}) == {}
 
 
-def test_missing_logs_are_empty(tmp_path: Path) -> None:
+def test_missing_logs_are_returned_as_empty(tmp_path: Path) -> None:
     assert text(tmp_path) == {}
 
 
@@ -79,7 +79,7 @@ def test_log_beyond_the_limit_reports_more(tmp_path: Path, limit: int) -> None:
     assert text(tmp_path, **{"7/stderr": 11, "0/stdout": parts["0/stdout"]["offset"]})["0/stdout"]["text"]
 
 
-def test_characters_are_not_split(tmp_path: Path) -> None:
+def test_multibyte_characters_are_not_split(tmp_path: Path) -> None:
     beach = "\N{BEACH WITH UMBRELLA}".encode()
     log(tmp_path, "0/stdout.log", b"x" + beach[:2])
     first = text(tmp_path)["0/stdout"]
@@ -119,7 +119,7 @@ def test_punched_hole_is_reported_as_a_gap(tmp_path: Path) -> None:
     assert (within_the_gap["gap"], within_the_gap["text"]) == (end - 5000, tail["text"])
 
 
-def test_log_without_data_is_one_gap(tmp_path: Path) -> None:
+def test_log_without_data_is_reported_as_one_gap(tmp_path: Path) -> None:
     with (tmp_path / "agent.log").open("wb") as stream:
         stream.truncate(1 << 40)
     assert text(tmp_path, agent=5)["agent"] == {

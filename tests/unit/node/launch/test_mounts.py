@@ -35,11 +35,11 @@ broken
         ("/home/ada/cache", "tmpfs"),
     ],
 )
-def test_innermost_and_latest_mount_is_used(path: str, kind: str) -> None:
+def test_latest_of_the_innermost_mounts_is_used(path: str, kind: str) -> None:
     assert mounts.type_of(path, TABLE) == kind
 
 
-def test_type_is_unknown_without_a_mount_table() -> None:
+def test_file_system_type_is_unknown_without_a_mount_table() -> None:
     assert mounts.type_of("/var", "") == ""
 
 

@@ -1,4 +1,4 @@
-"""User launches: facts about the user's systemd manager, and locations of the launch state."""
+"""User launches: facts about the user's systemd manager, and where the launch state is stored."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_launch_users_are_members_of_the_group(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can switch to another user")
-def test_root_switches_to_the_user_of_a_user_launch() -> None:
+def test_root_acts_as_the_user_of_a_user_launch() -> None:
     nobody = pwd.getpwnam("nobody")
 
     def done() -> Any:
@@ -82,7 +82,7 @@ def test_acting_as_another_user_or_root_is_rejected(who: str | None, name: str) 
 
 
 @pytest.mark.parametrize(("gid", "knows"), [(998, True), (1000, True), (99, False), (None, False)])
-def test_manager_without_the_group_is_detected(
+def test_systemd_manager_without_the_new_group_is_detected(
     gid: int | None, *, knows: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "read", lambda _pid, _name: STATUS)
@@ -96,7 +96,7 @@ def test_unreadable_manager_is_not_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     assert own.limits(0) == {}
 
 
-def test_limits_of_units_are_the_managers_hard_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unit_limits_are_the_hard_limits_of_the_manager(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(process, "read", lambda _pid, _name: LIMITS)
     assert own.limits(441) == {"memlock": None, "nofile": 524288}
 
@@ -134,7 +134,7 @@ def test_user_launch_uses_the_users_folder_and_systemd(monkeypatch: pytest.Monke
     ]
 
 
-def test_user_launches_end_with_their_manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_launches_end_when_their_systemd_manager_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("", "no medium found", code=1))
     monkeypatch.setattr(state, "runtime_dir", lambda: str(tmp_path))
     assert not state.is_over(LAUNCH_ID), "only user managers are checked"
@@ -160,7 +160,7 @@ def test_manager_that_ends_during_the_check_is_reported(monkeypatch: pytest.Monk
     assert looking.report(request)["unit"] == gone
 
 
-def test_user_launch_uses_the_administrators_slots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_launch_uses_the_slots_of_administrator_launches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seats, "ROOT", str(tmp_path / "reservations"))
     monkeypatch.setattr(state, "OWN_ROOT", str(tmp_path / "{}"))
     assert seats.readable() == []
@@ -178,7 +178,7 @@ def test_user_launch_uses_the_administrators_slots(tmp_path: Path, monkeypatch: 
     assert (ours.missing, found["pid"], found["ours"]) == ([], os.getpid(), False)
 
 
-def test_launch_of_the_same_name_in_another_manager_is_foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_holder_with_the_same_id_in_another_manager_is_foreign(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(seats, "ROOT", str(tmp_path / "reservations"))
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "launches"))
     monkeypatch.setattr(state, "unit_state", lambda _unit: {"ActiveState": "active"})

@@ -1,4 +1,4 @@
-"""Heartbeats of a detached launch: real connections between its nodes on one machine, with a simulated clock."""
+"""Heartbeats between nodes of a detached launch: real connections on one machine, with a simulated clock."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def never() -> bool:
 
 
 class Launch:
-    """Three nodes of a launch."""
+    """A launch on three nodes."""
 
     def __init__(self, port: int) -> None:
         self.head: Head = part(0, port)
@@ -95,7 +95,7 @@ def running(port: int) -> Iterator[Launch]:
         launch.close()
 
 
-def test_one_node_or_a_supervised_launch_needs_no_peers() -> None:
+def test_single_node_or_supervised_launch_needs_no_heartbeats() -> None:
     for one in (join(None), part(0, 1, nodes=["node1"])):
         assert type(one) is Alone
         one.see_out(never, FOREVER, "torchrun exited with code 1")
@@ -111,7 +111,7 @@ def test_launch_continues_while_all_heartbeats_arrive(port: int, clock: Clock) -
         assert [one.step() for one in (launch.head, *launch.nodes)] == ["", "", ""]
 
 
-def test_failed_node_ends_all_nodes(port: int) -> None:
+def test_failed_node_ends_the_launch_on_all_nodes(port: int) -> None:
     with running(port) as launch:
         failed, other = launch.nodes
         last = threading.Thread(target=failed.see_out, args=(never, FOREVER, "torchrun exited with code 1"))
@@ -128,7 +128,7 @@ def test_stopping_node_informs_all_nodes(port: int) -> None:
         assert launch.head.over == other.over == "node2: the unit was stopped"
 
 
-def test_failed_head_node_ends_all_nodes(port: int) -> None:
+def test_failed_head_node_ends_the_launch_on_all_nodes(port: int) -> None:
     with running(port) as launch:
         last = threading.Thread(target=launch.head.see_out, args=(never, FOREVER, "the unit was stopped"))
         last.start()
@@ -155,7 +155,7 @@ def test_silent_node_ends_the_launch_after_the_timeout(port: int, clock: Clock) 
         assert other.over == launch.head.over == f"no heartbeat from node2 for 20 s on port {port}"
 
 
-def test_lost_head_node_ends_all_nodes(port: int, clock: Clock) -> None:
+def test_lost_head_node_ends_the_launch_on_all_nodes(port: int, clock: Clock) -> None:
     with running(port) as launch:
         begun = clock.moved
         for channel in launch.head.channels:
@@ -213,7 +213,7 @@ def test_head_node_waits_for_other_nodes_after_one_succeeded(port: int, clock: C
         assert launch.head.over == ""
 
 
-def test_start_requires_heartbeats(port: int, clock: Clock) -> None:
+def test_launch_does_not_start_without_heartbeats(port: int, clock: Clock) -> None:
     node = part(1, port)
     clock.moved += peers.FIRST - 1
     begun = threading.Thread(target=lambda: None)
@@ -314,7 +314,7 @@ def test_replayed_reflected_or_changed_message_closes_the_connection(change: str
 
 
 @pytest.mark.parametrize("noise", [b"GET / HTTP/1.1\r\n\r\n", b"x" * 5000, b"\n", b"\0" * 32 + b"\nfoo\n"])
-def test_noise_closes_the_connection(noise: bytes) -> None:
+def test_random_bytes_close_the_connection(noise: bytes) -> None:
     one, other = socket.socketpair()
     with one, other:
         channel = Channel(one, TOKEN, head=True)

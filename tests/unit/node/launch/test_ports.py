@@ -1,4 +1,4 @@
-"""Holders of ports on this machine."""
+"""Processes that hold ports on this machine."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_bound_port_without_listener_has_no_holders() -> None:
     assert (found["free"], found["holders"]) == (False, [])
 
 
-def test_user_and_launch_of_a_port_are_found_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_user_and_launch_holding_a_port_are_found_without_root(monkeypatch: pytest.MonkeyPatch) -> None:
     me = pwd.getpwuid(os.getuid()).pw_name
     monkeypatch.setattr(process, "opened", lambda _pid: set())
     with listener(socket.AF_INET, "127.0.0.1") as port:

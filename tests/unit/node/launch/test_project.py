@@ -80,7 +80,7 @@ def test_training_user_can_read_but_not_change_the_copy(spec: dict[str, Any]) ->
 
 
 @as_root
-def test_private_group_replaces_missing_acls(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_private_group_is_used_if_acls_are_not_supported(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     def unsupported(*_: Any) -> None:
         raise OSError(errno.EOPNOTSUPP, "not supported")
 
@@ -94,7 +94,7 @@ def test_private_group_replaces_missing_acls(spec: dict[str, Any], monkeypatch: 
         project.let_in(0, "/x", NOBODY)
 
 
-def test_private_group_has_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_with_several_users_is_not_private(monkeypatch: pytest.MonkeyPatch) -> None:
     def user(name: str, uid: int, gid: int) -> pwd.struct_passwd:
         return pwd.struct_passwd((name, "x", uid, gid, "", "/", "/bin/sh"))
 
@@ -106,7 +106,7 @@ def test_private_group_has_one_user(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("content", [b"x = 2\n", b"x = 1", b""])
-def test_changed_content_is_reported(spec: dict[str, Any], content: bytes) -> None:
+def test_changed_project_content_is_reported(spec: dict[str, Any], content: bytes) -> None:
     corrupt_stored(spec, "lib/deep/model.py", content)
     with pytest.raises(files.UnsafePathError) as refused:
         project.place(spec, NOBODY)
@@ -132,8 +132,8 @@ def test_changed_copy_has_another_digest(spec: dict[str, Any]) -> None:
 
 
 @as_root
-def test_copy_of_a_user_is_read_only_and_removable(tmp_path: Path) -> None:
-    """Run in a process of an unprivileged user."""
+def test_project_copy_of_a_user_launch_is_read_only_and_removable(tmp_path: Path) -> None:
+    """The test runs in a process of an unprivileged user."""
     home = tmp_path / "own"
     home.mkdir()
     for parent in [home, *home.parents]:

@@ -1,4 +1,4 @@
-"""Pruning of logs of earlier launches. The newest logs and all working directories are kept."""
+"""Pruning of logs of earlier launches, which keeps the newest logs and all working directories."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def test_logs_are_kept_up_to_the_size_limit(runs: Path) -> None:
     assert prune(runs, 10, 1)["pruned"] == [IDS[3]], "the newest launch is kept regardless of its size"
 
 
-def test_running_launches_are_kept(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_of_running_launches_are_kept(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "state" / IDS[0]).mkdir(parents=True)
     monkeypatch.setattr(state, "is_over", lambda launch_id: launch_id != IDS[1])
     assert prune(runs, 1)["pruned"] == IDS[2:]
     assert remaining(runs) == set(IDS[:2])
 
 
-def test_other_files_are_unchanged(runs: Path, tmp_path: Path) -> None:
+def test_unrelated_files_are_not_removed(runs: Path, tmp_path: Path) -> None:
     for name in ("datasets", f"{IDS[0]}.kept"):
         (runs / name / "logs").mkdir(parents=True)
     (runs / "20250101-120000-abcd").write_text("a file")
@@ -87,7 +87,7 @@ def test_interrupted_removal_is_finished_at_the_next_start(runs: Path, monkeypat
 
 
 def test_slow_size_measurement_does_not_prevent_removal(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The logs of a launch may contain millions of small files."""
+    """The logs of a launch can contain millions of small files."""
 
     def endless(_within: int, _name: str, deadline: float) -> int:
         time.sleep(max(0.0, deadline - time.monotonic()))

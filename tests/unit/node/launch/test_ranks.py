@@ -1,4 +1,4 @@
-"""Detection of a launch's ranks: real processes in the control group of this process."""
+"""Detection of a launch's ranks, with real processes in the control group of this process."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def process(*argv: str, **env: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture(params=["listed", HIDDEN])
 def group(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Provide or hide the process list of the control group, simulated by descendants."""
+    """Provide or hide the process list of the control group. Descendants of this process simulate the list."""
     monkeypatch.setattr(ranks, "control_group", str)
     if request.param != HIDDEN:
         monkeypatch.setattr(Ranks, "members", lambda self: descendants(self.agent))
@@ -58,7 +58,7 @@ def pids(found: Ranks) -> dict[int, tuple[int, int]]:
 
 
 @pytest.mark.usefixtures("group")
-def test_ranks_are_children_with_rank_variables() -> None:
+def test_children_with_rank_variables_are_ranks() -> None:
     found = Ranks(os.getpid())
     with process("sleep", "60", **RANK_5) as one, process("sleep", "60", RANK="x") as other:
         until(found.look)
@@ -75,7 +75,7 @@ def test_ranks_are_children_with_rank_variables() -> None:
 
 @pytest.mark.usefixtures("group")
 def test_ranks_below_a_shell_script_are_found() -> None:
-    """Children of a rank inherit its environment, but are not ranks."""
+    """Children of a rank inherit its environment variables, but are not ranks."""
     script = "RANK=2 LOCAL_RANK=0 sh -c 'sleep 60 & sleep 61 & wait' & RANK=3 LOCAL_RANK=1 sleep 62 & wait"
     with process("sh", "-c", f'sh -c "{script}" & wait') as shell:
         found = Ranks(shell.pid)

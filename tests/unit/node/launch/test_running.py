@@ -1,4 +1,4 @@
-"""The main process of a launch unit, with a stub of torchrun."""
+"""The main process of a launch's systemd unit, with a stub of torchrun."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ LAUNCH_ID = "20260101-120000-abcd"
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
-    """Return a function that starts `run` with a script as torchrun. Kill the process after the test."""
+    """Return a function that starts the main process with a script in place of torchrun. Kill the process after the
+    test."""
     started: list[subprocess.Popen[bytes]] = []
 
     def start(
@@ -111,8 +112,8 @@ def test_expired_lease_ends_the_launch(launch: Any, tmp_path: Path) -> None:
     assert result(tmp_path) == {"reason": "lease"}
 
 
-def test_unreadable_lease_keeps_its_last_value(launch: Any, tmp_path: Path) -> None:
-    """A job at its memory limit cannot open files for a while."""
+def test_last_value_is_kept_if_the_lease_is_unreadable(launch: Any, tmp_path: Path) -> None:
+    """A launch at its memory limit cannot open files for a while."""
     child = launch("import time; time.sleep(60)")
     until(lambda: read_table(tmp_path) is not None or processes.children(child.pid))
     lease = tmp_path / "lease"
@@ -177,7 +178,7 @@ def test_ranks_that_ignore_sigterm_are_killed(launch: Any, tmp_path: Path) -> No
     assert not (tmp_path / "saved").exists()
 
 
-def test_waiting_launch_stops_immediately(launch: Any, tmp_path: Path) -> None:
+def test_launch_that_waits_for_slots_stops_immediately(launch: Any, tmp_path: Path) -> None:
     assert launch("", word=END).wait(5) == 0
     assert result(tmp_path) == {"reason": "asked"}
 
@@ -197,7 +198,7 @@ def test_stopped_unit_is_recorded(launch: Any, tmp_path: Path) -> None:
 
 
 def test_stop_time_is_that_of_the_signal(launch: Any, tmp_path: Path) -> None:
-    """Otherwise a node stopped later by the supervisor would seem to have stopped first."""
+    """Otherwise, a node that the supervisor stopped later could seem to have stopped first."""
     slow = "import signal, time; signal.signal(15, lambda *_: None); print('up', flush=True); signal.pause()"
     child = launch(f"{slow}; print('stopping', flush=True); signal.pause()")
     log = tmp_path / "run/logs/agent.log"
@@ -213,7 +214,7 @@ def test_stop_time_is_that_of_the_signal(launch: Any, tmp_path: Path) -> None:
     assert found["ended_at"] < before
 
 
-def test_ranks_are_recorded_in_a_table(launch: Any, tmp_path: Path) -> None:
+def test_ranks_are_recorded_in_the_rank_table(launch: Any, tmp_path: Path) -> None:
     script = (
         "import os, subprocess, time\n"
         "env = dict(os.environ, RANK='3', LOCAL_RANK='1')\n"
@@ -305,7 +306,7 @@ def test_lease_file_is_parsed(tmp_path: Path, content: str, seen: tuple[float, s
     assert state.lease(str(tmp_path), LAST) == seen
 
 
-def test_missing_lease_is_expired(tmp_path: Path) -> None:
+def test_missing_lease_counts_as_expired(tmp_path: Path) -> None:
     assert state.lease(str(tmp_path), LAST) == (0.0, "")
     state.renew_lease(str(tmp_path), 10.0)  # the renewal creates no lease, because the launch was removed
     assert not (tmp_path / "lease").exists()

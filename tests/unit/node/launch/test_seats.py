@@ -42,7 +42,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def launch(tmp_path: Path) -> Callable[[str], str]:
-    """Return a function that creates root's slot files of a launch and returns its folder."""
+    """Return a function that creates root's slot files for a launch and returns the launch folder."""
 
     def make(launch_id: str) -> str:
         folder = tmp_path / "launches" / launch_id
@@ -75,7 +75,7 @@ def pids(found: dict[str, list[dict[str, Any]]]) -> dict[str, list[int]]:
     return {seat: [one["pid"] for one in holders] for seat, holders in found.items()}
 
 
-def test_no_slots_are_held_before_the_first_launch() -> None:
+def test_slots_are_free_before_the_first_launch() -> None:
     assert seats.held() == {}
 
 
@@ -90,14 +90,14 @@ def test_second_launch_waits_for_the_slots_of_the_first(launch: Callable[[str], 
     assert other.missing == []
 
 
-def test_slots_are_locked_all_or_none(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
+def test_all_slots_are_locked_or_none(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
     ours = seats.Seats(launch("one"), shared=False)
     pid = hold(root / "gpu-1")
     ours.take()
     assert pids(seats.held()) == {"gpu-0": [], "gpu-1": [pid]}
 
 
-def test_shared_launches_share_slots_and_exclude_others(launch: Callable[[str], str]) -> None:
+def test_shared_launches_share_slots_and_exclude_other_launches(launch: Callable[[str], str]) -> None:
     one, other = (seats.Seats(launch(name), shared=True) for name in ("one", "other"))
     alone = seats.Seats(launch("alone"), shared=False)
     for each in (one, other, alone):
@@ -124,7 +124,7 @@ def test_slot_holder_is_reported(launch: Callable[[str], str], root: Path, hold:
     assert seats.held(["gpu-0"]) == {"gpu-0": []}
 
 
-def test_waiting_process_is_not_a_holder(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
+def test_process_that_waits_is_not_a_holder(launch: Callable[[str], str], root: Path, hold: Callable[..., int]) -> None:
     launch("one")
     pid = hold(root / "gpu-0")
     waiting = subprocess.Popen([sys.executable, "-c", LOCK_FILE, str(root / "gpu-0")], stdin=subprocess.PIPE)
@@ -144,7 +144,7 @@ def test_inherited_lock_does_not_hide_its_holder(
     assert pids(seats.held(["gpu-0"], thorough=True)) == {"gpu-0": [pid]}
 
 
-def test_slots_are_requested_or_released(launch: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_can_be_requested_and_released(launch: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> None:
     folder = launch(LAUNCH_ID)
     Path(folder, "lease").write_bytes(state.new_lease(1.0, state.TAKE))
     own = os.getpid()
@@ -166,7 +166,7 @@ def test_slots_are_requested_or_released(launch: Callable[[str], str], monkeypat
 def test_many_blocking_holders_do_not_block_the_check(
     launch: Callable[[str], str], root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Simulate 999 processes with the lock that block reads of their command lines."""
+    """Simulate 999 processes that hold the lock and block reads of their command lines."""
     launch("one")
     (table,) = {seats.name_of((root / seat).stat()) for seat in ("gpu-0",)}
     monkeypatch.setattr(seats, "locks", lambda: {table: list(range(1, 1000))})
@@ -180,7 +180,7 @@ def test_many_blocking_holders_do_not_block_the_check(
 
 
 def test_locks_of_other_users_do_not_hide_slot_locks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A user can have as many locks as open files, and the newest locks are listed first."""
+    """A user can hold as many locks as open files, and the kernel lists the newest locks first."""
     lines = "".join(f"{number}: FLOCK  ADVISORY  WRITE 99 00:1a:{number} 0 EOF\n" for number in range(200_000))
     table = f"{lines}200000: FLOCK  ADVISORY  WRITE 7 00:19:5 0 EOF\n".encode()
     monkeypatch.setattr(files, "part", lambda _path, begin, most, **_how: table[begin : begin + most])
@@ -200,7 +200,7 @@ def test_launches_start_one_at_a_time(root: Path) -> None:
 
 
 def smi(monkeypatch: pytest.MonkeyPatch, **answers: CommandResult) -> list[str]:
-    """Stub of nvidia-smi with one answer per kind of query. Return the list of queries."""
+    """Replace nvidia-smi with a stub that has one answer per kind of query. Return the list of queries."""
     asked: list[str] = []
 
     def run(_program: str, question: str, *_how: str, **_more: Any) -> CommandResult:

@@ -24,7 +24,7 @@ as_root = pytest.mark.skipif(os.getuid() != 0, reason="only root can start a lau
 
 @pytest.fixture
 def spec(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return a start request, with a stub of systemd that accepts everything."""
+    """Return a start request, and replace systemd with a stub that accepts every command."""
     monkeypatch.setattr(state, "STATE_ROOT", str(tmp_path / "run/state"))
     monkeypatch.setattr(state, "is_over", lambda _launch_id: True)
     monkeypatch.setattr(state, "command", lambda *_argv, **_how: CommandResult("", code=0))
@@ -102,7 +102,7 @@ def test_files_are_written_before_the_user_gets_access(
 
 @as_root
 @pytest.mark.parametrize("root", ["runs", "work"])
-def test_unsafe_folders_are_not_written_to(spec: dict[str, Any], root: str, tmp_path: Path) -> None:
+def test_no_files_are_written_to_unsafe_folders(spec: dict[str, Any], root: str, tmp_path: Path) -> None:
     (tmp_path / root).mkdir()
     (tmp_path / root).chmod(0o777)
     done = starting.start(spec)
@@ -111,7 +111,7 @@ def test_unsafe_folders_are_not_written_to(spec: dict[str, Any], root: str, tmp_
     assert list((tmp_path / root).iterdir()) == []
 
 
-def test_attempt_is_rejected_until_earlier_ones_end(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_attempt_is_rejected_until_earlier_attempts_end(spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(state, "is_over", lambda launch_id: launch_id == LAUNCH_ID)
     earlier = "20260101-115900-abcd"
     done = starting.start({**spec, "earlier": [earlier]})
@@ -139,7 +139,7 @@ def test_working_directory_of_another_user_is_rejected(spec: dict[str, Any]) -> 
     assert "belongs to root" in done["error"]
 
 
-def test_memory_limit_leaves_memory_for_the_system() -> None:
+def test_memory_limit_reserves_memory_for_the_system() -> None:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert total // 2 <= starting.memory_limit() < total
 

@@ -1,4 +1,4 @@
-"""Recipients of signals and reported leftovers: real processes of several users."""
+"""Which processes receive signals and which are reported as leftovers, with real processes of several users."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def leftovers(user: pwd.struct_passwd = ALONE) -> list[int]:
     return [one["pid"] for one in found]
 
 
-def test_all_processes_of_a_launch_account_are_leftovers(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
+def test_remaining_processes_of_launch_account_are_leftovers(unit: Path, start: Callable[..., dict[str, Any]]) -> None:
     marked, over_ssh, _foreign = start(UID, **MARK)["pid"], start(UID)["pid"], start(1, **MARK)
     assert sorted(leftovers()) == sorted([marked, over_ssh])
 

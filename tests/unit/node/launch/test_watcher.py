@@ -1,4 +1,4 @@
-"""Start, query and stop of a watcher on its head node, with a stub of systemd."""
+"""Starting, querying and stopping a watcher on the head node, with a stub of systemd."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_state_of_the_watcher_is_returned(systemd: Systemd, tmp_path: Path) -> N
     assert watcher.word({"launch_id": FIRST}) == {"alive": True, "state": {"said": ["x"]}}
 
 
-def test_stopping_an_ended_watcher_succeeds(systemd: Systemd) -> None:
+def test_stopping_a_watcher_that_has_ended_succeeds(systemd: Systemd) -> None:
     systemd.answer = CommandResult("", "systemctl ended with 5", "Unit not loaded.", 5)
     assert watcher.end({"launch_id": FIRST}) == {"error": ""}
     systemd.alive.add(f"muster-watch-{FIRST}.service")
@@ -108,5 +108,5 @@ def test_old_watchers_are_removed_except_running_ones(systemd: Systemd, tmp_path
         ),
     ],
 )
-def test_login_outcome_is_returned(answer: CommandResult, outcome: dict[str, Any]) -> None:
+def test_outcome_of_a_login_test_is_returned(answer: CommandResult, outcome: dict[str, Any]) -> None:
     assert mesh.outcome(answer) == outcome

@@ -55,7 +55,7 @@ def test_root_on_a_network_file_system_is_unsafe(
     assert look.unsafe(str(tmp_path / "users")) == expected.format(tmp_path)
 
 
-def test_missing_program_is_not_a_denied_permission(tmp_path: Path) -> None:
+def test_missing_program_is_not_reported_as_permission_denied(tmp_path: Path) -> None:
     assert look.may_run(ME, str(tmp_path / "torchrun")) is None
     program = tmp_path / "torchrun"
     program.write_text("#!/bin/sh\n")

@@ -36,7 +36,7 @@ def put(folder: Path, **texts: str) -> None:
         (folder / name).write_text(text + "\n")
 
 
-def test_ordinary_adapters_run_no_commands(tmp_path: Path, commands: list[str]) -> None:
+def test_no_commands_run_if_there_are_only_ordinary_adapters(tmp_path: Path, commands: list[str]) -> None:
     put(tmp_path / "bus/0000:01:00.0", **{"class": "0x030200", "vendor": "0x10de", "device": "0x2330"})
     put(tmp_path / "bus/0000:02:00.0", **{"class": "0x020000", "vendor": "0x8086", "device": "0x1572"})
     facts = rdma_facts(adapters.look())

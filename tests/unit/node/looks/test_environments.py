@@ -1,4 +1,4 @@
-"""Discovery of other users' Python environments in the usual locations, including hostile contents."""
+"""Discovery of other users' Python environments in the usual locations, including ones with hostile contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Probe of GPUs with stubs of nvidia-smi: the probe times out and never loads the driver."""
+"""Probe of GPUs with stubs of nvidia-smi: the probe has a time limit and never loads the driver."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ esac
 
 @pytest.fixture
 def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Probe with this script as nvidia-smi. `loaded` is the driver version that the kernel reports."""
+    """Return a function that probes with a script in place of nvidia-smi. loaded: driver version that the kernel
+    reports."""
 
     def look(program: str, seconds: float = 20.0, *, loaded: str = "580.178.04\n") -> dict[str, Any]:
         path = tmp_path / "nvidia-smi"
@@ -68,7 +69,7 @@ def test_hanging_nvidia_smi_is_reported_in_time(probe: Any) -> None:
     assert (seen["smi"]["status"], seen["gpus"]) == ("hangs", [])
 
 
-def test_stderr_of_nvidia_smi_is_kept(probe: Any, recorded_smi: str) -> None:
+def test_stderr_of_nvidia_smi_is_returned(probe: Any, recorded_smi: str) -> None:
     seen = probe(f"{recorded_smi}echo 'WARNING: infoROM is corrupted at gpu 0000:2A:00.0' >&2\n")
     assert seen["smi"]["notes"] == "WARNING: infoROM is corrupted at gpu 0000:2A:00.0"
     assert len(seen["gpus"]) == 8
@@ -94,13 +95,13 @@ def test_windows_nvidia_smi_is_run_under_wsl(
     assert len(seen["gpus"]) == 8
 
 
-def test_exit_status_of_nvidia_smi_is_kept(probe: Any) -> None:
+def test_exit_status_of_nvidia_smi_is_returned(probe: Any) -> None:
     seen = probe("#!/bin/sh\necho 'No answer' >&2; exit 15\n")
     assert (seen["smi"]["status"], seen["smi"]["code"], seen["smi"]["notes"]) == ("failed", 15, "No answer")
 
 
-def test_slot_limits_are_those_of_the_bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sysfs nests folders like devices on the bus and links them from one folder."""
+def test_pcie_slot_limits_are_read_from_the_bridge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sysfs nests device folders as on the bus, and links to all of them from one folder."""
     bridge, bus = tmp_path / "devices/pci0000:00/0000:00:01.0", tmp_path / "bus"
     gpu = bridge / "0000:18:00.0"
     gpu.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Decisions of the probes: which facts are returned, and how they handle hostile machines."""
+"""Decisions of the probes: which facts they return, and how they handle hostile machines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_relevant_kernel_lines_are_returned() -> None:
     assert {sign.kind for sign in SIGNS} <= {kernel_lines.kind_of(text)[0] for text in KERNEL_LINES}
 
 
-def test_noise_does_not_displace_faults_in_the_kernel_log() -> None:
+def test_unrelated_kernel_lines_do_not_displace_faults() -> None:
     fatal = "NVRM: Xid (PCI:0000:1b:00): 48, pid=1896, name=python3, DBE (double bit error) ECC Error"
     noise = [f"NVRM: Xid (PCI:0000:43:00): 31, pid={pid}, name=python3, Ch 00000008" for pid in range(450)]
     noise += [f"pcieport 0000:15:01.0: AER: Corrected error received: 0000:18:00.0 {one}" for one in range(450)]
@@ -50,7 +50,7 @@ def test_noise_does_not_displace_faults_in_the_kernel_log() -> None:
     assert cut == {}, "only similar lines are omitted"
 
 
-def test_fatal_link_event_is_kept_among_nonfatal_events() -> None:
+def test_fatal_link_event_is_kept_among_many_nonfatal_events() -> None:
     fatal = "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT  Fatal   XC0 i0 Link 09 (0x025525c6 0x00000000)"
     others = [f"NVRM: Xid (PCI:0018:01:00): 149, NETIR_BER_EVENT Nonfatal XC0 i0 Link {link:02}" for link in range(18)]
     kept, _ = kernel_log.sort(enumerate([fatal, *others]))
@@ -65,7 +65,7 @@ def test_dropped_kernel_lines_are_counted() -> None:
     assert cut == {"xid": 100}
 
 
-def test_journal_and_ring_buffer_give_the_same_lines() -> None:
+def test_journal_and_ring_buffer_yield_the_same_lines() -> None:
     journal = (
         "[  110.500000] node1 sshd[1]: kernel: no\n"
         "[  100.100000] node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"
@@ -80,7 +80,7 @@ def test_journal_and_ring_buffer_give_the_same_lines() -> None:
     assert kernel_lines.from_ring(ring) == [(100.1, "eth0: Link is Down"), (110.5, "NVRM: Xid")]
 
 
-def test_age_of_the_oldest_kernel_line_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_time_of_the_oldest_kernel_line_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     said: dict[str, str] = {"journalctl": "[ 9000.000000] node1 kernel: NVRM: Xid (PCI:0000:1b:00): 79\n"}
     monkeypatch.setattr(kernel_log, "run", lambda *argv, **_: CommandResult(said[argv[0]]))
     monkeypatch.setattr("muster_node.looks.kernel_log.time.monotonic", lambda: 10000.0)
@@ -90,7 +90,7 @@ def test_age_of_the_oldest_kernel_line_is_reported(monkeypatch: pytest.MonkeyPat
     assert kernel_log.look()["reach"] is None
 
 
-def test_equal_files_give_equal_code_digests(tmp_path: Path) -> None:
+def test_identical_files_have_identical_code_digests(tmp_path: Path) -> None:
     for name in ("one", "two"):
         (tmp_path / name / "lib").mkdir(parents=True)
         (tmp_path / name / "train.py").write_text("print(1)")
@@ -136,7 +136,7 @@ def environment_with(folder: Path, python: str) -> Path:
     return folder / "torchrun"
 
 
-def test_noise_of_an_environment_is_not_parsed_as_an_answer(tmp_path: Path) -> None:
+def test_unrelated_output_of_an_environment_is_not_parsed_as_an_answer(tmp_path: Path) -> None:
     torchrun = environment_with(tmp_path, f'#!/bin/sh\necho a warning >&2\necho banner\nexec {sys.executable} "$@"\n')
     seen = inside(torchrun)["torch"]
     assert seen["there"]
@@ -145,7 +145,7 @@ def test_noise_of_an_environment_is_not_parsed_as_an_answer(tmp_path: Path) -> N
     assert seen["why"].endswith("ended with exit code 0: a warning")
 
 
-def test_answer_between_noise_is_parsed(tmp_path: Path) -> None:
+def test_answer_within_unrelated_output_is_parsed(tmp_path: Path) -> None:
     answer = '{\\"torch\\": null}'
     torchrun = environment_with(tmp_path, f'#!/bin/sh\necho banner\necho "{answer}"\necho "{{half of a line"\n')
     assert inside(torchrun)["torch"]["said"] == {"torch": None}
@@ -166,7 +166,7 @@ def test_missing_environment_is_reported(tmp_path: Path) -> None:
 
 
 def run_ranks(body: str, seconds: float = 20.0) -> dict[str, Any]:
-    """Run three ranks with `body` as their work. `n` is the rank's number."""
+    """Run three ranks that execute `body`, in which `n` is the number of the rank."""
     given = {"backend": "gloo", "nproc": 3, "interface": "", "seconds": seconds}
     whole = pack(collective_ranks.__name__)
     own = repr("def rank(given: dict[str, Any]) -> dict[str, Any]:\n")
@@ -236,7 +236,7 @@ def ras_server(answer: bytes, silent: bool = False) -> tuple[socket.socket, thre
     return listener, thread
 
 
-def test_ras_is_queried_only_if_its_port_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nccl_ras_is_queried_only_if_its_port_is_open(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ras.look({"ss": "tcp LISTEN 0 128 0.0.0.0:22 0.0.0.0:*"}) == {"asked": False, "why": "", "text": ""}
     listener, thread = ras_server(b"Job summary\n===========\n")
     port = listener.getsockname()[1]
@@ -315,7 +315,7 @@ def test_loaded_nccl_is_reported(tmp_path: Path) -> None:
     assert broken["torch"]["nccl"]["version"] == "2.29.7"
 
 
-def test_user_launches_are_seen_by_the_driver_check(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_driver_check_detects_user_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     own, system = process.LaunchUnit("20260101-120000-abcd", 0), process.LaunchUnit("20260101-130000-abcd")
     at = {11: own, 12: own, 13: system}
     monkeypatch.setattr(process, "ids", lambda: [*at, 14])

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-def test_mount_folder_and_missing_path_are_distinguished(tmp_path: Path) -> None:
+def test_mount_point_folder_and_missing_path_are_distinguished(tmp_path: Path) -> None:
     found = mounts.look([{"path": "/proc"}, {"path": str(tmp_path)}, {"path": f"{tmp_path}/gone"}, {"path": "/proc"}])
     assert found["why"] == ""
     proc = found["folders"].pop("/proc")

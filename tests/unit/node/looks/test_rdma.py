@@ -18,7 +18,7 @@ LIBRARY = "\tlibibverbs.so.1 (libc6,x86-64) => {}\n"
 
 @pytest.fixture
 def sysfs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Simulate /sys/class with one InfiniBand and one RoCE adapter."""
+    """Simulate /sys/class of a node with one InfiniBand and one RoCE adapter."""
     rdma_sysfs.write(tmp_path / "infiniband", {"mlx5_0": rdma_sysfs.INFINIBAND, "mlx5_1": rdma_sysfs.ROCE})
     (tmp_path / "net/ens2np0/ecn/roce_np/enable").mkdir(parents=True)
     (tmp_path / "net/ens2np0/ecn/roce_np/enable/3").write_text("1\n")
@@ -64,7 +64,7 @@ def test_verbs_library_and_providers_are_found(sysfs: Path, monkeypatch: pytest.
     assert seen["drivers"] == {"mlx5_0": "mlx5_core", "mlx5_1": "mlx5_core"}
 
 
-def test_no_adapter_runs_no_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_commands_run_on_a_node_without_rdma_adapters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (roce, verbs):
         monkeypatch.setattr(module, "DEVICES", str(tmp_path / "none"))
         monkeypatch.setattr(module, "run", lambda *_: pytest.fail("no program is run"))

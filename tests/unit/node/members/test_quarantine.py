@@ -46,7 +46,7 @@ def test_quarantine_is_written_and_removed(file: Path) -> None:
 
 
 @pytest.mark.parametrize(("text", "kept"), [("{", None), ("[]", None), ('{"by": 1, "x": 2}', {"by": "1"})])
-def test_damaged_file_is_ignored(file: Path, text: str, kept: Any) -> None:
+def test_corrupt_quarantine_file_is_ignored(file: Path, text: str, kept: Any) -> None:
     file.parent.mkdir()
     file.write_text(text)
     assert quarantine.kept() == kept

@@ -1,4 +1,4 @@
-"""Containers under containerd, found by their processes. Other users can imitate these processes."""
+"""Detection of containers under containerd by their processes, which other users can imitate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MODULE = Path(__file__).parents[4] / "library/container_engine.py"
 
 
 def test_only_command_lines_of_root_processes_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process of another user can block reads of its command line and can choose its own name."""
+    """A process of another user can block reads of its command line and can choose any name."""
     spec = importlib.util.spec_from_file_location("container_engine", MODULE)
     assert spec is not None
     assert spec.loader is not None

@@ -1,4 +1,4 @@
-"""Commands that run as the training user while nccl-tests are built and checked."""
+"""Commands run as the training user to build and check nccl-tests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MODULE = Path(__file__).parents[4] / "library/nccl_tests.py"
 
 
-def test_command_that_stops_its_timeout_process_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_that_suspends_its_timeout_process_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = importlib.util.spec_from_file_location("nccl_tests", MODULE)
     assert spec is not None
     assert spec.loader is not None

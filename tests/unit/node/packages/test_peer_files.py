@@ -110,7 +110,7 @@ def test_folder_that_other_users_can_replace_is_rejected(tmp_path: Path) -> None
         peer_files.fetch("nobody", [], "/srv/wheels", str(tmp_path / "wheels"), [FILE])
 
 
-def test_almost_full_disk_rejects_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_rejected_on_an_almost_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_files, "LEFT_FREE", 1 << 62)
     assert fetch_from(tmp_path, GOOD).why == "the disk is almost full"
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Detection of user processes that a restart would kill."""
+"""Detection of user processes that a reboot would kill."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from muster_node.tools import process
         (None, "", False),
     ],
 )
-def test_user_processes_except_logins_count_as_work(
+def test_user_processes_other_than_logins_count_as_work(
     uid: int | None, name: str, counts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "user_id", lambda _: uid)

@@ -1,4 +1,4 @@
-"""A node's claim, held by one run at a time: real files, locks and processes of this machine."""
+"""The claim on a node, which only one run can hold at a time, with real files, locks and processes of this machine."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Clock:
 
 @pytest.fixture
 def clock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """Return the node's clock. The claim is kept in a temporary folder."""
+    """Return the node's simulated clock, and store the claim in a temporary folder."""
     clock = Clock()
     monkeypatch.setattr(claim, "FOLDER", str(tmp_path / "muster/claim"))
     monkeypatch.setattr(claim, "clock", clock)
@@ -56,7 +56,7 @@ def ask(verb: Any, token: str, **more: Any) -> dict[str, Any]:
 take, renew, free = (partial(ask, verb) for verb in (claim.take, claim.renew, claim.free))
 
 
-def test_second_run_is_given_the_current_holder(clock: Clock, tmp_path: Path) -> None:
+def test_second_run_receives_the_current_holder(clock: Clock, tmp_path: Path) -> None:
     assert take("ann")["held"]
     holder = take("bob", who="bob@laptop")["holder"]
     assert {**HOLDER, "since": holder["since"], "token": "ann"} == holder
@@ -93,7 +93,7 @@ def test_claim_lasts_while_it_is_renewed(clock: Clock, journal: list[str]) -> No
     assert journal[-1] == "bob@laptop takes the claim for site.yml; ann@desk is gone"
 
 
-def test_late_renewal_is_given_a_holder_that_has_ended(clock: Clock) -> None:
+def test_late_renewal_reports_the_run_that_held_the_claim_meanwhile(clock: Clock) -> None:
     take("ann")
     clock.now += LEASE
     assert renew("ann")["held"], "no other run took the claim"
@@ -112,8 +112,8 @@ def test_renewal_after_the_end_of_a_run_is_ignored(clock: Clock) -> None:
     assert take("ann")["held"], "a step that failed on another node is retried"
 
 
-def test_claim_folder_leaves_its_parent_readable(tmp_path: Path) -> None:
-    """The claim creates the parent folder of launches after a boot, often with a strict umask of root."""
+def test_parent_of_the_claim_folder_stays_readable(tmp_path: Path) -> None:
+    """After a boot, the claim creates the parent folder of launches, often with root's strict umask."""
     before = os.umask(0o077)
     try:
         folder = str(tmp_path / "muster/claim")
@@ -132,7 +132,7 @@ def test_claim_continues_after_a_reboot(clock: Clock, tmp_path: Path) -> None:
     assert not take("bob")["held"]
 
 
-def test_claim_is_taken_over_on_request(clock: Clock, journal: list[str]) -> None:
+def test_claim_can_be_taken_over_on_request(clock: Clock, journal: list[str]) -> None:
     take("ann")
     assert take("bob", who="bob@laptop", take_over=True)["held"]
     assert journal[-1] == "bob@laptop takes the claim for site.yml, which ann@desk had"

@@ -30,7 +30,7 @@ KNOWN = "0123456789abcdef"
 
 
 def ask(verb: str, request: dict[str, Any]) -> dict[str, Any]:
-    """Run the program like a node, in a separate process."""
+    """Run the program in a separate process, as a node does."""
     argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, verb]
     given = sent(PROGRAMS[verb].__name__, request)
     done = subprocess.run(argv, input=given, check=True, capture_output=True, timeout=60)
@@ -111,7 +111,7 @@ def test_link_probe_of_a_launch_releases_its_ports() -> None:
     socket.create_server(("", port)).close()
 
 
-def test_listener_without_a_call_ends_after_its_limit() -> None:
+def test_listener_without_connections_ends_at_its_time_limit() -> None:
     one = ask("serve", {"token": KNOWN, "node": "x", "port": None, "samples": 1, "idle": 20, "first_call": 0.5})
     until(lambda: not running(one["pid"]))
 
@@ -127,7 +127,7 @@ def test_closed_port_and_silent_server_are_distinguished(served: dict[str, Any])
     assert (foreign["greeting"], foreign["spoke"]) == (None, False)
 
 
-def test_ssh_server_on_the_port_is_recognized_as_foreign(served: dict[str, Any]) -> None:
+def test_ssh_server_on_the_port_is_not_mistaken_for_a_probe(served: dict[str, Any]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as ssh:
 
         def speak() -> None:
@@ -140,7 +140,7 @@ def test_ssh_server_on_the_port_is_recognized_as_foreign(served: dict[str, Any])
     assert (seen["error"], seen["greeting"], seen["spoke"]) == ("", None, True)
 
 
-def test_caller_without_token_gets_no_answer(served: dict[str, Any]) -> None:
+def test_caller_without_the_token_gets_no_answer(served: dict[str, Any]) -> None:
     for said in (b"0123 hello\n", b"GET / HTTP/1.1\r\n\r\n", os.urandom(6000)):
         with socket.create_connection(("127.0.0.1", served["port"]), timeout=5) as stranger:
             stranger.sendall(said)
@@ -149,7 +149,7 @@ def test_caller_without_token_gets_no_answer(served: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("asked", ["sink inf", "source 1e9", "source nan", "sink -1", "take 99999999999", "take -5"])
-def test_excessive_requests_are_rejected(served: dict[str, Any], asked: str) -> None:
+def test_requests_above_the_limits_are_rejected(served: dict[str, Any], asked: str) -> None:
     with socket.create_connection(("127.0.0.1", served["port"]), timeout=60) as known:
         known.sendall(f"{KNOWN} {asked}\n".encode())
         assert known.recv(100) == b""
@@ -198,7 +198,7 @@ def test_occupied_port_is_reported_with_its_holder(served: dict[str, Any]) -> No
     assert (again["pid"], again["port"], again["holder"]) == (0, None, listener.PROCESS_NAME)
 
 
-def test_end_stops_only_the_listener_process(served: dict[str, Any]) -> None:
+def test_end_request_stops_only_the_listener_process(served: dict[str, Any]) -> None:
     ask("end", {"pid": os.getpid(), "started": "1"})
     ask("end", {"pid": 0, "started": ""})
     assert running(served["pid"])
@@ -211,13 +211,13 @@ def start_listener(port: int, idle: float) -> int:
     return pid
 
 
-def test_listener_ends_if_never_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_listener_exits_if_nobody_connects(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listener, "FIRST_CALL", 0.5)
     pid = start_listener(free_port(), 20)
     until(lambda: not running(pid))
 
 
-def test_listener_ends_when_idle() -> None:
+def test_idle_listener_exits() -> None:
     port = free_port()
     pid = start_listener(port, 0.5)
     with socket.create_connection(("127.0.0.1", port), timeout=5) as once:
@@ -238,7 +238,7 @@ def test_listener_waits_for_another_probe() -> None:
     until(lambda: not running(pid))
 
 
-def test_path_mtu_is_found_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_mtu_is_measured_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
     link = caller.CalledLink(KNOWN, {"address": "127.0.0.1", "node": "node2", "ports": []}, 0)
     monkeypatch.setattr(link, "rungs", lambda _port, sizes: [size + 52 <= 1412 for size in sizes])
     for pmtu in (1500, 9000):

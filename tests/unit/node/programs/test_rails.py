@@ -46,7 +46,8 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None
 
 
 def measured(adapters: list[plan.Hca]) -> list[outputs.RailTrial]:
-    """Measure each adapter against itself, like the action does with the adapters of two nodes."""
+    """Measure each adapter against itself, in the same way in which the action plugin measures the adapters of two
+    nodes."""
     request = {"user": "nobody", "ports": PORTS, "rails": [plan.commands(each) for each in adapters], "seconds": 20}
     served = rails.serve(request)["rails"]
     calls = [
@@ -80,7 +81,7 @@ def test_failure_affects_only_its_rail(tools: Callable[..., None]) -> None:
     )
 
 
-def test_adapter_missing_at_the_listening_end_is_reported(tools: Callable[..., None]) -> None:
+def test_adapter_missing_on_the_listening_node_is_reported(tools: Callable[..., None]) -> None:
     tools(*plan.STEPS, mlx5_1={"absent": True})
     _, bad = measured(ADAPTERS)
     assert bad.why == "libibverbs does not list the adapter (IB device mlx5_1 not found)"
@@ -107,7 +108,7 @@ def test_unused_listeners_are_stopped(tools: Callable[..., None]) -> None:
     until(lambda: not rails.listening() & {each["port"] for each in ends}, 5, "all are gone")
 
 
-def test_simulated_rails_are_healthy(tools: Callable[..., None]) -> None:
+def test_simulated_rails_pass_the_test(tools: Callable[..., None]) -> None:
     tools(*plan.STEPS)
     result = judge.result(measured(ADAPTERS), {})
     assert result["verdict"]["status"] == "healthy"

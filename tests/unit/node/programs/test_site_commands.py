@@ -54,7 +54,7 @@ def test_commands_run_without_root_and_cannot_gain_privileges() -> None:
 
 
 @pytest.mark.parametrize("user", ["root", "nobody-has-this-name"])
-def test_commands_are_not_run_without_an_unprivileged_user(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_command_runs_if_there_is_no_unprivileged_user(user: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     request = {"user": user, "commands": {"a": {"argv": ["true"], "seconds": 1}}}
     [found] = site_questions.commands(request)["answers"].values()

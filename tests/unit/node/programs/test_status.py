@@ -24,7 +24,7 @@ def stub_smi(monkeypatch: pytest.MonkeyPatch, gpus: CommandResult, apps: Command
     monkeypatch.setattr(os, "listdir", lambda _path: ["nvidia0", "nvidia1", "nvidiactl", "null"])
 
 
-def test_gpus_and_their_processes_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gpus_are_reported_with_their_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     stub_smi(monkeypatch, CommandResult(GPUS, code=0), CommandResult(f"GPU-bb, {os.getpid()}\nGPU-zz, 1\n", code=0))
     seen = status.gpu_facts(2.0)
     assert [(one["index"], one["used"], one["busy"]) for one in seen["gpus"]] == [("0", "4", "0"), ("1", "40960", "97")]

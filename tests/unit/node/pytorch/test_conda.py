@@ -38,7 +38,7 @@ def test_conda_records_are_checked(environment: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"name": "x", "version": "1", "build": "0", "files": 3}'])
-def test_invalid_record_is_a_fault(environment: Path, tmp_path: Path, text: str) -> None:
+def test_invalid_conda_record_is_reported_as_a_fault(environment: Path, tmp_path: Path, text: str) -> None:
     (environment / "conda-meta/x-1-0.json").write_text(text)
     (fault,) = root(tmp_path).look(environment, "files")["faults"]
     assert fault.startswith("x-1-0.json cannot be read (")

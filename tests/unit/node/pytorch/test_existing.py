@@ -24,7 +24,7 @@ def prefix(tmp_path: Path) -> Path:
     return path
 
 
-def test_environment_python_reports_its_contents(prefix: Path) -> None:
+def test_existing_environment_is_described_by_its_own_python(prefix: Path) -> None:
     seen = existing.look(str(prefix), ME)
     assert seen["there"]
     assert seen["marks"]["pyvenv.cfg"].startswith("home = ")
@@ -33,7 +33,7 @@ def test_environment_python_reports_its_contents(prefix: Path) -> None:
     assert seen["said"]["error"].startswith("ModuleNotFoundError: No module named 'torch'")
 
 
-def test_world_writable_environment_is_not_started(prefix: Path) -> None:
+def test_python_of_a_world_writable_environment_is_not_started(prefix: Path) -> None:
     (prefix / "bin").chmod(0o777)
     seen = existing.look(str(prefix), ME)
     assert seen["everybody"] == f"{prefix}/bin"

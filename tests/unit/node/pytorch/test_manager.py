@@ -1,4 +1,4 @@
-"""Results of the environment manager, with stubs of the folder and pip."""
+"""Results of the environment manager, with stubs of the environments folder and of pip."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_unusable_environment_is_built_but_not_switched_to(
 @pytest.mark.parametrize(
     ("switch", "done"), [("always", ["switch to new", "remove older"]), ("never", []), ("idle", None)]
 )
-def test_switch_option_decides_when_the_link_changes(tmp_path: Path, switch: str, done: list[str] | None) -> None:
+def test_switch_option_determines_when_the_link_changes(tmp_path: Path, switch: str, done: list[str] | None) -> None:
     folder = Folder(tmp_path)
     plan = EnvironmentPlan("new", switch=True, retire=("older",))
     made = manager(folder, plan, switch=switch)

@@ -83,14 +83,14 @@ def test_changed_environment_is_queried_again(environment: CountedEnvironment, c
     assert environment.times == 2
 
 
-def test_bytecode_is_not_a_change(environment: CountedEnvironment) -> None:
+def test_bytecode_files_do_not_count_as_a_change(environment: CountedEnvironment) -> None:
     environment.ask()
     (environment.env / "lib/torch/__pycache__/other.pyc").write_text("")
     environment.ask()
     assert environment.times == 1
 
 
-def test_read_only_query_writes_nothing(environment: CountedEnvironment) -> None:
+def test_read_only_query_does_not_write_the_cache(environment: CountedEnvironment) -> None:
     environment.ask(writes=False)
     assert not (environment.folder / "memory").exists()
 

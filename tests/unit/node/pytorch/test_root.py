@@ -1,4 +1,4 @@
-"""Probes of an environment that runs untrusted packages, and detection of its users."""
+"""Probes of an environment that contains untrusted packages, and detection of processes that use it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def probe(root: PytorchRoot, script: str) -> Any:
     return root.look(root.envs / ENVIRONMENT, "files")
 
 
-def test_json_output_and_errors_are_reported(root: PytorchRoot) -> None:
+def test_json_output_and_errors_of_an_environment_are_returned(root: PytorchRoot) -> None:
     assert probe(root, """echo Welcome; echo '{"version": "2.13.0"}'""") == {"version": "2.13.0"}
     said = probe(root, "echo not today >&2; exit 3")
     assert said == {"error": "its Python returned no result (exit status 3: not today)", "trace": "not today\n"}

@@ -54,7 +54,7 @@ def test_pytorch_index_is_used_only_for_pytorch_builds(tmp_path: Path) -> None:
     assert others[-3:] == ["torch==2.13.0+cpu", "numpy==2.3.5", "torchvision==0.28.0+cpu"]
 
 
-def test_source_builds_do_not_see_root_passwords(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_builds_cannot_read_passwords_of_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(wheelhouse, "own_settings", lambda: {".netrc": "machine index login me password secret"})
     trusted, builds = Pip(CommandResult("", code=0)), Pip(CommandResult("", code=0))
     pip_calls(tmp_path, trusted)
@@ -72,7 +72,7 @@ def test_pip_that_cannot_run_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "address", ["{}", "file://{}", "file:{}", "file://localhost{}", "file://{}/page.html", "file://{}%20x"]
 )
-def test_folder_writable_by_other_users_is_rejected_in_any_url_form(tmp_path: Path, address: str) -> None:
+def test_folder_writable_by_other_users_is_rejected_in_every_url_form(tmp_path: Path, address: str) -> None:
     for name in ("wheels", "wheels x"):
         (tmp_path / name).mkdir()
         (tmp_path / name).chmod(0o777)

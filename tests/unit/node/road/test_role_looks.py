@@ -1,4 +1,4 @@
-"""Reasons to run a role on a node: one sentence per difference that its probe finds."""
+"""Reasons to run a role on a node: one sentence for each difference found by the role's probe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def probe(module: str, **options: Any) -> Any:
 
 
 def stub_function(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, **found: Any) -> None:
-    """Replace a function by a stub that returns `found` and requires check mode."""
+    """Replace a function with a stub that returns `found` and requires check mode."""
 
     def stub(*_: Any, check: bool = True) -> dict[str, Any]:
         assert check
@@ -46,7 +46,7 @@ def test_baseline_reasons(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any]
 
 
 @pytest.mark.parametrize(("module", "owner"), [("launch_users", "launch_users"), ("workbench", "workbench")])
-def test_launch_user_and_workbench_reasons(monkeypatch: pytest.MonkeyPatch, module: str, owner: str) -> None:
+def test_launch_user_or_workbench_change_is_a_reason(monkeypatch: pytest.MonkeyPatch, module: str, owner: str) -> None:
     room = getattr(role_looks, owner)
     stub_function(monkeypatch, room, "provide", differences=["one"], changed=True, notes=["a", "b"])
     assert probe(module) == {"why": ["one"], "warnings": ["node1: a.", "node1: b."]}
@@ -67,7 +67,7 @@ def test_failed_probe_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     assert probe("shared_data")["why"] == ["/data is not mounted"]
 
 
-def test_host_name_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_name_change_is_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(role_looks.socket, "gethostname", lambda: "vm7")
     given: list[Any] = []
     monkeypatch.setattr(role_looks.names, "differences", lambda cluster: [cluster.own, *cluster.addresses])
@@ -98,7 +98,7 @@ def test_read_only_probes_return_facts(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"changed": True, "plan": {"reasons": []}}, ["unspecified differences"]),
     ],
 )
-def test_environment_reasons(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: list[str]) -> None:
+def test_environment_change_is_a_reason(monkeypatch: pytest.MonkeyPatch, found: dict[str, Any], why: list[str]) -> None:
     made: list[Any] = []
 
     def root(path: str, who: str, *, writes: bool, proves: bool) -> Any:

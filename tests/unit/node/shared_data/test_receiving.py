@@ -1,4 +1,4 @@
-"""Valid target folders for data on a node. Targets that other users can replace are rejected."""
+"""Validation of target folders for data on a node. Targets that other users can replace are rejected."""
 
 from __future__ import annotations
 

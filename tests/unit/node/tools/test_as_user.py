@@ -1,4 +1,4 @@
-"""Work done as another user, including a user that tries to block it."""
+"""Work done with another user's ids, including users who try to block it."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def identity() -> Any:
 
 
 @root_only
-def test_work_runs_with_ids_of_the_user() -> None:
+def test_work_runs_with_the_ids_of_the_user() -> None:
     uid, gid = NOBODY.pw_uid, NOBODY.pw_gid
     assert as_user(NOBODY, identity) == [[uid] * 3, [gid] * 3, os.getgrouplist("nobody", gid)]
     assert os.getuid() == 0
 
 
 @root_only
-def test_other_users_files_are_not_readable(tmp_path: Path) -> None:
+def test_files_of_other_users_are_not_readable(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("for root alone")
     secret.chmod(0o600)
@@ -52,7 +52,7 @@ def test_user_cannot_inspect_the_process() -> None:
     ]
 
 
-def test_work_without_a_user_runs_as_the_current_user() -> None:
+def test_work_runs_as_the_current_user_if_no_user_is_given() -> None:
     assert as_user(None, os.getuid) == os.getuid()
 
 
@@ -98,7 +98,7 @@ def test_result_size_is_limited() -> None:
         as_user(None, lambda: "x" * 100_000, most=1000)
 
 
-def test_no_child_process_remains() -> None:
+def test_no_child_process_is_left_behind() -> None:
     before = process.children(os.getpid())
     as_user(None, os.getpid)
     assert process.children(os.getpid()) == before

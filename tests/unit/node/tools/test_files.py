@@ -1,4 +1,4 @@
-"""Files in folders writable by other users: these users cannot redirect reads, writes or ownership changes."""
+"""File access in folders writable by other users, who cannot redirect reads, writes or ownership changes."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_special_file_is_rejected_without_blocking(tmp_path: Path) -> None:
         files.read(str(tmp_path / "link"), links=True)
 
 
-def test_huge_file_is_rejected(tmp_path: Path) -> None:
+def test_file_above_the_size_limit_is_rejected(tmp_path: Path) -> None:
     path = tmp_path / "huge"
     path.touch()
     os.truncate(path, HUGE)
@@ -120,7 +120,7 @@ def test_hard_link_to_another_users_file_is_rejected(secret: Path, foreign: Path
         files.read("mine", within=within, owner=OTHER_UID)
 
 
-def test_read_error_has_reason_and_path(tmp_path: Path) -> None:
+def test_read_error_states_reason_and_path(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         files.read(str(tmp_path / "nowhere"))
     assert caught.value.filename == str(tmp_path / "nowhere")
@@ -169,7 +169,7 @@ def test_path_out_of_the_folder_is_rejected(secret: Path, foreign: Path, path: s
             files.replace(path, b"", within=within)
 
 
-def test_opened_folder_is_used_after_it_is_replaced(secret: Path, foreign: Path) -> None:
+def test_opened_folder_is_still_used_after_its_path_was_replaced(secret: Path, foreign: Path) -> None:
     (foreign / "secret").write_text("its own")
     away = foreign.with_name("away")
     with files.folder(str(foreign)) as within:
@@ -227,7 +227,7 @@ def test_default_mode_follows_the_umask(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "file") == 0o640
 
 
-def test_unfinished_file_is_private(tmp_path: Path) -> None:
+def test_file_is_private_while_it_is_written(tmp_path: Path) -> None:
     with files.replacing(str(tmp_path / "file"), mode=0o644) as stream:
         assert stat.S_IMODE(os.fstat(stream.fileno()).st_mode) == 0o600
     assert mode_of(tmp_path / "file") == 0o644
@@ -269,7 +269,7 @@ def test_link_target_is_replaced_on_request(tmp_path: Path) -> None:
     assert (tmp_path / "real/file").read_text() == "new"
 
 
-def test_link_instead_of_the_new_file_gets_no_permissions(secret: Path, foreign: Path) -> None:
+def test_permissions_are_not_set_on_a_link_that_replaced_the_new_file(secret: Path, foreign: Path) -> None:
     with files.replacing(str(foreign / "file"), mode=0o666, owner=(os.getuid(), os.getgid())) as stream:
         stream.write(b"a script")
         (fresh,) = foreign.iterdir()
@@ -306,7 +306,7 @@ def test_path_without_a_folder_is_supported(tmp_path: Path, monkeypatch: pytest.
     assert files.remove("file")
 
 
-def test_existing_name_is_rejected_as_new_folder(secret: Path, foreign: Path) -> None:
+def test_folder_is_not_created_if_its_name_exists(secret: Path, foreign: Path) -> None:
     (foreign / "link").symlink_to(secret.parent)
     for name in ("link", "."):
         with pytest.raises(FileExistsError):
@@ -314,7 +314,7 @@ def test_existing_name_is_rejected_as_new_folder(secret: Path, foreign: Path) ->
     assert mode_of(foreign) != 0o777
 
 
-def test_overwrite_keeps_the_inode(secret: Path, foreign: Path) -> None:
+def test_overwriting_a_file_keeps_its_inode(secret: Path, foreign: Path) -> None:
     path = foreign / "lease"
     path.write_text("0001")
     number = path.stat().st_ino
@@ -329,7 +329,7 @@ def test_overwrite_keeps_the_inode(secret: Path, foreign: Path) -> None:
     assert secret.read_text() == "for root alone"
 
 
-def test_remove_does_not_follow_links(secret: Path, foreign: Path) -> None:
+def test_removal_does_not_follow_links(secret: Path, foreign: Path) -> None:
     link = foreign / "link"
     link.symlink_to(secret)
     assert files.remove(str(link))
@@ -338,7 +338,7 @@ def test_remove_does_not_follow_links(secret: Path, foreign: Path) -> None:
     assert secret.exists()
 
 
-def test_no_file_descriptor_stays_open(secret: Path, foreign: Path) -> None:
+def test_no_file_descriptor_is_leaked(secret: Path, foreign: Path) -> None:
     (foreign / "out").symlink_to(secret.parent)
     before = len(files.names("/proc/self/fd"))
     with files.folder(str(foreign)) as within:
@@ -351,5 +351,5 @@ def test_no_file_descriptor_stays_open(secret: Path, foreign: Path) -> None:
     assert len(files.names("/proc/self/fd")) == before
 
 
-def test_nodes_and_controller_share_the_module() -> None:
+def test_nodes_and_controller_use_the_same_module() -> None:
     assert Path(files.__file__).parts[-4:] == ("module_utils", "muster_node", "tools", "files.py")

@@ -88,13 +88,13 @@ def test_imports_match_those_of_the_python_parser(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_program_contains_exactly_its_imports(name: str) -> None:
+def test_program_contains_exactly_the_modules_it_imports(name: str) -> None:
     held = modules_of(name)
     own = {one for one in held if one.partition(".")[0] in ROOMS.get(name, ())}
     assert held - own == {f"programs.{name}", "tools.program", *(f"tools.{tool}" for tool in TOOLS[name])}
 
 
-def test_every_module_of_a_room_is_in_a_program() -> None:
+def test_every_module_is_part_of_a_program() -> None:
     # For the two excluded rooms, Ansible modules import files that are in no program.
     for room in {room for rooms in ROOMS.values() for room in rooms} - {"workbench", "shared_data"}:
         there = {f"{room}.{path.stem}" for path in (ROOM / room).glob("[a-z]*.py")}
@@ -138,7 +138,7 @@ def test_failure_reports_file_and_line() -> None:
     assert done.stderr.decode().endswith("KeyError: 'path'\n")
 
 
-def test_own_text_is_the_sent_text() -> None:
+def test_program_can_read_the_text_that_was_sent() -> None:
     text = pack("muster_node.programs.guard")
     script = (
         text.rpartition("\nrun(")[0]
@@ -158,7 +158,7 @@ def test_own_text_is_the_sent_text() -> None:
     assert again.stdout == first.stdout
 
 
-def test_absolute_imports_of_decisions_are_packed() -> None:
+def test_absolute_imports_of_the_muster_package_are_packed() -> None:
     line = "from ansible.module_utils.muster.network import ssh_mesh"
     assert [*imported("muster_node.programs.x", line, "muster_node", "muster")] == ["muster.network.ssh_mesh"]
     there = pack("muster_node.road.role_looks")
@@ -166,7 +166,7 @@ def test_absolute_imports_of_decisions_are_packed() -> None:
     assert [*imported("muster_node.programs.x", line, "muster_node")] == []
 
 
-def test_failing_probe_is_a_reason_to_run_the_role() -> None:
+def test_probe_that_fails_is_a_reason_to_run_the_role() -> None:
     argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "look"]
     asked = {"looks": {"one": {"module": "nothing", "options": {}}}, "remembers": False, "full": False}
     text = sent("muster_node.road.role_looks", asked)

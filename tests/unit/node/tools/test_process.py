@@ -63,7 +63,7 @@ def test_stopped_and_zombie_states_are_reported(child: subprocess.Popen[bytes]) 
         assert seen.state == state
 
 
-def test_odd_process_name_is_parsed(tmp_path: Path) -> None:
+def test_process_name_that_imitates_stat_fields_is_parsed(tmp_path: Path) -> None:
     odd = tmp_path / "a) Z 1 (b"
     odd.symlink_to("/bin/cat")
     with subprocess.Popen([str(odd)], stdin=subprocess.PIPE) as child:
@@ -74,7 +74,7 @@ def test_odd_process_name_is_parsed(tmp_path: Path) -> None:
     assert seen.parent == os.getpid()
 
 
-def test_launch_processes_have_its_environment_mark(child: subprocess.Popen[bytes]) -> None:
+def test_launch_processes_are_recognized_by_an_environment_variable(child: subprocess.Popen[bytes]) -> None:
     while not process.words(child.pid):
         assert child.poll() is None
     launch = process.LaunchUnit(LAUNCH)
@@ -129,7 +129,7 @@ def test_units_are_read_from_control_groups(
     assert process.launch_at(2) == launch
 
 
-def test_launch_ids_and_unit_names_match() -> None:
+def test_node_and_controller_agree_on_launch_ids_and_unit_names() -> None:
     assert (process.LAUNCH_UNIT, process.LAUNCH_MARK) == (unit.LAUNCH_UNIT, unit.LAUNCH_MARK)
     assert process.LAUNCH_ID.match(LAUNCH)
     assert not process.LAUNCH_ID.match(f"{LAUNCH}.kept")

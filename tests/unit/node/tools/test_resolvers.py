@@ -1,4 +1,4 @@
-"""Name servers that answer, refuse or stay silent, simulated with local sockets."""
+"""Queries to name servers that answer, refuse the connection or stay silent. Local sockets simulate them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def conf(tmp_path: Path) -> Path:
     return path
 
 
-def test_any_answer_of_a_name_server_counts(conf: Path) -> None:
+def test_any_response_proves_that_a_name_server_works(conf: Path) -> None:
     heard: list[bytes] = []
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as server:
         server.bind(("127.0.0.1", 0))
@@ -68,5 +68,5 @@ def test_name_servers_are_read_like_the_c_library(text: str, found: list[str]) -
     assert resolvers.servers(text) == found
 
 
-def test_missing_resolv_conf_sends_no_queries(tmp_path: Path) -> None:
+def test_no_queries_are_sent_without_a_resolv_conf(tmp_path: Path) -> None:
     assert resolvers.ask_all("10.0.0.1", str(tmp_path / "nowhere")) == {}

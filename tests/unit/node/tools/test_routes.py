@@ -1,4 +1,4 @@
-"""Interface of a route, from this machine's kernel and from constructed netlink messages."""
+"""The interface of a route, from this machine's kernel and from handwritten netlink messages."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from muster_node.tools import routes
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.9.9.9"])
-def test_local_address_uses_lo(address: str) -> None:
+def test_route_to_a_local_address_uses_lo(address: str) -> None:
     assert routes.way(address) == "lo"
 
 
 @pytest.mark.parametrize("address", ["", "node2", "10.0.0.256"])
-def test_invalid_address_has_no_route(address: str) -> None:
+def test_no_route_is_found_for_an_invalid_address(address: str) -> None:
     assert routes.way(address) == ""
 
 
@@ -26,7 +26,7 @@ def reply(kind: int, *attributes: tuple[int, bytes]) -> bytes:
     return routes.HEADER.pack(routes.HEADER.size + len(body), kind, 0, 1, 0) + body
 
 
-def test_interface_is_found_after_other_attributes() -> None:
+def test_interface_attribute_is_found_after_other_attributes() -> None:
     number = struct.pack("=I", socket.if_nametoindex("lo"))
     answer = reply(routes.RTM_NEWROUTE, (routes.RTA_DST, bytes(4)), (routes.RTA_OIF, number))
     assert routes.interface_in(answer) == "lo"
@@ -37,5 +37,5 @@ def test_interface_is_found_after_other_attributes() -> None:
     [reply(2), reply(routes.RTM_NEWROUTE), reply(routes.RTM_NEWROUTE, (routes.RTA_DST, bytes(4)))],
     ids=["error", "no attributes", "no interface"],
 )
-def test_answer_without_interface_is_empty(answer: bytes) -> None:
+def test_answer_without_an_interface_yields_none(answer: bytes) -> None:
     assert routes.interface_in(answer) == ""

@@ -95,7 +95,7 @@ def test_command_has_only_the_groups_of_its_user() -> None:
     assert said == [str(nobody.pw_uid), str(nobody.pw_gid), groups, ""]
 
 
-def test_current_user_needs_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_command_of_the_current_user_runs_without_switching_users(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1234)
     me = pwd.getpwuid(os.getuid())
     with_ids = pwd.struct_passwd((me.pw_name, "x", 1234, *me[3:]))

@@ -10,7 +10,7 @@ import pytest
 from muster_node.tools import transfer
 
 
-def test_encoded_facts_are_small_and_decode_unchanged() -> None:
+def test_facts_are_compressed_and_decoded_unchanged() -> None:
     looks = {"gpu": {"text": "<gpu>" * 10_000}, "ras": [None, True, 1.5, "ä"]}
     text = transfer.encode(looks)
     assert transfer.decode(text) == looks

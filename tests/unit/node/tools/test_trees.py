@@ -41,7 +41,7 @@ def test_tree_is_removed_and_links_are_not_followed(tree: Path, tmp_path: Path) 
     assert remove(tree), "the tree is already removed"
 
 
-def test_link_instead_of_a_tree_is_not_removed(tree: Path, tmp_path: Path) -> None:
+def test_link_in_place_of_a_tree_is_not_followed(tree: Path, tmp_path: Path) -> None:
     link = tree.parent / "link"
     link.symlink_to(tmp_path / "elsewhere")
     assert not remove(link)

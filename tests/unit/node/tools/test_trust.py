@@ -32,7 +32,7 @@ def test_path_writable_only_by_root_is_safe(inner: Path) -> None:
     assert foreign_writer(f"{inner}/file") is None
 
 
-def test_parent_of_another_user_is_unsafe(inner: Path) -> None:
+def test_parent_owned_by_another_user_is_unsafe(inner: Path) -> None:
     os.chown(inner.parent, NOBODY, 0)
     assert foreign_writer(f"{inner}/x") == f"{inner.parent} belongs to nobody"
     with pytest.raises(ForeignError, match=r"is not safe to use: .* belongs to nobody"):
@@ -79,7 +79,7 @@ def test_file_writable_by_other_users_is_unsafe(inner: Path) -> None:
     assert foreign_writer(f"{inner}/file") == f"{inner}/file is writable by all users"
 
 
-def test_folders_are_created_in_safe_paths(inner: Path, tmp_path: Path) -> None:
+def test_folders_are_created_only_in_safe_paths(inner: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(inner)
     make_folder(f"{tmp_path}/link/a/b")
     make_folder(f"{inner}/a/b")

@@ -1,4 +1,4 @@
-"""Wipe removes the planned files of Muster and nothing else."""
+"""Wiping a node removes the planned files of Muster and nothing else."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_only_files_of_muster_are_removed(tmp_path: Path) -> None:
     assert not make_plan(request, observe(params, request)).needed
 
 
-def test_linked_folder_is_unchanged(tmp_path: Path) -> None:
+def test_folder_behind_a_link_is_unchanged(tmp_path: Path) -> None:
     (tmp_path / "there").mkdir()
     (tmp_path / "there/wheels").mkdir()
     (tmp_path / "link").symlink_to("there")

@@ -39,7 +39,7 @@ def test_missing_account_is_reported() -> None:
         notebook.owner_of("no-such-name")
 
 
-def test_unserved_socket_has_no_status(tmp_path: Path) -> None:
+def test_socket_without_a_server_has_no_http_status(tmp_path: Path) -> None:
     assert notebook.answer(str(tmp_path / "none"), "token") == 0
 
 
