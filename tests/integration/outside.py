@@ -41,7 +41,7 @@ def scan(origin: Machine, address: str, *ports: int | str) -> Scan:
 
 @contextmanager
 def listeners(machine: Machine, ports: list[int]) -> Iterator[None]:
-    """Listen on these ports, so that a closed port proves a firewall rule."""
+    """Listen on these ports, so that only a firewall rule can explain a closed port."""
     program = (PAYLOADS / "listen.py").read_text()
     unit = ["systemd-run", "--quiet", "--collect", f"--unit={LISTENER}", "python3", "-c", program]
     machine.inside(*unit, *map(str, ports))

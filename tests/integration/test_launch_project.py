@@ -138,7 +138,7 @@ def has_printed(drill: Drill, machine: Machine, text: str) -> str:
 
 
 def refused(drill: Drill, check: str) -> dict[str, str]:
-    """Check that nothing of the launch runs. Return the reasons of its refusal by node."""
+    """Check that no process of the launch runs. Return the reasons for its refusal, by node."""
     verdict = drill.end()
     assert verdict["status"] == "failed", verdict
     assert processes(drill.launch_id) == {}
@@ -245,7 +245,7 @@ def test_closed_port_between_nodes_is_reported_with_both_nodes(
         assert machine.inside("pgrep", "-u", "nobody", check=False).stdout == ""
 
 
-def test_different_data_is_reported(launches: Callable[..., Drill], nodes: list[Machine], project: Path) -> None:
+def test_differing_data_is_reported(launches: Callable[..., Drill], nodes: list[Machine], project: Path) -> None:
     for machine in nodes:
         made = f"rm -rf {DATA}; mkdir -p {DATA}/train; cd {DATA}; echo a > train/a; echo b > train/b"
         machine.inside("sh", "-ec", f"{made}; sha256sum train/* > SHA256SUMS")

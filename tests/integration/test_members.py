@@ -190,7 +190,7 @@ def retire(folder: Path, *more: str) -> Run:
 
 
 @pytest.mark.slow
-def test_retirement_killed_at_five_moments_completes(play: Play, lab: Machine, tmp_path: Path, pinned: str) -> None:
+def test_killed_retirement_is_completed_by_the_next_run(play: Play, lab: Machine, tmp_path: Path, pinned: str) -> None:
     listed = LISTED.read_text()
 
     def back() -> None:
@@ -220,7 +220,7 @@ def test_retirement_killed_at_five_moments_completes(play: Play, lab: Machine, t
 
 @pytest.fixture(scope="module")
 def retired(lab: Machine, tmp_path_factory: pytest.TempPathFactory, pinned: str) -> Run:
-    """Retire a dead node with a run that is killed once the inventory is changed, and with a second run."""
+    """Retire a dead node. The first run is killed once the inventory is changed, and a second run finishes."""
     folder = tmp_path_factory.mktemp("retire")
     PINNED.write_text("".join(f"{line} muster:node{line.split()[0][-1]}\n" for line in pinned.splitlines()))
     lab.podman("stop", "--time=0")

@@ -1,6 +1,6 @@
 """A node is added to the inventory and configured by site.yml during a launch on other nodes.
 
-Another node is down. It blocks neither the work on the remaining nodes nor the launch on two of them.
+Another node is down. The dead node blocks neither the run on the remaining nodes nor the launch on two of them.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def test_full_run_finds_no_difference(play: Play, finished: dict[str, Any]) -> N
 
 
 def missed(play: Play, finished: dict[str, Any], faults: list[Fault]) -> list[str]:
-    """Return the faults that the check misses or finds for another reason. They are set one at a time."""
+    """Inject the faults one at a time. Return those that the check misses or reports for a different reason."""
     shapes = [fault.shape() for fault in faults]
     # Settings that connect nodes are checked on all nodes.
     limit = None if any(fault.step == "network" for fault in faults) else NODE

@@ -33,7 +33,7 @@ def nodes(networked: None, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture(scope="module")
 def served(play: Play, nodes: list[Machine]) -> Iterator[dict[str, Any]]:
-    """Export a folder of the third node, which root of the other nodes may mount as the training user."""
+    """Export a folder of the third node, which root on the other nodes can mount as the training user."""
     with exported(nodes[2], nodes) as mount:
         yield {"shared_data_mounts": [mount]}
         result = play(PLAYBOOK)
@@ -130,7 +130,7 @@ def test_files_of_one_node_are_visible_on_all_nodes(play: Play, nodes: list[Mach
     assert nodes[2].inside("ls", "-A", EXPORT).stdout.split() == ["readme"], "the check's own files must be gone"
 
 
-def test_other_mount_and_other_owner_are_reported(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_wrong_mount_and_wrong_owner_are_reported(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     """Mount another file system over the folder on the second node, and change owners on the first."""
     own = "/srv/own"
     nodes[1].inside("sh", "-ec", f"install -d -o muster -g muster {own}; mount --bind {own} {PATH}")
@@ -194,7 +194,7 @@ def test_scratch_folder_is_created(play: Play, nodes: list[Machine], served: dic
     nodes[0].inside("rmdir", "/srv/scratch")
 
 
-def test_unrequested_mount_is_removed_when_unused(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_mount_no_longer_requested_is_removed(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     # Like a launch in the folder: systemd would stop it with the folder's unit.
     nodes[0].inside("systemd-run", "--unit=muster-test-holder", f"--working-directory={PATH}", "sleep", "600")
     try:

@@ -40,13 +40,13 @@ def nodes(three_nodes: dict[str, Machine]) -> dict[str, Machine]:
 
 
 def command(**variables: Any) -> list[str]:
-    """Return the user's command. Its own output is tested."""
+    """Return the command that a user runs, because the tests check its own screen output."""
     return [str(BIN / "ansible-playbook"), "playbooks/status.yml", "-i", str(INVENTORY), "-e", json.dumps(variables)]
 
 
 @pytest.fixture
 def look(nodes: dict[str, Machine], tmp_path: Path) -> Callable[..., tuple[Result, dict[str, Any]]]:
-    """Return a function that returns the screen and its JSON. tests/bench measures the seconds."""
+    """Return a function that runs the command and returns its output and its JSON. tests/bench measures the time."""
 
     def run(*more: str, **variables: Any) -> tuple[Result, dict[str, Any]]:
         file = tmp_path / "status.json"

@@ -95,7 +95,7 @@ def test_mtu_is_set_and_second_run_changes_nothing(set_mtu: Callable[..., Result
     assert verified.rc == 0, verified.stdout
 
 
-def test_mtu_above_the_path_is_reported_and_reverted(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_mtu_above_the_path_mtu_is_reported_and_reverted(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
     result = set_mtu(9000)
     assert result.rc != 0
     assert "the change of the mtu was undone, because packets of 9000 bytes do not reach node" in result.stdout

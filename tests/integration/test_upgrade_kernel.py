@@ -66,7 +66,7 @@ class Cluster:
         return str(said)
 
     def run_command(self, command: str) -> None:
-        """Run a printed command with the inventory that the user adds."""
+        """Run a command that a playbook printed, after adding the option for the inventory as a user does."""
         program, *words = shlex.split(command)
         argv = [str(BIN / program), "-i", str(self.inventory), *words]
         environment = {**os.environ, **ENVIRONMENT}
@@ -140,7 +140,7 @@ def test_held_package_is_kept(cluster: Cluster) -> None:
     assert cluster.boots() == before
 
 
-def test_old_kernel_after_the_reboot_of_the_first_node_ends_the_upgrade(cluster: Cluster) -> None:
+def test_upgrade_ends_if_the_first_node_boots_the_old_kernel(cluster: Cluster) -> None:
     before = cluster.boots()
     first = cluster.machines["node3"]
     first.inside("sh", "-c", f"echo gnulinux-{OLD}-advanced-standin >{PINNED}")
@@ -172,7 +172,7 @@ def test_killed_run_locks_nobody_out(cluster: Cluster, tmp_path: Path, moment: s
 
 
 def test_busy_node_is_not_rebooted(cluster: Cluster) -> None:
-    """node3 has the packages and only needs its reboot. A process outside Muster computes on node1."""
+    """node3 already has the packages and only needs a reboot. Another process computes on node1."""
     busy = cluster.machines["node1"]
     busy.inside("systemd-run", f"--unit={WORK}", "--uid=admin", "sleep", "infinity")
     pid = busy.inside("systemctl", "show", "--value", "--property=MainPID", WORK).stdout.strip()

@@ -1,4 +1,4 @@
-"""A retired node keeps nothing of Muster: its state before, with and after Muster is compared.
+"""A wiped node keeps nothing of Muster: its states before Muster, with Muster and after the wipe are compared.
 
 The third node is recreated, recorded, configured, given files of users, and wiped; then again with options that only
 some labs use.
@@ -180,7 +180,7 @@ def test_other_nodes_forget_the_wiped_node(wiped: Result) -> None:
 
 
 def test_second_wipe_removes_nothing(wiped: Result, as_listed: tuple[str, str], lived_in: Machine, play: Play) -> None:
-    """As after a run that was killed before it changed the inventory."""
+    """The inventory still lists the node, as after a run that was killed before it changed the inventory."""
     before = take(lived_in)
     for path, text in zip((LISTED, PINNED), as_listed, strict=True):
         path.write_text(text)

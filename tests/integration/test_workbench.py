@@ -102,7 +102,7 @@ def printed_command(result: Result, person: Person) -> list[str]:
 
 
 @pytest.mark.pipeline
-def test_notebook_needs_the_token(nodes: list[Machine], persons: list[Person], notebook: Callable[..., Result]) -> None:
+def test_notebook_requires_token(nodes: list[Machine], persons: list[Person], notebook: Callable[..., Result]) -> None:
     anna, ben = persons
     node1 = nodes[0]
     port = free_port()

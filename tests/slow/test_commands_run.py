@@ -76,52 +76,52 @@ def run_command(desk: Desk, group: str, name: str) -> None:
 
 
 @each("first_day")
-def test_first_day_commands(desk: Desk, name: str) -> None:
+def test_first_day_commands_succeed(desk: Desk, name: str) -> None:
     run_command(desk, "first_day", name)
 
 
 @each("looks")
-def test_check_commands(prepared: Desk, name: str) -> None:
+def test_check_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "looks", name)
 
 
 @each("launches")
-def test_launch_commands(prepared: Desk, name: str) -> None:
+def test_launch_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "launches", name)
 
 
 class TestRunningLaunch:
     @each("running")
-    def test_running_launch_commands(self, held: Desk, name: str) -> None:
+    def test_commands_for_running_launches_succeed(self, held: Desk, name: str) -> None:
         run_command(held, "running", name)
 
 
 @each("own")
-def test_user_launch_commands(prepared: Desk, name: str) -> None:
+def test_user_launch_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "own", name)
 
 
 @each("data_and_steps")
-def test_data_and_step_commands(prepared: Desk, name: str) -> None:
+def test_data_and_step_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "data_and_steps", name)
 
 
 @each("examples")
-def test_example_commands(prepared: Desk, name: str) -> None:
+def test_example_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "examples", name)
 
 
 @each("acceptance")
-def test_acceptance_commands(prepared: Desk, name: str) -> None:
+def test_acceptance_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "acceptance", name)
 
 
 @each("members")
-def test_member_commands(prepared: Desk, name: str) -> None:
+def test_membership_commands_succeed(prepared: Desk, name: str) -> None:
     run_command(prepared, "members", name)
 
 
 @each("demo")
-def test_demo_commands(desk: Desk, name: str) -> None:
+def test_demo_commands_succeed(desk: Desk, name: str) -> None:
     """Runs in its own sandbox, which the last command removes."""
     run_command(desk, "demo", name)

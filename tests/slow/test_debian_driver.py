@@ -51,7 +51,7 @@ def run(node: Machine, tmp_path_factory: pytest.TempPathFactory) -> Result:
     return result
 
 
-def test_packages_of_debian_are_installed(node: Machine, run: Result) -> None:
+def test_debian_packages_are_installed(node: Machine, run: Result) -> None:
     there = versions(node)
     assert {"nvidia-open-kernel-dkms", "nvidia-smi", "nvidia-persistenced"} <= set(there)
     origin = node.inside("apt-cache", "policy", "nvidia-smi").stdout
@@ -66,7 +66,7 @@ def test_real_nvidia_smi_reports_the_missing_driver(node: Machine, run: Result) 
     assert "couldn't communicate with the NVIDIA driver" in said.stdout
 
 
-def test_run_stops_before_the_reboot_with_the_reason(node: Machine, run: Result) -> None:
+def test_run_stops_before_the_reboot_and_reports_the_reason(node: Machine, run: Result) -> None:
     assert run.rc != 0
     assert not run.results("Reboot the node")
     failed = [event["event_data"]["res"] for event in run.events if event["event"] == "runner_on_failed"]

@@ -1,4 +1,4 @@
-"""An existing driver from another source than Muster's, on a simulated GPU node. The tests are ordered."""
+"""An existing driver from another source than Muster's, on a simulated GPU node. The tests depend on their order."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ ROOMS = ("plugins/module_utils", "plugins/plugin_utils", "tests", "tests/standin
 
 
 def supervised(folder: Path, soft: int, hard: int) -> dict[str, Any]:
-    """Run the launch and return its result. Its nodes end it after 20 s."""
+    """Run the launch and return its result. The nodes end the launch after 20 s."""
     program = [sys.executable, str(ROOT / "tests/standins/many_nodes.py"), str(folder), str(NODES), "20"]
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert hard <= before[1], "this machine's limit of open files is too low for the test"

@@ -119,7 +119,7 @@ def sound(machines: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 def begin(machines: list[Machine], mutation: dict[str, Any]) -> None:
-    """Undo on the nodes what the removed line provides."""
+    """Undo the effect of the removed line on the nodes."""
     for machine in machines:
         if mutation.get("begin"):
             machine.inside("sh", "-ec", mutation["begin"])
