@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play, Result
 
-LOOK = "Inspect the nodes for all following steps"
-REFUSE = "Reject a node that is not suitable"
+LOOK = "Inspect all nodes at once"
+REFUSE = "Reject an unsuitable node"
 # Persistent files, except those that the login itself writes.
 FILES = "find /etc /home /opt /root /srv /usr /var -xdev -not -path '/var/log/*' -printf '%p %m %u %s %T@\n' | sort"
 PROCESSES = "ps -eo comm="

@@ -103,7 +103,7 @@ def test_user_and_sudo_password_differ_per_node(play: Play, lab: Lab) -> None:
     become = lab.password.replace("connection", "become")
     looked = play("playbooks/inspect.yml", inventory=lab.inventory, cmdline=become)
     assert looked.rc == 0, looked.stdout
-    (look,) = looked.results("Inspect the nodes for all following steps").values()
+    (look,) = looked.results("Inspect all nodes at once").values()
     assert set(look["nodes"]) == set(USERS)
     checked = play("playbooks/baseline.yml", inventory=lab.inventory, cmdline=become, check=True)
     assert checked.rc == 0, checked.stdout
