@@ -72,7 +72,7 @@ def test_lost_contribution_is_reported_with_its_rank(smoke: Callable[..., Run]) 
     assert smoke("collectives").found == []
 
 
-def test_lost_broadcast_is_reported_with_its_root(smoke: Callable[..., Run]) -> None:
+def test_lost_broadcast_is_reported_with_its_root_rank(smoke: Callable[..., Run]) -> None:
     with stub_module(find_machine("node2"), STANDIN, {"txt": "broadcast 3"}):
         found = smoke("collectives").found
     [finding] = found

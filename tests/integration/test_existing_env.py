@@ -155,7 +155,7 @@ def reported(result: Result) -> str:
     return str(next(iter(result.results("Evaluate the inspection").values()))["msg"])
 
 
-def test_inspect_shows_how_to_use_the_environment(cluster: Cluster, installed_states: list[str]) -> None:
+def test_inspection_shows_how_to_use_the_environment(cluster: Cluster, installed_states: list[str]) -> None:
     del installed_states
     result = cluster.run("playbooks/inspect.yml", cluster_environments={})
     line = f"node1, node2: {PREFIX}: created by conda, Python 3.11, torch "

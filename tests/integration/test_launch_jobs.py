@@ -120,7 +120,7 @@ def test_second_controller_follows_and_stops_a_launch(
     assert "Launch 20200101-000000-abcd is not known on this controller or on node1, node2" in none.stdout
 
 
-def test_administrator_follows_and_ends_a_user_launch(
+def test_administrator_can_follow_and_end_a_user_launch(
     begin: Callable[..., Drill], other_controller: Callable[..., Result], nodes: tuple[Machine, Machine], tmp_path: Path
 ) -> None:
     """The administrator acts as the launch user, so root leaves no files in the folders of the launch."""

@@ -186,7 +186,7 @@ def test_running_launch_keeps_permissions_and_busy_manager_is_not_restarted(
     assert machine.inside("ls", "/var/lib/systemd/linger").stdout.split() == ["anna"]
 
 
-def test_shared_folder_works_for_another_user_and_checkout(
+def test_shared_inventory_works_for_another_user_and_checkout(
     machine: Machine, play: Play, anna_and_ben: tuple[Person, Person]
 ) -> None:
     anna, _ = anna_and_ben

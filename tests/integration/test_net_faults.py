@@ -172,7 +172,7 @@ def test_dead_name_server_is_reported(network: Network) -> None:
 
 
 @pytest.mark.pipeline
-def test_wrong_route_is_not_reported_as_a_firewall(network: Network) -> None:
+def test_wrong_route_is_not_reported_as_a_firewall_fault(network: Network) -> None:
     with net_faults.wrong_route(network.node1, network.node3):
         probed = network.probe(extravars={"net_throughput": False})
     assert named(probed) == {"fail net.peer.other_interface node1 node3"}

@@ -256,7 +256,7 @@ def test_machine_becomes_a_member(lab: Lab, story: Story) -> None:
 
 @pytest.mark.slow
 @pytest.mark.moment
-def test_members_change_only_names_keys_and_firewall(story: Story) -> None:
+def test_only_names_keys_and_firewall_change_on_members(story: Story) -> None:
     for name in MEMBERS:
         assert story.onboarded.changing_roles(name) <= {"cluster_hosts", "ssh_mesh", "firewall"}
         before, after = story.before[name], story.after[name]

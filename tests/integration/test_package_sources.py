@@ -175,7 +175,7 @@ def test_verify_reports_differences_and_changes_nothing(machine: Machine, provid
     assert settings(machine) == before
 
 
-def test_apt_uses_the_proxy_except_for_nodes(machine: Machine, provide: Any, mirror: Proxy) -> None:
+def test_apt_bypasses_the_proxy_only_for_nodes(machine: Machine, provide: Any, mirror: Proxy) -> None:
     result, _ = provide(cluster_http_proxy=mirror.url, cluster_no_proxy=["mirror.lab"])
     assert result.rc == 0, result.stdout
     mirror.forget()
@@ -270,7 +270,7 @@ def test_repository_keys_are_fetched_through_the_proxy(machine: Machine, play: P
     plays = [{"hosts": "node1", "gather_facts": False, "tasks": [{"name": "Add it", "apt_repositories": task}]}]
     (tmp_path / "add.yml").write_text(yaml.safe_dump(plays))
     with Proxy(gateway(machine), hosts={"repository.test": tmp_path / "repository"}).running() as proxy:
-        # apt uses the role's file, which the baseline writes and test_apt_uses_the_proxy_except_for_nodes covers.
+        # apt uses the role's file, which the baseline writes and test_apt_bypasses_the_proxy_only_for_nodes covers.
         machine.inside("sh", "-c", f"echo 'Acquire::http::Proxy \"{proxy.url}\";' > {PROXY_FILE}")
         result = play(str(tmp_path / "add.yml"), extravars={"cluster_http_proxy": proxy.url})
     machine.inside("sh", "-c", f"rm -f {PROXY_FILE} /etc/apt/*/muster-test.*")
@@ -284,7 +284,7 @@ def test_private_key_instead_of_a_certificate_is_refused_before_contacting_nodes
     assert "no node was contacted" in result.stdout
 
 
-def test_offline_apt_reads_only_one_folder(machine: Machine, provide: Any, mirror: Proxy, tmp_path: Path) -> None:
+def test_apt_uses_only_the_offline_folder(machine: Machine, provide: Any, mirror: Proxy, tmp_path: Path) -> None:
     package = {"name": "muster-test-standin", "version": "1.0-1"}
     make_flat_repository(tmp_path / "debs", package)
     machine.inside("mkdir", "-p", OFFLINE)

@@ -110,7 +110,7 @@ def test_every_fault_is_found(play: Play, finished: dict[str, Any], faults_of: C
     assert missed(play, finished, faults_of()) == []
 
 
-def test_changed_node_alone_is_rechecked(play: Play, node: Callable[[str], Machine], finished: dict[str, Any]) -> None:
+def test_only_changed_nodes_are_rechecked(play: Play, node: Callable[[str], Machine], finished: dict[str, Any]) -> None:
     node(NODE).inside("rm", "/etc/needrestart/conf.d/90-muster.conf")
     result = play("site.yml", tags="baseline,network", extravars=finished)
     assert result.rc == 0, result.stdout

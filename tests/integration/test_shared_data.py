@@ -65,7 +65,7 @@ def test_check_mode_reports_missing_mounts(play: Play, nodes: list[Machine], ser
     assert nodes[0].inside("test", "-e", PATH, check=False).returncode
 
 
-def test_folder_with_files_is_not_mounted_over(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_non_empty_folder_is_not_mounted_over(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     nodes[0].inside("sh", "-ec", f"mkdir {PATH}; echo mine > {PATH}/mine")
     try:
         result = play(PLAYBOOK, extravars=served, limit=NODES[0])
@@ -154,7 +154,7 @@ def test_wrong_mount_and_wrong_owner_are_reported(play: Play, nodes: list[Machin
         nodes[1].inside("rm", "-r", own)
 
 
-def test_lost_server_is_reported_without_blocking(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_lost_server_does_not_block_the_checks(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     for machine in nodes[:2]:
         # Stops the client process of the mount, so that the kernel waits for it.
         machine.inside("systemctl", "kill", "--signal=STOP", "data.mount")

@@ -90,7 +90,7 @@ def times_of_sudo(machine: Machine) -> int:
     return machine.inside("journalctl", "--quiet", "--identifier=sudo", check=False).stdout.count("COMMAND=")
 
 
-def test_idle_nodes_are_ready_and_root_is_not_used(
+def test_idle_nodes_are_ready_and_checked_without_root(
     look: Callable[..., tuple[Result, dict[str, Any]]], nodes: dict[str, Machine]
 ) -> None:
     before = {name: times_of_sudo(machine) for name, machine in nodes.items()}
@@ -112,7 +112,7 @@ def test_idle_nodes_are_ready_and_root_is_not_used(
     assert not [line for line in lines if line.startswith(("PLAY", "TASK", "ok:"))]
 
 
-def test_limit_shows_fewer_nodes_with_the_same_ranks(look: Callable[..., tuple[Result, dict[str, Any]]]) -> None:
+def test_limit_hides_nodes_without_changing_ranks(look: Callable[..., tuple[Result, dict[str, Any]]]) -> None:
     done, seen = look("--limit", "node2")
     assert done.returncode == 0, done.stdout
     assert [(node["name"], node["ranks"]) for node in seen["nodes"]] == [("node2", [1])]

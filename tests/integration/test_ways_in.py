@@ -98,7 +98,7 @@ def test_key_is_authorized_after_a_login_with_the_password(play: Play, lab: Lab)
     assert again.changed == []
 
 
-def test_user_and_sudo_password_differ_per_node(play: Play, lab: Lab) -> None:
+def test_users_and_sudo_passwords_can_differ_between_nodes(play: Play, lab: Lab) -> None:
     assert play(TRUST, inventory=lab.inventory, extravars=COPY, cmdline=lab.password).rc == 0
     become = lab.password.replace("connection", "become")
     looked = play("playbooks/inspect.yml", inventory=lab.inventory, cmdline=become)

@@ -39,7 +39,7 @@ def test_first_resolution_is_locked(cluster: CountedCluster, one: int) -> None:
     assert len(cluster.wheelhouses()["node1"]) == 2
 
 
-def test_later_node_gets_the_locked_wheels_from_a_peer(cluster: CountedCluster, one: int) -> None:
+def test_node_added_later_gets_locked_wheels_from_a_peer(cluster: CountedCluster, one: int) -> None:
     written = cluster.lock.read_bytes()
     make_tiny(cluster.index.folder, "1.1")  # only a new resolution uses this version
     result, sent = cluster.provide("node2")

@@ -234,7 +234,7 @@ def of_the_site(machine: Machine) -> dict[str, str]:
     return {subject: machine.inside("sh", "-c", command).stdout for subject, command in looks.items()}
 
 
-def test_wipe_removes_optional_parts(listed: str, play: Play, tmp_path: Path) -> None:
+def test_wipe_removes_optional_components(listed: str, play: Play, tmp_path: Path) -> None:
     """An nftables table, a training MTU, a launch user, a mirror and a certificate."""
     LISTED.write_text(listed)
     machine = without_ufw(tmp_path)

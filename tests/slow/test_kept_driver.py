@@ -45,7 +45,7 @@ def output_of(result: Result) -> str:
     return " ".join(result.stdout.replace("''", "'").split())
 
 
-def test_existing_driver_is_kept_beside_a_node_with_musters_driver(cluster: GpuCluster) -> None:
+def test_existing_driver_is_kept_while_another_node_gets_a_driver(cluster: GpuCluster) -> None:
     first, second = cluster.nodes
     before = versions(first), boot(first)
     checked = cluster.play(check=True)

@@ -41,7 +41,7 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Play:
     return run
 
 
-def test_four_nodes_download_as_much_as_one(
+def test_four_nodes_together_download_as_much_as_one_node(
     play: Play, figures: Callable[[str, list[dict[str, Any]]], Path], tmp_path: Path
 ) -> None:
     with counted_cluster(play, [find_machine(name) for name in NODES], tmp_path) as cluster:
