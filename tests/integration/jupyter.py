@@ -49,7 +49,7 @@ def tunnel(command: Sequence[str], port: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Jupyter:
-    """A JupyterLab behind a local port. token: empty for a user without one."""
+    """A JupyterLab behind a local port. token: empty for a user without a token."""
 
     port: int
     token: str = ""

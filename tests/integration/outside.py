@@ -25,7 +25,7 @@ LISTENER = "muster-test-listener"
 
 @dataclass(frozen=True)
 class Scan:
-    """Result of a port scan. Ports that are neither open nor refused were dropped."""
+    """Result of a port scan. Ports that are neither open nor refused did not reply."""
 
     open: list[int]
     refused: int

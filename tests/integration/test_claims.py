@@ -68,7 +68,7 @@ def wait_for(nodes: list[Machine], *, freed: bool) -> None:
 
 @contextmanager
 def between_two_steps(folder: Path, steps: str, nodes: list[Machine]) -> Iterator[Run]:
-    """Run a playbook that claims both nodes, and holds it between two steps until the end of the block."""
+    """Run a playbook that claims both nodes. The playbook waits between two steps until the end of the block."""
     gate = folder / "gate"
     run = Run(folder, steps, "-vvv", "-e", f"gate={gate}")
     try:

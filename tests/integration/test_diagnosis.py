@@ -1,4 +1,4 @@
-"""Diagnosis of failed launches, automatic and on request: faults on real nodes with their causes."""
+"""Failed launches on real nodes are diagnosed automatically and on request."""
 
 from __future__ import annotations
 

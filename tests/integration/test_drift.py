@@ -1,4 +1,4 @@
-"""Drift on two nodes is found with user and time, repaired, and then gone."""
+"""Drift on two nodes is found with user and time. After a repair, no drift is reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLACK = 2.0
 
 
 def drift(**variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the drift playbook like a user, with its own screen output."""
+    """Run the drift playbook as a user does, with its own screen output."""
     argv = [str(BIN / "ansible-playbook"), "playbooks/drift.yml", "-i", str(INVENTORY), "-e", json.dumps(variables)]
     return subprocess.run(
         argv, cwd=ROOT, env={**os.environ, **ENVIRONMENT}, check=False, capture_output=True, text=True

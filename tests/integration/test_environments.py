@@ -1,6 +1,6 @@
 """Named environments: downloaded once, equal on every node, used by launches, and removed.
 
-The index is a stub that counts bytes. torch is the real one of the default environment under another version.
+The index is a stub that counts bytes. torch is the real torch of the default environment with another version number.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def test_peers_are_allowed_and_others_are_blocked(play: Play, serving: list[Mach
 
 
 def test_rules_of_others_are_kept(play: Play, nodes: list[Machine], outsider: Machine) -> None:
-    """Rules of others and open connections survive when ufw is enabled and at later changes."""
+    """Rules of others and open connections are kept when ufw is enabled and when Muster changes rules later."""
     machine, peer = nodes
     machine.inside("ufw", "--force", "disable")
     machine.inside("sh", "-c", SITE)

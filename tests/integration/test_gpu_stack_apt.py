@@ -1,4 +1,4 @@
-"""Packages that the real apt installs for a resolved stack from stub repositories, and known pitfalls."""
+"""The real apt installs the packages of a resolved stack from stub repositories, without the known pitfalls."""
 
 from __future__ import annotations
 

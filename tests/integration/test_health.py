@@ -67,7 +67,7 @@ class Fault:
 
 
 def switch(version: str) -> str:
-    """Return the command that makes another environment of a node the default."""
+    """Return the command that makes the environment with this torch version the default of a node."""
     same = f'grep -q "{version}+cpu" $env/lib/python3*/site-packages/torch/version.py'
     return f"for env in {ROOT}/envs/*; do if {same}; then ln -sfn $env {ROOT}/current; fi; done"
 

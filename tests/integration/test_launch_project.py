@@ -1,4 +1,4 @@
-"""Distribution of a project to the nodes of a launch, its read-only copy, and the comparison of data.
+"""Projects are distributed to the nodes of a launch as read-only copies, and data on the nodes is compared.
 
 The ranks need no PyTorch and print the project files that they see.
 """
@@ -63,7 +63,7 @@ def nodes(play: Play, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture
 def project(tmp_path: Path, nodes: list[Machine]) -> Path:
-    """Create a git tree with tracked and ignored files. The nodes do not have it yet."""
+    """Create a git tree with tracked and ignored files. The nodes do not have a copy yet."""
     folder = tmp_path / "project"
     (folder / "parts").mkdir(parents=True)
     (folder / "train.py").write_text(TRAIN)

@@ -1,4 +1,4 @@
-"""Secrets from every documented source, printed by the script in many forms, and searched for in all other places.
+"""A script prints secrets from every documented source in many forms. All other places must not contain the secrets.
 
 Texts are copied to this machine and searched here, because a search command with the secret would match itself.
 """

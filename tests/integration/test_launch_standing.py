@@ -1,4 +1,4 @@
-"""The notice about a stalled launch: shown with the waiting ranks, and not shown for a long computation."""
+"""The notice about a stalled launch lists the waiting ranks, and is not shown for a long computation."""
 
 from __future__ import annotations
 

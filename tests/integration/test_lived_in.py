@@ -47,7 +47,7 @@ class Story:
         self.again = play("site.yml", tags=UP_TO_NETWORK)
 
     def upgrade(self) -> None:
-        """Start the machine's own package installation, which keeps apt busy until the baseline meets the lock."""
+        """Start the machine's own package installation, which keeps apt busy until the baseline waits for the lock."""
         program = (PAYLOADS / "busy_apt.py").read_text()
         keep = ["podman", "exec", "--interactive", self.machine.container, "sh", "-c", f"cat >{BUSY_APT}"]
         subprocess.run(keep, input=program, check=True, capture_output=True, text=True)

@@ -1,6 +1,6 @@
 """Membership: quarantine and release, and the retirement of a dead node.
 
-The third node has a separate inventory file, which the tests change like a user's inventory.
+The third node has a separate inventory file, which the tests change as a user does.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def test_automatic_quarantine_is_limited_to_one_node(play: Play, lab: Machine, q
 
 
 def knows(machine: Machine) -> list[str]:
-    """Return the places where this node still lists the third node."""
+    """Return the files in which this node still lists the third node."""
     places = {
         "/etc/hosts": NODE,
         "/home/muster/.ssh/authorized_keys": r"\.13\"",

@@ -1,4 +1,4 @@
-"""Real network faults: the probe reports the fault and its node, and nothing else."""
+"""The probe reports each real network fault with its node, and nothing else."""
 
 from __future__ import annotations
 

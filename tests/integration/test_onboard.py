@@ -67,7 +67,7 @@ class Lab:
         return self.play(ONBOARD, inventory=self.folder, extravars=variables, **more)
 
     def run_as_user(self, tmp_path: Path, *more: str) -> Run:
-        """Run the playbook like a user."""
+        """Run the playbook as a user does."""
         words = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={self.address(NEW)}", "-e", "trust_confirmed=true"]
         return Run(tmp_path, *words, *more, inventory=self.folder).end()
 

@@ -1,4 +1,4 @@
-"""site.yml on bare machines: HEALTHY, a second run without changes, and the repair after damage and a kill."""
+"""site.yml makes bare machines healthy, changes nothing in a second run, and repairs damage after a killed run."""
 
 from __future__ import annotations
 

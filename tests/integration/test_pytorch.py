@@ -1,4 +1,4 @@
-"""The PyTorch environment of a node: built, checked, repaired, switched, kept, and refused with one sentence."""
+"""The PyTorch environments of a node: built, checked, repaired, switched, kept, or refused with one sentence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TASK = "Provide PyTorch (half a minute for a new environment, some minutes with 
 
 @pytest.fixture(scope="module")
 def machine(node: Callable[[str], Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """Yield a node with a folder of stub wheels. Remove everything of these tests before and after."""
+    """Yield a node with a folder of stub wheels. Remove the files of these tests before and after."""
     machine = node("node1")
     wheels = tmp_path_factory.mktemp("wheels")
     make_wheels(wheels)
@@ -171,7 +171,7 @@ def held_by_its_settings(machine: Machine) -> Iterator[None]:
 @pytest.mark.moment
 @pytest.mark.usefixtures("clean")
 def test_next_run_completes_a_killed_run(provide: Any, machine: Machine) -> None:
-    """Kill pip and the module that waits for it, which leaves a folder behind."""
+    """Kill pip and the module that waits for pip. The killed run leaves a folder behind."""
     with held_by_its_settings(machine), ThreadPoolExecutor() as pool:
         run = pool.submit(provide)
         program = (PAYLOADS / "kill_pip.py").read_text()

@@ -1,4 +1,4 @@
-"""Second runs: one check per node finds every difference, and without differences no role runs."""
+"""In a second run, one check per node finds every difference. If nothing differs, no role runs."""
 
 from __future__ import annotations
 

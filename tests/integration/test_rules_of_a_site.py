@@ -1,4 +1,4 @@
-"""A site's own diagnosis rules: a fault that only the site knows is reported on its node."""
+"""Diagnosis rules of a site: a site-specific fault is reported for the node that has it."""
 
 from __future__ import annotations
 

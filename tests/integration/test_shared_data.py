@@ -1,4 +1,4 @@
-"""Shared folders: mounted on access, checked from all nodes, reported when their server is gone.
+"""Shared folders are mounted on access, checked from all nodes, and reported if their server does not respond.
 
 The test kernel has no NFS client. The server is a node's sshd, mounted with sshfs: a real network file system with a
 server that can be stopped. NFS features (options, locks, user squashing) are not covered.
@@ -51,7 +51,7 @@ def refusal(result: Result, name: str) -> str:
 
 
 def findings(result: Result) -> set[tuple[str, str]]:
-    """Return id and node of the findings about shared data."""
+    """Return the ids and nodes of the findings about shared data."""
     assert result.stats["processed"]
     kept = json.loads((ARTIFACTS / "latest/verdict.json").read_text())
     told = [one for one in kept["findings"] if one["status"] in ("fail", "warn", "unknown")]

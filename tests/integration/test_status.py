@@ -1,5 +1,5 @@
-"""The cluster status at rest, during a launch, with a node down, with a quarantined node, for a user without root, and
-watched in a terminal until Ctrl-C. The output is compared with the state of the machines.
+"""The status of an idle cluster, during a launch, with a dead or quarantined node, for a user without root, and in
+watch mode. The output is compared with the state of the machines.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A PyTorch upgrade of nodes in use: one node first, then the others, and the rollback.
 
-The wheels are stubs: the nodes' real PyTorch under other versions, one of which computes wrong products on node3. The
+The wheels contain the nodes' real PyTorch with other version numbers. One version computes wrong products on node3. The
 tests depend on their order.
 """
 

@@ -1,4 +1,4 @@
-"""Kernel security updates of nodes in use: one node first, then the others, each with a reboot, and the way back.
+"""Kernel security updates of nodes in use: one node first, then the others, each with a reboot, and the rollback.
 
 Kernels, their security pocket and GRUB are stubs (tests/standins/kernels.py). apt, dpkg, reboots and the following
 launches are real. The tests depend on their order.

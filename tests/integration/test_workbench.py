@@ -1,4 +1,4 @@
-"""Notebooks: access through the printed ssh command with the token only; stop, restart and removal."""
+"""Notebooks are accessible only through the printed ssh command and with the token, and can be stopped and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The downloads of four nodes, compared with one node and with four nodes that do not share."""
+"""The download size of four nodes that share packages, compared with one node and with nodes that do not share."""
 
 from __future__ import annotations
 

@@ -297,7 +297,7 @@ def slow_at(name: str, rate: str) -> Before:
 
 
 def cut_off(name: str, match: str) -> Callable[[Scene], None]:
-    """Return a function that adds a rule which drops incoming packets. `reconnect` removes the rule."""
+    """Return a function that adds a rule for dropping incoming packets. `reconnect` removes the rule."""
 
     def strike(scene: Scene) -> None:
         addresses = {one.name: one.address for one in scene.machines.values()}
