@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 ROOT = "/opt/muster-test-upgrade"
 BOOK = "playbooks/upgrade.yml"
-PLAN, END = "Plan the order of the upgrade", "Write the upgrade into the inventory"
+PLAN, END = "Plan the order of the upgrade", "Write the new version to the inventory"
 BEFORE, AFTER, WRONG, BROKEN = "2.0.0", "2.1.0", "2.2.0", "2.3.0"
 OPTION = "cluster_torch_version"
 # The unit, by which a launch is recognised on its node.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 BOOK = "playbooks/upgrade.yml"
-PLAN, END = "Plan the order of the upgrade", "Write the upgrade into the inventory"
+PLAN, END = "Plan the order of the upgrade", "Write the new version to the inventory"
 BEFORE, BRANCH, AFTER = "580.178.04", "595", "595.91.07"
 KEPT = "/var/lib/muster/driver_before"
 BROKEN = "/etc/standin-gpu-broken"

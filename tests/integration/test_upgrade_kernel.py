@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 ENTRY = f"gnulinux-advanced-standin>gnulinux-{OLD}-advanced-standin"  # of the GRUB menu
 BOOK = "playbooks/upgrade.yml"
-PLAN, END = "Plan the order of the upgrade", "Write the upgrade into the inventory"
+PLAN, END = "Plan the order of the upgrade", "Write the new version to the inventory"
 WORK = "standin-work"
 META = "linux-image-generic"
 MOMENTS = ("Inspect the kernels", "Install the kernel fixes", "[upgrade : Reboot]")
