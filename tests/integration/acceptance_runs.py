@@ -18,7 +18,7 @@ SITE_PACKAGES_OF_TORCH = "/opt/muster/pytorch/current/lib/python3*/site-packages
 
 
 class Run(NamedTuple):
-    """result: of Ansible. measured: smoke.json. verdict: verdict.json. Both are empty if the file is missing."""
+    """result: of the play. measured, verdict: contents of smoke.json and verdict.json, empty if a file is missing."""
 
     result: Result
     measured: dict[str, Any]
@@ -35,7 +35,7 @@ class Run(NamedTuple):
 
 
 def run_acceptance(play: Play, folder: Path, stages: str = "", **options: Any) -> Run:
-    """Run the given stages, or all. Default: two nodes with two ranks each. folder: for the artifacts."""
+    """Run the given stages, or all stages if empty, by default with two ranks on each of two nodes."""
     given: dict[str, Any] = {
         "cluster_artifacts_dir": str(folder),
         "cluster_launch_nodes": ["node1", "node2"],
@@ -57,9 +57,9 @@ def site_packages_of_torch(machine: Machine) -> str:
 
 @contextmanager
 def stub_module(machine: Machine, source: Path, more: Mapping[str, str]) -> Iterator[str]:
-    """Install a stub module that every Python of the environment imports first. Yield its folder.
+    """Install a stub module that each Python process of the environment imports first. Yield the folder of the module.
 
-    more: further files with the module's name, by suffix.
+    more: texts of additional files that have the module's name, by suffix.
     """
     folder, name = site_packages_of_torch(machine), source.stem
     files = {"py": source.read_text(), "pth": f"import {name}", **more}

@@ -1,4 +1,4 @@
-"""Install accelerate on sandbox nodes next to their environment, not into it."""
+"""Install accelerate on sandbox nodes, in a copy of their environment."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAM = f"#!{FOLDER}/bin/python\nfrom accelerate.commands.accelerate_cli impor
 
 
 def install(machine: Machine) -> None:
-    """Copy the node's environment and add accelerate, unless it is already installed."""
+    """Copy the node's environment and install accelerate in the copy, unless the copy already contains accelerate."""
     if machine.inside("test", "-x", f"{FOLDER}/bin/accelerate", check=False).returncode == 0:
         return
     machine.inside("rm", "--recursive", "--force", FOLDER)
@@ -39,7 +39,7 @@ def install(machine: Machine) -> None:
 
 
 def downloaded(version: str) -> Path:
-    """Download the packages for this Python from the configured registry. The sandbox folder caches them."""
+    """Download the packages for this Python version, and cache them in the sandbox folder."""
     folder = SANDBOX / f"accelerate-{VERSION}-{version}"
     if not folder.exists():
         begun = folder.with_suffix(".begun")

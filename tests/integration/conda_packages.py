@@ -1,7 +1,7 @@
 """Build a local channel of small but real conda packages.
 
-Its python is a stub: a script that runs the node's own Python with the environment's packages. The tests cover how
-packages are solved, locked, installed, copied and switched, and that their files contain the final path.
+The package python is a stub: a script that runs the node's own Python with the environment's packages. Tests check how
+environments are solved, locked, installed, copied and switched, and that their files contain the final path.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def main():
 
 
 def package(folder: Path, name: str, version: str, files: dict[str, bytes], **more: Any) -> None:
-    """Write a package. more: for index.json. BUILT_AT in a file marks a path; the content b"->x" is a link to x."""
+    """Write a package. more: additional fields of index.json. The content b"->x" creates a symbolic link to x."""
     index = {"name": name, "version": version, "build": "0", "build_number": 0, "depends": [], "subdir": folder.name}
     paths = []
     for path, content in files.items():

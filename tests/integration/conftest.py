@@ -1,4 +1,4 @@
-"""Start the sandbox for the integration tests. Tests marked `moment` can be repeated."""
+"""Start the sandbox for the integration tests. --count repeats the tests that are marked `moment`."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 @pytest.fixture(scope="module")
 def turn(request: pytest.FixtureRequest) -> int:
-    """Return the number of the repetition. Module fixtures that request it are recreated for each repetition."""
+    """Return the number of the repetition. Module fixtures that use this fixture are recreated for each repetition."""
     return getattr(request, "param", 1)
 
 
@@ -77,13 +77,13 @@ def busy(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def existing_nodes(request: pytest.FixtureRequest) -> list[str]:
-    """Return the nodes from --nodes, which are tested in their current state."""
+    """Return the nodes that --nodes lists. They are tested in their current state."""
     return [name for name in (request.config.getoption("--nodes") or "").split(",") if name]
 
 
 @pytest.fixture(scope="session")
 def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Start the sandbox with three nodes and an outsider. It keeps running for the next test run."""
+    """Start the sandbox with three nodes and an outsider. The sandbox keeps running for the next test run."""
     list_nodes()
     if request.config.getoption("--sandbox-is-up"):
         return
@@ -107,7 +107,7 @@ def node(sandbox: None) -> Callable[[str], Machine]:
 
 @pytest.fixture(scope="session")
 def networked(existing_nodes: list[str], request: pytest.FixtureRequest) -> list[Machine]:
-    """Return the nodes after all steps up to network."""
+    """Run the steps up to network, and return the nodes."""
     if not existing_nodes:
         result = request.getfixturevalue("play")("site.yml", tags=UP_TO_NETWORK)
         assert result.rc == 0, result.stdout
@@ -116,7 +116,7 @@ def networked(existing_nodes: list[str], request: pytest.FixtureRequest) -> list
 
 @pytest.fixture(scope="session")
 def with_pytorch(networked: list[Machine], play: Play) -> None:
-    """Give the nodes the training user, a firewall that lists all nodes, and the environment."""
+    """Set up the nodes with the training user, firewall rules for all nodes, and the environment."""
     del networked
     result = play("site.yml", tags="pytorch")
     assert result.rc == 0, result.stdout
@@ -124,7 +124,7 @@ def with_pytorch(networked: list[Machine], play: Play) -> None:
 
 @pytest.fixture(scope="session")
 def three_nodes(with_pytorch: None) -> dict[str, Machine]:
-    """The nodes by name, ready to launch."""
+    """Return the nodes by name, ready for a launch."""
     del with_pytorch
     return {name: find_machine(name) for name in NODES}
 

@@ -1,4 +1,4 @@
-"""Nodes that install PyTorch from a stub index that counts the bytes it sends. torch is a 20 MB stub."""
+"""Nodes that install a 20 MB stub of torch from a package index that counts the bytes it sends."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TASK = "Provide PyTorch (half a minute for a new environment, some minutes with 
 
 
 class CountedCluster:
-    """Nodes that install PyTorch from a counting index, with the lock next to their inventory."""
+    """Nodes that install PyTorch from a byte-counting index. lock: next to their inventory."""
 
     def __init__(self, play: Play, machines: list[Machine], index: PackageIndex, folder: Path) -> None:
         self.play = play
@@ -33,7 +33,7 @@ class CountedCluster:
         self.lock = folder / "pytorch.lock.txt"
 
     def provide(self, *names: str, version: str = "2.0.0", **requested: Any) -> tuple[Result, int]:
-        """Run the step on the named nodes, or on all. Return the result and the bytes of wheels that the index sent."""
+        """Run the step on the named nodes, or on all nodes. Return the result and the bytes that the index sent."""
         self.index.take_count()
         extravars = {
             "cluster_torch_version": version,
@@ -54,11 +54,11 @@ class CountedCluster:
             machine.inside("rm", "-rf", ROOT)
 
     def sources(self, result: Result) -> dict[str, list[str]]:
-        """Return where each node that built an environment got its wheels from."""
+        """Return the sources of the wheels for each node that built an environment."""
         return {name: done["wheels"]["came_from"] for name, done in result.results(TASK).items() if "wheels" in done}
 
     def torch(self, machine: Machine) -> str:
-        """Return the torch version that a user of the node imports, and the version of its dependency."""
+        """Import torch on the node, and return its version and the version of its dependency."""
         command = f"{ROOT}/current/bin/python -c 'import torch, tiny; print(torch.__version__, tiny.VERSION)'"
         return machine.ssh(command).stdout.strip()
 
@@ -75,7 +75,7 @@ def make_tiny(folder: Path, version: str) -> None:
 
 @contextlib.contextmanager
 def counted_cluster(play: Play, machines: list[Machine], folder: Path) -> Iterator[CountedCluster]:
-    """Connect these nodes to a counting index, and remove everything afterwards."""
+    """Let these nodes install from a byte-counting index. Remove the index and the environments afterwards."""
     wheels = folder / "index"
     wheels.mkdir()
     make_tiny(wheels, "1.0")

@@ -1,7 +1,7 @@
-"""The workplace of a reader who runs the commands of the docs: a checkout, an inventory `lab` of sandbox nodes, a home.
+"""Simulate a user who runs the commands of the docs, with a home, a checkout and an inventory `lab` of sandbox nodes.
 
-Prerequisites that the pages name are created here and on the nodes. Placeholders in commands (node names, launch ids,
-local folders) are filled in.
+Prerequisites that the pages name are created on this machine and on the nodes. Placeholders in commands (node names,
+launch ids, local folders) are filled in.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Output:
 
 @dataclass
 class Desk:
-    """folder has a short path, because it contains the sockets of shared connections. launch_id: the newest launch."""
+    """folder: with a short path, because it contains sockets of SSH connections. launch_id: of the newest launch."""
 
     folder: Path
     nodes: Sequence[Machine]
@@ -64,7 +64,7 @@ class Desk:
         return self.folder / "muster"
 
     def set_up(self) -> None:
-        """Create everything except the files on the nodes."""
+        """Create the parts of the workplace on this machine."""
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         names = subprocess.run(listed, cwd=ROOT, check=True, capture_output=True, text=True).stdout
         for name in filter(None, names.split("\0")):
@@ -134,7 +134,7 @@ class Desk:
             node.inside("rm", "-rf", "/srv/project", "/srv/cifar10", "/data", "/opt/muster/pytorch/named/vision")
 
     def hold(self, *, on: bool) -> None:
-        """Set whether the training runs until it is stopped."""
+        """Set whether the training script runs until it is stopped. Otherwise, it ends by itself."""
         for node in self.nodes:
             node.inside(*(("touch",) if on else ("rm", "-f")), "/srv/project/hold")
 
@@ -204,7 +204,7 @@ class Desk:
 
 
 def shown(page: str, pattern: str) -> str:
-    """Return a file that a page shows."""
+    """Return the text of a page that matches the pattern, such as the content of a file."""
     found = re.search(pattern, (ROOT / "docs" / page).read_text(), re.DOTALL)
     assert found, f"docs/{page} no longer shows {pattern}"
     return found[1] + "\n"

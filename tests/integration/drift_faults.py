@@ -17,9 +17,9 @@ BY_HAND = "3.11.2-1+b1+byhand1"
 
 @dataclass(frozen=True)
 class Fault:
-    """commands: run by the administrator. proof: a command that prints `says` once the fault is on. check, what: id and
-    words of the finding. how: words of the command to which the finding attributes the change. repaired: a step
-    restores the value. past_sudo: run as root in the container, without a log entry.
+    """commands: run by the administrator. proof: a command that prints `says` while the fault is active. check, what:
+    id and part of the text of the finding. how: part of the command to which the finding attributes the change.
+    repaired: whether a step repairs the fault. past_sudo: runs as root in the container, without a log entry.
     """
 
     name: str

@@ -192,7 +192,7 @@ class Drill:
 
     @property
     def login(self) -> dict[str, str]:
-        """Return the login variables. The login user determines the kind of launch."""
+        """Return the variables for SSH logins. The login user determines whether the launch is a user launch."""
         return {"ansible_user": self.user} if self.user else {}
 
     # ------------------------------------------------------------ while it runs
@@ -206,7 +206,7 @@ class Drill:
         return self.run.name
 
     def is_running(self) -> bool:
-        """Return whether the launching process is running."""
+        """Return whether the playbook run that started the launch is still running."""
         return self.process.poll() is None if self.process else bool(self.thread and self.thread.is_alive())
 
     def in_step(self, ranks: int = 4) -> Drill:
@@ -225,7 +225,7 @@ class Drill:
         return next(pid for pid, env in processes(self.launch_id).items() if env.get("RANK") == str(rank))
 
     def agent(self, node: str) -> int:
-        """Return the pid of torchrun on a node: it carries the launch id and has no RANK."""
+        """Return the pid of torchrun on a node. The environment of torchrun contains the launch id, but not RANK."""
         found = [
             pid
             for pid, env in processes(self.launch_id).items()
@@ -247,14 +247,14 @@ class Drill:
         return f"muster-launch-{self.launch_id}.service"
 
     def systemctl(self, machine: Machine, *words: str, check: bool = True) -> str:
-        """Run systemctl against the manager that owns the launch unit on a node."""
+        """Run systemctl for the manager that owns the launch unit on a node: of the system, or of the launch user."""
         if not self.user:
             return machine.inside("systemctl", *words, check=check).stdout
         asked = f"XDG_RUNTIME_DIR=/run/user/$(id -u) exec systemctl --user {shlex.join(words)}"
         return machine.inside("su", "--shell", "/bin/sh", self.user, "--command", asked, check=check).stdout
 
     def clean_up(self, machines: Iterable[Machine]) -> None:
-        """Stop the rest of the launch, so that a failed test does not affect the next test."""
+        """Stop the launch if it is still running, so that a failed test does not affect the next test."""
         for machine in machines:
             if self.run.is_dir() and self.runs():
                 self.systemctl(machine, "stop", self.unit(), check=False)
@@ -262,7 +262,7 @@ class Drill:
 
     @property
     def node_folder(self) -> str:
-        """Return the folder of the launch on its nodes. It contains the logs."""
+        """Return the folder that contains the logs of the launch on its nodes."""
         above = f"/var/lib/muster/users/{self.user}" if self.user else "/var/lib/muster"
         return f"{above}/launches/{self.launch_id}"
 
@@ -274,7 +274,7 @@ class Drill:
         return machine.inside("sh", "-c", f"cat {self.log_path(local_rank, stream)}", check=False).stdout
 
     def written_at(self, machine: Machine, local_rank: int) -> float:
-        """Return the time of the last write of a rank to stderr."""
+        """Return the time at which a rank last wrote to stderr."""
         return float(machine.inside("sh", "-c", f"stat --format=%.Y {self.log_path(local_rank, 'stderr')}").stdout)
 
     def state_on(self, machine: Machine) -> str:
@@ -292,7 +292,7 @@ class Drill:
         return self
 
     def watch_the_end(self) -> None:
-        """Record in the background when the last agent and rank has ended. A frozen node is ignored."""
+        """Record in the background when the last agent or rank ends. Processes on a frozen node are ignored."""
         launch_id = self.launch_id
 
         def runs() -> bool:
@@ -338,7 +338,7 @@ class Drill:
         raise AssertionError(self.runner.stdout.read())
 
     def seconds_to_notice(self) -> float:
-        """Return the seconds from the fault to the first notice of it, or to the decision to end the launch."""
+        """Return the seconds from the fault until Muster first reported a problem or decided to end the launch."""
         timing = self.result()["timing"]
         # On a busy machine, an earlier notice may concern another delay.
         first: float = min([timing["noticed"], *(at for at in timing["notices"] if at >= self.fault_at)])
@@ -349,7 +349,7 @@ class Drill:
         return self.gone_at - self.fault_at
 
     def check_seconds(self, *, clean: float, notice: float | None = None) -> None:
-        """Check the documented times, scaled by the slowdown that other processes caused."""
+        """Check that the documented time limits are met, scaled by the slowdown that other processes cause."""
         assert self.seconds_to_clean() < clean * self.stretch
         assert notice is None or self.seconds_to_notice() < notice * self.stretch
 
@@ -379,7 +379,7 @@ def hit(pid: int, number: signal.Signals) -> None:
 
 
 def wait_for_ssh(machine: Machine) -> None:
-    """Wait until the machine has booted and accepts SSH. Failed units in a container do not matter."""
+    """Wait until the machine has booted and accepts SSH logins. Failed units are ignored."""
     ask = "systemctl is-system-running --wait"
     booted = ("running", "degraded")
     until(lambda: machine.ssh(ask, check=False).stdout.strip() in booted, PATIENCE, f"{machine.name} is back")

@@ -18,8 +18,8 @@ LIGHT = "light"
 def in_variants(*quick: str, pipeline: str = "") -> pytest.MarkDecorator:
     """Run a drill in each variant.
 
-    quick: variants that the stage drills runs. The others are slow and cover the same faults. pipeline: variant that
-    the stage pipeline runs.
+    quick: variants that the stage `drills` runs. The other variants are slow and cover the same faults. pipeline:
+    variant that the stage `pipeline` runs.
     """
     assert {*quick, pipeline} <= {*WAYS, LIGHT, ""}, quick
     marks = {way: pytest.mark.slow for way in WAYS if way not in quick}

@@ -31,7 +31,7 @@ def skip_if_unsupported(machine: Machine) -> None:
 
 @contextmanager
 def exported(server: Machine, nodes: Sequence[Machine]) -> Iterator[dict[str, Any]]:
-    """Yield an entry of shared_data_mounts for a folder that root of each node may mount as the training user."""
+    """Yield a shared_data_mounts entry for a folder that root on each node can mount as the training user."""
     server.inside("install", "-d", "-o", "muster", "-g", "muster", EXPORT)
     server.inside("sh", "-ec", f"echo hello > {EXPORT}/readme; chown muster: {EXPORT}/readme")
     for machine in nodes:

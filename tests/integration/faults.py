@@ -1,4 +1,4 @@
-"""Faults in everything that the roles manage on a node, with the commands that set and revert each one.
+"""Faults in everything that the roles manage on a node, with commands that inject and revert each fault.
 
 The lists of files, packages and settings come from the vars of the roles.
 """
@@ -27,7 +27,7 @@ KEEP, BACK = "rm -rf {kept}; cp -a {path} {kept}", "rm -rf {path}; cp -a {kept} 
 
 @dataclass(frozen=True)
 class Fault:
-    """role: the role that must run on the node because of the fault. says: expected text of the check."""
+    """role: the role that the check must select for the node. says: expected part of the reason."""
 
     what: str
     step: str
@@ -41,7 +41,7 @@ class Fault:
 
 
 def of_file(step: str, role: str, path: str, change: str, says: str, what: str = "") -> Fault:
-    """A file changed by a command that contains {path}. The command fails if the file stays the same."""
+    """Return a fault in a file. change: command with {path}. Injecting the fault fails if the file stays the same."""
     keep, back = (text.format(path=path, kept=KEPT) for text in (KEEP, BACK))
     differs = f"! diff -q {path} {KEPT} >/dev/null 2>&1 || ! diff <(stat -c '%a %U' {path}) <(stat -c '%a %U' {KEPT})"
     on = f"set -e; {keep}; {change.format(path=path)}; {differs}"
@@ -78,7 +78,7 @@ def of_baseline() -> list[Fault]:
 
 
 def of_effects() -> list[Fault]:
-    """Faults in effective settings, with unchanged files."""
+    """Return faults that change effective settings without changing a file."""
     role = ("baseline", "node_baseline")
     manager, login = (f"/etc/systemd/{name}.conf.d/90-muster.conf" for name in ("system", "logind"))
     without = "set -e; mv {path} /var/tmp/one-fault; {then}; mv /var/tmp/one-fault {path}"

@@ -46,7 +46,7 @@ def play(
 
 
 def bring_up(folder: Path) -> GpuCluster:
-    """Create the machines that do not exist yet."""
+    """Start the sandbox machines and set them up as simulated GPU nodes, unless they already are."""
     result = play(folder, "playbooks/sandbox_up.yml")
     assert result.rc == 0, result.stdout
     cluster = look_up(folder)
@@ -73,7 +73,7 @@ def loaded(machine: Machine) -> str:
 
 
 def versions(machine: Machine) -> dict[str, str]:
-    """Return the versions of the driver packages. A package that is not fully installed has its dpkg status instead."""
+    """Return the versions of the driver packages, or the dpkg status of packages that are not fully installed."""
     show = "--showformat=${db:Status-Status} ${Package} ${Version}\\n"
     text = machine.inside("dpkg-query", "--show", show, "*nvidia*", "*libnvsdm*", check=False).stdout
     found = {}

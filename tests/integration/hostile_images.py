@@ -42,7 +42,7 @@ tar --create --sort=name --directory=$root .
 
 @dataclass(frozen=True)
 class Given:
-    """A file of an image. kind: as in tarfile. number: of a device. target: of a link."""
+    """A file in an image. kind: member type as in tarfile. number: major and minor of a device. target: of a link."""
 
     content: bytes = b""
     mode: int = 0o644
@@ -53,8 +53,8 @@ class Given:
 
 @dataclass(frozen=True)
 class Hostile:
-    """files: added to the system, by path. config: of the image. names: in the archive. annotations: if any are set,
-    the archive is an oci-archive.
+    """files: files that are added to the system, by path. config: image configuration. names: image names in the
+    archive. annotations: if not empty, the archive is an oci-archive instead of a docker-archive.
     """
 
     files: Mapping[str, Given] = field(default_factory=dict)

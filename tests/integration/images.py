@@ -1,6 +1,6 @@
 """A container image for launches, built without a registry from a node's system and PyTorch environment.
 
-Sandbox nodes run on overlayfs, on which podman cannot create its own. Their image storage is a tmpfs.
+Sandbox nodes run on overlayfs, on which podman cannot mount another overlay. Their image storage is a tmpfs.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def take_podman(machine: Machine) -> None:
 
 
 def make_archive(machine: Machine, path: Path) -> None:
-    """Build the archive with the podman of one node, and remove the image there."""
+    """Build the archive with podman on one node and copy it to this machine. Nothing is kept on the node."""
     there = "/var/tmp/muster-test-image.tar"
     machine.inside("sh", "-c", MAKE, "make", there)
     try:
@@ -68,10 +68,10 @@ REGISTRIES = "/etc/containers/registries.conf.d/muster-test.conf"
 
 
 def give_registry(nodes: list[Machine], archive: Path) -> str:
-    """Start an unencrypted registry on the first node with the image of the archive. Return the image name with its
+    """Start an unencrypted registry on the first node and push the image of the archive. Return the image name with its
     digest.
 
-    Only the registry keeps the image.
+    The image storage of the nodes does not keep the image.
     """
     first = nodes[0]
     place = f"{first.address}:5000"

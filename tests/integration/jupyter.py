@@ -1,4 +1,4 @@
-"""Access a JupyterLab through a tunnel: its pages, and cells run in a kernel."""
+"""Access a JupyterLab through a tunnel: load pages, and run cells in a kernel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def free_port() -> int:
 
 @contextmanager
 def tunnel(command: Sequence[str], port: int) -> Iterator[None]:
-    """Run the ssh command that Muster printed for the duration of the block."""
+    """Keep the ssh command that Muster printed running for the duration of the block."""
 
     def open_there() -> bool:
         with socket.socket() as tried:
@@ -49,13 +49,13 @@ def tunnel(command: Sequence[str], port: int) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Jupyter:
-    """A JupyterLab behind a local port. token: empty for a user without one."""
+    """A JupyterLab behind a local port. token: empty for a user without a token."""
 
     port: int
     token: str = ""
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> tuple[int, str]:
-        """Return the status code and the text, or the target of a redirect."""
+        """Return the status code, and the response text or the target of the redirect."""
         head = {"Authorization": f"token {self.token}"} if self.token else {}
         connection = HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         try:

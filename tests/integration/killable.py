@@ -1,4 +1,4 @@
-"""Runs of ansible-playbook that can be killed completely, with logins tried in parallel."""
+"""Run ansible-playbook so that all its processes can be killed, and test logins in parallel."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MARK = "MUSTER_TEST_RUN"
 
 
 class Run:
-    """One ansible-playbook in its own session. Runs with the same folder share SSH connections, as a user's runs do."""
+    """A run of ansible-playbook in its own session. As for a user, runs with the same folder share SSH connections."""
 
     def __init__(self, folder: Path, *arguments: str, inventory: Path = HOSTS) -> None:
         self.connections = folder / "cp"
@@ -79,7 +79,7 @@ class Run:
         self.process.wait(timeout=10)
 
     def pids(self) -> list[int]:
-        """Return the pids of the run: by environment variable, and shared connections by path."""
+        """Return the pids of the run, including its shared SSH connections, which are found by their path."""
         return [pid for pid in all_pids() if self.has(pid)]
 
     def has(self, pid: int) -> bool:
@@ -106,7 +106,7 @@ class Run:
 
 
 def moments(count: int, seconds: float) -> list[float]:
-    """Return one fixed pseudo-random time in each of `count` equal parts of a run of this length."""
+    """Return a reproducible pseudo-random time within each of `count` equal parts of a run of this length."""
     chance = random.Random(count)
     return [(number + chance.random()) / count * seconds for number in range(count)]
 
@@ -141,7 +141,7 @@ class Logins:
 
 
 def reloads(machine: Machine, at: float) -> bool:
-    """Return whether sshd reloads at this time. It closes its port first and opens it again last."""
+    """Return whether sshd was reloading at this time, and therefore did not listen on its port."""
     journal = ["journalctl", "--quiet", "--unit=ssh", f"--since=@{int(at) - 1}", f"--until=@{int(at) + 2}"]
     return "Received SIGHUP" in machine.inside(*journal, check=False).stdout
 

@@ -19,7 +19,7 @@ SANDBOX_KNOWS = SANDBOX / "known_hosts"
 
 
 def make_lab(folder: Path, nodes: dict[str, dict[str, Any]], **variables: Any) -> Path:
-    """Write an inventory of these nodes that learns host keys like inventory/lab."""
+    """Write an inventory of these nodes that handles host keys like inventory/lab."""
     (folder / "group_vars").mkdir(parents=True)
     shutil.copy(ROOT / "inventory/lab/group_vars/gpu_nodes.yml", folder / "group_vars/gpu_nodes.yml")
     common = {

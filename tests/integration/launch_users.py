@@ -55,7 +55,7 @@ def forget_launch_users(machine: Machine) -> None:
 
 
 def make_launch_user(name: str, machines: Iterable[Machine]) -> None:
-    """Create an account for user launches on each machine, which accepts the sandbox's key."""
+    """Create an account for user launches on each machine. The account accepts the sandbox's SSH key."""
     key = (SANDBOX / "id_ed25519.pub").read_text().strip()
     for machine in machines:
         machine.inside("bash", "-c", MAKE, "make", name, key)

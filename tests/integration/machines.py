@@ -84,7 +84,7 @@ class Machine:
         return done
 
     def ssh(self, command: str, *, check: bool = True) -> subprocess.CompletedProcess[str]:
-        """Run a shell command over SSH as the administrator, like the controller."""
+        """Run a shell command over SSH as the administrator, as the controller does."""
         options = ["BatchMode=yes", "ConnectTimeout=5", "IdentitiesOnly=yes"]
         options.append(f"UserKnownHostsFile={self.folder}/known_hosts")
         argv = ["ssh", "-i", str(self.folder / "id_ed25519"), *(f"-o{option}" for option in options)]
@@ -95,7 +95,7 @@ class Machine:
         return self.ssh("true", check=False).returncode == 0
 
     def restart_sshd(self) -> None:
-        """Restart sshd. Its port is open on return, unlike after a reload."""
+        """Restart sshd. The port is open when this function returns, which a reload does not guarantee."""
         self.inside("systemctl", "restart", "ssh")
 
     def podman_copy(self, source: Path, path: str) -> None:
@@ -105,7 +105,7 @@ class Machine:
     def podman(self, verb: str, *arguments: str) -> None:
         """Run a podman verb such as stop, start, pause or unpause on the container.
 
-        Freezing a busy container can fail (cgroup v1), and then leaves it running: pause is tried again.
+        With cgroup v1, pausing a busy container can fail and leave the container running, so pause is retried.
         """
         argv = ["podman", verb, *arguments, self.container]
         done = subprocess.run(argv, check=verb != "pause", stdout=subprocess.DEVNULL)
@@ -114,7 +114,7 @@ class Machine:
 
 
 def never() -> bool:
-    """Never cancel. Without a cancel callback, ansible-runner takes Ctrl-C and SIGTERM away from pytest."""
+    """Never cancel the run. Without this callback, ansible-runner replaces pytest's handlers for SIGINT and SIGTERM."""
     return False
 
 
@@ -136,7 +136,7 @@ def run_playbook(folder: Path, playbook: str, **requested: Any) -> Result:
 
 
 def list_nodes() -> None:
-    """List the nodes after the second one, as script/demo --nodes does. Keep existing ones."""
+    """Add the nodes after the second node to the inventory, as script/demo --nodes does. Keep existing entries."""
     for name in ("hosts.yml", "group_vars"):
         if not (INVENTORY / name).exists():
             INVENTORY.mkdir(parents=True, exist_ok=True)
@@ -150,7 +150,7 @@ def list_nodes() -> None:
 
 
 def find_machine(name: str, suffix: str = "") -> Machine:
-    """Find a machine by its inventory name. suffix: of a second sandbox."""
+    """Find a machine by its inventory name. suffix: suffix of the name of a second sandbox."""
     container = f"{NAME}{suffix}-{name}"
     template = "{{range .NetworkSettings.Networks}}{{.IPAddress}}{{end}}"
     argv = ["podman", "inspect", "--format", template, container]

@@ -1,4 +1,4 @@
-"""Real network faults between nodes, each with a proof that it is in effect, and their removal.
+"""Inject real network faults between nodes, prove that each fault is in effect, and remove it.
 
 Packet filter rules go into a separate table. The rules of the role firewall and of others stay unchanged.
 """
@@ -50,7 +50,7 @@ echo "$answer"
 
 @contextmanager
 def rules(machine: Machine, *wanted: str) -> Iterator[None]:
-    """Add rules for incoming packets. Each rule must have matched a packet by the end."""
+    """Add filter rules for incoming packets. Each rule must have matched a packet when the block ends."""
     lines = [f"add table inet {TABLE}"]
     lines.append(f"add chain inet {TABLE} in {{ type filter hook input priority -10; }}")
     lines += [f"add rule inet {TABLE} in {rule}" for rule in wanted]
@@ -87,7 +87,7 @@ def shut(machine: Machine, caller: Machine, port: int, match: str, verdict: str,
 
 @contextmanager
 def one_way(machine: Machine, caller: Machine) -> Iterator[None]:
-    """Drop connections that the caller opens. Connections that the machine opens work."""
+    """Drop connections from the caller to the machine. Connections in the other direction still work."""
     with rules(machine, f"ip saddr {caller.address} ct state new counter drop"):
         with listeners(machine, [PORT]), listeners(caller, [PORT]):
             assert scan(caller, machine.address, PORT).open == []
@@ -97,7 +97,7 @@ def one_way(machine: Machine, caller: Machine) -> Iterator[None]:
 
 @contextmanager
 def black_hole(machine: Machine, callers: list[Machine], largest: int) -> Iterator[None]:
-    """Drop larger packets from these callers without an ICMP message."""
+    """Drop packets from these callers that exceed a size, without sending an ICMP message."""
     addresses = ", ".join(caller.address for caller in callers)
     with rules(machine, f"ip saddr {{ {addresses} }} meta length > {largest} counter drop"):
         for size, arrives in ((largest, True), (largest + 1, False)):
@@ -123,7 +123,7 @@ def loss(machine: Machine, callers: list[Machine], every: int) -> Iterator[None]
 
 @contextmanager
 def slow(machine: Machine, rate: str) -> Iterator[None]:
-    """Limit the outgoing rate."""
+    """Limit the outgoing bandwidth of the machine."""
     wanted = ["root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms"]
     machine.inside("tc", "qdisc", "add", "dev", "eth0", *wanted)
     try:
@@ -137,7 +137,7 @@ def slow(machine: Machine, rate: str) -> Iterator[None]:
 
 @contextmanager
 def hosts_line(machine: Machine, name: str, address: str, *, beside: bool = False) -> Iterator[None]:
-    """Add an /etc/hosts line for this name: instead of the existing lines, or beside them."""
+    """Add an /etc/hosts line for this name. beside: keep existing entries for the name."""
     before = machine.inside("cat", "/etc/hosts").stdout
     gone = "" if beside else name
     others = "".join(
@@ -156,7 +156,7 @@ def hosts_line(machine: Machine, name: str, address: str, *, beside: bool = Fals
 
 @contextmanager
 def dead_name_server(machine: Machine, silent: str) -> Iterator[None]:
-    """Set as the only name server an address of this machine that receives packets and never answers."""
+    """Replace the name servers of the machine with a local address that drops all queries."""
     before = machine.inside("cat", "/etc/resolv.conf").stdout
     machine.inside("ip", "address", "add", f"{silent}/32", "dev", "lo")
     with rules(machine, f"ip daddr {silent} udp dport 53 counter drop"):
@@ -173,7 +173,7 @@ def dead_name_server(machine: Machine, silent: str) -> Iterator[None]:
 
 @contextmanager
 def wrong_route(machine: Machine, peer: Machine) -> Iterator[None]:
-    """Route packets for the peer to an interface without a peer."""
+    """Route packets for the peer to an interface that does not reach the peer."""
     machine.inside("ip", "link", "add", "astray0", "type", "veth", "peer", "name", "astray1")
     try:
         for name in ("astray0", "astray1"):
@@ -188,7 +188,7 @@ def wrong_route(machine: Machine, peer: Machine) -> Iterator[None]:
 
 @contextmanager
 def held_answers(machines: list[Machine]) -> Iterator[str]:
-    """Yield the path of a Python that probes all peers and holds back the answer."""
+    """Yield the path of a Python wrapper that probes all peers, but returns the answer only after GATE is removed."""
     try:
         for machine in machines:
             write(machine, HELD_PYTHON, HELD_ANSWER)
@@ -200,7 +200,7 @@ def held_answers(machines: list[Machine]) -> Iterator[str]:
 
 
 def has_called(machine: Machine) -> bool:
-    """Return whether the machine has probed all peers and holds back its answer."""
+    """Return whether the wrapper of held_answers has probed all peers."""
     return machine.inside("cat", GATE).stdout == "called\n"
 
 
@@ -227,7 +227,7 @@ def addresses(owners: dict[str, list[Machine]]) -> Iterator[None]:
 
 @contextmanager
 def wrong_clock(machine: Machine, seconds: float) -> Iterator[str]:
-    """Yield the path of a Python whose clock is ahead."""
+    """Yield the path of a Python wrapper whose clock is ahead by this number of seconds."""
     write(machine, CLOCK, WRONG_CLOCK.format(seconds=seconds))
     try:
         machine.inside("chmod", "755", CLOCK)

@@ -25,7 +25,7 @@ LISTENER = "muster-test-listener"
 
 @dataclass(frozen=True)
 class Scan:
-    """Result of a port scan. Ports that are neither open nor refused were dropped."""
+    """Result of a port scan. Ports that are neither open nor refused did not reply."""
 
     open: list[int]
     refused: int
@@ -41,7 +41,7 @@ def scan(origin: Machine, address: str, *ports: int | str) -> Scan:
 
 @contextmanager
 def listeners(machine: Machine, ports: list[int]) -> Iterator[None]:
-    """Listen on these ports, so that a closed port proves a firewall rule."""
+    """Listen on these ports, so that only a firewall rule can explain a closed port."""
     program = (PAYLOADS / "listen.py").read_text()
     unit = ["systemd-run", "--quiet", "--collect", f"--unit={LISTENER}", "python3", "-c", program]
     machine.inside(*unit, *map(str, ports))

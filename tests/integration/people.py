@@ -46,7 +46,7 @@ class Person:
         return subprocess.run(argv, check=check, capture_output=True, text=True)
 
     def command(self, *words: str) -> list[str]:
-        """Return an Ansible command in the checkout with the options that README names."""
+        """Return an Ansible command for the checkout, with the options from README."""
         program = str(BIN / words[0])
         return [program, *words[1:], "-u", self.name, "--private-key", str(self.key)]
 

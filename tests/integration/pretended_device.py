@@ -1,7 +1,7 @@
-"""A machine like a lent GPU machine, without the GPU: Ubuntu 24.04, root, no systemd, no network, with PyTorch.
+"""A rented GPU machine, simulated without a GPU: Ubuntu 24.04 with PyTorch, as root, without systemd and network.
 
-Its file system is bootstrapped once and cached in .sandbox/two_nodes. It runs in its own mount, network, UTS and PID
-namespaces over a temporary overlay. Files that a run leaves behind are visible there until it ends.
+The file system is bootstrapped once and cached in .sandbox/two_nodes. The machine runs in its own mount, network, UTS
+and PID namespaces on a temporary overlay, which keeps the files of a run until the machine ends.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def install_torch(root: Path) -> None:
 
 @contextmanager
 def device(out: Path, *, v2_alone: bool = False) -> Iterator[Device]:
-    """Run the machine for the duration of the block. out: becomes $OUT. v2_alone: without cgroup v1."""
+    """Run the machine for the duration of the block. out: folder that becomes $OUT. v2_alone: only with cgroup v2."""
     work = FOLDER / "mounted"
     work.mkdir(exist_ok=True)
     # The machine ends with the test process, even if that is killed.

@@ -15,7 +15,7 @@ SOURCE = ROOT / "tests/standins/programs/torchrun.py"
 
 
 def provide(play: Play, *machines: Machine) -> None:
-    """Prepare the training user, and the stub instead of an environment. Launches need cluster_torchrun."""
+    """Create the training user, and install the stub instead of an environment. Launches must set cluster_torchrun."""
     result = play("site.yml", tags="baseline")
     assert result.rc == 0, result.stdout
     for machine in machines:

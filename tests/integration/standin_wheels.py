@@ -1,7 +1,7 @@
-"""Stub wheels named torch and tiny, which answer the questions of the environment check.
+"""Stub wheels named torch and tiny, which pass the environment check.
 
-They make tests of building, repairing, switching and keeping environments take seconds instead of minutes. test_road.py
-checks the real torch.
+With these wheels, tests that build, repair, switch or keep environments take seconds instead of minutes. test_road.py
+uses the real torch.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def relabelled_torch(folder: Path, version: str, real: str, *, spoilt: str = "",
 
 
 def source_package(folder: Path, backend: str) -> None:
-    """Write the package sourced 1.0, available only as source, with this build backend."""
+    """Write version 1.0 of the source package `sourced`, with this build backend."""
     project = """
     [build-system]
     requires = []

@@ -24,7 +24,7 @@ SLOW = "50mbit"
 BYTES = 4_000_000
 
 
-def test_healthy_cluster_has_no_finding(smoke: Callable[..., Run]) -> None:
+def test_healthy_cluster_has_no_findings(smoke: Callable[..., Run]) -> None:
     run = smoke("world,collectives,bandwidth,transport", cluster_launch_nodes=list(NODES))
     measured = run.measured
     assert run.found == []
@@ -72,7 +72,7 @@ def test_lost_contribution_is_reported_with_its_rank(smoke: Callable[..., Run]) 
     assert smoke("collectives").found == []
 
 
-def test_lost_broadcast_is_reported_with_its_root(smoke: Callable[..., Run]) -> None:
+def test_lost_broadcast_is_reported_with_its_root_rank(smoke: Callable[..., Run]) -> None:
     with stub_module(find_machine("node2"), STANDIN, {"txt": "broadcast 3"}):
         found = smoke("collectives").found
     [finding] = found
@@ -83,7 +83,7 @@ def test_lost_broadcast_is_reported_with_its_root(smoke: Callable[..., Run]) -> 
 
 
 def seconds_from(machine: Machine) -> float:
-    """Return the seconds that a transfer to this machine takes."""
+    """Return the seconds that a transfer from the node to this machine takes."""
     began = time.monotonic()
     machine.ssh(f"head -c {BYTES} /dev/zero")
     return time.monotonic() - began
@@ -106,7 +106,7 @@ def test_slow_link_is_reported_with_node_and_level(smoke: Callable[..., Run]) ->
     assert run.measured["bandwidth"]["slow_level"] == "across"
 
 
-def test_bandwidth_below_the_floor_fails(smoke: Callable[..., Run]) -> None:
+def test_bandwidth_below_the_floor_is_a_failure(smoke: Callable[..., Run]) -> None:
     found = smoke("bandwidth", ddp_smoke_busbw_floor=1000).found
     [finding] = found
     assert finding.startswith("smoke.bandwidth fail node1: all-reduce busbw across nodes is ")
@@ -120,7 +120,7 @@ def firewall_is_on(machine: Machine) -> bool:
 
 @contextmanager
 def second_network(*machines: Machine) -> Iterator[None]:
-    """Give each machine an interface eth1 on a second network, and open an active firewall for it."""
+    """Connect each machine to a second network as eth1, and allow eth1 in active firewalls."""
     walled = [machine for machine in machines if firewall_is_on(machine)]
     subprocess.run(["podman", "network", "create", "--internal", SECOND], check=True, capture_output=True)
     try:

@@ -31,7 +31,7 @@ LOGS = "var/lib/muster/launches/*/logs/torchrun/*/attempt_0/*/stdout.log"
 
 @contextmanager
 def flipped(machine: Machine, fault: str) -> Iterator[None]:
-    """Corrupt the products of one rank of this node, verified by an identity product."""
+    """Corrupt matrix products of one rank on this node. Products of identity matrices prove the fault."""
     with stub_module(machine, STANDIN, {"txt": fault}) as folder:
         rank, first, _ = fault.split()
         program = f"import torch; one = torch.eye(8); all = [torch.mm(one, one) for _ in range({first})]"
@@ -96,7 +96,7 @@ class Quota:
         self.folder.rmdir()
 
 
-def test_healthy_cluster_has_no_finding(smoke: Callable[..., Run]) -> None:
+def test_healthy_cluster_has_no_findings(smoke: Callable[..., Run]) -> None:
     _, measured, _ = run = smoke("world,device,stragglers,scaling")
     assert run.found == []
     assert [row["model"] for row in measured["device"]["ranks"]] == ["cpu"] * 4
@@ -128,7 +128,7 @@ def test_cpu_quota_is_reported_for_slow_ranks(smoke: Callable[..., Run]) -> None
     assert [row["slow"] for row in measured["stragglers"]["ranks"]] == [False, False, True, True]
 
 
-def test_healthy_soak_runs_for_its_time(smoke: Callable[..., Run]) -> None:
+def test_healthy_soak_runs_for_the_requested_time(smoke: Callable[..., Run]) -> None:
     _, measured, _ = run = smoke("soak", ddp_smoke_mode="soak", ddp_smoke_soak_seconds=12)
     assert run.found == []
     assert measured["soak"]["ended"] == "time"

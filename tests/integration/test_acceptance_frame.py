@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def worker(rank: int, first: str, mark: str) -> int | None:
-    """Return a rank's worker process from this stage on. mark: the number of steps, which identifies the launch."""
+    """Return the pid of a rank's worker that starts with this stage. mark: step count that identifies the launch."""
     for pid in all_pids():
         words = read_proc(pid, "cmdline").split("\0")
         if f"--first={first}" in words and f"--steps={mark}" in words and environ(pid).get("RANK") == str(rank):
@@ -36,7 +36,7 @@ def hit(rank: int, first: str, number: signal.Signals, mark: str) -> None:
 
 
 @pytest.mark.moment
-def test_killed_or_hanging_rank_loses_only_that_stage(smoke: Callable[..., Run], tmp_path: Path) -> None:
+def test_killed_or_stopped_rank_fails_only_the_current_stage(smoke: Callable[..., Run], tmp_path: Path) -> None:
     mark = str(os.getpid() * 1000 + int(tmp_path.stat().st_ino) % 1000)
     with ThreadPoolExecutor() as pool:
         run = pool.submit(smoke, "world,device,collectives,sampling", ddp_smoke_steps=int(mark))

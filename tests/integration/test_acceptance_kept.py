@@ -1,4 +1,4 @@
-"""Results that an acceptance test keeps: the accepted state, which is compared with later runs, and junit.xml.
+"""Results that an acceptance test keeps: junit.xml, and the accepted state with which later runs are compared.
 
 Only the stage train runs, because the comparison uses its rate. The artifacts have their own folder.
 """
@@ -48,7 +48,7 @@ def smoke(with_pytorch: None, play: Play, folder: Path) -> Callable[..., Run]:
 
 @pytest.fixture(scope="module")
 def book(folder: Path) -> Callable[[], dict[str, Any]]:
-    """Read the only state in acceptance.json."""
+    """Return the only accepted state in acceptance.json."""
 
     def read() -> dict[str, Any]:
         path = folder / ARTIFACTS.name / "acceptance.json"
@@ -120,7 +120,7 @@ def test_slow_link_is_reported_and_not_accepted(
 
 
 def test_unhealthy_run_is_not_accepted(accepted: Run, smoke: Callable[..., Run], book: Any) -> None:
-    """An unreachable loss ratio fails the test without side effects."""
+    """An unreachable loss ratio makes the acceptance test fail without side effects."""
     before = book()
     result, _, verdict, _ = smoke(ddp_smoke_accept=True, ddp_smoke_loss_ratio=0.001)
     assert result.rc == 2

@@ -90,7 +90,7 @@ def test_different_seed_and_truncated_checkpoint_are_reported(smoke: Callable[..
 
 
 def test_difference_from_the_single_process_result_is_reported(smoke: Callable[..., Run]) -> None:
-    """Averaged gradients are equal on all ranks, so the wrong rank is only visible before the first averaging."""
+    """Averaged gradients are equal on all ranks, so the faulty rank can only be found before the first averaging."""
     with spoilt({3: [["loss", 1.01]], 2: [["random"]]}) as was:
         run = smoke("equality,checkpoint,precision")
         loss = was(3, "loss")
@@ -106,7 +106,7 @@ def test_difference_from_the_single_process_result_is_reported(smoke: Callable[.
     )
 
 
-def test_healthy_cluster_has_no_finding_and_no_leftovers(smoke: Callable[..., Run]) -> None:
+def test_healthy_cluster_has_no_findings_and_no_leftovers(smoke: Callable[..., Run]) -> None:
     run = smoke(STAGES)
     assert run.found == []
     passed = {finding["id"] for finding in run.verdict["findings"] if finding["status"] == "pass"}

@@ -1,4 +1,4 @@
-"""The complete acceptance test on a healthy cluster, and launches of it that fail."""
+"""The complete acceptance test on a healthy cluster, and acceptance launches that fail."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_refused_launch_reports_no_stages(smoke: Callable[..., Run]) -> None:
     assert "did not report" not in result.stdout
 
 
-def test_misspelt_stage_is_refused_before_any_node_changes(smoke: Callable[..., Run]) -> None:
+def test_misspelt_stage_is_refused_before_any_node_is_changed(smoke: Callable[..., Run]) -> None:
     result, measured, _ = smoke("world,trian")
     assert result.rc != 0
     assert measured == {}

@@ -1,4 +1,4 @@
-"""The baseline inspected from outside, and its repair after parts were removed."""
+"""The baseline as seen from outside, and its repair after parts of it were removed."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_settings_that_a_container_forbids_are_reported(again: Result) -> None:
         assert "CAP_SYS_RESOURCE" in left_out["/etc/security/limits.d/90-muster.conf"]
 
 
-def test_systemd_units_get_the_limits_for_training(nodes: list[Machine]) -> None:
+def test_systemd_units_get_the_training_limits(nodes: list[Machine]) -> None:
     for machine in nodes:
         assert settings(machine) == {"DefaultLimitNOFILE": "1048576", "DefaultLimitNOFILESoft": "65536"}
 
@@ -88,14 +88,14 @@ def test_kernel_settings_match_the_file(nodes: list[Machine]) -> None:
             assert live == value.split() or key in ("net.core.rmem_max", "net.core.wmem_max"), key
 
 
-def test_training_user_has_a_login_and_no_privileges(nodes: list[Machine]) -> None:
+def test_training_user_can_log_in_and_has_no_privileges(nodes: list[Machine]) -> None:
     for machine in nodes:
         assert machine.inside("getent", "passwd", "muster").stdout.strip().endswith(":/bin/bash")
         assert machine.inside("id", "-Gn", "muster").stdout.split() == ["muster"]
         assert machine.inside("su", "-l", "muster", "-c", "sudo -n true", check=False).returncode != 0
 
 
-def test_upgrades_skip_the_gpu_stack_and_do_not_reboot(nodes: list[Machine]) -> None:
+def test_unattended_upgrades_skip_the_gpu_stack_and_do_not_reboot(nodes: list[Machine]) -> None:
     for machine in nodes:
         dumped = machine.inside("apt-config", "dump").stdout
         assert 'Unattended-Upgrade::Package-Blacklist:: "libnvidia-";' in dumped
@@ -143,7 +143,7 @@ def test_unapplied_settings_are_applied_by_the_next_run(nodes: list[Machine], on
 
 
 @pytest.mark.moment
-def test_login_survives_the_restart_of_logind(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
+def test_login_session_survives_a_restart_of_logind(nodes: list[Machine], on_first: Callable[..., Result]) -> None:
     first = nodes[0]
     # Another setting that overrides ours and is removed without logind reading the change.
     first.inside("sh", "-ec", "printf '[Login]\\nRemoveIPC=yes\\n' >/etc/systemd/logind.conf.d/99-test.conf")

@@ -68,7 +68,7 @@ def wait_for(nodes: list[Machine], *, freed: bool) -> None:
 
 @contextmanager
 def between_two_steps(folder: Path, steps: str, nodes: list[Machine]) -> Iterator[Run]:
-    """Run a playbook that claims both nodes, and holds it between two steps until the end of the block."""
+    """Run a playbook that claims both nodes. The playbook waits between two steps until the end of the block."""
     gate = folder / "gate"
     run = Run(folder, steps, "-vvv", "-e", f"gate={gate}")
     try:
@@ -99,7 +99,7 @@ def test_second_run_is_refused_until_the_first_has_ended(tmp_path: Path, steps: 
     assert nodes[0].inside("journalctl", "-t", "muster", "-o", "cat").stdout.splitlines()[-1].endswith("steps.yml: ok")
 
 
-def test_killed_run_frees_the_nodes_after_its_last_task(tmp_path: Path, steps: str, nodes: list[Machine]) -> None:
+def test_killed_run_releases_the_nodes_after_its_last_task(tmp_path: Path, steps: str, nodes: list[Machine]) -> None:
     with between_two_steps(tmp_path, steps, nodes) as run:
         run.process.kill()
         run.process.wait()
@@ -110,8 +110,8 @@ def test_killed_run_frees_the_nodes_after_its_last_task(tmp_path: Path, steps: s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("here", [True, False])
-def test_lost_controller_frees_the_nodes(tmp_path: Path, steps: str, nodes: list[Machine], here: bool) -> None:
-    """A controller on the same machine is seen to be gone at once, another controller after a minute."""
+def test_nodes_are_freed_when_the_controller_dies(tmp_path: Path, steps: str, nodes: list[Machine], here: bool) -> None:
+    """The loss of a controller is detected immediately on the same machine, and after a minute on another machine."""
     run = Run(tmp_path, steps, "-e", f"gate={tmp_path}/gate")
     wait_for(nodes, freed=False)
     run.kill()

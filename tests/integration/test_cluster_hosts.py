@@ -1,4 +1,4 @@
-"""Node names resolved on the nodes, and the treatment of existing hosts lines."""
+"""Node names resolve on all nodes, and existing lines of /etc/hosts are kept."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def nodes(names: Names, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture
 def first(nodes: list[Machine]) -> Iterator[Machine]:
-    """Yield the first node, and restore its hosts file and cloud-init folder."""
+    """Yield the first node. Restore its hosts file and its cloud-init folder afterwards."""
     machine = nodes[0]
     machine.inside("sh", "-ec", "cp -p /etc/hosts /etc/hosts.kept; ! test -e /etc/cloud")
     yield machine
@@ -110,7 +110,7 @@ def test_foreign_lines_are_kept_byte_for_byte(first: Machine, names: Names) -> N
     assert names(limit="node1").changed == []
 
 
-def test_foreign_address_of_a_node_is_reported_and_kept(first: Machine, names: Names) -> None:
+def test_wrong_address_of_a_node_is_reported_and_kept(first: Machine, names: Names) -> None:
     before = read(first) + "192.0.2.7 node2 # the old one\n"
     write(first, "/etc/hosts", before)
     result = names(limit="node1")
@@ -119,7 +119,7 @@ def test_foreign_address_of_a_node_is_reported_and_kept(first: Machine, names: N
     assert read(first) == before
 
 
-def test_symlink_is_not_replaced(first: Machine, names: Names) -> None:
+def test_symlinked_hosts_file_is_not_replaced(first: Machine, names: Names) -> None:
     first.inside("sh", "-ec", "cp /etc/hosts /etc/hosts.real; ln -sf hosts.real /etc/hosts")
     result = names(limit="node1")
     first.inside("sh", "-ec", "test -L /etc/hosts; rm /etc/hosts /etc/hosts.real")
@@ -138,20 +138,20 @@ def test_verify_reports_differences_and_changes_nothing(first: Machine, names: N
     assert read(first) == "127.0.0.1 localhost\n127.0.1.1 node1\n"
 
 
-def test_mode_off_keeps_the_file(first: Machine, names: Names) -> None:
+def test_mode_off_does_not_change_the_hosts_file(first: Machine, names: Names) -> None:
     write(first, "/etc/hosts", FOREIGN)
     assert names(limit="node1", cluster_hosts_mode="off").changed == []
     assert read(first) == FOREIGN
 
 
-def test_node_removed_from_the_inventory_is_removed(first: Machine, names: Names) -> None:
+def test_node_removed_from_the_inventory_is_removed_from_the_hosts_file(first: Machine, names: Names) -> None:
     write(first, "/etc/hosts", read(first).replace("# END muster", "10.9.9.9 node9\n# END muster"))
     result = names(limit="node1")
     assert "node9" in " ".join(result.results("Write the node names to /etc/hosts")["node1"]["reasons"])
     assert addresses(first, "node9") == set()
 
 
-def test_cloud_init_keeps_the_names_and_its_template_contains_them(first: Machine, names: Names) -> None:
+def test_cloud_init_does_not_remove_the_names_from_the_hosts_file(first: Machine, names: Names) -> None:
     first.inside("mkdir", "-p", "/etc/cloud/templates", "/etc/cloud/cloud.cfg.d")
     write(first, "/etc/cloud/templates/hosts.debian.tmpl", CLOUD_TEMPLATE)
     assert names(limit="node1").rc == 0

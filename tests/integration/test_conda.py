@@ -117,7 +117,7 @@ def test_second_run_changes_nothing_and_damage_is_repaired(cluster: Cluster, bui
     assert cluster.greeting(first).startswith("greetings 1.0")
 
 
-def test_launch_uses_the_environment_by_name(cluster: Cluster, built: Result) -> None:
+def test_launch_selects_the_environment_by_name(cluster: Cluster, built: Result) -> None:
     result = cluster.run(
         "playbooks/launch.yml",
         launch_environment="bio",
@@ -129,7 +129,7 @@ def test_launch_uses_the_environment_by_name(cluster: Cluster, built: Result) ->
 
 
 @pytest.mark.slow
-def test_changed_request_is_built_beside_from_the_current_channel(cluster: Cluster, built: Result) -> None:
+def test_changed_request_builds_another_environment_from_the_current_channel(cluster: Cluster, built: Result) -> None:
     greet(cluster.channel, "2.0")
     index(cluster.channel)
     same = cluster.run()
@@ -156,7 +156,7 @@ def test_missing_package_is_reported_and_nothing_changes(cluster: Cluster, built
     assert cluster.lock.read_text() == text
 
 
-def test_environment_is_removed_with_its_name(cluster: Cluster, built: Result) -> None:
+def test_environment_is_deleted_when_its_name_is_removed(cluster: Cluster, built: Result) -> None:
     result = cluster.run(cluster_environments={})
     assert result.rc == 0, result.stdout
     for machine in cluster.machines:

@@ -167,7 +167,7 @@ def test_next_run_completes_a_killed_run(
     assert [digests(machine) for machine in nodes] == [expected_digests(source)] * 3
 
 
-def test_data_of_a_node_is_copied_to_others(nodes: list[Machine], copy: Callable[..., Result], source: Path) -> None:
+def test_data_on_one_node_is_copied_to_others(nodes: list[Machine], copy: Callable[..., Result], source: Path) -> None:
     giver = nodes[1]
     giver.inside("mkdir", "-p", TARGET)
     giver.podman_copy(source / "train", TARGET)
@@ -190,7 +190,7 @@ def test_data_of_a_node_is_copied_to_others(nodes: list[Machine], copy: Callable
     assert f"node2: {TARGET}: 'train/b.bin': it belongs to root, but the folder to muster" in message(refused)
 
 
-def test_impossible_copy_is_reported_before_anything_is_copied(
+def test_impossible_copy_is_reported_before_any_data_is_copied(
     nodes: list[Machine], copy: Callable[..., Result], source: Path
 ) -> None:
     nodes[2].inside("sh", "-ec", f"mkdir -p {ROOT}; mount -t tmpfs -o size=5m,mode=755 tmpfs {ROOT}")

@@ -1,4 +1,4 @@
-"""Diagnosis of failed launches, automatic and on request: faults on real nodes with their causes."""
+"""Failed launches on real nodes are diagnosed automatically and on request."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def by_hand(play: Play, tmp_path: Path) -> Callable[..., Result]:
 
 
 def diagnosed(drill: Drill) -> dict[str, Any]:
-    """Return the diagnosis of a failed launch. Check that screen and file agree and that nodes keep no trace."""
+    """Return the diagnosis of a failed launch. Check that screen and file agree, and that no process is left."""
     result = drill.result()
     said: dict[str, Any] = result["diagnosis"]
     kept = json.loads((drill.run / "diagnosis.json").read_text())["lines"]
@@ -105,7 +105,7 @@ def test_stopped_rank_is_diagnosed(drill: Drill) -> None:
 
 @pytest.mark.slow
 def test_filtered_port_during_rendezvous_is_diagnosed(drill: Drill, nodes: list[Machine]) -> None:
-    """The probe before the start is disabled, because it would refuse the launch."""
+    """The probe before the start is disabled, because it would find the fault and refuse the launch."""
     drill.variables.update(launch_probe=False, launch_rendezvous_timeout=10)
     port = net_faults.PORT
     with net_faults.shut(nodes[0], nodes[1], port, f"{port} ip saddr {nodes[1].address}", "drop", refused=False):
@@ -155,7 +155,7 @@ def logs(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def manual_launch(request: pytest.FixtureRequest, nodes: list[Machine], logs: Path, tmp_path: Path) -> Iterator[Drill]:
-    """Yield torchrun on two nodes, started by hand without Muster. Rank 1 has a fault at its gate."""
+    """Start torchrun on two nodes without Muster. Rank 1 causes a fault once its gate file exists."""
     gate = Drill(tmp_path, {}).gate
     torchrun = "/opt/muster/pytorch/current/bin/torchrun"
     begun: list[subprocess.Popen[bytes]] = []
@@ -187,7 +187,7 @@ def manual_launch(request: pytest.FixtureRequest, nodes: list[Machine], logs: Pa
 
 
 def manual_processes(machine: Machine) -> list[int]:
-    """Return the pids of the launch by hand on this machine. Launcher and rank carry its port."""
+    """Return the pids of the manual launch on this machine, found by the port of the launch."""
     mine = [pid for pid in all_pids() if "--master-port=29555" in read_proc(pid, "cmdline")]
     mine += [pid for pid in all_pids() if environ(pid).get("MASTER_PORT") == "29555"]
     return [pid for pid in mine if environ(pid).get("HOSTNAME") == machine.inside("hostname").stdout.strip()]
@@ -216,10 +216,10 @@ def test_hanging_manual_launch_is_diagnosed(
 
 @pytest.mark.pipeline
 @pytest.mark.parametrize("manual_launch", ["raise"], indirect=True)
-def test_foreign_log_folder_is_diagnosed(
+def test_log_folder_of_a_manual_launch_is_diagnosed(
     manual_launch: Drill, nodes: list[Machine], logs: Path, by_hand: Callable[..., Result]
 ) -> None:
-    """The nodes are not contacted, so no cause is proved."""
+    """The nodes are not contacted, so no cause can be confirmed."""
     until(lambda: {"0", "1"} <= running_ranks(), PATIENCE, "both ranks run")
     manual_launch.open_gate(nodes[1])
     until(lambda: not any(manual_processes(machine) for machine in nodes[:2]), PATIENCE, "torchrun has ended")

@@ -1,4 +1,4 @@
-"""Drift on two nodes is found with user and time, repaired, and then gone."""
+"""Drift on two nodes is found with user and time. After a repair, no drift is reported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SLACK = 2.0
 
 
 def drift(**variables: str) -> subprocess.CompletedProcess[str]:
-    """Run the drift playbook like a user, with its own screen output."""
+    """Run the drift playbook as a user does, with its own screen output."""
     argv = [str(BIN / "ansible-playbook"), "playbooks/drift.yml", "-i", str(INVENTORY), "-e", json.dumps(variables)]
     return subprocess.run(
         argv, cwd=ROOT, env={**os.environ, **ENVIRONMENT}, check=False, capture_output=True, text=True
@@ -51,7 +51,7 @@ def of(fault: Fault, differences: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class Story:
-    """No drift; then all faults at once; then repair and acceptance of differences without a step; then the rest."""
+    """Check for drift three times: without faults, with all faults, and with the options repair and accept."""
 
     def __init__(self, node: Callable[[str], Machine]) -> None:
         self.machines = {name: node(name) for name in NODES}
@@ -83,7 +83,7 @@ def story(play: Play, networked: list[Machine], with_pytorch: None, node: Callab
         assert result.rc == 0, result.stdout
 
 
-def test_finished_cluster_has_no_drift(story: Story) -> None:
+def test_freshly_configured_cluster_has_no_drift(story: Story) -> None:
     assert story.calm.returncode == 0, story.calm.stdout
     assert "no drift on" in story.calm.stdout
 
@@ -123,7 +123,7 @@ def test_steps_repair_their_own_drift_and_the_rest_is_accepted(story: Story) -> 
         assert f"--tags {tag} --limit {names}\n" in f"{done}\n"
 
 
-def test_admin_rights_are_found_while_another_node_is_down(story: Story) -> None:
+def test_new_admin_rights_are_found_while_another_node_is_down(story: Story) -> None:
     machine = story.machines["node2"]
     RIGHTS.put_on(story.machines[RIGHTS.node])
     machine.podman("stop", "--time=0")

@@ -1,4 +1,4 @@
-"""Two users without sudo, from a shared folder to results of their user launches on three nodes."""
+"""Two users without sudo launch on three nodes from a shared inventory folder and fetch their results."""
 
 from __future__ import annotations
 

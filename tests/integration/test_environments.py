@@ -1,6 +1,6 @@
 """Named environments: downloaded once, equal on every node, used by launches, and removed.
 
-The index is a stub that counts bytes. torch is the real one of the default environment under another version.
+The index is a stub that counts bytes. torch is the real torch of the default environment with another version number.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def test_second_run_changes_nothing(cluster: Cluster, built: Result) -> None:
     assert cluster.lock.read_bytes() == written
 
 
-def test_launch_uses_the_environment_by_name(cluster: Cluster, built: Result) -> None:
+def test_launch_selects_the_environment_by_name(cluster: Cluster, built: Result) -> None:
     script = cluster.file("sum.py", SCRIPT)
     result = cluster.run(
         "playbooks/launch.yml",
@@ -176,7 +176,7 @@ def test_invalid_request_is_refused_before_contacting_nodes(cluster: Cluster) ->
     assert "no node was contacted" in result.stdout
 
 
-def test_changed_request_is_built_beside_and_a_failure_blocks_no_other(cluster: Cluster, built: Result) -> None:
+def test_failed_environment_does_not_block_the_update_of_another(cluster: Cluster, built: Result) -> None:
     before = cluster.environments(cluster.machines[0])
     cluster.file("team.txt", "tiny==1.1\n")
     broken = {"requirements": str(cluster.file("broken.txt", "nobody-has-this\n")), "torch": RELEASE}
@@ -192,7 +192,7 @@ def test_changed_request_is_built_beside_and_a_failure_blocks_no_other(cluster: 
 
 
 @pytest.mark.moment
-def test_removed_environment_is_deleted_when_unused(cluster: Cluster, built: Result) -> None:
+def test_environment_removed_from_the_inventory_is_deleted_when_unused(cluster: Cluster, built: Result) -> None:
     first, second = cluster.machines
     first.inside("touch", f"{TEAM}/somebodys")
     pid = first.inside("sh", "-ec", f"cd {TEAM}/current/; sleep 600 >/dev/null 2>&1 & echo $!").stdout.strip()

@@ -41,7 +41,7 @@ LONG = [*SMALL, "--samples=960", "--epochs=10", "--global-batch=96", "--micro-ba
 
 @pytest.fixture(scope="module", autouse=True)
 def nodes(with_pytorch: None, node: Callable[[str], Machine]) -> Iterator[tuple[Machine, Machine]]:
-    """Yield two nodes with the training user, the environment, and that user's copy of the examples."""
+    """Yield two nodes with the training user, the environment, and a copy of the examples."""
     machines = node("node1"), node("node2")
     for machine in machines:
         machine.inside("rm", "--recursive", "--force", PLACE)
@@ -61,7 +61,7 @@ def as_user(machine: Machine, *command: str) -> str:
 
 
 def run_ignoring_exit_aborts(machine: Machine, *command: str) -> str:
-    """Like as_user, for a script without destroy_process_group: retry if a Gloo thread aborts at exit."""
+    """Like as_user, but retry if a Gloo thread aborts at exit because the script omits destroy_process_group."""
     for _ in range(TRIES):
         try:
             return as_user(machine, *command)
@@ -114,7 +114,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return latest_events(drill)
 
 
-def test_example_learns(whole: dict[str, Any]) -> None:
+def test_example_training_reaches_80_percent_accuracy(whole: dict[str, Any]) -> None:
     assert whole["start"]["processes"] == 4
     assert whole["start"]["accumulation"] == 2
     assert "SYNTHETIC" in whole["data"]["source"]
@@ -125,7 +125,7 @@ def test_example_learns(whole: dict[str, Any]) -> None:
 
 @pytest.mark.moment
 @pytest.mark.slow
-def test_resumed_run_ends_with_the_same_parameters(whole: dict[str, Any], tmp_path: Path) -> None:
+def test_resumed_run_ends_with_the_same_parameters_as_an_undisturbed_run(whole: dict[str, Any], tmp_path: Path) -> None:
     seed = random.SystemRandom().randrange(2**32)
     source = random.Random(seed)
     first, rank, second = source.randint(8, 40), source.randint(0, 3), source.randint(50, 75)
@@ -159,7 +159,7 @@ def test_resumed_run_ends_with_the_same_parameters(whole: dict[str, Any], tmp_pa
 
 
 @pytest.mark.slow
-def test_scaling_command_compares_one_process_one_node_and_all(play: Play, tmp_path: Path) -> None:
+def test_scaling_command_compares_one_process_one_node_and_all_nodes(play: Play, tmp_path: Path) -> None:
     requested = {
         "cluster_launch_nodes": ["node1", "node2"],
         "cluster_nproc_per_node": 2,
@@ -189,7 +189,7 @@ def test_scaling_command_compares_one_process_one_node_and_all(play: Play, tmp_p
 @pytest.mark.slow
 # bf16 needs a GPU: PyTorch rejects its hook with Gloo.
 @pytest.mark.parametrize("hook", ["fp16", "powersgd"])
-def test_example_learns_with_compressed_gradients(hook: str, play: Play, tmp_path: Path) -> None:
+def test_example_can_train_with_compressed_gradients(hook: str, play: Play, tmp_path: Path) -> None:
     requested = {
         "cluster_launch_nodes": ["node1", "node2"],
         "cluster_nproc_per_node": 1,
@@ -209,7 +209,7 @@ def test_example_learns_with_compressed_gradients(hook: str, play: Play, tmp_pat
 # ---------------------------------------------------------------- by hand, on one node
 
 
-def test_single_process_trains_on_an_archive(nodes: tuple[Machine, Machine], tmp_path: Path) -> None:
+def test_single_process_can_train_on_an_archive(nodes: tuple[Machine, Machine], tmp_path: Path) -> None:
     machine = nodes[0]
     cifar_archive.write(tmp_path / "cifar-10-python.tar.gz")
     subprocess.run(
@@ -238,7 +238,7 @@ def test_low_memory_increases_accumulation_and_keeps_the_batch(nodes: tuple[Mach
     assert events(told)["step"]["step"] == 2
 
 
-def test_legacy_and_migrated_scripts_learn_the_same(nodes: tuple[Machine, Machine]) -> None:
+def test_legacy_and_migrated_scripts_compute_the_same_weights(nodes: tuple[Machine, Machine]) -> None:
     ports = "--master_port=29601"
     launch = ["python", "-m", "torch.distributed.launch", "--nproc_per_node=2", ports]
     old = run_ignoring_exit_aborts(nodes[0], *launch, f"{EXAMPLES}/legacy/train_launch.py", "--epochs=2")

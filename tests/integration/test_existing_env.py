@@ -1,6 +1,6 @@
 """An existing conda environment on the nodes: detected, verified, used by a launch, and left unchanged.
 
-rattler installs it from the local channel like conda would. Its Python and torch are links to the node's own, created
+rattler installs it from the local channel as conda would. Its Python and torch are links to the node's own, created
 on the node because packages may not contain them. The conda history is written by hand, because conda is not available.
 """
 
@@ -48,7 +48,7 @@ STATE = f"find {BASE} -not -name '*.pyc' -not -name __pycache__ -printf '%p %m %
 
 
 def make_archive(folder: Path) -> Path:
-    """Build the environment for its path as one archive."""
+    """Build the environment for its final path and pack it into one archive."""
     channel = folder / "channel"
     python = {
         "bin/python3.11": b"#!/bin/sh\n",
@@ -110,7 +110,7 @@ def cluster(
 
 @pytest.fixture(scope="module")
 def installed_states(cluster: Cluster) -> list[str]:
-    """Install the environment on one node, check the report, and install it on both. Return its state on each node."""
+    """Install the environment on both nodes, checking in between that the other node is reported. Return its states."""
     cluster.put(cluster.machines[0])
     result = cluster.run()
     assert result.rc != 0
@@ -124,7 +124,7 @@ def existing_environments(result: Result) -> dict[str, Any]:
     return {name: one["named"]["old"]["existing"] for name, one in result.results("Check PyTorch").items()}
 
 
-def test_environment_is_detected_verified_and_unchanged(cluster: Cluster, installed_states: list[str]) -> None:
+def test_environment_is_detected_and_verified_without_changes(cluster: Cluster, installed_states: list[str]) -> None:
     for more in ({}, {"check": True}, {"pytorch_mode": "verify"}):
         result = cluster.run(**more)
         assert (result.rc, result.changed) == (0, []), result.stdout
@@ -155,7 +155,7 @@ def reported(result: Result) -> str:
     return str(next(iter(result.results("Evaluate the inspection").values()))["msg"])
 
 
-def test_inspect_shows_how_to_use_the_environment(cluster: Cluster, installed_states: list[str]) -> None:
+def test_inspection_shows_how_to_use_the_environment(cluster: Cluster, installed_states: list[str]) -> None:
     del installed_states
     result = cluster.run("playbooks/inspect.yml", cluster_environments={})
     line = f"node1, node2: {PREFIX}: created by conda, Python 3.11, torch "

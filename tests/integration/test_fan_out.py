@@ -1,6 +1,6 @@
-"""Wheels are distributed between nodes while they arrive, and another source takes over when one fails.
+"""Nodes forward wheels while they still receive them, and another source takes over when a source fails.
 
-The tests hold a transfer in the middle: the first node's outgoing rate is limited, and machines are paused.
+The tests interrupt a transfer halfway: the outgoing bandwidth of the first node is limited, and machines are paused.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ def processes(machine: Machine) -> list[str]:
 
 @contextmanager
 def providing(cluster: CountedCluster, machine: Machine, amount: int) -> Iterator[list[tuple[Result, int]]]:
-    """Run the step on the other two nodes during the block, which starts once this node has received this many bytes.
-    Yield a list that receives the result.
+    """Run the step on the other two nodes during the block, which starts once this node has received `amount` bytes.
+    Yield a list to which the result is appended.
     """
     done: list[tuple[Result, int]] = []
     before = received(machine)
@@ -90,7 +90,7 @@ def providing(cluster: CountedCluster, machine: Machine, amount: int) -> Iterato
 
 
 @pytest.mark.slow
-def test_failed_source_is_replaced_without_the_index(cluster: CountedCluster, nodes: list[Machine]) -> None:
+def test_another_node_replaces_a_failed_source_of_wheels(cluster: CountedCluster, nodes: list[Machine]) -> None:
     first, middle, last = nodes
     with providing(cluster, last, HALF) as done, paused(first):
         # The last node receives from the middle node, which has only a part so far.

@@ -1,4 +1,4 @@
-"""The firewall seen from outside: open and closed ports, kept rules, and no lockout."""
+"""The firewall as seen from outside: open and closed ports, kept rules, and no lockout."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def outsider(play: Play) -> Machine:
 
 @pytest.fixture(scope="module")
 def nodes(play: Play) -> Iterator[list[Machine]]:
-    """Yield two nodes with ufw as delivered by a provider, one with its own rules. Configure both afterwards."""
+    """Yield two nodes with ufw as delivered by a provider. One has its own rules. Configure both nodes afterwards."""
     machines = [find_machine(name) for name in ("node1", "node2")]
     for machine in machines:
         bare(machine)
@@ -168,7 +168,7 @@ def test_peers_are_allowed_and_others_are_blocked(play: Play, serving: list[Mach
 
 
 def test_rules_of_others_are_kept(play: Play, nodes: list[Machine], outsider: Machine) -> None:
-    """Rules of others and open connections survive when ufw is enabled and at later changes."""
+    """Rules of others and open connections are kept when ufw is enabled and when Muster changes rules later."""
     machine, peer = nodes
     machine.inside("ufw", "--force", "disable")
     machine.inside("sh", "-c", SITE)
@@ -196,7 +196,7 @@ def test_rules_of_others_are_kept(play: Play, nodes: list[Machine], outsider: Ma
     assert play(PLAYBOOK).rc == 0
 
 
-def test_ufw_reads_and_writes_musters_rules(play: Play, serving: list[Machine]) -> None:
+def test_ufw_preserves_the_rules_of_muster(play: Play, serving: list[Machine]) -> None:
     """ufw keeps Muster's rules when it rewrites them. The next run restores a rule deleted with ufw."""
     first, second = serving
     before = first.inside("cat", "/etc/ufw/user.rules").stdout
@@ -229,7 +229,7 @@ BROKEN_FURTHER = (
 
 @pytest.fixture(scope="module")
 def correct_state(play: Play, nodes: list[Machine]) -> list[str]:
-    """Return what ufw generates from the correct files on each node."""
+    """Return the rules that ufw generates from the correct files, for each node."""
     assert play(PLAYBOOK).rc == 0
     for machine in nodes:
         machine.inside("ufw", "reload")
@@ -278,7 +278,7 @@ def test_tight_mode_allows_only_the_required_ports(play: Play, serving: list[Mac
     assert scan(outsider, first.address, *PORTS).open == [22]
 
 
-def test_foreign_rule_that_blocks_a_launch_is_reported(play: Play, nodes: list[Machine]) -> None:
+def test_existing_rule_that_blocks_a_launch_is_reported(play: Play, nodes: list[Machine]) -> None:
     nodes[0].inside("ufw", "insert", "1", "deny", f"{MASTER_PORT}/tcp")
     nodes[1].inside("nft", "add table inet site; add chain inet site in { type filter hook input priority -5; };")
     nodes[1].inside("nft", "add rule inet site in tcp dport 32768-60999 reject")
@@ -332,8 +332,8 @@ def test_ports_published_by_a_container_engine_are_reported(play: Play, nodes: l
         nodes[0].inside("iptables", "-t", "nat", "-X", "DOCKER")
 
 
-def test_ssh_ports_are_those_of_the_node(play: Play, nodes: list[Machine], outsider: Machine) -> None:
-    """The inventory's port may be redirected, and sshd may have other ports. All of them stay open."""
+def test_all_ssh_ports_of_the_node_stay_open(play: Play, nodes: list[Machine], outsider: Machine) -> None:
+    """The port of the inventory can be redirected, and sshd can listen on other ports. All these ports stay open."""
     machine = nodes[1]
     bare(machine)
     same_key = f"{FRESH['ansible_ssh_args']} -o HostKeyAlias={machine.address}"
@@ -365,7 +365,7 @@ def test_ssh_ports_are_those_of_the_node(play: Play, nodes: list[Machine], outsi
 
 
 def test_node_without_ufw_gets_an_nftables_table(play: Play, serving: list[Machine], outsider: Machine) -> None:
-    """The site's own nftables rules stay. Muster's rules are restored with them."""
+    """The nftables rules of the site are kept. Reloading them also restores the rules of Muster."""
     machine = serving[1]
     bare(machine)
     machine.inside("sh", "-c", "DEBIAN_FRONTEND=noninteractive apt-get -q -y purge ufw")
@@ -401,7 +401,7 @@ def test_node_without_ufw_gets_an_nftables_table(play: Play, serving: list[Machi
 
 
 @pytest.mark.moment
-def test_tasks_and_round_trips_do_not_grow_with_peers(play: Play, nodes: list[Machine], tmp_path: Path) -> None:
+def test_additional_peers_add_no_tasks_or_round_trips(play: Play, nodes: list[Machine], tmp_path: Path) -> None:
     machine = nodes[0]
     costs = []
     for count in (4, 200):
@@ -433,7 +433,7 @@ def trapped(machine: Machine) -> None:
 
 
 def trapped_while_on(machine: Machine) -> None:
-    """Enable ufw with its own rules and open by default, plus a rule that blocks SSH at the next complete reload."""
+    """Enable ufw with rules of the site and an open default. At the next complete reload, another rule blocks SSH."""
     bare(machine)
     for rule in FOREIGN:
         machine.inside("ufw", *rule)
@@ -452,7 +452,7 @@ def begin(name: str, seconds: int) -> subprocess.Popen[bytes]:
 
 
 def kill_while_cut_off(machine: Machine, outsider: Machine, seconds: int) -> None:
-    """Kill the controller of a run while the node is unreachable. The node reverts the change after this time."""
+    """Kill the controller of a run while the node is unreachable. The node reverts the change after `seconds`."""
     with begin(machine.name, seconds) as run:
         try:
             until(lambda: not answers(outsider, machine), PATIENCE, f"{machine.name} is unreachable")
@@ -462,7 +462,7 @@ def kill_while_cut_off(machine: Machine, outsider: Machine, seconds: int) -> Non
 
 
 def power_cut(machine: Machine) -> None:
-    """Restart the container. After a reboot from inside, it would keep its network and active rules."""
+    """Restart the container from outside. A reboot from inside would keep its network and active rules."""
     machine.podman("restart", "--time=0")
 
 
@@ -476,7 +476,7 @@ def is_as_before(machine: Machine) -> bool:
 
 
 def abandoned(machine: Machine, outsider: Machine) -> None:
-    """Kill the controller while the node is unreachable. The node opens again after a restart and after waiting."""
+    """Kill the controller while the node is unreachable. A restart and the timeout both make the node reachable."""
     kill_while_cut_off(machine, outsider, LONG)
     power_cut(machine)
     until(lambda: answers(outsider, machine), BOOT, f"{machine.name} answers again after a restart")

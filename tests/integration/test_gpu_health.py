@@ -104,7 +104,7 @@ def shown(node: Machine, command: str) -> str:
 
 
 @pytest.mark.pipeline_gpu
-def test_healthy_gpus_have_no_finding(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
+def test_healthy_gpus_have_no_findings(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
     for node in nodes:
         assert shown(node, "nvidia-smi -L | grep -c H100") == "8\n"
     assert check_gpus() == {"node1": set(), "node2": set()}
@@ -125,13 +125,13 @@ def test_fault_is_reported_on_its_node(
     assert expected <= found["node2"]
 
 
-def test_unknown_first_line_is_ignored(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
+def test_warning_of_nvidia_smi_is_ignored(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
     with faulty(nodes[1], says_first=WARNING):
         assert shown(nodes[1], "nvidia-smi -q -x | head -1") == WARNING
         assert check_gpus() == {"node1": set(), "node2": set()}
 
 
-def test_other_fabric_manager_is_reported(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
+def test_wrong_fabric_manager_is_reported(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
     package = "nvidia-fabricmanager"
     driver = versions(nodes[1])[package]
     listed = shown(nodes[1], f"apt-cache madison {package}").splitlines()
@@ -147,7 +147,7 @@ def test_other_fabric_manager_is_reported(nodes: list[Machine], check_gpus: Call
     assert "fabric_manager.version" in found["node2"]
 
 
-def test_repaired_gpus_have_no_finding(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
+def test_repaired_gpus_have_no_findings(nodes: list[Machine], check_gpus: Callable[[], dict[str, set[str]]]) -> None:
     assert shown(nodes[1], "systemctl is-active nvidia-fabricmanager") == "active\n"
     assert check_gpus() == {"node1": set(), "node2": set()}
 

@@ -1,4 +1,4 @@
-"""Components installed beside the driver on a simulated GPU node. docker and make are stubs and say so."""
+"""Components that are installed beside the driver on a simulated GPU node. docker and make are stubs."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_docker_gets_the_runtime_without_a_restart(applied: Result, node: Machin
     assert '"log-driver": "journald"' in settings
 
 
-def test_nccl_tests_run_without_privileges(applied: Result, node: Machine, requested: dict[str, Any]) -> None:
+def test_nccl_tests_are_built_without_privileges(applied: Result, node: Machine, requested: dict[str, Any]) -> None:
     folder = applied.results("Build nccl-tests (some minutes)")["node1"]["folder"]
     # The newest toolkit of NCCL's CUDA version, although the default is another.
     assert folder.endswith(f"2.19.6_cuda13.0_nccl2.29.7_{requested['nccl_tests_sha256'][:8]}/build")
@@ -334,7 +334,7 @@ def test_missing_container_engine_is_not_installed(
 
 
 @pytest.mark.slow
-def test_held_packages_follow_the_version_table(applied: Result, node: Machine, apply: Callable[..., Result]) -> None:
+def test_held_packages_are_set_to_tested_versions(applied: Result, node: Machine, apply: Callable[..., Result]) -> None:
     older = "2.28.9-1+cuda13.0"
     inside(
         node.container,
@@ -353,7 +353,7 @@ def test_held_packages_follow_the_version_table(applied: Result, node: Machine, 
 
 
 @pytest.mark.slow
-def test_source_with_another_digest_is_not_unpacked(
+def test_source_with_a_wrong_digest_is_not_unpacked(
     applied: Result, node: Machine, apply: Callable[..., Result], requested: dict[str, Any]
 ) -> None:
     result = apply(**{**requested, "nccl_tests_sha256": "0" * 64})

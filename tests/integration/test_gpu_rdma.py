@@ -1,4 +1,4 @@
-"""RDMA packages and settings on simulated GPU nodes. Adapters and kernel modules are files."""
+"""RDMA packages and settings on simulated GPU nodes. Files simulate adapters and kernel modules."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def applied(planned: Result, apply: Callable[..., Result]) -> Result:
     return result
 
 
-def test_inspect_reports_adapters_and_plan_in_one_line(inspected: Result) -> None:
+def test_inspection_reports_adapters_and_plan_in_one_line(inspected: Result) -> None:
     shown = inspected.results("Evaluate the inspection")["localhost"]["msg"]
     said = [line for line in shown.splitlines() if line.startswith("rdma  ")]
     assert len(said) == 1, shown
@@ -115,7 +115,7 @@ def test_check_mode_reports_the_plan(planned: Result) -> None:
     assert "NCCL_IB_HCA==mlx5_0:1,mlx5_1:1" in planned.stdout
 
 
-def test_node_with_adapters_gets_the_libraries_of_nccl(applied: Result, node: Machine) -> None:
+def test_node_with_adapters_gets_the_libraries_that_nccl_needs(applied: Result, node: Machine) -> None:
     there = packages(node)
     assert there.keys() >= DISTRIBUTION
     assert there["libibverbs1"] == "50.0-2ubuntu0.2"
@@ -146,7 +146,7 @@ def test_node_without_adapters_is_unchanged(gpu_cluster: GpuCluster, applied: Re
     assert not other.inside("ls", "/etc/modules-load.d/muster-rdma.conf", check=False).stdout
 
 
-def test_missing_adapter_is_reported(applied: Result, apply: Callable[..., Result], node: Machine) -> None:
+def test_missing_requested_adapter_is_reported(applied: Result, apply: Callable[..., Result], node: Machine) -> None:
     before = node.inside("cat", CONF).stdout
     result = apply("node1", nccl_ib_hca=["mlx5_0", "mlx5_9"])
     assert result.rc != 0

@@ -1,4 +1,4 @@
-"""The GPU stack of simulated GPU nodes as shown by apt, dpkg, modprobe settings and systemd.
+"""The GPU stack of simulated GPU nodes as reported by apt, dpkg, modprobe settings and systemd.
 
 With --nodes=node1,node2 the nodes are tested in their current state: molecule uses this file to check nodes that it has
 converged.
@@ -41,14 +41,14 @@ def test_dpkg_audit_is_clean(gpu_cluster: GpuCluster) -> None:
         assert node.inside("dpkg", "--audit").stdout == "", node.name
 
 
-def test_loaded_driver_is_the_installed_one(gpu_cluster: GpuCluster, driver: str) -> None:
+def test_loaded_driver_matches_the_installed_driver(gpu_cluster: GpuCluster, driver: str) -> None:
     for node in gpu_cluster.nodes:
         assert loaded(node) == driver
         kernel = node.inside("cat", "/proc/sys/kernel/osrelease").stdout.strip()
         assert node.inside("modinfo", "-k", kernel, "-F", "version", "nvidia").stdout.strip() == driver
 
 
-def test_nvidia_smi_lists_all_gpus_with_persistence(gpu_cluster: GpuCluster, driver: str) -> None:
+def test_nvidia_smi_lists_all_gpus_with_persistence_mode(gpu_cluster: GpuCluster, driver: str) -> None:
     query = "--query-gpu=driver_version,persistence_mode"
     for node in gpu_cluster.nodes:
         lines = node.inside("nvidia-smi", query, "--format=csv,noheader").stdout.splitlines()
@@ -64,7 +64,7 @@ def test_daemons_run_and_are_enabled(gpu_cluster: GpuCluster) -> None:
         assert "--no-persistence-mode" not in of_unit(node, "nvidia-persistenced.service", "ExecStart")
 
 
-def test_apt_is_pinned_to_the_branch(gpu_cluster: GpuCluster, driver: str) -> None:
+def test_apt_is_pinned_to_the_driver_branch(gpu_cluster: GpuCluster, driver: str) -> None:
     branch = driver.partition(".")[0]
     for node in gpu_cluster.nodes:
         pins = [name for name in versions(node) if name.startswith("nvidia-driver-pinning")]

@@ -1,4 +1,4 @@
-"""Packages that the real apt installs for a resolved stack from stub repositories, and known pitfalls."""
+"""The real apt installs the packages of a resolved stack from stub repositories, without the known pitfalls."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NOT_THE_DRIVERS = ("linux-", "nvlsm", "nvidia-container", "libnvidia-container")
 
 @pytest.fixture
 def apt(tmp_path: Path) -> Callable[..., Apt]:
-    """Return a function that creates an apt with its own root and these stub repositories, or all of them."""
+    """Return a function that creates an apt with its own root and these stub repositories (default: all)."""
     made: list[Apt] = []
 
     def make(*repositories: str) -> Apt:
@@ -88,13 +88,13 @@ def test_all_driver_packages_have_one_version(
     assert ("nvlsm" in answer.installs) == (gpus is B200)
 
 
-def test_without_the_pin_branches_are_mixed(apt: Callable[..., Apt]) -> None:
+def test_driver_branches_are_mixed_without_the_pin(apt: Callable[..., Apt]) -> None:
     node = stack_of(H100, nvswitches=4)
     answer = apt().install(*map(str, (*node.driver, *node.fabric)))
     assert driver_versions(answer) == {"580.178.04", "615.71.09"}
 
 
-def test_signed_modules_of_ubuntu_need_no_dkms(apt: Callable[..., Apt]) -> None:
+def test_signed_ubuntu_modules_do_not_need_dkms(apt: Callable[..., Apt]) -> None:
     node = stack_of(H100, StackRequest("2.13.0", source="ubuntu"), nvswitches=4)
     answer = installed(apt("ubuntu"), node)
     assert driver_versions(answer) == {"580.126.20"}
@@ -102,19 +102,19 @@ def test_signed_modules_of_ubuntu_need_no_dkms(apt: Callable[..., Apt]) -> None:
     assert "dkms" not in answer.installs
 
 
-def test_modules_of_ubuntu_are_built_with_dkms(apt: Callable[..., Apt]) -> None:
+def test_ubuntu_modules_are_built_with_dkms_on_request(apt: Callable[..., Apt]) -> None:
     answer = installed(apt("ubuntu"), stack_of(H100, StackRequest("2.13.0", source="ubuntu", build="dkms")))
     assert driver_versions(answer) == {"580.126.20"}
     assert "dkms" in answer.installs
 
 
-def test_repository_of_nvidia_replaces_packages_of_ubuntu(apt: Callable[..., Apt]) -> None:
+def test_nvidia_repository_overrides_ubuntu_packages(apt: Callable[..., Apt]) -> None:
     # The reason why a node never gets a driver from two sources.
     assert apt("ubuntu").candidate("nvidia-utils-580") == "580.173.02-0ubuntu0.24.04.1"
     assert apt("ubuntu", "cuda").candidate("nvidia-utils-580") == "580.178.04-1ubuntu1"
 
 
-def test_module_flavours_conflict(apt: Callable[..., Apt]) -> None:
+def test_open_and_proprietary_modules_conflict(apt: Callable[..., Apt]) -> None:
     assert "unmet dependencies" in apt().install("nvidia-headless-580-server-open", "nvidia-utils-580").error
 
 
@@ -129,7 +129,7 @@ def test_container_toolkit_needs_all_four_packages(apt: Callable[..., Apt]) -> N
     assert set(newest.installs.values()) == {"1.20.1-1"}
 
 
-def test_suffixed_fabric_manager_has_no_versions(apt: Callable[..., Apt]) -> None:
+def test_fabric_manager_with_a_branch_suffix_cannot_be_pinned(apt: Callable[..., Apt]) -> None:
     assert "was not found" in apt().install("nvidia-fabricmanager-580=580.159.04-1").error
 
 
@@ -154,11 +154,11 @@ def test_nvlink5_meta_package_mixes_branches(apt: Callable[..., Apt]) -> None:
     assert driver_versions(apt().install("nvlink5-580")) >= {"580.178.04", "615.71.09"}
 
 
-def test_two_pins_conflict(apt: Callable[..., Apt]) -> None:
+def test_pinning_packages_of_two_branches_conflict(apt: Callable[..., Apt]) -> None:
     assert "Conflicts" in apt().install("nvidia-driver-pinning-580", "nvidia-driver-pinning-595").error
 
 
-def test_toolkit_installs_no_driver(apt: Callable[..., Apt]) -> None:
+def test_cuda_toolkit_does_not_install_a_driver(apt: Callable[..., Apt]) -> None:
     node = stack_of(H100, StackRequest("2.13.0", cuda_toolkits=("13.0",)))
     answer = apt().install(*map(str, node.cuda))
     assert not answer.error

@@ -75,7 +75,7 @@ def test_unchanged_stack_needs_no_reboot(gpu_cluster: GpuCluster, same: dict[str
     assert boots(gpu_cluster) == before
 
 
-def test_newer_kernel_reboots_the_nodes_in_turn(gpu_cluster: GpuCluster, same: dict[str, str], driver: str) -> None:
+def test_nodes_with_newer_kernels_reboot_in_turn(gpu_cluster: GpuCluster, same: dict[str, str], driver: str) -> None:
     kernel = renamed(read_packages(), "6.8.0-90", "6.8.0-94")
     gpu_cluster.served.publish([*read_packages(), *kernel])
     before = boots(gpu_cluster)
@@ -108,7 +108,7 @@ def test_failed_reboot_stops_the_remaining_reboots(gpu_cluster: GpuCluster, olde
     assert loaded(second) == driver
 
 
-def test_busy_gpu_and_the_controller_are_not_rebooted(gpu_cluster: GpuCluster, older: dict[str, str]) -> None:
+def test_controller_and_node_with_a_busy_gpu_are_not_rebooted(gpu_cluster: GpuCluster, older: dict[str, str]) -> None:
     first, second = gpu_cluster.nodes
     pid = hold_a_gpu(second)
     own = first.inside("cat", MACHINE_ID).stdout
@@ -124,7 +124,7 @@ def test_busy_gpu_and_the_controller_are_not_rebooted(gpu_cluster: GpuCluster, o
     assert "sudo systemctl reboot" in result.stdout
 
 
-def test_next_run_completes_the_delayed_reboots(gpu_cluster: GpuCluster, older: dict[str, str]) -> None:
+def test_next_run_completes_the_postponed_reboots(gpu_cluster: GpuCluster, older: dict[str, str]) -> None:
     for node in gpu_cluster.nodes:
         node.inside("systemctl", "stop", HOLDER, check=False)
     result = gpu_cluster.play(extravars=older)

@@ -1,4 +1,4 @@
-"""playbooks/health.yml on a healthy cluster, on one with faults, and on one that is not fully visible.
+"""playbooks/health.yml on a healthy cluster, on a faulty cluster, and with nodes that cannot be fully checked.
 
 PyTorch is a stub (standin_wheels.py). test_net_faults.py covers network faults, test_gpu_health.py covers GPUs.
 """
@@ -58,7 +58,7 @@ REMOVES = "busctl get-property org.freedesktop.login1 /org/freedesktop/login1 or
 
 @dataclass(frozen=True)
 class Fault:
-    """node: where the fault is. does: sets it. proof: succeeds only while it is on. undo: reverts it."""
+    """does, undo: inject and revert the fault on this node. proof: succeeds only while the fault is active."""
 
     node: str
     does: str
@@ -67,7 +67,7 @@ class Fault:
 
 
 def switch(version: str) -> str:
-    """Return the command that makes another environment of a node the default."""
+    """Return the command that makes the environment with this torch version the default of a node."""
     same = f'grep -q "{version}+cpu" $env/lib/python3*/site-packages/torch/version.py'
     return f"for env in {ROOT}/envs/*; do if {same}; then ln -sfn $env {ROOT}/current; fi; done"
 
@@ -216,7 +216,7 @@ def clinic(nodes: dict[str, Machine], play: Play, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="module")
 def healthy(clinic: Clinic) -> Visit:
-    """Check a healthy cluster with metrics."""
+    """Check a healthy cluster, and write metrics."""
     return clinic.look(health_prometheus_dir=METRICS)
 
 
@@ -246,13 +246,13 @@ def metrics(machine: Machine) -> str:
     return machine.inside("cat", f"{METRICS}/muster_health.prom").stdout
 
 
-def test_healthy_cluster_has_no_finding(healthy: Visit) -> None:
+def test_healthy_cluster_has_no_findings(healthy: Visit) -> None:
     assert healthy.result.rc == 0, healthy.result.stdout
     assert healthy.not_passed == {}
     assert healthy.verdict["status"] == "healthy"
 
 
-def test_check_reports_no_change(healthy: Visit, faulty: Visit) -> None:
+def test_health_check_changes_nothing(healthy: Visit, faulty: Visit) -> None:
     assert healthy.result.changed == []
     assert faulty.result.changed == []
 
@@ -268,7 +268,7 @@ def test_nothing_else_is_reported(faulty: Visit) -> None:
     assert faulty.not_passed.keys() == NAMED.keys()
 
 
-def test_open_gate_reports_failures_without_failing(faulty: Visit) -> None:
+def test_failures_are_only_reported_if_the_gate_warns(faulty: Visit) -> None:
     assert faulty.result.rc == 0, faulty.result.stdout
     assert faulty.verdict["status"] == "degraded"
 
@@ -279,7 +279,7 @@ def test_metrics_match_the_findings(faulty: Visit, nodes: dict[str, Machine]) ->
     assert "job.stale" not in text
 
 
-def test_repaired_cluster_has_no_finding(faulty: Visit, clinic: Clinic, nodes: dict[str, Machine]) -> None:
+def test_repaired_cluster_has_no_findings(faulty: Visit, clinic: Clinic, nodes: dict[str, Machine]) -> None:
     again = clinic.look(health_prometheus_dir=METRICS)
     assert again.result.rc == 0, again.result.stdout
     assert again.not_passed == {}
@@ -340,7 +340,7 @@ def test_unreachable_node_is_reported(clinic: Clinic, nodes: dict[str, Machine])
     assert sorted(path.stem for path in (visit.run / "health").iterdir()) == ["node1", "node2"]
 
 
-def test_checks_without_root_skip_some_and_report_no_fault(clinic: Clinic, healthy: Visit) -> None:
+def test_checks_that_need_root_are_skipped_without_root(clinic: Clinic, healthy: Visit) -> None:
     visit = clinic.look(ansible_become=False)
     assert visit.result.rc == 0, visit.result.stdout
     assert visit.not_passed == {}
@@ -350,7 +350,7 @@ def test_checks_without_root_skip_some_and_report_no_fault(clinic: Clinic, healt
     assert all("root" in why for name, why in skipped.items() if name not in as_root), skipped
 
 
-def test_limited_node_is_skipped_with_the_reason(clinic: Clinic) -> None:
+def test_node_excluded_by_limit_is_skipped_with_the_reason(clinic: Clinic) -> None:
     visit = clinic.look(limit="node1,node2")
     assert visit.result.rc == 0, visit.result.stdout
     assert visit.not_passed == {}

@@ -47,7 +47,7 @@ SECCOMP = base64.b64encode(b"".join(struct.pack("HBBI", *one) for one in FILTER)
 
 
 def accounts(uid: int) -> dict[str, Given]:
-    """Return accounts and groups whose names are the ids of others."""
+    """Return account files in which the name of an entry equals the id of another entry."""
     passwd = f"root:x:0:0::/:/bin/sh\n{uid}:x:0:0::/evil:/bin/sh\nevil:x:{uid}:0::/evil:/bin/sh\n"
     group = f"root:x:0:\n{GROUP[1]}:x:{SHADOW}:\n{uid}:x:6:\n"
     return {"etc/passwd": Given(passwd.encode()), "etc/group": Given(group.encode())}
@@ -122,7 +122,7 @@ def archive(drill: Drill, system: bytes, image: Hostile) -> tuple[Path, str]:
 
 
 def load_plainly(node: Machine, path: Path) -> None:
-    """Load an archive with its names, like an administrator."""
+    """Load an archive with its image names, as an administrator does."""
     node.podman_copy(path, "/var/tmp/muster-test-hostile.tar")
     node.inside("podman", "load", "--quiet", "--input=/var/tmp/muster-test-hostile.tar")
     node.inside("rm", "-f", "/var/tmp/muster-test-hostile.tar")

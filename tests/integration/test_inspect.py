@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from machines import Machine, Play, Result
 
-LOOK = "Inspect the nodes for all following steps"
-REFUSE = "Reject a node that is not suitable"
+LOOK = "Inspect all nodes at once"
+REFUSE = "Reject an unsuitable node"
 # Persistent files, except those that the login itself writes.
 FILES = "find /etc /home /opt /root /srv /usr /var -xdev -not -path '/var/log/*' -printf '%p %m %u %s %T@\n' | sort"
 PROCESSES = "ps -eo comm="
@@ -48,7 +48,7 @@ def without_timers(machine: Machine) -> Iterator[None]:
 
 
 def only_for(node: str, value: str, otherwise: str = "") -> str:
-    """Return an extra variable with a value for one node."""
+    """Return a template that has this value on one node only."""
     return f"{{{{ '{value}' if inventory_hostname == '{node}' else '{otherwise}' }}}}"
 
 
@@ -105,7 +105,7 @@ def test_inspection_contacts_each_node_once(play: Play) -> None:
     assert "node1" in look["nodes"]
 
 
-def test_missing_interface_stops_only_its_node(play: Play) -> None:
+def test_missing_interface_stops_only_the_affected_node(play: Play) -> None:
     requested = {"cluster_interface": only_for("node2", "ib7")}
     result = play("playbooks/inspect.yml", extravars=requested)
     refused = result.results(REFUSE)
@@ -130,7 +130,7 @@ def test_address_missing_on_the_node_is_reported(play: Play, node: Callable[[str
     assert f"eth0 has {address}" in refused["node1"]["msg"]
 
 
-def test_machine_with_two_names_is_refused(play: Play, node: Callable[[str], Machine]) -> None:
+def test_machine_with_two_inventory_names_is_refused(play: Play, node: Callable[[str], Machine]) -> None:
     node1, node2 = node("node1"), node("node2")
     second = f"{node1.address.rpartition('.')[0]}.78"
     node1.inside("ip", "addr", "add", f"{second}/24", "dev", "eth0")
@@ -170,7 +170,7 @@ def test_unsupported_system_is_refused(play: Play, node: Callable[[str], Machine
 
 
 @pytest.mark.moment
-def test_unreachable_node_is_listed_and_stops_no_other(play: Play, node: Callable[[str], Machine]) -> None:
+def test_unreachable_node_is_reported_and_does_not_stop_other_nodes(play: Play, node: Callable[[str], Machine]) -> None:
     node3 = node("node3")
     node3.podman("pause")
     try:

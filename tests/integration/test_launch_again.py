@@ -74,14 +74,14 @@ def of(drill: Drill, node: str) -> set[int]:
 
 
 def ended_on(drill: Drill, node: str, seconds: float) -> float:
-    """Wait until the launch has no process on the node. Return the seconds."""
+    """Wait until no process of the launch runs on the node. Return the elapsed seconds."""
     begun = time.monotonic()
     until(lambda: not of(drill, node), seconds, f"the launch has ended on {node}")
     return time.monotonic() - begun
 
 
 def result_on(machine: Machine, drill: Drill) -> dict[str, Any]:
-    """Return the result that the main process wrote on the node."""
+    """Return the result that the main process of the launch wrote on the node."""
     path = f"/run/muster/launches/{drill.launch_id}/unit/result.json"
     found: dict[str, Any] = json.loads(machine.inside("cat", path).stdout)
     return found
@@ -185,7 +185,7 @@ def reach(drill: Drill, step: int) -> None:
 
 
 def hold(drill: Drill, rank: str) -> None:
-    """Stop a rank, so that no further step follows: a fast machine could finish before a node is off."""
+    """Stop a rank, because a fast machine could finish all steps before a node is switched off."""
     for pid, env in processes(drill.launch_id).items():
         if env.get("RANK") == rank:
             hit(pid, signal.SIGSTOP)

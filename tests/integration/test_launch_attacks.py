@@ -87,7 +87,7 @@ def standing(machine: Machine) -> str:
     return machine.inside("stat", "--format=%n %i %U %G %a %s %y", *FOREIGN).stdout
 
 
-def test_hostile_training_user_gains_nothing_and_stops_nothing(
+def test_hostile_training_user_reads_no_secrets_and_stops_no_launch(
     attack: Attack, nodes: tuple[Machine, Machine], tmp_path: Path
 ) -> None:
     before = standing(attack.machine)

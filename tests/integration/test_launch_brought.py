@@ -1,4 +1,4 @@
-"""Launches of the user's own code: a module, a custom command, accelerate; and the caches of compiled kernels."""
+"""Launches of a module, of a custom command and with accelerate, and the caches of compiled kernels."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def put(machine: Machine, path: str, text: str) -> None:
 
 
 @pytest.mark.slow
-def test_module_has_separate_compile_caches(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_compile_caches_are_separate_and_private(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     for machine in nodes:
         put(machine, f"{WORK}/project/__init__.py", "")
         put(machine, f"{WORK}/project/train.py", PAYLOAD.read_text())
@@ -97,8 +97,8 @@ def known_ranks(drill: Drill, nodes: tuple[Machine, Machine]) -> set[tuple[str, 
 
 
 @pytest.mark.slow
-def test_shell_script_calls_torchrun(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
-    """The script passes no options to torchrun: the plan is in its environment."""
+def test_shell_script_can_call_torchrun(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+    """The script passes no options to torchrun, because its environment contains the plan."""
     for machine in nodes:
         put(machine, f"{WORK}/run.sh", '#!/bin/sh\necho before\ntorchrun "$@"\n')
     drill.variables["launch_command"] = [f"{WORK}/run.sh"]

@@ -1,6 +1,6 @@
-"""Controller problems during a launch: a full disk, a failing copy, two Ctrl-C, and two controllers.
+"""Controller problems during a launch: a full disk, a failed log copy, a second Ctrl-C, and a second controller.
 
-The nodes use a torchrun stub. A launch runs until its gate is open.
+The nodes use a torchrun stub. A launch runs until its gate file exists.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def watched(drill: Drill) -> Drill:
     return Drill(drill.folder, {**drill.variables, "launch_attach": drill.launch_id})
 
 
-def test_full_disk_of_the_controller_does_not_end_the_launch(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_full_disk_on_the_controller_does_not_end_the_launch(detached: Drill, nodes: tuple[Machine, Machine]) -> None:
     with small_disk(detached.folder / "kept", "400k"):
         watcher = watched(detached)
         fill(detached.folder / "kept/ballast")
@@ -116,7 +116,7 @@ def test_failed_log_copy_leaves_a_reported_gap(detached: Drill, nodes: tuple[Mac
 
 
 def test_second_ctrl_c_still_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
-    """A stopped rank does not handle SIGTERM, so the end takes launch_stop_timeout."""
+    """A stopped rank does not handle SIGTERM, so the launch ends only after launch_stop_timeout."""
     drill.variables["launch_stop_timeout"] = 8
     process = drill.begin_in_terminal()
     drill.in_step()

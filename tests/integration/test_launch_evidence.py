@@ -1,4 +1,4 @@
-"""Evidence that nodes record for the diagnosis: at the start, at the end, and of all ranks before any is stopped."""
+"""Nodes record evidence for the diagnosis: at the start, at the end, and of all ranks before Muster ends any rank."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def drill(request: pytest.FixtureRequest, tmp_path: Path, machines: list[Machine
 
 
 def evidence(drill: Drill, moment: str) -> dict[str, dict[str, Any]]:
-    """Return the evidence of a moment on the controller, by node."""
+    """Return the evidence of this moment that the controller keeps, by node."""
     return {path.stem: json.loads(path.read_text()) for path in (drill.run / "evidence" / moment).glob("*.json")}
 
 
@@ -56,7 +56,7 @@ def key_of(drill: Drill) -> str:
     return hmac.new(secret, drill.launch_id.encode(), hashlib.sha256).hexdigest()
 
 
-def test_evidence_of_a_stopped_rank_precedes_the_stop(drill: Drill, machines: list[Machine]) -> None:
+def test_evidence_is_recorded_before_ranks_are_ended(drill: Drill, machines: list[Machine]) -> None:
     drill.begin().in_step(ranks=3)
     assert set(evidence(drill, "start")) == set(NODES)
     key = key_of(drill)

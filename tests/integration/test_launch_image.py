@@ -1,4 +1,4 @@
-"""Launches in a container image, seen from outside: users and processes, their end, and refusals.
+"""Launches in a container image as seen from outside: users, processes, how launches end, and refusals.
 
 The image is a copy of a node's own system and PyTorch (images.py), because no image registry is available. The last
 test uses a real registry on a node. There are no GPUs.
@@ -52,7 +52,7 @@ dist.destroy_process_group()
 
 @pytest.fixture(scope="module")
 def nodes(with_pytorch: None, networked: list[Machine], play: Play) -> Iterator[list[Machine]]:
-    """Yield two nodes with podman from the step baseline, and with a folder that launches may read."""
+    """Yield two nodes with podman from the step baseline, and with a folder that launches can read."""
     machines = [machine for machine in networked if machine.name in NODES]
     extravars = {"node_baseline_podman": True}
     limit = ",".join(NODES)
@@ -137,7 +137,7 @@ def test_ranks_run_in_the_image_as_the_training_user(
         assert machine.inside("ls", "-A", "/var/lib/muster/images/objects").stdout == ""
 
 
-def test_second_launch_copies_nothing(play: Play, nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
+def test_second_launch_reuses_the_image(play: Play, nodes: list[Machine], archive: Path, tmp_path: Path) -> None:
     result = launch(play, tmp_path, str(archive))
     assert result.rc == 0, result.stdout
     assert "image: " not in result.stdout
@@ -181,7 +181,7 @@ def test_unit_contains_all_processes_and_ctrl_c_ends_them(drill: Drill, nodes: l
 
 @pytest.mark.moment
 @pytest.mark.slow
-def test_launch_of_a_dead_controller_ends_with_its_lease(drill: Drill, nodes: list[Machine]) -> None:
+def test_launch_ends_with_its_lease_after_the_controller_dies(drill: Drill, nodes: list[Machine]) -> None:
     process = drill.begin_in_terminal()
     drill.in_step()
     for pid in stop_family(process.pid):
@@ -245,7 +245,7 @@ def test_unusable_images_are_refused(play: Play, nodes: list[Machine], archive: 
 
 
 def test_image_without_torch_is_reported(play: Play, nodes: list[Machine], tmp_path: Path) -> None:
-    """podman loads an archive with a single file, and nothing can run in it."""
+    """podman loads an archive with a single file, but no command can run in the image."""
     make = "cd $(mktemp -d) && touch empty && tar -c empty | podman import --quiet - localhost/empty:1 && podman save"
     there = "/var/tmp/muster-test-empty.tar"
     nodes[0].inside("sh", "-ec", f"{make} --quiet --output {there} localhost/empty:1 && podman rmi localhost/empty:1")

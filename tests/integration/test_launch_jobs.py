@@ -1,4 +1,4 @@
-"""Results of launches, and launches of others: listed, followed, fetched and ended from another controller.
+"""Launches and their results are listed, followed, fetched and ended from another controller or by other users.
 
 The nodes use a torchrun stub. The other controller has its own artifacts and knows only what the nodes report.
 """
@@ -82,7 +82,7 @@ def contents(folder: Path) -> dict[str, Any]:
 def test_second_controller_follows_and_stops_a_launch(
     begin: Callable[..., Drill], other_controller: Callable[..., Result], tmp_path: Path, user: str
 ) -> None:
-    """The ranks have time for a checkpoint, and their results are fetched to the stopping controller."""
+    """The ranks have time for a checkpoint. Their results are fetched by the controller that stops the launch."""
     drill = begin("--save=3", user=user, launch_detached=True, launch_time_limit=1800, launch_fetch=["results/*"])
     drill.wait()
     launch_id, whose = drill.launch_id, f"user launch of {user}" if user else "muster"
@@ -120,10 +120,10 @@ def test_second_controller_follows_and_stops_a_launch(
     assert "Launch 20200101-000000-abcd is not known on this controller or on node1, node2" in none.stdout
 
 
-def test_administrator_follows_and_ends_a_user_launch(
+def test_administrator_can_follow_and_end_a_user_launch(
     begin: Callable[..., Drill], other_controller: Callable[..., Result], nodes: tuple[Machine, Machine], tmp_path: Path
 ) -> None:
-    """Acts as that user: root leaves nothing in the folders of the launch."""
+    """The administrator acts as the launch user, so root leaves no files in the folders of the launch."""
     drill = begin("--save=1", user="ada", launch_detached=True, launch_time_limit=1800, launch_fetch=["results/*"])
     drill.wait()
     launch_id = drill.launch_id
@@ -145,7 +145,7 @@ def test_administrator_follows_and_ends_a_user_launch(
     assert f"{launch_id}  stopped by a user  user launch of ada" in other_controller(jobs_history=True).stdout
 
 
-def test_user_without_root_cannot_end_a_user_launch(
+def test_user_without_root_cannot_end_the_launch_of_another_user(
     begin: Callable[..., Drill], other_controller: Callable[..., Result], nodes: tuple[Machine, Machine]
 ) -> None:
     drill = begin(user="ada", launch_detached=True, launch_time_limit=1800)
@@ -166,7 +166,7 @@ def processes_of(drill: Drill) -> set[str]:
     return {env["MUSTER_LAUNCH_ID"] for env in processes(drill.launch_id).values()}
 
 
-def test_user_sees_launches_of_others_and_cannot_end_them(
+def test_user_can_list_but_not_end_launches_of_others(
     begin: Callable[..., Drill], other_controller: Callable[..., Result], nodes: tuple[Machine, Machine]
 ) -> None:
     drill = begin(launch_detached=True, launch_time_limit=1800)
@@ -249,10 +249,10 @@ def test_output_is_followed_from_another_controller_until_ctrl_c(begin: Callable
     until(lambda: not drill.runs(), PATIENCE, "the launch ends")
 
 
-def test_result_survives_twelve_later_acceptance_tests(
+def test_results_of_a_launch_survive_twelve_later_acceptance_tests(
     begin: Callable[..., Drill], smoke: Callable[..., Run], nodes: tuple[Machine, Machine], tmp_path: Path
 ) -> None:
-    """Logs of finished launches go; what a job wrote into its working folder stays until it is deleted."""
+    """Logs of finished launches are removed. Files in the working folder of a launch stay until a user deletes them."""
     first = begin("--steps=2", launch_fetch=["results/done-*"], folder=tmp_path / "one")
     assert first.end()["status"] in ("healthy", "degraded")
     launch_id, run = first.launch_id, first.run

@@ -78,7 +78,7 @@ def named(finding: dict[str, Any]) -> str:
     return " ".join(filter(None, (finding["status"], finding["id"], finding["node"], finding.get("peer"))))
 
 
-def test_working_links_are_probed_and_probe_listeners_end(drill: Drill, nodes: list[Machine]) -> None:
+def test_working_links_are_probed_and_probe_listeners_exit(drill: Drill, nodes: list[Machine]) -> None:
     drill.begin()
     until(lambda: len(ranks(drill)) == len(nodes), PATIENCE, "all ranks run")
     assert nothing_listens(nodes)
@@ -136,7 +136,7 @@ def test_route_over_another_interface_is_reported(drill: Drill, nodes: list[Mach
 
 
 @pytest.mark.slow
-def test_without_the_probe_torchrun_times_out(drill: Drill, nodes: list[Machine]) -> None:
+def test_torchrun_times_out_without_the_probe(drill: Drill, nodes: list[Machine]) -> None:
     drill.variables.update(launch_probe=False, launch_rendezvous_timeout=8)
     with net_faults.wrong_route(nodes[0], nodes[2]):
         verdict = drill.begin().end()

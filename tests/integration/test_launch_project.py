@@ -1,4 +1,4 @@
-"""Distribution of a project to the nodes of a launch, its read-only copy, and the comparison of data.
+"""Projects are distributed to the nodes of a launch as read-only copies, and data on the nodes is compared.
 
 The ranks need no PyTorch and print the project files that they see.
 """
@@ -63,7 +63,7 @@ def nodes(play: Play, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture
 def project(tmp_path: Path, nodes: list[Machine]) -> Path:
-    """Create a git tree with tracked and ignored files. The nodes do not have it yet."""
+    """Create a git tree with tracked and ignored files. The nodes do not have a copy yet."""
     folder = tmp_path / "project"
     (folder / "parts").mkdir(parents=True)
     (folder / "train.py").write_text(TRAIN)
@@ -138,7 +138,7 @@ def has_printed(drill: Drill, machine: Machine, text: str) -> str:
 
 
 def refused(drill: Drill, check: str) -> dict[str, str]:
-    """Check that nothing of the launch runs. Return the reasons of its refusal by node."""
+    """Check that no process of the launch runs. Return the reasons for its refusal, by node."""
     verdict = drill.end()
     assert verdict["status"] == "failed", verdict
     assert processes(drill.launch_id) == {}
@@ -245,7 +245,7 @@ def test_closed_port_between_nodes_is_reported_with_both_nodes(
         assert machine.inside("pgrep", "-u", "nobody", check=False).stdout == ""
 
 
-def test_different_data_is_reported(launches: Callable[..., Drill], nodes: list[Machine], project: Path) -> None:
+def test_differing_data_is_reported(launches: Callable[..., Drill], nodes: list[Machine], project: Path) -> None:
     for machine in nodes:
         made = f"rm -rf {DATA}; mkdir -p {DATA}/train; cd {DATA}; echo a > train/a; echo b > train/b"
         machine.inside("sh", "-ec", f"{made}; sha256sum train/* > SHA256SUMS")

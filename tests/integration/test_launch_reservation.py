@@ -76,7 +76,7 @@ def running(*drills: Drill, count: int = 4) -> Drill:
 
 
 def finish(drill: Drill, nodes: tuple[Machine, Machine]) -> dict[str, Any]:
-    """End the ranks. Return the verdict of the start."""
+    """Let the ranks finish, and wait for their end. Return the verdict of the playbook run that started them."""
     for machine in nodes:
         drill.open_gate(machine)
     verdict = drill.end()
@@ -85,7 +85,7 @@ def finish(drill: Drill, nodes: tuple[Machine, Machine]) -> dict[str, Any]:
 
 
 def refusals(drill: Drill) -> dict[str, str]:
-    """Check that nothing of the launch is left. Return the reasons of its refusal by node."""
+    """Check that the launch left nothing behind. Return the reasons for its refusal, by node."""
     verdict = drill.end()
     assert verdict["status"] == "failed", verdict
     failed = failures(verdict)
@@ -109,7 +109,7 @@ def start_two_at_once(launches: Callable[..., Drill], nodes: tuple[Machine, Mach
 
 
 @pytest.mark.pipeline
-def test_held_slot_refuses_a_launch_with_its_holder(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_refused_launch_reports_the_holder_of_the_slot(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     nodes[1].inside("sh", "-ec", f"mkdir -p {SLOTS}; touch {SLOTS}/cpu")
     code = f"import fcntl, sys; f = open('{SLOTS}/cpu'); fcntl.flock(f, 2); print('held', flush=True); sys.stdin.read()"
     argv = ["podman", "exec", "--interactive", nodes[1].container, "python3", "-c", code]
@@ -130,7 +130,7 @@ def test_one_of_two_simultaneous_launches_starts(launches: Any, nodes: tuple[Mac
 
 
 @pytest.mark.slow
-def test_later_launch_is_refused_with_the_holder(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_later_launch_is_refused_and_the_holder_is_reported(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     first = running(launches())
     said = refusals(launches(cluster_launch_nodes=["node2"], cluster_master_port=29601))
     assert said.keys() == {"node2"}
@@ -160,7 +160,7 @@ def test_waiting_launch_starts_when_the_other_ends(launches: Any, nodes: tuple[M
 
 
 @pytest.mark.slow
-def test_wait_ends_with_its_timeout(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_wait_for_slots_ends_after_its_timeout(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     first = running(launches())
     assert f"launch {first.launch_id}" in refusals(launches(launch_wait=True, launch_wait_timeout=5))["node2"]
     finish(first, nodes)
@@ -220,7 +220,7 @@ def test_slot_locked_by_the_training_user_is_reported(launches: Any, nodes: tupl
 
 
 @pytest.mark.slow
-def test_gpu_of_a_process_outside_launches_is_not_used(launches: Any, nodes: tuple[Machine, Machine]) -> None:
+def test_gpu_used_outside_of_launches_is_not_assigned(launches: Any, nodes: tuple[Machine, Machine]) -> None:
     gpus = {"cluster_gpus": 2, "cluster_nproc_per_node": 1}
     with two_gpus(nodes):
         nodes[1].inside("sh", "-c", f"sleep 9999 >/dev/null 2>&1 & echo GPU-aa, $! >{COMPUTING}")

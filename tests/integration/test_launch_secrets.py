@@ -1,4 +1,4 @@
-"""Secrets from every documented source, printed by the script in many forms, and searched for in all other places.
+"""A script prints secrets from every documented source in many forms. All other places must not contain the secrets.
 
 Texts are copied to this machine and searched here, because a search command with the secret would match itself.
 """
@@ -47,7 +47,7 @@ def nodes(play: Play, node: Callable[[str], Machine]) -> tuple[Machine, Machine]
 
 
 class Launch:
-    """One launch of a careless script with all secrets, started like a user does."""
+    """A launch of a careless script with all secrets, started as a user does."""
 
     def __init__(self, folder: Path, env_file: str) -> None:
         self.folder, self.env_file = folder, env_file
@@ -141,7 +141,7 @@ def found(text: str, secrets: Iterable[str] = SECRETS) -> list[str]:
     ]
 
 
-def test_secrets_are_in_no_forbidden_place(launch: Launch, nodes: tuple[Machine, Machine]) -> None:
+def test_secrets_appear_only_in_allowed_places(launch: Launch, nodes: tuple[Machine, Machine]) -> None:
     with launch.begin() as playing:
         until(lambda: launch.printed() or playing.poll() is not None, PATIENCE, "the ranks have printed their secrets")
         assert playing.poll() is None, launch.shown()

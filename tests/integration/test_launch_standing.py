@@ -1,4 +1,4 @@
-"""The notice about a stalled launch: shown with the waiting ranks, and not shown for a long computation."""
+"""The notice about a stalled launch lists the waiting ranks, and is not shown for a long computation."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def lines(drill: Drill, text: str) -> int:
 
 
 @pytest.mark.parametrize("how", ["sleep", "print"])
-def test_stall_notice_names_the_late_rank_and_its_return(
+def test_stall_notice_names_the_late_rank_and_reports_its_recovery(
     begin: Callable[[str], Drill], nodes: tuple[Machine, Machine], how: str
 ) -> None:
     drill = begin(how)

@@ -1,4 +1,4 @@
-"""Users of user launches: permissions and limits from the role, checked over SSH as these users, and their removal."""
+"""Launch users get permissions and limits, checked over SSH as these users, and lose them on removal."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def state(machine: Machine) -> str:
 
 
 def without_shared_lines(state: str) -> list[str]:
-    """Remove lines about empty folders that other steps also create, and about records of checks."""
+    """Return the lines without those about records of checks and about empty folders that other steps also create."""
     stay = re.compile(
         r"/usr/local/lib/muster|/var/lib/muster(/users|/looks|/installed\.json)?"
         r"|d.* root root .* /run/muster/reservations"
@@ -101,7 +101,7 @@ def test_users_are_added_and_removed(machine: Machine, play: Play, anna_and_ben:
 
 
 def check_as_the_users(machine: Machine, anna: Person, ben: Person) -> None:
-    """Check what the users can and cannot do."""
+    """Check the permissions and limits of the users."""
     assert "muster-launch" in anna.ssh(machine, "id -nG").stdout.split()
     assert anna.ssh(machine, "bash -lc 'command -v torchrun'").stdout.strip() == TORCHRUN
     assert "usage: torchrun" in anna.ssh(machine, "bash -lc 'torchrun --help'").stdout
@@ -186,7 +186,7 @@ def test_running_launch_keeps_permissions_and_busy_manager_is_not_restarted(
     assert machine.inside("ls", "/var/lib/systemd/linger").stdout.split() == ["anna"]
 
 
-def test_shared_folder_works_for_another_user_and_checkout(
+def test_shared_inventory_works_for_another_user_and_checkout(
     machine: Machine, play: Play, anna_and_ben: tuple[Person, Person]
 ) -> None:
     anna, _ = anna_and_ben

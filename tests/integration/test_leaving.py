@@ -1,4 +1,4 @@
-"""A retired node is trusted by no other node, shown by logins from that node."""
+"""No node trusts a retired node: logins from the retired node are rejected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RETIRE = {"node": NODE, "trust_known_hosts": str(PINNED)}
 
 
 def logs_in(machine: Machine, peer: str) -> bool:
-    """Return whether the training user logs in on a peer, by address, because the name may be removed."""
+    """Return whether the training user can log in on a peer, by its address because its name might be removed."""
     options = ("-oBatchMode=yes", "-oConnectTimeout=10")
     argv = ("runuser", "-u", "muster", "--", "ssh", *options, find_machine(peer).address, "true")
     done = machine.inside(*argv, check=False)
@@ -44,7 +44,7 @@ def leaver(networked: list[Machine], play: Play) -> Iterator[Machine]:
     assert back.rc == 0, back.stdout
 
 
-def test_limit_that_would_leave_trust_is_refused(leaver: Machine, play: Play) -> None:
+def test_retirement_with_a_limit_that_would_keep_trust_is_refused(leaver: Machine, play: Play) -> None:
     listed = LISTED.read_text()
     done = play("playbooks/retire.yml", extravars=RETIRE, limit=NODE)
     assert (done.rc, LISTED.read_text()) == (2, listed), done.stdout
@@ -59,7 +59,7 @@ def test_limit_that_would_leave_trust_is_refused(leaver: Machine, play: Play) ->
     assert [logs_in(leaver, peer) for peer in ("node1", "node2")] == [False, False]
 
 
-def test_unreachable_node_is_reported_until_it_removes_the_trust(leaver: Machine, tmp_path: Path) -> None:
+def test_unreachable_node_is_reported_until_its_trust_is_removed(leaver: Machine, tmp_path: Path) -> None:
     words = [word for name, value in RETIRE.items() for word in ("-e", f"{name}={value}")]
     second = find_machine("node2")
     second.podman("stop", "--time=0")

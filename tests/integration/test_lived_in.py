@@ -47,7 +47,7 @@ class Story:
         self.again = play("site.yml", tags=UP_TO_NETWORK)
 
     def upgrade(self) -> None:
-        """Start the machine's own package installation, which keeps apt busy until the baseline meets the lock."""
+        """Start the machine's own package installation, which keeps apt busy until the baseline waits for the lock."""
         program = (PAYLOADS / "busy_apt.py").read_text()
         keep = ["podman", "exec", "--interactive", self.machine.container, "sh", "-c", f"cat >{BUSY_APT}"]
         subprocess.run(keep, input=program, check=True, capture_output=True, text=True)
@@ -71,7 +71,7 @@ def story(play: Play, turn: int, tmp_path_factory: pytest.TempPathFactory) -> St
     return Story(play, machine)
 
 
-def test_used_uid_is_refused_with_its_owner(story: Story) -> None:
+def test_occupied_uid_is_refused_and_its_owner_is_reported(story: Story) -> None:
     assert story.collision.rc != 0
     assert re.search(r"uid 1001.*alice|alice.*uid 1001", story.collision.stdout), story.collision.stdout
     assert story.machine.inside("id", "trainer", check=False).returncode != 0
@@ -88,7 +88,7 @@ def test_server_becomes_a_node_while_apt_is_busy(story: Story) -> None:
     assert story.machine.inside("dpkg-query", "-W", "bc").returncode == 0
 
 
-def test_check_mode_showed_the_changes(story: Story) -> None:
+def test_check_mode_shows_the_changes(story: Story) -> None:
     assert story.check.changing_roles(NAME) == story.converge.changing_roles(NAME)
     for shown in story.check.events:
         task = shown.get("event_data", {}).get("task", "")

@@ -1,6 +1,6 @@
 """Membership: quarantine and release, and the retirement of a dead node.
 
-The third node has a separate inventory file, which the tests change like a user's inventory.
+The third node has a separate inventory file, which the tests change as a user does.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def test_automatic_quarantine_is_limited_to_one_node(play: Play, lab: Machine, q
 
 
 def knows(machine: Machine) -> list[str]:
-    """Return the places where this node still lists the third node."""
+    """Return the files in which this node still lists the third node."""
     places = {
         "/etc/hosts": NODE,
         "/home/muster/.ssh/authorized_keys": r"\.13\"",
@@ -190,7 +190,7 @@ def retire(folder: Path, *more: str) -> Run:
 
 
 @pytest.mark.slow
-def test_retirement_killed_at_five_moments_completes(play: Play, lab: Machine, tmp_path: Path, pinned: str) -> None:
+def test_killed_retirement_is_completed_by_the_next_run(play: Play, lab: Machine, tmp_path: Path, pinned: str) -> None:
     listed = LISTED.read_text()
 
     def back() -> None:
@@ -220,7 +220,7 @@ def test_retirement_killed_at_five_moments_completes(play: Play, lab: Machine, t
 
 @pytest.fixture(scope="module")
 def retired(lab: Machine, tmp_path_factory: pytest.TempPathFactory, pinned: str) -> Run:
-    """Retire a dead node with a run that is killed once the inventory is changed, and with a second run."""
+    """Retire a dead node. The first run is killed once the inventory is changed, and a second run finishes."""
     folder = tmp_path_factory.mktemp("retire")
     PINNED.write_text("".join(f"{line} muster:node{line.split()[0][-1]}\n" for line in pinned.splitlines()))
     lab.podman("stop", "--time=0")

@@ -1,4 +1,4 @@
-"""Real network faults: the probe reports the fault and its node, and nothing else."""
+"""The probe reports each real network fault with its node, and nothing else."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def named(probed: dict[str, Any]) -> set[str]:
 
 
 def for_node(name: str, value: str, others: str = "") -> str:
-    """Return a variable of one node as a template for all nodes."""
+    """Return a template for all nodes that has this value on one node."""
     return f"{{{{ {value!r} if inventory_hostname == {name!r} else {others!r} }}}}"
 
 
@@ -78,7 +78,7 @@ def nothing_stays(network: Network) -> Iterator[None]:
     )
 
 
-def test_healthy_network_has_no_finding_in_ten_runs(network: Network) -> None:
+def test_healthy_network_has_no_findings_in_ten_runs(network: Network) -> None:
     # The number of forks does not matter, because the probe contacts all nodes by itself.
     requested: list[dict[str, Any]] = [{"cmdline": "--forks 1"}, {"check": True}, *[{}] * (HEALTHY - 2)]
     for one in requested:
@@ -106,7 +106,7 @@ def test_rejected_master_port_on_another_node_is_a_warning(network: Network) -> 
         assert network.found(net_throughput=False) == {"warn net.master_port.refused node2"}
 
 
-def test_prohibited_port_is_not_a_missing_route(network: Network) -> None:
+def test_prohibited_port_is_not_reported_as_a_missing_route(network: Network) -> None:
     verdict = "reject with icmpx type admin-prohibited"
     with net_faults.shut(network.node1, network.node3, PORT, str(PORT), verdict, refused=False):
         assert network.found(net_throughput=False) == {"fail net.master_port.prohibited node1"}
@@ -172,7 +172,7 @@ def test_dead_name_server_is_reported(network: Network) -> None:
 
 
 @pytest.mark.pipeline
-def test_wrong_route_is_not_reported_as_a_firewall(network: Network) -> None:
+def test_wrong_route_is_not_reported_as_a_firewall_fault(network: Network) -> None:
     with net_faults.wrong_route(network.node1, network.node3):
         probed = network.probe(extravars={"net_throughput": False})
     assert named(probed) == {"fail net.peer.other_interface node1 node3"}
@@ -186,7 +186,7 @@ def test_hostname_with_a_loopback_address_is_reported(network: Network) -> None:
 
 
 @pytest.mark.parametrize(("interface", "finding"), [("eth7", "net.interface.missing"), ("lo", "net.interface.other")])
-def test_missing_or_other_interface_is_reported(network: Network, interface: str, finding: str) -> None:
+def test_missing_or_wrong_interface_is_reported(network: Network, interface: str, finding: str) -> None:
     seen = network.node2.inside("ls", "/sys/class/net").stdout.split()
     assert (interface in seen) == (interface == "lo")
     found = network.found(net_throughput=False, cluster_interface=for_node("node2", interface))

@@ -1,4 +1,4 @@
-"""The network step seen from outside: nodes resolve, trust and reach each other, and others do not reach them.
+"""The network step as seen from outside: nodes resolve, trust and reach each other. Other machines are blocked.
 
 With --nodes=node1,node2 the nodes are tested in their current state: molecule uses this file to check nodes that it has
 converged.

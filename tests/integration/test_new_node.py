@@ -1,6 +1,6 @@
 """A node is added to the inventory and configured by site.yml during a launch on other nodes.
 
-Another node is down. It blocks neither the work on the remaining nodes nor the launch on two of them.
+Another node is down. The dead node blocks neither the run on the remaining nodes nor the launch on two of them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def test_new_node_joins_the_cluster(story: Story) -> None:
     assert scan(find_machine("outsider"), head, MASTER_PORT).open == []
 
 
-def test_other_nodes_change_only_names_keys_and_firewall(story: Story) -> None:
+def test_only_names_keys_and_firewall_change_on_other_nodes(story: Story) -> None:
     for machine, before, after in zip(story.nodes, story.before, story.after, strict=True):
         assert story.added.changing_roles(machine.name) == {"cluster_hosts", "ssh_mesh", "firewall"}
         same = {subject for subject in {*before, *after} if not subject.startswith(MAY_CHANGE)}

@@ -67,7 +67,7 @@ class Lab:
         return self.play(ONBOARD, inventory=self.folder, extravars=variables, **more)
 
     def run_as_user(self, tmp_path: Path, *more: str) -> Run:
-        """Run the playbook like a user."""
+        """Run the playbook as a user does."""
         words = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={self.address(NEW)}", "-e", "trust_confirmed=true"]
         return Run(tmp_path, *words, *more, inventory=self.folder).end()
 
@@ -80,7 +80,7 @@ class Lab:
         return str(self.of(NEW)["cluster_quarantined"]["reason"])
 
     def write_interrupted_entry(self, variables: dict[str, str]) -> None:
-        """Write the inventory entry that an earlier, killed run leaves."""
+        """Write the inventory entry that a killed run leaves behind."""
         listed = yaml.safe_load(self.written)
         own = {"ansible_host": self.address(NEW), "cluster_quarantined": {"reason": "being onboarded"}, **variables}
         listed["gpu_nodes"]["hosts"][NEW] = own
@@ -96,7 +96,7 @@ def last_line(shown: str) -> str:
 
 
 def verdict(result: Result) -> str:
-    """Return the last line of a run through ansible-runner, whose callback does not print it."""
+    """Return the final message of a run through ansible-runner, whose callback does not print the message."""
     return str(result.results("Fail if a node was not accepted")["localhost"]["msg"])
 
 
@@ -107,7 +107,7 @@ def log_in(machine: Machine, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def lab(play: Play, with_pytorch: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Yield an inventory of two ready nodes that do not know the third one, and a bare machine."""
+    """Yield an inventory of two ready nodes that have no record of the third machine, which is bare."""
     folder = tmp_path_factory.mktemp("onboard")
     make_bare(folder, NEW)
     here = Lab(folder, play)
@@ -256,7 +256,7 @@ def test_machine_becomes_a_member(lab: Lab, story: Story) -> None:
 
 @pytest.mark.slow
 @pytest.mark.moment
-def test_members_change_only_names_keys_and_firewall(story: Story) -> None:
+def test_only_names_keys_and_firewall_change_on_members(story: Story) -> None:
     for name in MEMBERS:
         assert story.onboarded.changing_roles(name) <= {"cluster_hosts", "ssh_mesh", "firewall"}
         before, after = story.before[name], story.after[name]
@@ -303,7 +303,7 @@ def another_clock(machine: Machine) -> Iterator[dict[str, str]]:
 
 @contextmanager
 def filtered_port(machine: Machine) -> Iterator[dict[str, str]]:
-    """Block the port for one member, verified by a scan. The step network reads the rule and sends nothing there."""
+    """Block the port for one member, verified by a scan. The step network finds the rule without a connection."""
     port = net_faults.PORT
     with net_faults.shut(machine, find_machine(MEMBERS[0]), port, str(port), "drop", refused=False):
         yield {}
@@ -375,7 +375,7 @@ def test_repeated_run_waits_for_the_acceptance_launch_of_a_killed_run(lab: Lab, 
 
 @pytest.mark.slow
 def test_runs_killed_at_ten_moments_lock_nobody_out_and_converge(lab: Lab, tmp_path: Path) -> None:
-    """Each run starts with the machine as the previous run left it. Two runs start with a bare machine."""
+    """Two runs start with a bare machine. Every other run starts with the state that the previous run left."""
     request = [ONBOARD, "-e", f"node={NEW}", "-e", f"address={lab.address(NEW)}", "-e", "trust_confirmed=true"]
     lab.restore()
     whole = Run(tmp_path, *request, "-e", "full=true", inventory=lab.folder).end()

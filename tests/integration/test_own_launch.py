@@ -50,7 +50,7 @@ def begin(tmp_path: Path, nodes: tuple[Machine, Machine]) -> Iterator[Callable[.
 
 
 @pytest.mark.pipeline
-def test_launch_runs_as_the_login_user_and_owns_all_its_files(
+def test_launch_runs_as_the_login_user_who_owns_all_its_files(
     begin: Callable[..., Drill], nodes: tuple[Machine, Machine]
 ) -> None:
     drill = begin("ada").in_step()
@@ -74,7 +74,7 @@ def test_launch_runs_as_the_login_user_and_owns_all_its_files(
 
 
 def refused(drill: Drill) -> str:
-    """Return the refusal summary of all nodes."""
+    """Return the summaries of all findings that refused the launch."""
     verdict = drill.end()
     assert verdict["summary"].startswith("not started"), verdict
     assert not drill.runs()
@@ -114,7 +114,7 @@ def test_administrator_launch_blocks_user_launches(begin: Callable[..., Drill], 
     until(lambda: not first.runs(), PATIENCE, "the ranks have ended")
 
 
-def test_only_its_user_has_access_to_a_user_launch(
+def test_only_the_launch_user_can_access_a_user_launch(
     begin: Callable[..., Drill], nodes: tuple[Machine, Machine], play: Play
 ) -> None:
     drill = begin("ada", **DETACHED)
@@ -154,7 +154,7 @@ def test_unit_of_the_same_name_in_another_manager_is_ignored(
         forged.systemctl(machine, "stop", drill.unit())
 
 
-def test_user_without_the_group_is_refused(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
+def test_user_outside_the_launch_group_is_refused(begin: Callable[..., Drill], nodes: tuple[Machine, Machine]) -> None:
     assert "bob is not in the group muster-launch, but is on node1" in refused_without_group(begin, nodes[1])
     assert "admin is not in the group muster-launch" in refused(begin("", launch_as="self"))
 

@@ -45,7 +45,7 @@ def provide(play: Play) -> Callable[..., tuple[Result, dict[str, Any]]]:
 
 @pytest.fixture(scope="module")
 def machine(node: Callable[[str], Machine], provide: Any) -> Iterator[Machine]:
-    """Yield a node with the baseline and a broken foreign source, and restore it afterwards."""
+    """Yield a node with the baseline and a broken third-party package source. Restore the node afterwards."""
     machine = node("node1")
     result, _ = provide()
     assert result.rc == 0, result.stdout
@@ -62,7 +62,7 @@ def machine(node: Callable[[str], Machine], provide: Any) -> Iterator[Machine]:
 
 @pytest.fixture(scope="module")
 def stock(machine: Machine) -> dict[str, str]:
-    """Return the URLs of the node's own entries (archive and security) and their file."""
+    """Return the URLs of the distribution's package sources (archive and security), and their file."""
     found = machine.inside("sh", "-c", "grep -lE '^(URIs:|deb ).*/(debian|ubuntu)' -r /etc/apt/sources.list*").stdout
     path = found.split()[0]
     text = machine.inside("cat", path).stdout
@@ -131,7 +131,7 @@ def test_unreachable_mirror_is_refused_without_changes(machine: Machine, provide
     assert settings(machine) == before
 
 
-def test_mirror_with_another_signature_is_refused_without_changes(
+def test_mirror_with_a_wrong_signature_is_refused_without_changes(
     machine: Machine, provide: Any, stock: dict[str, str], tmp_path: Path
 ) -> None:
     before = settings(machine)
@@ -151,7 +151,7 @@ def test_mirror_with_another_signature_is_refused_without_changes(
     assert settings(machine) == before
 
 
-def test_upstream_restores_the_sources_byte_for_byte(
+def test_removing_the_mirror_restores_the_sources_byte_for_byte(
     machine: Machine, provide: Any, mirror: Proxy, stock: dict[str, str]
 ) -> None:
     if mirror.url not in machine.inside("cat", stock["path"]).stdout:
@@ -175,7 +175,7 @@ def test_verify_reports_differences_and_changes_nothing(machine: Machine, provid
     assert settings(machine) == before
 
 
-def test_apt_uses_the_proxy_except_for_nodes(machine: Machine, provide: Any, mirror: Proxy) -> None:
+def test_apt_bypasses_the_proxy_only_for_nodes(machine: Machine, provide: Any, mirror: Proxy) -> None:
     result, _ = provide(cluster_http_proxy=mirror.url, cluster_no_proxy=["mirror.lab"])
     assert result.rc == 0, result.stdout
     mirror.forget()
@@ -189,7 +189,7 @@ def test_apt_uses_the_proxy_except_for_nodes(machine: Machine, provide: Any, mir
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory, machine: Machine) -> Path:
-    """Create an untrusted certificate for the controller's address with its key. ca.pem is without the key."""
+    """Create an untrusted certificate and its key for the controller's address. ca.pem does not contain the key."""
     folder = tmp_path_factory.mktemp("authority")
     options = ["-x509", "-newkey", "rsa:2048", "-nodes", "-days", "365", "-subj", "/CN=muster-test"]
     options += ["-addext", f"subjectAltName=IP:{gateway(machine)}", "-keyout", "key.pem", "-out", "ca.pem"]
@@ -270,7 +270,7 @@ def test_repository_keys_are_fetched_through_the_proxy(machine: Machine, play: P
     plays = [{"hosts": "node1", "gather_facts": False, "tasks": [{"name": "Add it", "apt_repositories": task}]}]
     (tmp_path / "add.yml").write_text(yaml.safe_dump(plays))
     with Proxy(gateway(machine), hosts={"repository.test": tmp_path / "repository"}).running() as proxy:
-        # apt uses the role's file, which the baseline writes and test_apt_uses_the_proxy_except_for_nodes covers.
+        # apt uses the role's file, which the baseline writes and test_apt_bypasses_the_proxy_only_for_nodes covers.
         machine.inside("sh", "-c", f"echo 'Acquire::http::Proxy \"{proxy.url}\";' > {PROXY_FILE}")
         result = play(str(tmp_path / "add.yml"), extravars={"cluster_http_proxy": proxy.url})
     machine.inside("sh", "-c", f"rm -f {PROXY_FILE} /etc/apt/*/muster-test.*")
@@ -284,7 +284,7 @@ def test_private_key_instead_of_a_certificate_is_refused_before_contacting_nodes
     assert "no node was contacted" in result.stdout
 
 
-def test_offline_apt_reads_only_one_folder(machine: Machine, provide: Any, mirror: Proxy, tmp_path: Path) -> None:
+def test_apt_uses_only_the_offline_folder(machine: Machine, provide: Any, mirror: Proxy, tmp_path: Path) -> None:
     package = {"name": "muster-test-standin", "version": "1.0-1"}
     make_flat_repository(tmp_path / "debs", package)
     machine.inside("mkdir", "-p", OFFLINE)

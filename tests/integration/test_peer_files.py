@@ -20,7 +20,7 @@ HOST_KEYS = "/home/muster/.ssh/muster_known_hosts"
 
 @pytest.fixture
 def source(networked: list[Machine]) -> Iterator[Machine]:
-    """Yield the first node with the files, whose training user has a shell that prints text."""
+    """Yield the first node, which has the files. The login shell of its training user prints additional text."""
     source, receiver = networked[:2]
     receiver.inside("rm", "-rf", FOLDER)
     source.inside("mkdir", "-p", FOLDER)

@@ -1,4 +1,4 @@
-"""site.yml on bare machines: HEALTHY, a second run without changes, and the repair after damage and a kill."""
+"""site.yml makes bare machines healthy, changes nothing in a second run, and repairs damage after a killed run."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def has_muster(machine: Machine) -> bool:
 
 
 def launched(*, may_be_slower: bool = False) -> set[str]:
-    """Return the nodes of the newest run, which must have no finding.
+    """Check that the newest run has no findings. Return its nodes.
 
     may_be_slower: allow a lower rate than in the previous run, because nodes share processors with other tests.
     """

@@ -1,4 +1,4 @@
-"""The PyTorch environment of a node: built, checked, repaired, switched, kept, and refused with one sentence."""
+"""The PyTorch environments of a node: built, checked, repaired, switched, kept, or refused with one sentence."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TASK = "Provide PyTorch (half a minute for a new environment, some minutes with 
 
 @pytest.fixture(scope="module")
 def machine(node: Callable[[str], Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
-    """Yield a node with a folder of stub wheels. Remove everything of these tests before and after."""
+    """Yield a node with a folder of stub wheels. Remove the files of these tests before and after."""
     machine = node("node1")
     wheels = tmp_path_factory.mktemp("wheels")
     make_wheels(wheels)
@@ -131,7 +131,7 @@ def test_damage_is_detected_and_repaired(provide: Any, machine: Machine, built: 
     assert len(environments(machine)) == 1
 
 
-def test_another_version_is_built_beside_and_switching_back_is_fast(provide: Any, machine: Machine, built: str) -> None:
+def test_another_version_is_built_and_switching_back_needs_no_build(provide: Any, machine: Machine, built: str) -> None:
     result, done = provide("2.1.0")
     assert result.rc == 0, result.stdout
     assert done["torch"]["version"] == "2.1.0+cpu"
@@ -171,7 +171,7 @@ def held_by_its_settings(machine: Machine) -> Iterator[None]:
 @pytest.mark.moment
 @pytest.mark.usefixtures("clean")
 def test_next_run_completes_a_killed_run(provide: Any, machine: Machine) -> None:
-    """Kill pip and the module that waits for it, which leaves a folder behind."""
+    """Kill pip and the module that waits for pip. The killed run leaves a folder behind."""
     with held_by_its_settings(machine), ThreadPoolExecutor() as pool:
         run = pool.submit(provide)
         program = (PAYLOADS / "kill_pip.py").read_text()
@@ -196,7 +196,7 @@ def test_unavailable_version_is_refused_with_one_sentence(provide: Any, machine:
     assert environments(machine) == {built.rpartition("/")[2]}
 
 
-def test_build_with_a_wrong_variant_is_not_used(provide: Any, machine: Machine, built: str) -> None:
+def test_build_for_a_wrong_variant_is_not_used(provide: Any, machine: Machine, built: str) -> None:
     result, refused = provide("2.2.0")
     assert result.rc != 0
     assert refused["msg"].startswith("node1: the build is for cu130, and cpu is wanted. ")
@@ -227,7 +227,7 @@ def sourced(machine: Machine, tmp_path: Path, clean: None) -> Iterator[str]:
 
 
 def owned(machine: Machine) -> str:
-    """Return the content of a file that a build has written as root outside its folder."""
+    """Return the file that a build as root would have written outside of its folder. Return "" if there is none."""
     return machine.inside("sh", "-c", f"cat {OWNED} 2>/dev/null || true").stdout
 
 
@@ -249,7 +249,7 @@ def test_source_is_built_only_on_request_and_never_as_root(provide: Any, machine
 
 
 @pytest.mark.slow
-def test_dependency_by_url_is_refused_and_its_code_does_not_run(provide: Any, machine: Machine, sourced: str) -> None:
+def test_dependency_by_url_is_refused_and_its_code_is_not_run(provide: Any, machine: Machine, sourced: str) -> None:
     result, refused = provide(pytorch_packages=[sourced], pytorch_lock="")
     assert result.rc != 0
     assert "only packages of an index or a folder are installed" in refused["msg"]

@@ -1,6 +1,6 @@
-"""RDMA adapters of three nodes tested pairwise, with a broken and a slow one.
+"""RDMA adapters of three nodes are tested pairwise, with a broken adapter and a slow adapter.
 
-Adapters and verbs are simulated: a copy of /sys/class with own files, and stub tools that communicate over TCP
+Adapters and verbs are simulated: a copy of /sys/class with additional files, and stub tools that communicate over TCP
 (tests/standins/rdma_node.py). Connections to the nodes, the schedule, the user, the ports and the firewall are real.
 """
 

@@ -1,4 +1,4 @@
-"""Second runs: one check per node finds every difference, and without differences no role runs."""
+"""In a second run, one check per node finds every difference. If nothing differs, no role runs."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_full_run_finds_no_difference(play: Play, finished: dict[str, Any]) -> N
 
 
 def missed(play: Play, finished: dict[str, Any], faults: list[Fault]) -> list[str]:
-    """Return the faults that the check misses or finds for another reason. They are set one at a time."""
+    """Inject the faults one at a time. Return those that the check misses or reports for a different reason."""
     shapes = [fault.shape() for fault in faults]
     # Settings that connect nodes are checked on all nodes.
     limit = None if any(fault.step == "network" for fault in faults) else NODE
@@ -110,7 +110,7 @@ def test_every_fault_is_found(play: Play, finished: dict[str, Any], faults_of: C
     assert missed(play, finished, faults_of()) == []
 
 
-def test_changed_node_alone_is_rechecked(play: Play, node: Callable[[str], Machine], finished: dict[str, Any]) -> None:
+def test_only_changed_nodes_are_rechecked(play: Play, node: Callable[[str], Machine], finished: dict[str, Any]) -> None:
     node(NODE).inside("rm", "/etc/needrestart/conf.d/90-muster.conf")
     result = play("site.yml", tags="baseline,network", extravars=finished)
     assert result.rc == 0, result.stdout

@@ -52,7 +52,7 @@ def test_check_mode_finds_nothing_to_change(play: Play) -> None:
 # Other tests run the remaining steps alone: test_baseline.py, drills.
 @pytest.mark.slow
 @pytest.mark.parametrize("tag", ["baseline", "pytorch", "ddp_smoke"])
-def test_step_runs_alone(play: Play, tag: str) -> None:
+def test_step_can_run_alone(play: Play, tag: str) -> None:
     result = play("site.yml", tags=tag)
     assert result.rc == 0, result.stdout
     assert result.changed == []

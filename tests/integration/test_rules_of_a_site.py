@@ -1,4 +1,4 @@
-"""A site's own diagnosis rules: a fault that only the site knows is reported on its node."""
+"""Diagnosis rules of a site: a site-specific fault is reported for the node that has it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ causes:
 
 @pytest.fixture(scope="module")
 def nodes(with_pytorch: None) -> Iterator[list[Machine]]:
-    """Yield the nodes, all but one with the samples."""
+    """Yield the nodes. All nodes except one have the samples."""
     machines = [find_machine(name) for name in NODES]
     for machine in machines:
         machine.inside("touch", MARK)

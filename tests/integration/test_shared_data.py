@@ -1,4 +1,4 @@
-"""Shared folders: mounted on access, checked from all nodes, reported when their server is gone.
+"""Shared folders are mounted on access, checked from all nodes, and reported if their server does not respond.
 
 The test kernel has no NFS client. The server is a node's sshd, mounted with sshfs: a real network file system with a
 server that can be stopped. NFS features (options, locks, user squashing) are not covered.
@@ -33,7 +33,7 @@ def nodes(networked: None, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture(scope="module")
 def served(play: Play, nodes: list[Machine]) -> Iterator[dict[str, Any]]:
-    """Export a folder of the third node, which root of the other nodes may mount as the training user."""
+    """Export a folder of the third node, which root on the other nodes can mount as the training user."""
     with exported(nodes[2], nodes) as mount:
         yield {"shared_data_mounts": [mount]}
         result = play(PLAYBOOK)
@@ -51,7 +51,7 @@ def refusal(result: Result, name: str) -> str:
 
 
 def findings(result: Result) -> set[tuple[str, str]]:
-    """Return id and node of the findings about shared data."""
+    """Return the ids and nodes of the findings about shared data."""
     assert result.stats["processed"]
     kept = json.loads((ARTIFACTS / "latest/verdict.json").read_text())
     told = [one for one in kept["findings"] if one["status"] in ("fail", "warn", "unknown")]
@@ -65,7 +65,7 @@ def test_check_mode_reports_missing_mounts(play: Play, nodes: list[Machine], ser
     assert nodes[0].inside("test", "-e", PATH, check=False).returncode
 
 
-def test_folder_with_files_is_not_mounted_over(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_non_empty_folder_is_not_mounted_over(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     nodes[0].inside("sh", "-ec", f"mkdir {PATH}; echo mine > {PATH}/mine")
     try:
         result = play(PLAYBOOK, extravars=served, limit=NODES[0])
@@ -130,7 +130,7 @@ def test_files_of_one_node_are_visible_on_all_nodes(play: Play, nodes: list[Mach
     assert nodes[2].inside("ls", "-A", EXPORT).stdout.split() == ["readme"], "the check's own files must be gone"
 
 
-def test_other_mount_and_other_owner_are_reported(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_wrong_mount_and_wrong_owner_are_reported(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     """Mount another file system over the folder on the second node, and change owners on the first."""
     own = "/srv/own"
     nodes[1].inside("sh", "-ec", f"install -d -o muster -g muster {own}; mount --bind {own} {PATH}")
@@ -154,7 +154,7 @@ def test_other_mount_and_other_owner_are_reported(play: Play, nodes: list[Machin
         nodes[1].inside("rm", "-r", own)
 
 
-def test_lost_server_is_reported_without_blocking(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_lost_server_does_not_block_the_checks(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     for machine in nodes[:2]:
         # Stops the client process of the mount, so that the kernel waits for it.
         machine.inside("systemctl", "kill", "--signal=STOP", "data.mount")
@@ -194,7 +194,7 @@ def test_scratch_folder_is_created(play: Play, nodes: list[Machine], served: dic
     nodes[0].inside("rmdir", "/srv/scratch")
 
 
-def test_unrequested_mount_is_removed_when_unused(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
+def test_mount_no_longer_requested_is_removed(play: Play, nodes: list[Machine], served: dict[str, Any]) -> None:
     # Like a launch in the folder: systemd would stop it with the folder's unit.
     nodes[0].inside("systemd-run", "--unit=muster-test-holder", f"--working-directory={PATH}", "sleep", "600")
     try:

@@ -85,7 +85,7 @@ def fresh(networked: list[Machine], repository: Proxy) -> list[Machine]:
 
 @pytest.fixture
 def install(play: Play, tmp_path: Path) -> Callable[..., Result]:
-    """Return a function that installs the packages like a role."""
+    """Return a function that installs the packages as a role does."""
     playbook = tmp_path / "install.yml"
     playbook.write_text(yaml.safe_dump(PLAY))
 
@@ -134,7 +134,7 @@ def has_both(machine: Machine) -> bool:
 
 
 def answers_of(result: Result) -> dict[str, Any]:
-    """Return what each node downloaded or fetched in the two tasks."""
+    """Return the packages that each node downloaded or fetched in the two tasks."""
     answers = [result.results(task) for task in TASKS]
     return {
         name: {part: [each for answer in answers for each in answer.get(name, {}).get(part, [])] for part in PARTS}
@@ -178,7 +178,7 @@ def test_nodes_with_different_packages_download_only_the_missing_ones(
 
 
 @pytest.mark.slow
-def test_later_node_gets_debs_from_an_earlier_node(
+def test_node_added_later_gets_debs_from_another_node(
     fresh: list[Machine], repository: Proxy, install: Callable[..., Result]
 ) -> None:
     install()

@@ -1,4 +1,4 @@
-"""Logins between nodes, seen from outside: valid logins work, similar ones fail."""
+"""Logins between nodes as seen from outside: valid logins work, and similar but invalid logins fail."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def log_in(machine: Machine, target: str) -> subprocess.CompletedProcess[str]:
 
 
 def read(machine: Machine, name: str) -> str:
-    """Return a file of the user with its carriage returns. Return "" if it is missing."""
+    """Return a file of the user, including carriage returns. Return "" if the file is missing."""
     argv = ["podman", "exec", machine.container, "cat", f"{HOME}/{name}"]
     return subprocess.run(argv, check=False, capture_output=True).stdout.decode()
 
@@ -229,7 +229,7 @@ def test_rotation_replaces_all_keys(mesh: Callable[..., Result], nodes: list[Mac
 
 
 @pytest.mark.moment
-def test_dead_node_blocks_no_other_and_keeps_its_access(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_dead_node_does_not_block_others_and_keeps_access(mesh: Callable[..., Result], nodes: list[Machine]) -> None:
     first, second, third = nodes
     third.podman("stop", "--time=0")
     try:

@@ -1,5 +1,5 @@
-"""The cluster status at rest, during a launch, with a node down, with a quarantined node, for a user without root, and
-watched in a terminal until Ctrl-C. The output is compared with the state of the machines.
+"""The status of an idle cluster, during a launch, with a dead or quarantined node, for a user without root, and in
+watch mode. The output is compared with the state of the machines.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ def nodes(three_nodes: dict[str, Machine]) -> dict[str, Machine]:
 
 
 def command(**variables: Any) -> list[str]:
-    """Return the user's command. Its own output is tested."""
+    """Return the command that a user runs, because the tests check its own screen output."""
     return [str(BIN / "ansible-playbook"), "playbooks/status.yml", "-i", str(INVENTORY), "-e", json.dumps(variables)]
 
 
 @pytest.fixture
 def look(nodes: dict[str, Machine], tmp_path: Path) -> Callable[..., tuple[Result, dict[str, Any]]]:
-    """Return a function that returns the screen and its JSON. tests/bench measures the seconds."""
+    """Return a function that runs the command and returns its output and its JSON. tests/bench measures the time."""
 
     def run(*more: str, **variables: Any) -> tuple[Result, dict[str, Any]]:
         file = tmp_path / "status.json"
@@ -90,7 +90,7 @@ def times_of_sudo(machine: Machine) -> int:
     return machine.inside("journalctl", "--quiet", "--identifier=sudo", check=False).stdout.count("COMMAND=")
 
 
-def test_idle_nodes_are_ready_and_root_is_not_used(
+def test_idle_nodes_are_ready_and_checked_without_root(
     look: Callable[..., tuple[Result, dict[str, Any]]], nodes: dict[str, Machine]
 ) -> None:
     before = {name: times_of_sudo(machine) for name, machine in nodes.items()}
@@ -112,7 +112,7 @@ def test_idle_nodes_are_ready_and_root_is_not_used(
     assert not [line for line in lines if line.startswith(("PLAY", "TASK", "ok:"))]
 
 
-def test_limit_shows_fewer_nodes_with_the_same_ranks(look: Callable[..., tuple[Result, dict[str, Any]]]) -> None:
+def test_limit_hides_nodes_without_changing_ranks(look: Callable[..., tuple[Result, dict[str, Any]]]) -> None:
     done, seen = look("--limit", "node2")
     assert done.returncode == 0, done.stdout
     assert [(node["name"], node["ranks"]) for node in seen["nodes"]] == [("node2", [1])]

@@ -95,7 +95,7 @@ def test_mtu_is_set_and_second_run_changes_nothing(set_mtu: Callable[..., Result
     assert verified.rc == 0, verified.stdout
 
 
-def test_mtu_above_the_path_is_reported_and_reverted(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_mtu_above_the_path_mtu_is_reported_and_reverted(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
     result = set_mtu(9000)
     assert result.rc != 0
     assert "the change of the mtu was undone, because packets of 9000 bytes do not reach node" in result.stdout
@@ -105,7 +105,7 @@ def test_mtu_above_the_path_is_reported_and_reverted(set_mtu: Callable[..., Resu
         assert not node.inside("ls", KEPT, check=False).stdout
 
 
-def test_smaller_mtu_of_one_node_reverts_the_change(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
+def test_change_is_reverted_if_one_node_has_a_smaller_mtu(set_mtu: Callable[..., Result], nodes: list[Machine]) -> None:
     # No known tool manages the third node's interface, so the node keeps its MTU.
     inside(nodes[2].container, f"mv {INTERFACES} /var/tmp/training; ip link set dev eth0 mtu 1300")
     try:

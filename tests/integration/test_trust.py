@@ -51,7 +51,7 @@ def fingerprint(machine: Machine) -> str:
 
 
 def states(result: Result) -> dict[str, str]:
-    """Return the last column of the table, which is printed in every mode and on failure."""
+    """Return the state of each node from the table, which is printed in every mode and on failure."""
     lines = result.stdout.splitlines()
     head = next(number for number, line in enumerate(lines) if line.split()[:2] == ["node", "address"])
     column = lines[head].index("state")

@@ -1,6 +1,6 @@
 """A PyTorch upgrade of nodes in use: one node first, then the others, and the rollback.
 
-The wheels are stubs: the nodes' real PyTorch under other versions, one of which computes wrong products on node3. The
+The wheels contain the nodes' real PyTorch with other version numbers. One version computes wrong products on node3. The
 tests depend on their order.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 ROOT = "/opt/muster-test-upgrade"
 BOOK = "playbooks/upgrade.yml"
-PLAN, END = "Plan the order of the upgrade", "Write the upgrade into the inventory"
+PLAN, END = "Plan the order of the upgrade", "Write the new version to the inventory"
 BEFORE, AFTER, WRONG, BROKEN = "2.0.0", "2.1.0", "2.2.0", "2.3.0"
 OPTION = "cluster_torch_version"
 # The unit, by which a launch is recognised on its node.
@@ -140,7 +140,7 @@ def test_wrong_result_on_the_first_node_ends_the_upgrade(cluster: Cluster) -> No
     assert cluster.listed == BEFORE
 
 
-def test_rollback_restores_the_release_of_the_inventory(cluster: Cluster) -> None:
+def test_rollback_restores_the_release_in_the_inventory(cluster: Cluster) -> None:
     result = cluster.play(rollback="true")
     assert result.rc == 0, result.stdout
     assert {text.partition(":")[0] for text in result.changed} == {"node3"}
@@ -148,7 +148,7 @@ def test_rollback_restores_the_release_of_the_inventory(cluster: Cluster) -> Non
     assert cluster.final_message(result) == f"3 nodes have PyTorch {BEFORE}."
 
 
-def test_nodes_in_use_are_deferred(cluster: Cluster) -> None:
+def test_nodes_in_use_are_postponed(cluster: Cluster) -> None:
     launching, reading, _ = cluster.machines
     launching.inside("systemd-run", f"--unit={LAUNCH}", "--uid=muster", "sleep", "infinity")
     notebook = f"{ROOT}/current/bin/python -c 'import torch, time; time.sleep(9999)'"
@@ -175,7 +175,7 @@ def test_nodes_in_use_are_deferred(cluster: Cluster) -> None:
 
 
 def test_same_command_completes_a_killed_run(cluster: Cluster) -> None:
-    """The run is killed while the second node is built. The next run tries the finished first node again."""
+    """The run is killed while it upgrades the second node. The next run tests the upgraded first node again."""
     folder = cluster.folder / "killed"
     folder.mkdir()
     arguments = (BOOK, "-e", f"torch_version={AFTER}", "-e", "upgrade_smoke=none")

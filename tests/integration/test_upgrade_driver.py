@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 BOOK = "playbooks/upgrade.yml"
-PLAN, END = "Plan the order of the upgrade", "Write the upgrade into the inventory"
+PLAN, END = "Plan the order of the upgrade", "Write the new version to the inventory"
 BEFORE, BRANCH, AFTER = "580.178.04", "595", "595.91.07"
 KEPT = "/var/lib/muster/driver_before"
 BROKEN = "/etc/standin-gpu-broken"
@@ -57,7 +57,7 @@ class Lab:
         return [loaded(node) for node in self.nodes]
 
     def run_command(self, command: str) -> None:
-        """Run a printed command with the inventory that the user adds."""
+        """Run a command that a playbook printed, after adding the option for the inventory as a user does."""
         program, *words = shlex.split(command)
         argv = [str(BIN / program), "-i", str(self.inventory), *words]
         environment = {**os.environ, **ENVIRONMENT}
@@ -109,7 +109,7 @@ def test_check_mode_shows_the_driver_and_changes_nothing(lab: Lab) -> None:
     assert lab.loaded() == [BEFORE] * 2
 
 
-def test_driver_that_does_not_load_on_the_first_node_ends_the_upgrade(lab: Lab) -> None:
+def test_upgrade_ends_if_the_driver_does_not_load_on_the_first_node(lab: Lab) -> None:
     other, first = lab.nodes
     there = versions(first)
     first.inside("touch", BROKEN)

@@ -1,4 +1,4 @@
-"""Kernel security updates of nodes in use: one node first, then the others, each with a reboot, and the way back.
+"""Kernel security updates of nodes in use: one node first, then the others, each with a reboot, and the rollback.
 
 Kernels, their security pocket and GRUB are stubs (tests/standins/kernels.py). apt, dpkg, reboots and the following
 launches are real. The tests depend on their order.
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 ENTRY = f"gnulinux-advanced-standin>gnulinux-{OLD}-advanced-standin"  # of the GRUB menu
 BOOK = "playbooks/upgrade.yml"
-PLAN, END = "Plan the order of the upgrade", "Write the upgrade into the inventory"
+PLAN, END = "Plan the order of the upgrade", "Write the new version to the inventory"
 WORK = "standin-work"
 META = "linux-image-generic"
 MOMENTS = ("Inspect the kernels", "Install the kernel fixes", "[upgrade : Reboot]")
@@ -66,7 +66,7 @@ class Cluster:
         return str(said)
 
     def run_command(self, command: str) -> None:
-        """Run a printed command with the inventory that the user adds."""
+        """Run a command that a playbook printed, after adding the option for the inventory as a user does."""
         program, *words = shlex.split(command)
         argv = [str(BIN / program), "-i", str(self.inventory), *words]
         environment = {**os.environ, **ENVIRONMENT}
@@ -140,7 +140,7 @@ def test_held_package_is_kept(cluster: Cluster) -> None:
     assert cluster.boots() == before
 
 
-def test_old_kernel_after_the_reboot_of_the_first_node_ends_the_upgrade(cluster: Cluster) -> None:
+def test_upgrade_ends_if_the_first_node_boots_the_old_kernel(cluster: Cluster) -> None:
     before = cluster.boots()
     first = cluster.machines["node3"]
     first.inside("sh", "-c", f"echo gnulinux-{OLD}-advanced-standin >{PINNED}")
@@ -172,7 +172,7 @@ def test_killed_run_locks_nobody_out(cluster: Cluster, tmp_path: Path, moment: s
 
 
 def test_busy_node_is_not_rebooted(cluster: Cluster) -> None:
-    """node3 has the packages and only needs its reboot. A process outside Muster computes on node1."""
+    """node3 already has the packages and only needs a reboot. Another process computes on node1."""
     busy = cluster.machines["node1"]
     busy.inside("systemd-run", f"--unit={WORK}", "--uid=admin", "sleep", "infinity")
     pid = busy.inside("systemctl", "show", "--value", "--property=MainPID", WORK).stdout.strip()

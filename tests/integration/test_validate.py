@@ -82,7 +82,7 @@ def test_fewer_forks_than_nodes_are_refused(play: Play) -> None:
     ],
     ids=["duplicate node", "unclosed brace"],
 )
-def test_unparsable_inventory_is_reported_as_such(play: Play, tmp_path: Path, hosts: str, sentence: str) -> None:
+def test_syntax_error_in_the_inventory_is_reported(play: Play, tmp_path: Path, hosts: str, sentence: str) -> None:
     (tmp_path / "hosts.yml").write_text(f"gpu_nodes:\n  hosts:\n{hosts}")
     result = play("playbooks/validate.yml", inventory=tmp_path)
     assert result.rc != 0
@@ -90,7 +90,7 @@ def test_unparsable_inventory_is_reported_as_such(play: Play, tmp_path: Path, ho
     assert "gpu_nodes is empty" not in result.stdout
 
 
-def test_yaml_boolean_mode_and_plain_password_are_handled(play: Play, tmp_path: Path) -> None:
+def test_yaml_boolean_unknown_option_and_plain_password_are_reported(play: Play, tmp_path: Path) -> None:
     (tmp_path / "hosts.yml").write_text(
         "gpu_nodes:\n  hosts:\n    node1: {ansible_host: 10.0.0.1, ansible_become_password: hunter2}\n"
         "  vars: {firewall_mode: off, node_baselin_mode: verify}\n"

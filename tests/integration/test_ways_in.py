@@ -71,7 +71,7 @@ def lab(tmp_path: Path, node: Callable[[str], Machine]) -> Iterator[Lab]:
         machine.inside("userdel", "--remove", "--force", USERS[name], check=False)
 
 
-def test_key_is_copied_with_the_password_and_accepted(play: Play, lab: Lab) -> None:
+def test_key_is_authorized_after_a_login_with_the_password(play: Play, lab: Lab) -> None:
     lab.nodes["node1"].inside("install", "--directory", "--mode=0700", "--owner=erika", "/home/erika/.ssh")
     theirs = (
         f"echo '{THEIRS.strip()}' > /home/erika/.ssh/authorized_keys; chown erika: /home/erika/.ssh/authorized_keys"
@@ -98,19 +98,19 @@ def test_key_is_copied_with_the_password_and_accepted(play: Play, lab: Lab) -> N
     assert again.changed == []
 
 
-def test_user_and_sudo_password_differ_per_node(play: Play, lab: Lab) -> None:
+def test_users_and_sudo_passwords_can_differ_between_nodes(play: Play, lab: Lab) -> None:
     assert play(TRUST, inventory=lab.inventory, extravars=COPY, cmdline=lab.password).rc == 0
     become = lab.password.replace("connection", "become")
     looked = play("playbooks/inspect.yml", inventory=lab.inventory, cmdline=become)
     assert looked.rc == 0, looked.stdout
-    (look,) = looked.results("Inspect the nodes for all following steps").values()
+    (look,) = looked.results("Inspect all nodes at once").values()
     assert set(look["nodes"]) == set(USERS)
     checked = play("playbooks/baseline.yml", inventory=lab.inventory, cmdline=become, check=True)
     assert checked.rc == 0, checked.stdout
     assert {one.partition(":")[0] for one in checked.changed} == set(USERS)
 
 
-def test_key_rejected_by_sshd_is_a_failure(play: Play, lab: Lab) -> None:
+def test_authorized_key_that_sshd_rejects_is_reported(play: Play, lab: Lab) -> None:
     lab.sshd("node2", "PubkeyAuthentication no")
     copied = play(TRUST, inventory=lab.inventory, extravars=COPY, cmdline=lab.password)
     assert copied.rc != 0

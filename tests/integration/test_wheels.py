@@ -39,7 +39,7 @@ def test_first_resolution_is_locked(cluster: CountedCluster, one: int) -> None:
     assert len(cluster.wheelhouses()["node1"]) == 2
 
 
-def test_later_node_gets_the_locked_wheels_from_a_peer(cluster: CountedCluster, one: int) -> None:
+def test_node_added_later_gets_locked_wheels_from_a_peer(cluster: CountedCluster, one: int) -> None:
     written = cluster.lock.read_bytes()
     make_tiny(cluster.index.folder, "1.1")  # only a new resolution uses this version
     result, sent = cluster.provide("node2")
@@ -56,7 +56,7 @@ def test_later_node_gets_the_locked_wheels_from_a_peer(cluster: CountedCluster, 
 
 
 @pytest.mark.slow
-def test_node_without_connection_to_peers_downloads_itself(cluster: CountedCluster, one: int) -> None:
+def test_node_that_cannot_reach_its_peers_downloads_from_the_index(cluster: CountedCluster, one: int) -> None:
     cluster.clean()
     with shut(cluster.machines[0], cluster.machines[1], SHARED, str(SHARED), "drop", refused=False):
         result, sent = cluster.provide("node1", "node2")
@@ -84,7 +84,7 @@ def test_all_nodes_download_once_in_total(cluster: CountedCluster, one: int) -> 
 
 @pytest.mark.slow
 def test_next_node_downloads_while_the_head_node_is_down(cluster: CountedCluster, one: int) -> None:
-    """Another version is resolved again. The lock is updated and records the difference."""
+    """A new version causes a new resolution, and the lock records the difference."""
     head, *others = cluster.machines
     head.podman("stop", "--time=1")
     try:

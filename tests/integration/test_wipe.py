@@ -1,7 +1,7 @@
-"""A retired node keeps nothing of Muster: its state before, with and after Muster is compared.
+"""A wiped node keeps nothing of Muster: its states before Muster, with Muster and after the wipe are compared.
 
-The third node is recreated, recorded, configured, given files of users, and wiped; then again with options that only
-some labs use.
+The third node is recreated, configured, filled with files of users, and wiped. The same is repeated with options that
+only some labs use.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def bare(listed: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str
 
 @pytest.fixture(scope="module")
 def lived_in(bare: dict[str, str], play: Play) -> Machine:
-    """Return the node with all of Muster and with files of users."""
+    """Configure the node completely, add files of users, and return the node."""
     done = play("site.yml", tags=f"{UP_TO_NETWORK},pytorch")
     assert done.rc == 0, done.stdout
     machine = find_machine(NODE)
@@ -89,7 +89,7 @@ def lived_in(bare: dict[str, str], play: Play) -> Machine:
 
 
 def of_muster(machine: Machine) -> list[str]:
-    """Return the paths outside homes whose names contain muster, without paths of users."""
+    """Return the paths whose names contain muster, except for paths that belong to users."""
     find = "find / -xdev -iname '*muster*' -not -path '/proc/*' -not -path '/sys/*' -not -path '*/.ansible/*'"
     found = machine.inside("sh", "-c", f"{find} 2>/dev/null", check=False).stdout.splitlines()
     ours = ("/opt/muster", "/opt/muster/pytorch", "/var/lib/muster", "/home/muster", "/opt/muster-site")
@@ -97,7 +97,7 @@ def of_muster(machine: Machine) -> list[str]:
 
 
 def as_before(bare: dict[str, str], after: dict[str, str], allowed: Sequence[str]) -> None:
-    """Check that only these files and files of packages differ."""
+    """Check that the states differ only in these files and in files of packages."""
     subjects = ("packages", "units", "firewall", "network settings", "/etc/hosts", *allowed)
     changed = [path for path in {*bare, *after} if bare.get(path) != after.get(path) and path not in subjects]
     unexplained = [path for path in changed if not OF_PACKAGES.match(path) and not path.startswith("/home/muster")]
@@ -180,7 +180,7 @@ def test_other_nodes_forget_the_wiped_node(wiped: Result) -> None:
 
 
 def test_second_wipe_removes_nothing(wiped: Result, as_listed: tuple[str, str], lived_in: Machine, play: Play) -> None:
-    """As after a run that was killed before it changed the inventory."""
+    """The inventory still lists the node, as after a run that was killed before it changed the inventory."""
     before = take(lived_in)
     for path, text in zip((LISTED, PINNED), as_listed, strict=True):
         path.write_text(text)
@@ -223,7 +223,7 @@ def without_ufw(folder: Path) -> Machine:
 
 
 def of_the_site(machine: Machine) -> dict[str, str]:
-    """Return state that files do not show: rules, groups, linger, and the sources of packages."""
+    """Return state that is not visible in files: firewall rules, groups, linger, and package sources."""
     looks = {
         "tables": "nft list tables",
         "groups": "id -nG anna",
@@ -234,8 +234,8 @@ def of_the_site(machine: Machine) -> dict[str, str]:
     return {subject: machine.inside("sh", "-c", command).stdout for subject, command in looks.items()}
 
 
-def test_wipe_removes_optional_parts(listed: str, play: Play, tmp_path: Path) -> None:
-    """An nftables table, a training MTU, a launch user, a mirror and a certificate."""
+def test_wipe_removes_optional_components(listed: str, play: Play, tmp_path: Path) -> None:
+    """The components are an nftables table, a training MTU, a launch user, a mirror and a certificate."""
     LISTED.write_text(listed)
     machine = without_ufw(tmp_path)
     with people([machine], anna=2001) as (anna,):

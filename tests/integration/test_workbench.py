@@ -1,4 +1,4 @@
-"""Notebooks: access through the printed ssh command with the token only; stop, restart and removal."""
+"""Notebooks are accessible only through the printed ssh command and with the token, and can be stopped and removed."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def printed_command(result: Result, person: Person) -> list[str]:
 
 
 @pytest.mark.pipeline
-def test_notebook_needs_the_token(nodes: list[Machine], persons: list[Person], notebook: Callable[..., Result]) -> None:
+def test_notebook_requires_token(nodes: list[Machine], persons: list[Person], notebook: Callable[..., Result]) -> None:
     anna, ben = persons
     node1 = nodes[0]
     port = free_port()

@@ -66,7 +66,7 @@ def test_real_nvidia_smi_reports_the_missing_driver(node: Machine, run: Result) 
     assert "couldn't communicate with the NVIDIA driver" in said.stdout
 
 
-def test_run_stops_before_the_reboot_with_the_reason(node: Machine, run: Result) -> None:
+def test_run_stops_before_the_reboot_and_reports_the_reason(node: Machine, run: Result) -> None:
     assert run.rc != 0
     assert not run.results("Reboot the node")
     failed = [event["event_data"]["res"] for event in run.events if event["event"] == "runner_on_failed"]

@@ -96,7 +96,7 @@ class Cluster:
 
 
 def state(machine: Machine) -> dict[str, str]:
-    """Return the machine's state without values that differ on every machine."""
+    """Return the machine's state without values that differ between machines."""
     return {path: KEYS.sub("KEY", text) for path, text in take(machine).items() if not BY_CHANCE.fullmatch(path)}
 
 

@@ -126,7 +126,7 @@ def begin(machines: list[Machine], mutation: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("role", "mutation"), CASES)
-def test_removed_line_is_detected(
+def test_removal_of_a_line_is_detected(
     role: str,
     mutation: dict[str, Any],
     machines: list[Machine],

@@ -1,6 +1,6 @@
-"""Faults of the campaign's rows on nodes: each is injected, proved and reverted.
+"""Inject, prove and revert the faults of the campaign's rows on nodes.
 
-Faults before the start are context managers. Faults during a launch are reverted by their row's `undo`.
+Faults before the start of a launch are context managers. Faults during a launch are reverted by `undo` of their row.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ EPHEMERAL = "32768-60999"  # the ephemeral ports of the kernel
 
 
 def freezer(scene: Scene) -> Path:
-    """Return the cgroup of the unit on node2, seen from outside. In a container on a host with cgroup v1 controllers,
-    systemd offers no freezer, but the kernel does.
+    """Return the path of the launch unit's cgroup on node2, as seen by this machine. On hosts with cgroup v1
+    controllers, systemd in a container cannot freeze units, but the kernel can.
     """
     path = Path(f"/proc/{scene.pid(1)}/cgroup").read_text().rpartition("0::")[2].strip()
     return next(tree for base in ("unified", "") if (tree := Path(f"/sys/fs/cgroup/{base}{path}")).is_dir())
@@ -48,7 +48,7 @@ def is_frozen(scene: Scene) -> bool:
 
 
 def thaw(scene: Scene) -> None:
-    """Thaw the remaining processes."""
+    """Thaw the launch unit if its processes still exist."""
     if scene.runs():
         (freezer(scene) / "cgroup.freeze").write_text("0")
 
@@ -100,7 +100,7 @@ def exists(machine: Machine, path: str) -> bool:
 
 
 def closed_on(name: str, path: str) -> Before:
-    """Create a file on all nodes, readable only by root on one node."""
+    """Create a file on all nodes. On one node, only root can read the file."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -135,7 +135,7 @@ def library_on(names: Sequence[str], path: str) -> Before:
 
 
 def other_code_on(name: str, payload: Path, path: str, change: tuple[str, str]) -> Before:
-    """Copy the script to all nodes, with a changed line on one node."""
+    """Copy the script to all nodes, and change one line of the script on one node."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -184,7 +184,7 @@ def read_only(name: str, path: str) -> Before:
 
 
 def small_shm(name: str, size: str) -> Before:
-    """Shrink the shared memory of a node."""
+    """Reduce the size of /dev/shm on a node."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -201,8 +201,8 @@ def small_shm(name: str, size: str) -> Before:
 
 
 def limit_open_files(scene: Scene, rank: int, most: int) -> None:
-    """Limit the open files of a rank, which is a local process because nodes share this kernel. prlimit runs as the
-    rank's user, because root here lacks CAP_SYS_RESOURCE.
+    """Limit the number of open files of a rank, which is a local process because nodes share the kernel of this
+    machine. prlimit runs as the rank's user, because root does not have CAP_SYS_RESOURCE.
     """
     pid = scene.pid(rank)
     argv = ["prlimit", f"--pid={pid}", f"--nofile={most}:{most}"]
@@ -218,8 +218,8 @@ def open_files_of(scene: Scene, rank: int) -> int:
 
 
 def filtered(name: str, match: str, verdict: str) -> Before:
-    """Add a rule for incoming packets, which must have matched a packet by the end. match: contains node names in
-    braces for their addresses.
+    """Add a filter rule for incoming packets. The rule must have matched a packet when the fault is reverted. match:
+    node names in braces are replaced with the addresses of the nodes.
     """
 
     @contextmanager
@@ -264,13 +264,13 @@ def black_hole_at(name: str, callers: Sequence[str], largest: int) -> Before:
 
 
 def sleeping_payload(scene: Scene) -> AbstractContextManager[None]:
-    """Do nothing: the payload sleeps by itself before the rendezvous."""
+    """Inject nothing, because the payload itself sleeps before the rendezvous."""
     del scene
     return nullcontext()
 
 
 def slow_at(name: str, rate: str) -> Before:
-    """Limit the outgoing rate of a node towards other nodes. Traffic to the controller is not limited."""
+    """Limit the outgoing bandwidth of a node to other nodes. Traffic to the controller is not limited."""
 
     @contextmanager
     def damage(scene: Scene) -> Iterator[None]:
@@ -297,7 +297,7 @@ def slow_at(name: str, rate: str) -> Before:
 
 
 def cut_off(name: str, match: str) -> Callable[[Scene], None]:
-    """Add a rule for incoming packets during the launch. `reconnect` removes the rule."""
+    """Return a function that adds a rule for dropping incoming packets. `reconnect` removes the rule."""
 
     def strike(scene: Scene) -> None:
         addresses = {one.name: one.address for one in scene.machines.values()}
@@ -310,7 +310,7 @@ def cut_off(name: str, match: str) -> Callable[[Scene], None]:
 
 
 def packets_are_dropped(name: str) -> Callable[[Scene], bool]:
-    """Return a proof that a packet has matched the rule."""
+    """Return a function that checks whether the rule has dropped a packet."""
 
     def proof(scene: Scene) -> bool:
         shown = scene.machines[name].inside("nft", "--json", "list", "table", "inet", TABLE, check=False).stdout

@@ -1,6 +1,6 @@
-"""A loop of collectives without a training, with one of many faults on one or all ranks once a file exists.
+"""Run collectives in a loop, without training. Once a file exists, one rank or all ranks cause a fault.
 
-For faults from outside, such as network faults, the loop just runs.
+For external faults, such as network faults, the loop only keeps running.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FOREVER = 3600.0
 
 
 class Samples(torch.utils.data.Dataset[torch.Tensor]):
-    """Samples of a given size, read by workers. One sample can kill its worker."""
+    """Samples of a given size. kills: reading sample 40 kills the worker process that reads it."""
 
     def __init__(self, size: int, *, kills: bool) -> None:
         self.size, self.kills = size, kills
@@ -88,7 +88,7 @@ def many_files(path: str) -> None:
 
 
 def hoard() -> None:
-    """Allocate memory up to the limit of a node, and no more than the test machine has."""
+    """Allocate up to 4 GiB of memory, which exceeds the limit of a node but not the memory of the test machine."""
     kept: list[bytearray] = []
     while len(kept) < 256:
         kept.append(bytearray(os.urandom(1 << 20)) * 16)
@@ -101,7 +101,7 @@ def many_threads() -> None:
 
 
 def prints_on() -> None:
-    """Hang the main thread while another thread prints progress."""
+    """Block the main thread while another thread prints progress."""
 
     def show() -> None:
         while True:
@@ -178,7 +178,7 @@ def main() -> None:
 
 
 def sound(options: argparse.Namespace, step: int) -> None:
-    """Do something unusual but correct."""
+    """Do what the options request: actions that look suspicious but are not faults."""
     if options.words:
         print(options.words, file=sys.stderr, flush=True)
     if options.silent and step == 3:

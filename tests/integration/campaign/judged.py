@@ -1,4 +1,4 @@
-"""Rating of a diagnosis: right, unknown, or wrong, which is the worst."""
+"""Rate the diagnosis of an injected fault. Wrong is the worst rating."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RIGHT, HONEST, MISSED, WRONG = "right", "unknown, correctly", "unknown", "wrong"
 
 
 def place(said: dict[str, Any]) -> str:
-    """Return the place of a cause: a node, a pair of nodes, or none."""
+    """Return the place of a cause: the name of a node, the names of a pair of nodes, or "no node"."""
     return " - ".join(sorted(part for part in (said["node"], said["peer"]) if part)) or "no node"
 
 
@@ -22,7 +22,7 @@ def line(said: dict[str, Any]) -> str:
 
 
 def judge(row: Row, diagnosis: dict[str, Any] | None) -> tuple[str, str]:
-    """Return one of the four ratings and the reported causes."""
+    """Return the rating of a diagnosis and the causes that the diagnosis reports."""
     if diagnosis is None:
         return MISSED, "no diagnosis"
     causes = [line(one) for one in diagnosis["causes"]]

@@ -1,6 +1,6 @@
-"""Limits for a whole node, changed from outside during a launch: the container is the node.
+"""Change the resource limits of a node during a launch, by changing the limits of its container from outside.
 
-In a container on a host with cgroup v1 controllers, systemd accepts limits of units but does not apply them.
+In a container on a host with cgroup v1 controllers, systemd accepts limits for units but does not apply them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ MIB = 1 << 20
 
 
 def group(scene: Scene, controller: str) -> tuple[Path, bool]:
-    """Return the container's cgroup as seen from outside, and whether it is cgroup v2."""
+    """Return the path of the container's cgroup on this machine, and whether the cgroup is v2."""
     argv = ["podman", "inspect", "--format", "{{.State.Pid}}", scene.machines[NAME].container]
     pid = subprocess.run(argv, check=True, capture_output=True, text=True).stdout.strip()
     paths = {}
@@ -36,8 +36,8 @@ def group(scene: Scene, controller: str) -> tuple[Path, bool]:
 
 @dataclass
 class Limit:
-    """controller: of cgroups. v1, v2: the file. value: function of the cgroup and whether it is v2. seconds: time after
-    which the limit is reverted, because a node without progress is given up.
+    """controller: name of the cgroup controller. v1, v2: names of the limit's file. value: returns the new limit for a
+    cgroup path and whether it is v2. seconds: revert the limit after this time, before the launch gives up the node.
     """
 
     controller: str

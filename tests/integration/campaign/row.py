@@ -23,14 +23,14 @@ def nothing(scene: Scene) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Row:
-    """id: of the row. fault: description for the table. right: correct causes as "id @ place" (judged.line). twin:
-    shared by rows that print the same line. arguments: of faulty.py. variables: of the launch. own: a user launch
-    without root. blind: the cause cannot be known, so unknown with a correct candidate is right. missed: reason why a
-    detectable cause is not found, so unknown is accepted and counts as a miss.
+    """id: name of the row. fault: description for the table. right: correct causes as "id @ place" (judged.line). twin:
+    shared by rows whose ranks print the same line. arguments: for faulty.py. variables: for the launch. own: a user
+    launch without root. blind: the cause cannot be determined, so "unknown" with a correct candidate is accepted.
+    missed: why a detectable cause is not found. "unknown" is then accepted, and counts as a miss.
 
-    before: context manager that injects the fault before the start, proves and reverts it. strike: injects the fault
-    once the ranks are in step; proof shows that it is on, and undo reverts it at the end. gates: nodes on which
-    faulty.py starts its fault.
+    before: context manager that injects, proves and reverts the fault before the start. strike: injects the fault once
+    the ranks are in step. proof: checks that the fault is active. undo: reverts the fault at the end. gates: nodes on
+    which faulty.py causes the fault.
     """
 
     id: str

@@ -18,12 +18,12 @@ NODES = ("node1", "node2", "node3")
 
 @dataclass
 class Scene(Drill):
-    """machines: by name."""
+    """machines: the nodes, by name."""
 
     machines: dict[str, Machine] = field(default_factory=dict)
 
     def request(self, *arguments: str) -> dict[str, Any]:
-        """Return the variables without those that a row sets to None."""
+        """Return the launch variables, except for variables that the row sets to None."""
         given = {
             "launch_script_src": str(PAYLOAD),
             "launch_args": [f"--until={self.gate}", *arguments],
@@ -36,7 +36,7 @@ class Scene(Drill):
         return {name: value for name, value in given.items() if value is not None}
 
     def diagnosis(self) -> dict[str, Any] | None:
-        """Return the diagnosis. Return None if there is none."""
+        """Return the diagnosis, or None if the launch was not diagnosed."""
         path = self.run / "diagnosis.json"
         if not path.exists():
             return None
@@ -44,7 +44,7 @@ class Scene(Drill):
         return found
 
     def printed(self) -> str:
-        """Return the last stderr line of the first rank with stderr output."""
+        """Return the last stderr line in the last non-empty log file of the ranks."""
         logs = sorted(self.run.glob("logs/*/rank*.stderr.log"))
         lines = [line for log in logs for line in log.read_text(errors="replace").splitlines() if line.strip()]
         return lines[-1][:160] if lines else ""

@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def between(page: str, name: str, table: str) -> str:
-    """Return the page with a new table between two marks."""
+    """Return the page after replacing the table between the marks of this name."""
     marks = re.compile(rf"(<!-- {name} -->\n).*?(<!-- end of {name} -->)", re.DOTALL)
     assert marks.search(page), f"{PAGE.name} has no place for {name}"
     return marks.sub(lambda found: f"{found[1]}{table}\n{found[2]}", page)
@@ -53,7 +53,7 @@ def fault_row(row: dict[str, Any]) -> str:
 
 
 def twins(rows: list[dict[str, Any]]) -> list[str]:
-    """Return rows of faults with the same symptom, and whether all of them were distinguished."""
+    """Return a table row per group of faults with the same symptom. "yes": each of these faults was identified."""
     found: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         if row.get("twin") and not row["own"]:

@@ -1,7 +1,7 @@
-"""Faults of all classes in launches on three nodes. Each is proved, and its diagnosis is rated by cause and place.
+"""Inject and prove faults in launches on three nodes, and rate each diagnosis by its cause and place.
 
-script/test campaign runs all rows. A finished row is kept in artifacts/campaign and skipped until its file is removed.
-script/test runs the rows with in_ci.
+script/test campaign runs all rows. The result of a row is kept in artifacts/campaign, and the row is skipped until its
+file is removed. script/test without a stage runs only the rows with in_ci.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def kept_as(row: Row) -> Path:
 
 
 def keep(path: Path, row: Row, scene: Scene, verdict: dict[str, Any], word: str, said: str, seconds: float) -> None:
-    """Write the row immediately, so that results survive the failure of a later row."""
+    """Write the result of the row immediately, so that a failure of a later row does not discard it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     found = scene.diagnosis() or {}
     proofs = [proof for cause in found.get("causes", []) for proof in cause["proofs"]]

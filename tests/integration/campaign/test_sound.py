@@ -1,4 +1,4 @@
-"""Launches without faults, some of which look suspicious: no fault is reported."""
+"""Launches without faults must not produce findings, even if their output looks suspicious."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEPT = ROOT / "artifacts/campaign"
 
 @dataclass(frozen=True)
 class Sound:
-    """launch: description. arguments: of faulty.py; all ranks apply them, then the loop ends."""
+    """launch: description for the table. arguments: options of faulty.py, which apply to all ranks."""
 
     id: str
     launch: str
@@ -77,7 +77,7 @@ def scene(tmp_path: Path, three_nodes: dict[str, Machine], row: Sound) -> Iterat
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.id, marks=[pytest.mark.campaign]) for row in ROWS])
-def test_sound_launch_has_no_finding(row: Sound, scene: Scene, request: pytest.FixtureRequest) -> None:
+def test_sound_launch_has_no_findings(row: Sound, scene: Scene, request: pytest.FixtureRequest) -> None:
     path = KEPT / f"{row.id}.json"
     if path.exists() and request.config.getoption("--resume"):
         pytest.skip("already rated")

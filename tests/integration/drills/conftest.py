@@ -1,7 +1,7 @@
-"""Fixtures of the drills, which show how a launch handles faults.
+"""Fixtures for the drills, which test how a launch handles faults.
 
-Each drill proves its fault, then checks that the verdict names the fault and that nothing of the launch is left. Before
-its fault, a launch runs as long as necessary (Drill.gate).
+Each drill proves its fault, then checks that the verdict names the fault and that the launch leaves nothing behind.
+Until the fault is injected, the launch keeps running (Drill.gate).
 """
 
 from __future__ import annotations

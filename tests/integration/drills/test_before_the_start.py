@@ -21,7 +21,7 @@ pytestmark = pytest.mark.moment
 
 @pytest.fixture
 def holder(nodes: tuple[Machine, Machine]) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a foreign listener on the launch port of the head node."""
+    """Start a process outside of any launch that listens on the launch port of the head node."""
     code = f"import socket, sys; s = socket.create_server(('', {PORT})); sys.stdin.read()"
     argv = ["podman", "exec", "--interactive", nodes[0].container, "/usr/bin/python3", "-c", code]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:

@@ -1,4 +1,4 @@
-"""The launching user presses Ctrl-C, or the controller is gone."""
+"""The user who started the launch presses Ctrl-C, or the controller is lost."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_killed_ansible_playbook_ends_the_launch(drill: Drill, nodes: tuple[Mach
 
 
 @in_variants("administrators", "own", pipeline=LIGHT)
-def test_launch_ends_after_the_controller_is_gone(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+def test_launch_ends_after_the_controller_is_lost(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     """All processes of ansible-playbook are killed at once, so that only the leases can end the launch."""
     process = drill.begin_in_terminal()
     drill.in_step()

@@ -1,4 +1,4 @@
-"""Full disks in the folders of a launch."""
+"""A disk that contains the folders of a launch is full."""
 
 from __future__ import annotations
 

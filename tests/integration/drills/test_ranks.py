@@ -64,7 +64,7 @@ def test_killed_rank_is_reported(drill: Drill, nodes: tuple[Machine, Machine], t
 
 
 @in_variants(pipeline="administrators")
-def test_stopped_rank_runs_into_the_stall_timeout(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+def test_stopped_rank_triggers_the_stall_timeout(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.variables["launch_stall_timeout"] = 4
     drill.begin().in_step()
     pid = drill.pid(1)
@@ -82,7 +82,7 @@ def test_stopped_rank_runs_into_the_stall_timeout(drill: Drill, nodes: tuple[Mac
 
 
 @in_variants("administrators")
-def test_sleeping_rank_runs_into_the_stall_timeout(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
+def test_sleeping_rank_triggers_the_stall_timeout(drill: Drill, nodes: tuple[Machine, Machine], table: Any) -> None:
     drill.variables["launch_stall_timeout"] = 4
     drill.begin("--fault=sleep", "--rank=2").in_step()
     drill.fault(lambda: drill.open_gate(nodes[1]), lambda: "waits\n" in drill.log_on(nodes[1], 0, "stdout"))

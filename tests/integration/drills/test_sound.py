@@ -1,4 +1,4 @@
-"""Undisturbed launches finish, also side by side, keep their secrets, and leave nothing."""
+"""Undisturbed launches finish, can run concurrently, do not show their secrets, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.moment
 
 
 @in_variants(pipeline=LIGHT)
-def test_sound_launch_finishes_and_leaves_nothing(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
+def test_sound_launch_finishes_and_leaves_nothing_behind(drill: Drill, nodes: tuple[Machine, Machine]) -> None:
     drill.begin("--steps=10")
     verdict = drill.end()
     assert verdict["status"] == "healthy", verdict
@@ -52,8 +52,8 @@ def test_two_launches_run_side_by_side(tmp_path: Path, nodes: tuple[Machine, Mac
 
 
 @pytest.mark.slow
-def test_limit_does_not_change_uneven_ranks(play: Play, tmp_path: Path) -> None:
-    """Two ranks on node1, one each on node3 and node2. --limit changes neither ranks nor participants."""
+def test_limit_does_not_change_ranks_or_participants(play: Play, tmp_path: Path) -> None:
+    """Two ranks run on node1, and one each on node3 and node2. --limit changes neither ranks nor participants."""
     result = play(
         "site.yml",
         tags="ddp_smoke",

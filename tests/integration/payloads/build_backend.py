@@ -1,4 +1,4 @@
-"""A PEP 517 source package: its wheel records the build user, and its build tries to write a file outside."""
+"""A PEP 517 build backend. Its wheel records the build user, and its build tries to write outside of its folder."""
 
 from __future__ import annotations
 

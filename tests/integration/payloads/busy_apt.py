@@ -1,6 +1,6 @@
-"""Keep apt busy until another process opens its lock: busy_apt.py MARKER, run by apt before dpkg.
+"""Keep apt busy until another process opens apt's lock: busy_apt.py MARKER, run by apt before dpkg.
 
-MARKER is written once the watch is active. Runs on sandbox machines.
+MARKER is created once this script watches the lock. Runs on sandbox machines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A lasting connection: `echo.py serve PORT` returns every line, `echo.py call ADDRESS PORT` sends lines.
+"""Keep a TCP connection open: `echo.py serve PORT` returns each line that `echo.py call ADDRESS PORT` sends.
 
 The caller sends the lines of its stdin and prints the replies. Runs on sandbox machines.
 """

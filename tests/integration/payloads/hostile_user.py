@@ -62,7 +62,7 @@ class Attacker:
             stream.truncate(1 << 40)
 
     def forged(self, path: Path) -> None:
-        """Write a table of ranks or a result that refers to processes of others."""
+        """Write a rank table or a result that refers to processes of other users."""
         started = started_at(self.victim)
         pids = (1, self.victim, -1, 0, -self.victim, 1 << 80, "1", None, [self.victim], True)
         ranks = [{"rank": 0, "local_rank": 0, "started": started, "gone_at": None, "pid": pid} for pid in pids]

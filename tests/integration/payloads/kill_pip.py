@@ -1,8 +1,8 @@
 """Kill the pip that installs into an environment, and its parent: kill_pip.py PIPE FOLDER
 
-PIPE is a named pipe in place of pip's settings. Every pip blocks there until a writer opens the pipe, and reads until
-the writer closes it. A pip of an environment in FOLDER is killed meanwhile, any other continues. Runs on sandbox
-machines.
+PIPE is a named pipe that replaces pip's configuration file. Each pip process blocks until this script opens the pipe,
+and reads until this script closes the pipe. A pip that installs into an environment in FOLDER is killed before that.
+Other pip processes continue. Runs on sandbox machines.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The loop of steps.py without PyTorch: ranks synchronise over sockets, and one fails once a file exists."""
+"""The loop of steps.py without PyTorch: ranks synchronise over sockets. Once a file exists, one rank fails."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def join(rank: int, size: int) -> list[socket.socket]:
 
 
 def total(group: list[socket.socket], mine: int) -> int:
-    """Add up a number of all ranks. Blocks until all ranks have sent theirs."""
+    """Return the sum of one number per rank. Blocks until all ranks have sent their number."""
     if os.environ["RANK"] != "0":
         send(group[0], mine)
         return receive(group[0])

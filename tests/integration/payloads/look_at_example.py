@@ -1,4 +1,4 @@
-"""Check outputs and inputs of the example in a separate Python: saved weights, and a hostile archive."""
+"""Check in a separate process that the example's saved weights load, and that it rejects a hostile archive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Run the example on a simulated small GPU: rank 1 raises CUDA's out-of-memory error above 20 samples."""
+"""Run the example on a simulated small GPU: rank 1 is out of memory with more than 20 samples per batch."""
 
 from __future__ import annotations
 

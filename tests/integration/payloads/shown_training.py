@@ -1,6 +1,6 @@
-"""The training script in /srv/project and ~/project of the docs, which accepts their options and any others.
+"""The training script that the docs use in /srv/project and ~/project. It accepts any options.
 
-It runs as long as the file `hold` exists next to the copy on the node.
+The script runs as long as the file `hold` exists next to its copy on the node.
 """
 
 from __future__ import annotations

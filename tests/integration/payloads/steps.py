@@ -1,6 +1,6 @@
-"""A loop of all-reduces without a training, with a fault on one rank once a file exists.
+"""Run all-reduces in a loop, without training. Once a file exists, one rank causes a fault.
 
-It does not use torch's @record by default, like most users' scripts (--record enables it).
+Like most user scripts, this script does not use torch's @record unless --record is set.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A node or the access to it is gone."""
+"""Rows in which a node, or SSH access to a node, is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The head node is unreachable or a node is absent. Most faults print the same line on all nodes but the culprit."""
+"""Rows with an unreachable head node or an absent node. Most print the same line on all nodes but the faulty one."""
 
 from __future__ import annotations
 

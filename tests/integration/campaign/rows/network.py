@@ -1,4 +1,4 @@
-"""Ports, packets and interfaces between nodes, during the rendezvous or once the ranks are in step."""
+"""Rows with faults of ports, packets and interfaces, during the rendezvous or once the ranks are in step."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The same faults in user launches, without checks by root."""
+"""Rows that repeat faults in user launches, in which no check runs as root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A process exits, or is killed, stopped or frozen."""
+"""Rows in which a process exits, or is killed, stopped or frozen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The computations of the ranks do not match."""
+"""Rows in which the ranks do not run the same computation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A resource of a node is exhausted."""
+"""Rows in which a resource of a node is exhausted."""
 
 from __future__ import annotations
 
