@@ -152,10 +152,10 @@ def test_project_is_copied_to_all_nodes_and_read_only(
 ) -> None:
     drill = launches(launch_project=str(project))
     shown = running(drill, nodes)
-    assert ".env is not sent, because that looks like a secret" in " ".join(shown.split())
+    assert ".env is not copied (possible secrets)" in " ".join(shown.split())
     assert "project: 4 files" in shown
     assert "sent to node1 in" in shown
-    assert "project: from node1 to node2, node3 in" in shown
+    assert "project: copied from node1 to node2, node3 in" in shown
     there = f"{RUNS}/{drill.launch_id}/project"
     for machine in nodes:
         said = has_printed(drill, machine, "in /var")
@@ -185,7 +185,7 @@ def test_project_is_copied_to_all_nodes_and_read_only(
     third = launches(launch_project=str(project))
     shown = running(third, nodes)
     assert "sent to node1" not in shown
-    assert "from node1 to" not in shown
+    assert "copied from node1 to" not in shown
     finish(third, nodes)
 
 
@@ -199,7 +199,7 @@ def test_file_changed_before_the_start_is_reported_and_stops_the_launch(
     waiting = launches(launch_project=str(project), launch_wait=True, launch_detached=False, launch_time_limit=0)
     # By now, its project is on all nodes and no rank has started.
     until(lambda: "waits: node1" in so_far(waiting), PATIENCE, "the launch waits")
-    assert "project: from node1 to node2, node3 in" in so_far(waiting)
+    assert "project: copied from node1 to node2, node3 in" in so_far(waiting)
     node2 = nodes[1]
     changed = node2.inside("sh", "-ec", f"grep -l spoilt {STORE}/objects/*").stdout.strip()
     node2.inside("sh", "-ec", f"echo \"NAME = 'forged'\" > {changed}")
@@ -209,7 +209,7 @@ def test_file_changed_before_the_start_is_reported_and_stops_the_launch(
     assert "parts/model.py was changed on this node (sha256 mismatch)" in said["node2"]
     # The next launch restores the file.
     last = launches(launch_project=str(project))
-    assert "project: from node1 to node2 in" in running(last, nodes)
+    assert "project: copied from node1 to node2 in" in running(last, nodes)
     finish(last, nodes)
 
 
@@ -220,7 +220,7 @@ def test_project_of_a_user_launch_is_private_and_read_only(
     for machine in nodes:
         machine.inside("rm", "--recursive", "--force", OWN_STORE)
     drill = launches("ada", launch_project=str(project))
-    assert "project: from node1 to node2, node3 in" in running(drill, nodes)
+    assert "project: copied from node1 to node2, node3 in" in running(drill, nodes)
     there = f"{drill.node_folder}/project"
     for machine in nodes:
         assert f"sees first PermissionError PermissionError {SENT}" in has_printed(drill, machine, "in /var")
