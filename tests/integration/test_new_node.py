@@ -111,7 +111,7 @@ def test_dead_node_is_reported_and_other_nodes_are_completed(story: Story) -> No
     assert story.added.stats["dark"] == {DEAD: 1}, story.added.stdout
     assert story.added.stats["failures"] == {}
     judged = story.added.results("Evaluate the inspection")["localhost"]
-    assert f"{DEAD}: could not be checked" in judged["msg"]
+    assert f"{DEAD}: the node was not inspected" in judged["msg"]
     warned = story.added.results("Authorize logins between the nodes")[NEW]["warnings"]
     assert any(f"{DEAD} was not part of this run" in text for text in warned)
     for name in (*AT_WORK, NEW):

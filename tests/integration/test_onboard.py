@@ -157,7 +157,7 @@ def older_python(machine: Machine) -> Iterator[None]:
     ("fault", "why"),
     [
         (no_sudo, "sudo is missing; Muster requires sudo, also for logins as root."),
-        (sudo_with_password, "sudo requires a password of admin. Add --ask-become-pass"),
+        (sudo_with_password, "The password of admin is required for sudo. Add --ask-become-pass"),
         (older_python, "/usr/bin/python3 is Python 3.8; Muster requires 3.10 or newer."),
     ],
 )
