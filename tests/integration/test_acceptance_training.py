@@ -54,8 +54,8 @@ def test_wrong_weights_shards_and_epochs_are_reported_with_their_ranks(smoke: Ca
         assert was(3, "epoch") == {"rank": 3, "before": 1, "after": 0}
     weights, sampler, set_epoch = run.found
     assert weights == (
-        "smoke.weights fail node2: rank 3 (node2, local rank 1) has other parameters after step 2 (float64) than the 3"
-        " ranks that agree"
+        "smoke.weights fail node2: rank 3 (node2, local rank 1): parameters after step 2 (float64) differ from those of"
+        " the 3 ranks that agree"
     )
     assert sampler == (
         "smoke.sampler fail node2: rank 2 (node2, local rank 0) has the shard of rank 1 (node1, local rank 1) instead"
@@ -76,8 +76,8 @@ def test_different_seed_and_truncated_checkpoint_are_reported(smoke: Callable[..
         assert torn["before"] > torn["after"] == 100
     data, checkpoint = run.found
     assert data == (
-        "smoke.data fail node2: rank 2 (node2, local rank 0) has other samples for the same step than the 3 ranks that"
-        " agree"
+        "smoke.data fail node2: rank 2 (node2, local rank 0): samples for the same step differ from those of the 3"
+        " ranks that agree"
     )
     assert checkpoint.startswith(
         "smoke.checkpoint fail node1: rank 0 (node1, local rank 0) has no complete checkpoint to load:"

@@ -87,7 +87,7 @@ def test_second_run_is_refused_until_the_first_has_ended(tmp_path: Path, steps: 
     with between_two_steps(tmp_path, steps, nodes) as first:
         second = Run(tmp_path, "playbooks/baseline.yml", "--limit", "node2").end()
         assert second.rc == 2, second.shown
-        assert f"node2: {claim_of(nodes[1])['who']} is changing it since" in output(second)
+        assert f"node2: claimed by {claim_of(nodes[1])['who']} since" in output(second)
         assert "(steps.yml). Nothing was changed." in output(second)
         assert "-e cluster_take_over=true" in output(second)
         assert second.changed == 0
