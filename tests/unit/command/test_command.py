@@ -145,7 +145,7 @@ def test_new_playbook_and_option_appear_without_other_edits(project: VerbSource)
         ("up -c ./missing", "./missing does not exist."),
         ("run --time soon x.py", "soon is not a duration such as 90m or 24h"),
         ("run --env A x.py", "launch_env takes NAME=VALUE."),
-        ("run --tiem 3 x.py", "No such option '--tiem'. (Did you mean one of:"),
+        ("run --timex 3 x.py", "No such option '--timex'. (Did you mean one of:"),
         ("retire gpu03 --yes", "--yes requires -c NAME"),
     ],
 )
@@ -200,10 +200,10 @@ def test_project_file_sets_cluster_and_options_of_a_launch(project: VerbSource, 
 
 
 def test_project_file_is_data(project: VerbSource, home: Path) -> None:
-    (home / "muster.yml").write_text("cluster: ../evil\ntiem: 3\nenv: {A: \"{{ lookup('pipe', 'id') }}\"}\n")
+    (home / "muster.yml").write_text("cluster: ../evil\ntimex: 3\nenv: {A: \"{{ lookup('pipe', 'id') }}\"}\n")
     said = run(project, "run --show train.py").output
     assert "muster.yml: cluster ../evil is not registered; clusters: rack." in said
-    assert "muster.yml: tiem is not an option of muster run (did you mean time?)." in said
+    assert "muster.yml: timex is not an option of muster run (did you mean time?)." in said
     assert "muster.yml: env contains a template; write the value itself." in said
 
 
