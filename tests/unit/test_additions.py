@@ -55,7 +55,7 @@ CAUSE: Edits = {
 ENDING: Edits = {
     f"{MUSTER}/launch/endings.py": [
         (
-            '    """Each outcome with the check of its finding."""\n',
+            '    """The outcomes of a launch, each with the check that reports it."""\n',
             '    DUMMY = Check("launch.dummy", seen="never", reads="nothing", fires="never")\n',
         ),
         ("Decided = Literal[\n", "    Ending.DUMMY,\n"),
