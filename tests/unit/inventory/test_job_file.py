@@ -32,7 +32,8 @@ The inventory and the input given with -e have 6 problems; no node was contacted
 - job.yml line 6: launch_env sets RANK, which only Muster and the launcher may set. Correct launch_env.
 - job.yml line 2: entry 1 of launch_args has --epochs and more after a space; the script gets one argument. \
 Write each word as a separate entry: launch_args: ["--epochs", "..."].
-- job.yml line 5: the cluster: cluster_launch_nodes names nod2, which is not in gpu_nodes. Write node2 if you meant that node.
+- job.yml line 5: the cluster: cluster_launch_nodes names nod2, which is not in gpu_nodes. \
+Write node2 if you meant that node.
 """
 
 
