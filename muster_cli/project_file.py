@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .verbs import VerbOption
 
 NAME = "muster.yml"
-TEMPLATES = ("{{", "{%", "{#")
+TEMPLATES = ("{{", "{%", "{#", "#jinja2:")  # the last one chooses other marks for the rest of a text
 
 
 def defaults(folder: Path, registered: Mapping[str, Path], options: Sequence[VerbOption]) -> dict[str, Any]:

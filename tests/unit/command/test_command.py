@@ -205,6 +205,8 @@ def test_project_file_is_data(project: VerbSource, home: Path) -> None:
     assert "muster.yml: cluster ../evil is not registered; clusters: rack." in said
     assert "muster.yml: timex is not an option of muster run (did you mean time?)." in said
     assert "muster.yml: env contains a template; write the value itself." in said
+    (home / "muster.yml").write_text("module: \"#jinja2:variable_start_string:'[['\\n[[ x ]]\"\n")
+    assert "muster.yml: module contains a template" in run(project, "run --show train.py").output
 
 
 def completed(project: VerbSource, words: str) -> list[str]:
