@@ -12,8 +12,6 @@ from ansible.executor.task_queue_manager import TaskQueueManager
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.playbook.play import Play
 from ansible.plugins.callback import CallbackBase
-from ansible.plugins.loader import init_plugin_loader
-from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.utils.vars import load_options_vars
 
 from acting import World
@@ -21,8 +19,6 @@ from acting import World
 if TYPE_CHECKING:
     from pathlib import Path
 
-if AnsibleCollectionConfig.collection_finder is None:
-    init_plugin_loader()
 OWN_WORK = {"set_fact", "include_tasks", "include_role", "fail", "validate_argument_spec", "add_host", "meta", "assert"}
 SAID = "_given"
 
