@@ -261,7 +261,8 @@ def replace_process(project: VerbSource, words: list[str], cluster: str) -> NoRe
 
 def door(project: VerbSource, cluster: str) -> str:
     """Return what printed commands begin with, as muster.verdict.commands.Door reads it."""
-    program = "muster" if shutil.which("muster") else shlex.quote(sys.argv[0])
+    beside = Path(sys.executable).with_name("muster")  # of an installation, or as script/setup writes it
+    program = "muster" if shutil.which("muster") or not beside.exists() else shlex.quote(str(beside))
     return json.dumps({"program": program, "cluster": cluster, "verbs": project.verb_of_books()})
 
 

@@ -31,7 +31,7 @@ from muster_controller.playbook.variables import controller_file, load_roles, pr
 from muster_controller.pytorch.environments import problems as problems_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ansible.parsing.dataloader import DataLoader
     from ansible.template import Templar
@@ -75,7 +75,7 @@ class ActionModule(ControllerAction):
             run = read_run(self._loader)
             inventory = of_this_run(inventory, run, self._folder(), launches=self.options["launches"])
             of_site = names_of_site(run, self.task_vars, Path(self._folder()))
-            inventory = replace(inventory, not_options=(*playbook_options(self._loader), *INTERNAL, *of_site))
+            inventory = replace(inventory, not_options=(*INTERNAL, *of_site))
             found = problems(inventory)
             of_run = [problem for problem in found if job.is_of_the_run(inventory, problem)]
             subject = subject_of(len(found), len(of_run))
@@ -134,14 +134,15 @@ def of_this_run(inventory: Inventory, run: Mapping[str, Any], folder: str, *, la
     )
 
 
-def playbook_options(loader: DataLoader) -> tuple[str, ...]:
-    """Return the options of playbooks that belong to no role."""
-    declared = loader.load_from_file(str(project_root() / "playbooks/meta/options.yml"))
-    return tuple(dict.fromkeys(name for options in declared.values() for name in options))
+def names_of_playbooks(names: Iterable[str]) -> list[str]:
+    """Return the names that playbooks and roles use with a default, such as a short name of an option."""
+    patterns = ("site.yml", "playbooks/*.yml", "roles/*/defaults/*.yml", "roles/*/tasks/*.yml")
+    text = "\n".join(path.read_text("utf-8") for pattern in patterns for path in project_root().glob(pattern))
+    return [name for name in names if re.search(rf"\b{re.escape(name)} \| default\(", text)]
 
 
 def names_of_site(run: Mapping[str, Any], task_vars: Mapping[str, Any], folder: Path) -> list[str]:
-    """Return the names given with -e that the inventory sets or uses, or that a playbook of the site may use."""
+    """Return the names given with -e that the inventory, a playbook or a role uses; any, for a playbook of the site."""
     names = [str(name) for name in run]
     if any(project_root() not in Path(book).resolve().parents for book in playbooks(context.CLIARGS)):
         return [name for name in names if not name.startswith(job.OURS)]
@@ -149,7 +150,8 @@ def names_of_site(run: Mapping[str, Any], task_vars: Mapping[str, Any], folder: 
     written = [str(one.vars) for one in (*inventory.hosts.values(), *inventory.groups.values())]
     files = [path for part in ("group_vars", "host_vars") for path in folder.glob(f"{part}/**/*") if path.is_file()]
     written += [path.read_text(encoding="utf-8", errors="replace") for path in files]
-    return [name for name in names if re.search(rf"\b{re.escape(name)}\b", "\n".join(written))]
+    of_inventory = [name for name in names if re.search(rf"\b{re.escape(name)}\b", "\n".join(written))]
+    return [*of_inventory, *names_of_playbooks(names)]
 
 
 def rules_of_site(values: Mapping[str, Any]) -> list[Problem]:

@@ -29,9 +29,9 @@ TASK = "Provide PyTorch (half a minute for a new environment, some minutes with 
 
 
 @pytest.fixture(scope="module")
-def machine(node: Callable[[str], Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(networked: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """Yield a node with a folder of stub wheels. Remove the files of these tests before and after."""
-    machine = node("node1")
+    machine = networked[0]
     wheels = tmp_path_factory.mktemp("wheels")
     make_wheels(wheels)
     machine.inside("rm", "-rf", ROOT, WHEELS)

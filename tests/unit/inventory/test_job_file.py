@@ -87,6 +87,11 @@ def test_problems_on_the_command_line_are_reported(tmp_path: Path, given: str, s
     assert sentence in done.stdout
 
 
+def test_short_names_of_options_can_be_given(tmp_path: Path) -> None:
+    done = validate(tmp_path, "full=true", "nodes_file=/x", "launch_script=/srv/train.py")
+    assert done.returncode == 0, done.stdout
+
+
 def test_variables_that_the_inventory_uses_can_be_given(tmp_path: Path) -> None:
     (tmp_path / "rack/group_vars").mkdir(parents=True)
     (tmp_path / "rack/group_vars/all.yml").write_text('cluster_name: "{{ hall }}-1"\n')
