@@ -263,7 +263,7 @@ def test_docker_that_ignores_the_reload_is_not_restarted(
     inside(node.container, "rm /run/standin/deaf; systemctl reload docker")
     assert result.rc != 0
     message = result.results("Configure the container engine")["node1"]["msg"]
-    assert message.startswith("node1: docker has read its file, and still does not know the runtime nvidia.")
+    assert message.startswith("node1: docker reloaded its configuration, but still does not know the runtime nvidia.")
     assert message.endswith("sudo systemctl restart docker, which ends web.")
     assert of_unit(node, "docker.service", "MainPID") == before["docker"]
 

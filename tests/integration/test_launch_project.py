@@ -198,7 +198,7 @@ def test_file_changed_before_the_start_is_reported_and_stops_the_launch(
     (project / "parts/model.py").write_text("NAME = 'spoilt'\n")
     waiting = launches(launch_project=str(project), launch_wait=True, launch_detached=False, launch_time_limit=0)
     # By now, its project is on all nodes and no rank has started.
-    until(lambda: "waits: node1" in so_far(waiting), PATIENCE, "the launch waits")
+    until(lambda: "waiting: node1: launch" in so_far(waiting), PATIENCE, "the launch waits")
     assert "project: copied from node1 to node2, node3 in" in so_far(waiting)
     node2 = nodes[1]
     changed = node2.inside("sh", "-ec", f"grep -l spoilt {STORE}/objects/*").stdout.strip()

@@ -199,7 +199,7 @@ def test_unavailable_version_is_refused_with_one_sentence(provide: Any, machine:
 def test_build_for_a_wrong_variant_is_not_used(provide: Any, machine: Machine, built: str) -> None:
     result, refused = provide("2.2.0")
     assert result.rc != 0
-    assert refused["msg"].startswith("node1: the build is for cu130, and cpu is wanted. ")
+    assert refused["msg"].startswith("node1: the build is for cu130, but cpu is requested. ")
     assert live(machine) == built
 
 
