@@ -1,4 +1,4 @@
-"""The command muster on real nodes: its JSON against the schema, Ctrl-C, nodes that cannot be reached, ansible-runner."""
+"""The command muster on real nodes: its JSON, Ctrl-C, nodes that cannot be reached, and ansible-runner."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ PATIENCE = 120  # seconds
 SCHEMA = json.loads((ROOT / "docs/results.schema.json").read_text(encoding="utf-8"))
 ENVIRONMENT = {
     **{name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "MUSTER_CLUSTER"))},
-    **{"PYTHONPATH": str(ROOT), "TERM": "dumb"},
+    "PYTHONPATH": str(ROOT),
+    "TERM": "dumb",
 }
-# Verbs that contact nodes, with their exit status if no node can be reached: 4, unless the verb reports it as its result.
+# Verbs that contact nodes, with their exit status if no node is reachable. Some verbs report that as their result.
 CONTACTING = {
     "trust --confirmed": 1,
     "check": 4,

@@ -162,7 +162,10 @@ def test_invalid_request_is_refused_before_contacting_nodes(cluster: Cluster) ->
         "Upper": {"requirements": "a.txt"},
     }
     result = cluster.run(cluster_environments={"both": wrong["both"], "Upper": wrong["Upper"]})
-    assert "cluster_environments: 'both' has requirements and pyproject, but only one is allowed. Keep one of them." in result.stdout
+    assert (
+        "cluster_environments: 'both' has requirements and pyproject, but only one is allowed. Keep one of them."
+        in result.stdout
+    )
     assert "cluster_environments: 'Upper' is not a valid name." in result.stdout
     assert "no node was contacted" in result.stdout
     result = cluster.run(cluster_environments={"gone": wrong["gone"], "folder": wrong["folder"]})
