@@ -309,7 +309,9 @@ def test_conflicting_packages_are_refused(applied: Result, node: Machine, apply:
     node.inside("dpkg", "--purge", "nvidia-cuda-toolkit")
     assert result.rc != 0
     message = result.results("Check the CUDA toolkit packages")["node1"]["msg"]
-    assert message.startswith("node1: nvidia-cuda-toolkit 12.0.140 is installed: the distribution's toolkit has its compiler")
+    assert message.startswith(
+        "node1: nvidia-cuda-toolkit 12.0.140 is installed: the distribution's toolkit has its compiler"
+    )
     assert "sudo apt remove nvidia-cuda-toolkit" in message
 
     node.inside("dpkg", "--purge", "datacenter-gpu-manager-4-cuda13", "datacenter-gpu-manager-4-core")
