@@ -240,7 +240,7 @@ def test_closed_port_between_nodes_is_reported_with_both_nodes(
         closed = launches(launch_project=str(project), cluster_launch_nodes=["node1", "node3"])
         said = refused(closed, "launch.project")
     assert said.keys() == {"node3"}
-    assert f"it got nothing from node1 ({nodes[0].address} port {PORT})" in said["node3"]
+    assert f"received no content from node1 ({nodes[0].address} port {PORT})" in said["node3"]
     for machine in nodes:
         assert machine.inside("pgrep", "-u", "nobody", check=False).stdout == ""
 

@@ -53,7 +53,7 @@ def test_missing_files_are_fetched_from_a_peer_that_has_them(
     assert done["complete"]
     assert [(tried["peer"], tried["why"]) for tried in done["tried"]] == [
         ("nobody", "no host key known to muster: the ssh mesh is not set up"),
-        ("node3", "it does not have one.whl and 1 more"),
+        ("node3", "one.whl and 1 more missing on the peer"),
         ("node1", ""),
     ]
     assert receiver.inside("sh", "-c", f"cd {FOLDER} && cat *").stdout == "onetwo"
