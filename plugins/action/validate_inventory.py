@@ -148,6 +148,7 @@ def names_of_site(run: Mapping[str, Any], task_vars: Mapping[str, Any], folder: 
         return [name for name in names if not name.startswith(job.OURS)]
     inventory = task_vars["hostvars"]._inventory
     written = [str(one.vars) for one in (*inventory.hosts.values(), *inventory.groups.values())]
+    written += [str(value) for value in run.values()]  # a template given with -e may use them
     files = [path for part in ("group_vars", "host_vars") for path in folder.glob(f"{part}/**/*") if path.is_file()]
     written += [path.read_text(encoding="utf-8", errors="replace") for path in files]
     of_inventory = [name for name in names if re.search(rf"\b{re.escape(name)}\b", "\n".join(written))]
