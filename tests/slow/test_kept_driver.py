@@ -50,7 +50,7 @@ def test_existing_driver_is_kept_while_another_node_gets_musters_driver(cluster:
     before = versions(first), boot(first)
     checked = cluster.play(check=True)
     assert checked.rc == 0, checked.stdout
-    said = "its 580.126.20 works and is kept; with nvidia_driver_replace: true it is replaced by 580 from nvidia"
+    said = "580.126.20 works and is kept; with nvidia_driver_replace: true it is replaced by 580 from nvidia"
     assert said in driver_report(checked)
     assert "none is installed; 580 from nvidia will be installed, which requires a reboot" in driver_report(checked)
 
