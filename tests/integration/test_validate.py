@@ -49,12 +49,13 @@ def test_all_problems_are_reported_at_once(play: Play, tmp_path: Path) -> None:
     )
     result = play("playbooks/baseline.yml", inventory=tmp_path)
     message = result.results("Validate the inventory")["localhost"]["msg"]
+    place = f"- {tmp_path}/hosts.yml line"
     assert message.splitlines() == [
         "The inventory has 4 problems; no node was contacted.",
-        f"- {tmp_path}/hosts.yml line 2: every node: cluster_master_port is '29x00', not a whole number. Correct cluster_master_port.",
-        f"- {tmp_path}/hosts.yml line 4: node1: ansible_host cannot be evaluated: 'nowhere' is undefined. Correct ansible_host.",
-        f"- {tmp_path}/hosts.yml line 5: node2: 192.0.2.7 is reserved for documentation (192.0.2.0/24). Write the node's real address.",
-        f"- {tmp_path}/hosts.yml line 2: every node: cluster_user is root. Training runs as an unprivileged user; set another user.",
+        f"{place} 2: every node: cluster_master_port is '29x00', not a whole number. Correct cluster_master_port.",
+        f"{place} 4: node1: ansible_host cannot be evaluated: 'nowhere' is undefined. Correct ansible_host.",
+        f"{place} 5: node2: 192.0.2.7 is reserved for documentation (192.0.2.0/24). Write the node's real address.",
+        f"{place} 2: every node: cluster_user is root. Training runs as an unprivileged user; set another user.",
     ]
 
 
