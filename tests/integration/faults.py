@@ -186,7 +186,7 @@ def of_people() -> list[Fault]:
         Fault(
             "torchrun is not linked",
             *role,
-            f"{files.LINK} leads to nothing",
+            f"{files.LINK} points to nothing",
             f"mv {files.LINK} /var/tmp/one-fault",
             f"mv /var/tmp/one-fault {files.LINK}",
         ),
