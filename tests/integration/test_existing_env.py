@@ -209,4 +209,4 @@ def test_environment_removed_from_the_inventory_is_kept(cluster: Cluster, instal
     assert (result.rc, result.changed) == (0, []), result.stdout
     assert cluster.states() == before
     refused = cluster.run(cluster_environments={"old": {"prefix": "/opt/muster/pytorch/current"}})
-    assert "lies in /opt/muster/pytorch, where Muster builds and removes" in refused.stdout
+    assert "is in /opt/muster/pytorch, where Muster builds and removes" in refused.stdout
