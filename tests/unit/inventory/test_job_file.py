@@ -88,7 +88,7 @@ def test_problems_on_the_command_line_are_reported(tmp_path: Path, given: str, s
 
 
 def test_short_names_of_options_can_be_given(tmp_path: Path) -> None:
-    done = validate(tmp_path, "full=true", "nodes_file=/x", "launch_script=/srv/train.py")
+    done = validate(tmp_path, "full=true", "nodes_file=/x", "_ssh_mesh_sshd_settings=x", "launch_script=/srv/train.py")
     assert done.returncode == 0, done.stdout
 
 
