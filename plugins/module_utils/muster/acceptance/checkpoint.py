@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 CHECKPOINT = Check(
     "smoke.checkpoint",
     seen="sandbox",
-    reads="a checkpoint that rank 0 writes to a temporary file, syncs and renames. Ranks on nodes that share the "
-    "folder read the file, and the other ranks receive a copy. The test also writes a newer checkpoint and truncates "
-    "it to half its size",
+    reads="a checkpoint that rank 0 writes to a temporary file, syncs and renames: ranks that share its folder read "
+    "the file, others receive a copy. Also a newer checkpoint that the test truncates to half its size",
     fires="no checkpoint can be loaded, a rank reads different bytes than were written, or the truncated checkpoint is"
     " accepted (fail)",
     fix="Check the disk or file server of the checkpoint folder: free space, kernel log, mount options",

@@ -22,9 +22,8 @@ AMP = Check(
     reads="the losses of a training under autocast (bfloat16 if all ranks support it, otherwise float16 with a "
     "GradScaler) and of the same training in float32; every rank's final parameters and gradient scale",
     fires="fail: a loss is not finite, does not fall, or differs from the float32 loss by more than 1/20 of the first "
-    "loss; or the final parameters or gradient scale of a rank differ from those of most ranks. For comparison, "
-    "bfloat16 with its 8 significant bits rounds by up to 1/256, and a difference of 1/2000 was measured between the "
-    "losses",
+    "loss; or the final parameters or gradient scale of a rank differ from those of most ranks. bfloat16 has 8 "
+    "significant bits and rounds by up to 1/256; the measured difference of losses was 1/2000",
     fix="Check the GPUs of the nodes, and the versions of torch and cuDNN",
     command=HEALTH,
 )

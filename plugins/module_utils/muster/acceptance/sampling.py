@@ -75,9 +75,7 @@ def judge(reports: Reports) -> Iterator[Said]:
     text = f"shards of {plural(count, 'rank')} are disjoint and complete in {plural(len(shards), 'case')}"
     yield from wrong or [settled(SAMPLER, reports, known, text)]
     told = [rank for rank in known if "repeats" in reports.facts(STAGE)[rank]]
-    yield from stale or [
-        settled(SET_EPOCH, reports, told, "the order changes with set_epoch and stays the same without it")
-    ]
+    yield from stale or [settled(SET_EPOCH, reports, told, "the order changes only with set_epoch")]
     if wrong:
         yield EVALUATION.skip("the shards are wrong, so their samples were not counted")
     else:
@@ -122,9 +120,7 @@ def sampler(reports: Reports, shards: Shards, *, stale: bool) -> Iterator[Findin
         for rank, indices in sorted(shards[case].items()):
             other = own.get(indices)
             if other != rank:
-                what = (
-                    f"the shard of {reports.named(other)}" if other is not None else "a shard that belongs to no rank"
-                )
+                what = f"the shard of {reports.named(other)}" if other is not None else "an unknown shard"
                 text = f"{reports.named(rank)} has {what} instead of its own ({case}): {few(list(map(str, indices)))}"
                 yield SAMPLER.fail(reports.places[rank].node, text)
         return

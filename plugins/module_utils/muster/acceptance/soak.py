@@ -85,7 +85,7 @@ def corrupt(reports: Reports) -> Iterator[Said]:
 
 
 def rounds_of(reports: Reports) -> list[int]:
-    """Return the number of rounds that each rank compared, of the ranks that reported it."""
+    """Return the number of rounds that each rank compared, if the rank reported the number."""
     told = [(finite(said.get("rounds")), said.get("differences")) for said in reports.facts(STAGE).values()]
     return [int(rounds) for rounds, differences in told if rounds and rounds > 0 and isinstance(differences, list)]
 

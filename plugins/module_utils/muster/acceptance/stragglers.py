@@ -28,11 +28,10 @@ STRAGGLER = Check(
     reads="each rank's time for steps without collectives and for preparing their data, in blocks of 0.1 s (only CPU "
     "time if ranks share cores and no quota throttles them); clocks, quotas, load",
     fires=f"a rank takes more than {TIMES:g} times ({TIMES_SHARED:g} times if ranks share cores) as long as the "
-    "median of its GPU model and deviates from the other ranks by more than three deviations (MAD); or it takes that "
-    f"much longer than the fastest rank because of a quota or lowered clocks; or it takes {TWICE:g} times as long as "
-    f"the fastest rank (warn; fail at {TWICE:g} times or more)",
-    fix="Check other processes, CPU quotas, clocks and cooling of the node: in every step, all ranks wait for the "
-    "slowest rank",
+    "median of its GPU model and lies more than three deviations (MAD) above the other ranks; or that much longer "
+    f"than the fastest rank because of a quota or lowered clocks; or {TWICE:g} times as long as the fastest rank "
+    f"(warn; fail at {TWICE:g} times or more)",
+    fix="Check other processes, quotas, clocks and cooling of the node: each step waits for the slowest rank",
 )
 CHECKS = (STRAGGLER,)
 

@@ -210,7 +210,7 @@ def _notes(node: StatusNode, seen: NodeFacts, answer: Mapping[str, Any], not_roo
         yield "processes of other users are hidden, so the use of the GPUs is unknown"
     elif seen.unknown:
         why = f" ({not_root})" if not_root else ""
-        yield f"use of {_gpus(seen.unknown)} by launches not checked: requires root{why}"
+        yield f"whether launches use {_gpus(seen.unknown)} was not checked: requires root{why}"
 
 
 def _gpus(which: frozenset[int]) -> str:

@@ -45,7 +45,7 @@ SPEED = f"{PROBES}.{SLOW_STREAM.id}"
 
 
 class Diagnosed(NamedTuple):
-    """verdict: the verdict of the launch, including the findings of the diagnosis."""
+    """A diagnosis, and the verdict of the launch with the findings of this diagnosis."""
 
     said: Diagnosis
     verdict: Verdict
