@@ -63,7 +63,7 @@ class SiteQuestion(NamedTuple):
 
 @dataclass
 class Answers:
-    """The answers of commands; see CaseShape for the fields."""
+    """The answers that commands returned. CaseShape describes the fields."""
 
     findings: list[FindingShape] = field(default_factory=list)
     ran: dict[str, list[str]] = field(default_factory=dict)

@@ -9,7 +9,7 @@ rank have neither the thread nor the socket.
 The module leaves the following unchanged:
 - Modules. A user's file can have the name of a standard library module. Therefore this module imports only modules
   that every Python has already imported, built-in modules, and `_socket`. It uses torch only if the script loaded it.
-- Threads. The answering thread is not one of `threading` and blocks all signals. It ends before each fork, because
+- Threads. The answering thread is not created by `threading` and blocks all signals. It ends before each fork, because
   Python warns about forks with threads since 3.12. 3.13.0 also warns if the thread restarts at once; if it would be the
   only thread besides the main thread, it restarts at the next garbage collection.
 - Files. The user's code can close any descriptor, and its number can be reused. Therefore the descriptor is

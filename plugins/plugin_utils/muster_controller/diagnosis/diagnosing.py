@@ -1,7 +1,7 @@
 """Diagnoses a supervised launch right after it failed: gathers evidence, determines the cause, and writes artifacts.
 
-A diagnosis changes nothing on nodes. If the diagnosis fails, a warning is printed and the verdict of the launch is
-kept.
+A diagnosis changes nothing on nodes. If the diagnosis fails, a warning is printed and the verdict of the launch remains
+unchanged.
 """
 
 from __future__ import annotations
