@@ -1,4 +1,4 @@
-"""Launches started by hand: grouping of launchers, and the resulting case."""
+"""Manual launches: how launchers are grouped, and the resulting case."""
 
 from __future__ import annotations
 

@@ -174,7 +174,7 @@ def _against(node: StatusNode, seen: NodeFacts) -> Iterator[str]:
     if seen.why and not _late(seen):
         yield f"the GPUs cannot be used: {seen.why}"
     elif not seen.why and len(seen.gpus) < node.gpus:
-        listed = f"{plural(len(seen.gpus), 'GPU')} of {node.gpus} (cluster_gpus)"
+        listed = f"{len(seen.gpus)} of {plural(node.gpus, 'GPU')} (cluster_gpus)"
         driver = "" if seen.versions.get("driver") else "; no NVIDIA driver is loaded"
         yield f"found {listed}{driver}"
     if seen.torch_why:
