@@ -182,7 +182,7 @@ class Reading:
             self.wrong(spot, f"the pattern is not a valid regular expression ({exc})", "Correct it", "pattern")
             return None
         if not pattern.search(one["example"]):
-            self.wrong(spot, "the pattern does not match the example", "Correct the pattern or example", "pattern")
+            self.wrong(spot, "the pattern does not match the example", "Correct either one", "pattern")
         if pattern.search(""):
             self.wrong(spot, "the pattern matches every line", "Make it more specific", "pattern")
         return Text(

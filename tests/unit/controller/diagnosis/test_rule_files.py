@@ -57,7 +57,7 @@ def test_problems_are_reported_with_line_numbers(tmp_path: Path) -> None:
         "other.yml line 5: duplicate key texts, first used in line 1. Merge the two entries, or remove one.",
         "no.yml line 2: invalid YAML: expected the node content, but found '-'. Correct it.",
         f"nowhere.yml: the site rules cannot be read (No such file or directory). {CONTROLLER_FILES}.",
-        "rules.yml line 4, texts 1 (site.gone): the pattern does not match the example. Correct the pattern or example.",
+        "rules.yml line 4, texts 1 (site.gone): the pattern does not match the example. Correct either one.",
         f"rules.yml line 12, causes 1 (site.storage): scope is nod (did you mean node?). Set it to one of {scopes}.",
         "empty.yml: not a YAML mapping. Begin with one of texts, questions, causes.",
     ]
