@@ -60,6 +60,6 @@ def test_limits_of_nodes_and_commands_are_reported() -> None:
     asked = [SiteQuestion(node, MOUNTED) for node in NODES]
     found = answers({}, *(SiteQuestion("node1", one) for one in many), *asked, lost={"node2": "it is down"})
     assert found.unanswered["node2"] == {"site.absent": "node2: not run: it is down"}
-    assert "on each of 16 nodes" in found.unanswered["node64"]["site.absent"]
-    assert "on each of 16 nodes" in found.unanswered["node1"][many[-1].question]
+    assert "on at most 16 nodes" in found.unanswered["node64"]["site.absent"]
+    assert "on at most 16 nodes" in found.unanswered["node1"][many[-1].question]
     assert set(found.unanswered) == set(NODES)
