@@ -42,7 +42,7 @@ def test_foreign_logs_lead_to_the_expected_decision(case: dict[str, Any]) -> Non
 
 
 def test_arbitrary_text_can_be_parsed() -> None:
-    """Logs are untrusted: no text causes an exception, and none confirms a cause."""
+    """Logs are untrusted: no text raises an exception or confirms a cause."""
     chance = random.Random(1)
     pieces = [
         "[rank",

@@ -1,4 +1,4 @@
-"""Launches started by hand: grouping of launchers, and the resulting case."""
+"""Manual launches: how launchers are grouped, and the resulting case."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_another_account_is_used_if_it_is_the_only_one_or_requested() -> None:
     assert (found.launch, found.user, found.ask) == ("", "", "")
     assert found.remark == f"Running: torchrun of eve on node1: {DIAGNOSE} account=eve"
     assert choose(agents, last=False) == choose(agents, wanted="eve") == hand_typed.Choice(user="eve")
-    assert choose(agents, wanted="bob") == hand_typed.Choice(ask="No torchrun of bob runs on any node.")
+    assert choose(agents, wanted="bob") == hand_typed.Choice(ask="bob runs no torchrun on any node.")
 
 
 def test_several_launches_require_a_choice() -> None:
@@ -133,7 +133,7 @@ def test_several_launches_require_a_choice() -> None:
 @pytest.mark.parametrize("name", ["-eve", "e ve", "eve;id", "{{ 1 }}", "eve\x1b[2J"])
 def test_unusual_account_name_does_not_appear_in_commands(name: str) -> None:
     found = choose({"node1": [agent(0, user=name)]})
-    assert found.remark == "Running: torchrun of an account with an unusual name on node1"
+    assert found.remark == "Running: torchrun of an account with unusual characters in its name on node1"
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_duplicate_ids_are_reported_with_line_numbers() -> None:
     _, problems = rules_of([RuleFile("a.yml", {"texts": [text]}, lines), again])
     unknown, twice = (str(one) for one in problems)
     assert unknown == (
-        "b.yml line 1, texts 2 (site.more): victm is unknown (did you mean victim?). Correct or remove it."
+        "b.yml line 1, texts 2 (site.more): unknown key victm (did you mean victim?). Correct or remove it."
     )
     assert twice.startswith(
         "b.yml line 3, texts 1 (site.gone): duplicate id, also used in a.yml line 3, texts 1 (site.gone)"

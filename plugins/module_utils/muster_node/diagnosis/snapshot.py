@@ -40,7 +40,7 @@ def ranks(request: Json) -> Json:
     try:
         found: Json = written.in_its_name(request, lambda: _ranks(request, table), RANKS_SECONDS)
     except SilentError as silent:
-        raise UnseenError(f"check as the training user: {silent.strerror}") from None
+        raise UnseenError(f"failed as the training user: {silent.strerror}") from None
     return found
 
 
@@ -55,7 +55,7 @@ def frozen(launch_id: str) -> bool | None:
     """Return whether the launch's control group is frozen. The main process in the rank table identifies the group."""
     agent = written.read_table(launch_id)["agent"]
     if agent is None or not process.runs(agent["pid"], agent["started"]):
-        raise UnseenError("the main process is gone")
+        raise UnseenError("the main process has exited")
     try:
         found: bool | None = control_group.unit_facts(agent["pid"])["frozen"]
     except LookupError as why:
