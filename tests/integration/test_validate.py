@@ -53,8 +53,8 @@ def test_all_problems_are_reported_at_once(play: Play, tmp_path: Path) -> None:
         "The inventory has 4 problems; no node was contacted.",
         "- every node: cluster_master_port is '29x00', not a whole number. Correct cluster_master_port.",
         "- node1: ansible_host cannot be evaluated: 'nowhere' is undefined. Correct ansible_host.",
-        "- node2: 192.0.2.7 is reserved for documentation (192.0.2.0/24). Write the node's real address.",
-        "- every node: cluster_user is root. Training runs as an unprivileged user; set another user.",
+        "- node2: 192.0.2.7 is reserved for documentation (192.0.2.0/24). Set the node's real address.",
+        "- every node: cluster_user is root. Set an unprivileged user: training must not run as root.",
     ]
 
 
@@ -99,8 +99,8 @@ def test_yaml_boolean_unknown_option_and_plain_password_are_reported(play: Play,
     *others, secret = result.results("Validate the inventory")["localhost"]["msg"].splitlines()
     assert others == [
         "The inventory has 3 problems; no node was contacted.",
-        '- node1: firewall_mode is False: YAML reads unquoted off as a boolean; write "off". Correct firewall_mode.',
-        "- node1: node_baselin_mode is not a Muster option. Write node_baseline_mode, or rename the variable.",
+        '- node1: firewall_mode is False: YAML reads unquoted off as a boolean; use "off". Correct firewall_mode.',
+        "- node1: node_baselin_mode is not a Muster option. Correct it to node_baseline_mode, or rename the variable.",
     ]
     assert secret.startswith(f"- {tmp_path}/hosts.yml: ansible_become_password is a secret")
     assert secret.endswith("ansible-vault encrypt_string --prompt.")

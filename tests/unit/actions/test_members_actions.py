@@ -177,7 +177,7 @@ def test_nodes_are_claimed_for_a_run(world: World, programs: Programs, monkeypat
     monkeypatch.setattr(CLAIMS, "token", "")
     assert world.run("claim_nodes", take_over=False) == {
         "changed": False,
-        "warnings": ["The nodes are not claimed for this run (callback plugin report disabled)."],
+        "warnings": ["The nodes are not claimed, because the callback plugin report is disabled."],
     }
     monkeypatch.setattr(CLAIMS, "token", "x")
     monkeypatch.setattr(CLAIMS, "missing", lambda names: names[1:])

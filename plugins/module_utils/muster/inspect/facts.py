@@ -151,9 +151,9 @@ def _gpus(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str,
     if look["why"]:
         skipped["gpus"] = look["why"]
     elif system["virtual"] == WSL:
-        skipped["gpus"] = "under WSL, the PCI bus belongs to Windows"
+        skipped["gpus"] = "under WSL, Windows controls the PCI bus"
     elif system["container"]:
-        skipped["gpus"] = f"a container ({system['virtual']}) shows the host's PCI bus, not the GPUs it may use"
+        skipped["gpus"] = f"a container ({system['virtual']}) shows the host's PCI bus, with GPUs that it cannot use"
     names = device_names(look["catalogue"])
     devices = [
         {

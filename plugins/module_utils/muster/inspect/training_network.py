@@ -66,7 +66,7 @@ PORTS_OVERLAP = Check(
     "net.ports.overlap",
     seen="recording",
     reads="/proc/sys/net/ipv4/ip_local_port_range",
-    fires="cluster_master_port is in the ephemeral port range, so an outgoing connection may use it (warn)",
+    fires="cluster_master_port is in the ephemeral port range, so an outgoing connection might use it (warn)",
     fix="Choose a cluster_master_port outside this range, or reserve the port with",
     command="sudo sysctl -w net.ipv4.ip_local_reserved_ports={port}",
 )
@@ -151,8 +151,8 @@ def ports(node: InspectedNode) -> Iterator[Finding]:
         return  # Muster will pin another range
     yield PORTS_OVERLAP.warn(
         node.name,
-        f"port {port} (cluster_master_port) is in the ephemeral port range {span[0]} to {span[1]}, so any outgoing"
-        " connection may use it",
+        f"port {port} (cluster_master_port) is in the ephemeral port range {span[0]} to {span[1]}, so an outgoing"
+        " connection might already use it",
         named={"port": port},
         observed=f"{span[0]}-{span[1]}",
         expected=f"without {port}",

@@ -210,7 +210,7 @@ def overridden(dropin: str, file: str | None, settings: Settings) -> list[str]:
 def offers_of(payload: bytes) -> dict[str, list[str]]:
     """Parse the algorithms in the first message of an sshd (SSH_MSG_KEXINIT; RFC 4253, section 7.1)."""
     if payload[:1] != b"\x14":
-        raise ValueError("not the message with an SSH server's algorithms")
+        raise ValueError("not a list of algorithms (SSH_MSG_KEXINIT)")
     lists = []
     place = 17
     for _ in range(6):

@@ -153,7 +153,7 @@ def test_unconfirmed_change_is_undone_and_reported(
 
 def test_confirmation_after_the_timeout_is_rejected(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     _, guard = guarded(confirm=[{"confirmed": False}], state=[{"armed": False, "id": None, "failed": []}])
-    assert "after the change (the confirmation was later than 30 seconds)" in str(fails(guard))
+    assert "after the change (the confirmation took longer than 30 seconds)" in str(fails(guard))
 
 
 def test_failed_change_is_undone_immediately(guarded: Callable[..., tuple[Node, Guard]]) -> None:
