@@ -155,7 +155,7 @@ def test_base_uses_only_sources_signed_with_known_keys(
     full, missing, tool = capsys.readouterr().err.splitlines()
     assert full == bases.failure("debian12", "this machine's package sources", "E: it is full\n")
     assert missing == (
-        "debian12 cannot be created: apt on this machine has no source of Debian. If one is configured, run"
+        "debian12 cannot be created: apt on this machine has no package source for Debian. If one is configured, run"
         " apt-get update."
     )
     assert tool == "mmdebstrap is missing: run script/setup sandbox, or install it."

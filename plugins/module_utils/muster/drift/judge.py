@@ -125,7 +125,7 @@ class Looked(NamedTuple):
 
 
 def findings(drifted: Sequence[Drifted], looked: Mapping[str, Looked]) -> Iterator[Finding | Skipped]:
-    """looked: the inspection results of all nodes."""
+    """Yield the findings of all nodes. looked: the inspection result of each node."""
     for node, look in looked.items():
         own = [one for one in drifted if one.difference.node == node]
         yield from map(finding, own)

@@ -22,8 +22,8 @@ LONGEST = 100  # characters of the observed and expected values
 def table(
     drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding], skipped: Mapping[str, str]
 ) -> list[str]:
-    """statuses: the status of each difference. unknown: what was not checked. skipped: why the record is missing, by
-    node.
+    """Return the table. statuses: the status of each difference. unknown: what was not checked. skipped: why the
+    record is missing, by node.
     """
     nodes = [one.difference.node for one in drifted] + [one.node for one in unknown]
     wide = max(map(len, nodes), default=0)

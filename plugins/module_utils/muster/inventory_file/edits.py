@@ -42,7 +42,7 @@ def with_node(text: str, group: YamlPart, name: str, variables: Mapping[str, Any
 
 
 def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ()) -> str:
-    """Remove a pair and its comments from a mapping. others: names; comments that contain one of them are kept."""
+    """Remove a pair and its comments from a mapping. Comments that contain a name in `others` are kept."""
     found = parent.pair(key)
     if found is None:
         return text
@@ -60,7 +60,7 @@ def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ())
 
 
 def with_value(text: str, parent: YamlPart, key: str, name: str, value: Any) -> str:
-    """Set a variable of the entry `key`, which is a node, in a mapping of hosts."""
+    """Set a variable of the node `key` in a mapping of hosts."""
     found = parent.pair(key)
     if found is None:
         raise CannotEditError(f"has no {key} in the group")

@@ -16,10 +16,10 @@ LOCAL = "/usr/local/"  # folders of the system that belong to no package
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder that Muster created. only: patterns of the names to remove in the folder, which is itself removed if it
-    is then empty.
+    """A folder that Muster created. only: patterns of the names to remove in the folder. An empty folder is
+    then removed too.
 
-    keeps: describes whose files are kept, if other files may be in the folder.
+    keeps: who wrote the other files in the folder, which are kept.
     """
 
     path: str

@@ -30,7 +30,7 @@ LABEL = re.compile(r"muster:([^\s:]+):(\S+)$")
 
 
 class BlockError(ValueError):
-    """It is not known where the managed block in a file ends."""
+    """Raised if the end of the managed block in a file is unknown."""
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ def broken(code: int, said: str) -> str:
 def refusals(account: SshdAccount, settings: Settings) -> list[str]:
     """Return the reasons why the account cannot log in with a key, each with a fix.
 
-    Only certain reasons are reported. Logins are also tested later.
+    Uncertain reasons are not reported, because logins are tested later.
     """
     name = account.name
     found = []

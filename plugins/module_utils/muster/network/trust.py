@@ -30,7 +30,7 @@ WIRING = (
 
 @dataclass(frozen=True)
 class Contact:
-    """What the first contact with a node has shown.
+    """The result of the first contact with a node.
 
     host: the name under which ssh looks up the node. address: the address to display. keys: its host keys. error: why
     it sent no key. wanted: cluster_host_key of the inventory. reads: whether ssh reads the project's known_hosts for

@@ -124,7 +124,7 @@ def commands(text: str) -> list[tuple[int, str]]:
 
 
 def aliases(text: str) -> list[str]:
-    """Return the hosts in an ssh config, each once. Patterns are left out."""
+    """Return the distinct hosts in an ssh config, without patterns."""
     found: list[str] = []
     for line in text.splitlines()[:MOST_LINES]:
         keyword, rest = _setting(line)

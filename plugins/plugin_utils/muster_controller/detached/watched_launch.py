@@ -160,7 +160,7 @@ class WatchedLaunch:
             watcher.close()
 
     def ended(self, watcher: Watched) -> Word | None:
-        """Raises NodeError."""
+        """Stop the watcher, and return its last report. Raises NodeError."""
         if not (word := watcher.word()).over and (why := watcher.end()):
             raise NodeError(f"the stop request to the watcher failed: {why}", reachable=True)
         if word.over:

@@ -43,7 +43,7 @@ PATIENCE = 60
 
 
 class GuardError(Exception):
-    """The change was not kept. The message is for the user. undone: whether the node is in its previous state again."""
+    """Raised if the change was not kept. undone: whether the node is in its previous state again."""
 
     def __init__(self, message: str, *, undone: bool) -> None:
         super().__init__(message)

@@ -75,7 +75,7 @@ def test_new_nodes_are_added_to_variables_of_the_run(world: World) -> None:
     assert world.vars["groups"]["gpu_nodes"] == ["node1", "node2", "node3"]
 
 
-def test_host_names_are_resolved_once_and_prefer_ipv4() -> None:
+def test_host_names_are_resolved_once_with_ipv4_first() -> None:
     found = newcomers.looked_up(["localhost", "localhost", "nowhere.invalid", "x" * 300])
     assert list(found) == ["localhost", "nowhere.invalid", "x" * 300]
     assert found["localhost"][0] == "127.0.0.1"
