@@ -31,7 +31,7 @@ def test_slurm_list_is_expanded(text: str, names: list[str]) -> None:
         ("gpu]1[", "has unbalanced brackets"),
         ("gpu[[1]]", "has unbalanced brackets"),
         ("gpu[4-1]", "has a descending range from 4 to 1"),
-        ("gpu[a-b]", "has a-b in brackets instead of numbers"),
+        ("gpu[a-b]", "has a-b in brackets; use numbers"),
         ("gpu[]", "has nothing in brackets"),
         ("gpu[1-2000]", "lists more than 1024 nodes"),
         ("gpu[1-99]n[1-99]", "lists more than 1024 nodes"),

@@ -191,7 +191,7 @@ def test_invalid_request_is_rejected_before_any_contact(world: World) -> None:
     assert first == "The onboarding request has 1 problem; no node was contacted."
     assert problems[0].startswith("- node1 ")
     found = world.run("onboard_request")
-    assert found["msg"].splitlines()[1].startswith("- No node is given. Name them with one of ")
+    assert found["msg"].splitlines()[1].startswith("- No node is given. Add one of ")
 
 
 def test_node_is_added_quarantined_and_then_released(world: World) -> None:
