@@ -58,7 +58,7 @@ ACCOUNT = Check(
     "drift.account",
     reads=ASKED,
     fires="fail: the training user is missing, or has rights that training code must not have",
-    fix="Remove the rights: Muster does not change accounts that the site created",
+    fix="Remove these rights. Muster does not change accounts that it did not create",
     seen="sandbox",
 )
 REFUSED = Check(
@@ -80,7 +80,7 @@ KERNEL = recorded("drift.kernel", "fail: the running kernel differs from the one
 REBOOT = recorded("drift.reboot", "warn: the node was rebooted since the last installation")
 LOADED = recorded("drift.driver_loaded", "fail: the loaded NVIDIA driver differs from the installed state")
 GPU = recorded("drift.gpu", "fail: a GPU was removed or added since the last installation")
-FIRMWARE = recorded("drift.firmware", "fail: a BIOS, VBIOS or adapter firmware has another version")
+FIRMWARE = recorded("drift.firmware", "fail: the version of a BIOS, VBIOS or adapter firmware changed")
 VERSION = recorded(
     "drift.version",
     "fail: a package that Muster manages was changed, removed or added by something other than Muster; warn: by"

@@ -92,7 +92,7 @@ def make_request(
         for name, (low, high) in (("firewall_launch_ports", launch), ("cluster_master_port", (master, master))):
             if low <= ephemeral[1] and high >= ephemeral[0]:
                 raise FirewallError(
-                    f"{name} overlaps with firewall_ephemeral_range, so any program may use a launch's port."
+                    f"{name} overlaps with firewall_ephemeral_range, so any program might use a launch's port."
                 )
     return FirewallRequest(
         node=node,

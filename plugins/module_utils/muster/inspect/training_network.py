@@ -43,13 +43,13 @@ INTERFACE_DOWN = Check(
     seen="recording",
     reads="/sys/class/net/*/operstate",
     fires="the training interface is down (warn)",
-    fix="Bring it up with",
+    fix="Bring the interface up with",
     command="ip link set {interface} up",
 )
 PEER_OTHER_INTERFACE = Check(
     "net.peer.other_interface",
     seen="sandbox",
-    reads="ip route get, for every peer",
+    reads="ip route get for every peer",
     fires="the route to a peer does not use the interface with the training address (warn; fail if connections to the"
     " peer fail)",
     fix="Add a route for the training network, or use addresses of the same network",
@@ -57,7 +57,7 @@ PEER_OTHER_INTERFACE = Check(
 PEER_NO_ROUTE = Check(
     "net.peer.no_route",
     seen="recording",
-    reads="ip route get, for every peer",
+    reads="ip route get for every peer",
     fires="a peer has no route (warn)",
     fix="Check the route with",
     command="ip route get {address}",

@@ -97,7 +97,7 @@ def addresses_can_be_reached(inventory: Inventory) -> Iterator[Problem]:
             # every interface with a link-local address, so cluster_interface must select one.
             if not node.text("cluster_interface"):
                 what = f"cluster_address {address} is {kind}, which does not identify an interface"
-                fix = "Set cluster_interface to the address's interface, or cluster_address to a routable address"
+                fix = "Set cluster_interface to the interface of this address, or cluster_address to a routable address"
                 yield Problem(node.name, what, fix, option="cluster_address")
         elif kind and (len(inventory.nodes) > 1 or kind == NOBODY):
             what = f"cluster_address {address} is {kind}, so other nodes cannot reach the node"
@@ -194,7 +194,7 @@ def names_are_used_once(inventory: Inventory) -> Iterator[Problem]:
         if name in _addresses(node):
             continue  # its own address; addresses_are_used_once reports duplicates
         for other in addressed.get(name, []):
-            what = f"this node has the address of node {other} as its name"
+            what = f"the name of this node is the address of node {other}"
             fix = "Give the node another name"
             yield Problem(node.name, what, fix)
 

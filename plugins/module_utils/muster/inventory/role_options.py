@@ -130,7 +130,7 @@ def _faults(entry: Any) -> Iterator[tuple[str, str]]:
         if not _is_network(source):
             yield (
                 f"allows {str(source)[:60]!r}, which is neither an IP address nor a network",
-                "Use an address such as 10.0.0.7, or a network without host bits such as 10.0.0.0/24. No host names",
+                "Use an address such as 10.0.0.7 or a network without host bits such as 10.0.0.0/24, not a host name",
             )
 
 

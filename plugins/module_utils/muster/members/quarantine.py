@@ -48,7 +48,7 @@ def read(value: Any) -> bool | dict[str, Any]:
 
 def _mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
     if unknown := [str(name) for name in value if name not in (*PARTS, AUTOMATIC)]:
-        raise ValueError(f"has unknown keys {few(unknown)}; supported are reason, since, by and automatic")
+        raise ValueError(f"has unknown keys {few(unknown)}; use reason, since, by and automatic")
     said = {name: str(value[name]).strip() for name in PARTS if value.get(name) is not None}
     if not said.get("reason"):
         raise ValueError("has no reason; add the reason for the quarantine")
