@@ -24,7 +24,7 @@ COUNT_DIFFERS = Check(
 VENDOR_OTHER = Check(
     "gpu.vendor.other",
     seen="stand-in",
-    reads="the vendors of display controllers and accelerators on the bus",
+    reads="the vendors of display controllers and accelerators on the PCI bus",
     fires="cluster_gpus is not 0, but the node has AMD GPUs and no NVIDIA GPUs (fail); Muster supports only NVIDIA"
     " GPUs",
     fix="Set cluster_gpus to 0 to train on the CPU, or remove the node from the inventory",

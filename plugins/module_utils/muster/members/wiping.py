@@ -116,7 +116,7 @@ def make_plan(request: WipeRequest, seen: WipeState) -> WipePlan:
         if file.kind in ("file", "link") and file.owner == 0:
             plan.files.append(path)
         else:
-            plan.left.append(f"{path} is kept, because it is not a file of root")
+            plan.left.append(f"{path} is kept, because it is not a file owned by root")
     for tree in request.trees:
         if tree.path in seen.trees:
             _tree(plan, tree, seen.trees[tree.path])

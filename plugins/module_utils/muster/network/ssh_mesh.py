@@ -338,7 +338,7 @@ def _why(user: str, attempt: LoginAttempt) -> str:
         if peer.hostname and attempt.hostname != peer.hostname:
             return f"the machine that responded has the hostname {attempt.hostname or '(none)'}, not {peer.hostname}"
         return ""
-    said = " ".join(attempt.said.split())[-300:] or f"ssh exited with code {attempt.code} and no output"
+    said = " ".join(attempt.said.split())[-300:] or f"ssh exited with code {attempt.code} without output"
     for pattern, sentence in _CAUSES:
         if re.search(pattern, attempt.said):
             return f"{sentence.format(user=user, address=peer.address, port=peer.port)} ({said})"
