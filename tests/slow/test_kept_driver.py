@@ -90,7 +90,7 @@ def test_driver_is_removed_from_a_retired_node(cluster: GpuCluster) -> None:
     finally:
         second.inside("systemctl", "stop", HELD)
     assert refused.rc != 0
-    assert "has /dev/nvidia0 open: nothing is removed from a node in use" in output_of(refused)
+    assert "has /dev/nvidia0 open: the node is in use, so nothing is removed" in output_of(refused)
     assert versions(second) == before
     result = cluster.play("playbooks/retire.yml", inventory=inventory / "hosts.yml", extravars=wiped)
     assert result.rc == 0, result.stdout

@@ -112,7 +112,7 @@ def failed(count: int) -> Artifacts:
 
 def inspected(count: int) -> Artifacts:
     """Return a healthy run with inspection warnings on three nodes."""
-    text = "This matters if the nodes share a file system. Muster never changes an existing account"
+    text = "Use equal ids if the nodes share a file system. Muster never changes an existing account"
     found = [
         finding("user.uid.differs", "warn", node, "the uid is 1002, and 1001 on most nodes", fix={"text": text})
         for node in names(count)[:3]

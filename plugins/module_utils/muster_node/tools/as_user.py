@@ -28,7 +28,7 @@ END_SECONDS = 2.0  # for the kernel to end a child; a child that hangs in the ke
 
 
 class SilentError(OSError):
-    """Raised if the child gives no result; strerror is the reason."""
+    """Raised if the child process returns no result; strerror is the reason."""
 
 
 def as_user(

@@ -45,7 +45,7 @@ RUN_ID = re.compile(r"[0-9a-f]{32}\Z")
 
 
 class ClaimError(Exception):
-    """The run stops. The message is for the user."""
+    """Raised to stop the run. The message is shown to the user."""
 
 
 class Claims:

@@ -25,8 +25,7 @@ END = 2.0  # seconds to wait for the terminal at the end of a launch
 
 
 def parent_has_terminal() -> bool:
-    """Return whether ansible-playbook, the parent process, prints to a terminal, because workers have no terminal
-    output."""
+    """Return whether the parent process, ansible-playbook, prints to a terminal. Workers have no terminal output."""
     try:
         target = Path(f"/proc/{os.getppid()}/fd/1").readlink()
     except OSError:
