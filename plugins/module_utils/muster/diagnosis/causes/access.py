@@ -27,8 +27,8 @@ LOST = ("node.lost", "launch.peer", "launch.start")
 
 
 def nodes_lost(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the nodes that the controller cannot reach. If a node responds to the controller, it is not lost, even if a
-    peer in a detached launch reported no response from it."""
+    """Yield the nodes that the controller cannot reach. A node that responds to the controller is not lost, even if a
+    peer in a detached launch received no response from the node."""
     shown = [one.node for one in by if one.node and one.id in LOST and one.id != "launch.peer"]
     ends = [name for name, end in case.node_ends.items() if end["lost"] or not end["reached"]]
     return (CausePlace(node) for node in dict.fromkeys((*shown, *ends)))

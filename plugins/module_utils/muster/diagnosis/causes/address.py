@@ -40,8 +40,8 @@ def named_interface(case: LaunchCase, node: str) -> tuple[str, str]:
 
 
 def with_its_interface(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the nodes that reported the error, and the nodes where a variable selects the same interface: the launch
-    may have stopped these nodes before they reported the error."""
+    """Yield the nodes that reported the error, and the nodes where a variable selects the same interface. The launch
+    might have ended on the latter before they reported the error."""
     for one in by:
         name = one.about.get("name", "")
         for node in case.nodes:

@@ -1,4 +1,4 @@
-"""Causes related to launch arguments that differ between nodes, and to nodes and ranks that are absent or late."""
+"""Causes in launch arguments that differ between nodes, and in nodes and ranks that are absent or late."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def differs(option: str) -> Question:
         known = values(case, option)
         if not vote(known).agree:
             return yes(place.what, "launcher arguments")
-        unknown = [node for node in case.nodes if node not in told(case)]
-        if unknown:
-            return not_looked(case.seen["not_looked"].get(unknown[0], f"{unknown[0]} has unknown launcher arguments"))
+        gaps = [node for node in case.nodes if node not in told(case)]
+        if gaps:
+            return not_looked(case.seen["not_looked"].get(gaps[0], f"the launcher arguments of {gaps[0]} are unknown"))
         return no(f"{name} is the same on all nodes", "launcher arguments")
 
     name = SHARED[option]
@@ -110,8 +110,8 @@ def all_known(case: LaunchCase) -> bool:
 
 
 def unknown_arguments(case: LaunchCase) -> CauseAnswer:
-    unknown = next((node for node in case.nodes if "node_rank" not in told(case).get(node, {})), "")
-    return not_looked(case.seen["not_looked"].get(unknown, f"{unknown or 'a node'} has unknown launcher arguments"))
+    gap = next((node for node in case.nodes if "node_rank" not in told(case).get(node, {})), "")
+    return not_looked(case.seen["not_looked"].get(gap, f"the launcher arguments of {gap or 'a node'} are unknown"))
 
 
 def has_no_head(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -216,7 +216,7 @@ def named_in(symptom: Symptom) -> list[int]:
 
 
 def ranks_with_the_id(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the rank that creates the NCCL ID, as named by the ranks that waited for this ID."""
+    """Yield the rank that should have created the NCCL ID, according to the ranks that waited for the ID."""
     for rank in dict.fromkeys(int(one.about["rank"]) for one in by if "rank" in one.about):
         yield CausePlace(case.node_of(rank), rank=rank)
 
@@ -244,7 +244,7 @@ def was_not_started(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if end is None:
         return not_looked(f"the state of {place.node} is unknown")
     if not end["reached"]:
-        return yes(end["lost_why"] or f"{place.node} could not be reached at the start", f"start on {place.node}")
+        return yes(end["lost_why"] or f"{place.node} was unreachable at the launch start", f"launch on {place.node}")
     if end["reason"] or end["log"] or has_spoken(case, place.node):
         return no("the launcher was started", f"log of {place.node}")
     return not_looked(f"the launchers on {place.node} were not checked")

@@ -1,4 +1,4 @@
-"""Causes that are differences between nodes: torch, NCCL, Python, driver, packages, code, settings, data, clocks.
+"""Differences between nodes as causes: torch, NCCL, Python, driver, packages, code, settings, data, clocks.
 
 Most differences are harmless. A difference is a cause only if the launch shows a matching symptom. With two nodes, the
 cause names neither of them. With more nodes, the cause names the node that differs, if that node shows the symptom
@@ -79,7 +79,8 @@ def differs(
 
 
 def settings_differ(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether settings that must be equal differ between nodes, if ranks timed out waiting for each other."""
+    """Check whether settings that must be equal differ between nodes. The answer is no unless ranks timed out waiting
+    for each other."""
     del place
     if own_end(case) or not others_waited(case):
         return no("a rank had already failed, or no rank timed out")
@@ -193,7 +194,7 @@ CAUSES = (
         fix="Set the variables in launch_env, and remove them from login files such as ~/.profile on the nodes",
         symptoms=("launch.stalled", "gloo.timeout", "nccl.timeout", "nccl.internal_error"),
         places=no_node,
-        confirm=(Question("differs.environment", "do variables that must be equal differ?", settings_differ),),
+        confirm=(Question("differs.environment", "do environment variables of the launch differ?", settings_differ),),
         instead_of=("program.other_operation", "program.other_sizes", "program.straggler"),
     ),
     Cause(

@@ -95,8 +95,8 @@ def signalled_first(number: str) -> Callable[[LaunchCase, Sequence[Symptom]], It
 
 
 def signalled_at(case: LaunchCase, one: Symptom) -> float:
-    """Return when the launcher received its signal: when its first rank exited, because a launcher stops its ranks and
-    waits for them."""
+    """Return the time at which the launcher received its signal, estimated as the time at which its first rank exited.
+    A launcher stops its ranks and waits for them."""
     gone = [end["gone_at"] for end in case.seen["ranks"] if end["node"] == one.node and end["gone_at"]]
     return min([one.when, *gone])
 
@@ -168,7 +168,8 @@ def signalled_externally(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def ended_itself(one: Failure) -> bool:
-    """Return whether a rank exited by itself or by a signal other than SIGTERM. Launchers send SIGTERM first."""
+    """Return whether a rank exited by itself or because of a signal other than SIGTERM. Launchers send SIGTERM
+    first."""
     return one.rank is not None and (one.ending is not Ending.SIGNAL or one.signal != SIGTERM)
 
 

@@ -1,5 +1,5 @@
-"""Causes in the connections between GPUs: NVLink, fabric manager, RDMA, PCIe. No cause has been tested on
-these connections: the checks and texts come from documentation."""
+"""Causes in the connections between GPUs: NVLink, fabric manager, RDMA, PCIe. The causes have not been
+tested on such connections. Their checks and texts are based on documentation."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ CAUSES = (
         group="gpu",
         scope="node",
         says="the fabric manager on {node} is not running, or its version differs from the driver version",
-        fix="Install the nvidia-fabricmanager that matches the driver version, start it, and check its status",
+        fix="Install the nvidia-fabricmanager version of the driver, start the service, and check its status",
         command=OnNode("systemctl status nvidia-fabricmanager", become=True),
         symptoms=("cuda.not_ready", "nccl.cuda_error"),
         places=where_met,

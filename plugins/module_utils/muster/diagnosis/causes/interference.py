@@ -52,7 +52,7 @@ def has_proxy(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def is_in_a_container(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether the address belongs to the network of a bridge on a node."""
+    """Check whether the address is in the network of a bridge on a node."""
     for node in case.nodes:
         record = case.record(node)
         for name, one in (record["interfaces"] if record else {}).items():

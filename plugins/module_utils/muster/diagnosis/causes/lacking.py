@@ -100,7 +100,7 @@ ONLY_THERE = Question(
     missed_there_only,
 )
 NOT_SET = Question("node.variable_missing", "is the environment variable {what} unset on {node}?", variable_is_not_set)
-NOT_BEGUN = Question("launcher.not_begun", "was it impossible to execute the launcher on {node}?", could_not_begin)
+NOT_BEGUN = Question("launcher.not_begun", "did starting the launcher on {node} fail?", could_not_begin)
 WRONG_OPTIONS = Question("launcher.options", "did a program on {node} reject its options?", refused_the_options)
 PACKAGES_DIFFER = probe("torch.packages", "do the packages on {node} differ from the locked versions?")
 

@@ -85,7 +85,7 @@ def sends_again(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def waits_for_answers(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether a connection had sent data that was not acknowledged before the launch was stopped."""
+    """Check whether a rank had sent data that was not yet acknowledged when the launch was stopped."""
     shot = case.seen["snapshots"].get(place.node)
     if shot is None:
         return not_looked(f"{place.node} was not inspected before the launch was stopped")

@@ -116,7 +116,7 @@ def oom_kills_of_all(record: NodeRecord) -> int | None:
 
 
 def limit_was_reached(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether the launch reached its own memory limit, and not the memory of the machine."""
+    """Check whether the launch reached its own memory limit instead of using up the memory of the machine."""
     record = case.record(place.node)
     unit = record["unit"] if record else None
     if unit is None:
