@@ -256,6 +256,6 @@ CAUSES = (
         command=ADDRESSES,
         symptoms=ADVERTISED,
         places=by_owner,
-        confirm=(Question("address.another", "is {what} on another interface of {node}?", is_another_address),),
+        confirm=(Question("address.another", "does another interface of {node} have {what}?", is_another_address),),
     ),
 )
