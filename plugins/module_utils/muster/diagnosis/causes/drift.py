@@ -79,8 +79,8 @@ def differs(
 
 
 def settings_differ(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether settings that must be equal differ between nodes. The answer is no unless ranks timed out waiting
-    for each other."""
+    """Check whether settings that must be equal differ between nodes. They are only a cause if
+    ranks timed out waiting for each other."""
     del place
     if own_end(case) or not others_waited(case):
         return no("a rank had already failed, or no rank timed out")
