@@ -1,4 +1,4 @@
-"""Every file in cases/foreign contains logs not written by Muster, the nodes of an inventory, and the expected
+"""Every file in cases/foreign contains logs that Muster did not write, the nodes of an inventory, and the expected
 decision.
 
 known: {node: [address, host names…]}. expect: nodes {name: ranks}; codes {rank: exit code}; world, meeting; word,

@@ -74,7 +74,7 @@ def test_other_launches_are_excluded() -> None:
     assert hand_typed.one_launch({"node1": [of_muster]}, "ada") == []
 
 
-def test_head_node_is_the_one_named_by_most_launchers() -> None:
+def test_head_node_is_the_node_that_most_launchers_name() -> None:
     odd = agent(1)
     odd["argv"] = ["torchrun", "--nnodes=3", "--node-rank=2", "--rdzv-endpoint=[2001:db8::1]:29601", "train.py"]
     typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)], "node3": [odd]}, "ada")
@@ -97,7 +97,7 @@ def choose(agents: dict[str, list[Agent]], here: Sequence[str] = (), wanted: str
 
 
 def test_muster_launch_takes_precedence_over_other_processes() -> None:
-    """Any user with a login on the nodes can start more such processes than the launch has."""
+    """Any user who can log in to the nodes can start more torchrun processes than the launch has."""
     agents = {"node1": [agent(0, user="eve"), of_muster(FIRST)], "node2": [agent(1, user="eve")]}
     said = f"Also running: torchrun of eve on node1, node2: {DIAGNOSE} account=eve"
     assert choose(agents) == hand_typed.Choice(launch=FIRST, remark=said)
