@@ -121,7 +121,7 @@ def test_missing_command_is_reported(drill: Drill) -> None:
     drill.begin()
     found = drill.end()["findings"]
     assert {(one["id"], one["node"]) for one in found} == {("launch.command", "node1"), ("launch.command", "node2")}
-    said = "accelerate-that-is-not-there was not found, neither in /opt/muster/pytorch/current/bin nor in PATH"
+    said = "accelerate-that-is-not-there was found neither in /opt/muster/pytorch/current/bin nor in PATH"
     assert {one["summary"] for one in found} == {said}
 
 

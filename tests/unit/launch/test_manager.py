@@ -69,7 +69,7 @@ def test_other_users_cannot_follow_a_user_launch() -> None:
     plan = a_plan(2, a_user_request("ada"))
     seen: Any = {"node1": ADA, "node2": {**ADA, "name": "bob"}}
     assert shown(manager.not_theirs(plan, seen)) == [
-        "node2 launch.who fail: launch 20260101-120000-abcd is a user launch of ada, but bob logs in"
+        "node2 launch.who fail: launch 20260101-120000-abcd is a user launch of ada, but the login account is bob"
     ]
     assert manager.not_theirs(replace(plan, manager="system"), seen) == []
 

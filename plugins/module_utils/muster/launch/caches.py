@@ -23,7 +23,7 @@ CACHES = Check(
     "launch.caches",
     seen="stand-in",
     reads="the file systems of the folders for compiled kernels and extensions (TRITON_CACHE_DIR and others)",
-    fires="a folder is on a network file system, where a rank can crash on another rank's partial files (warn)",
+    fires="a folder is on a network file system, where a rank can crash on another rank's half-written files (warn)",
     fix="Remove the variable, or set it to a folder on a local disk of the node",
 )
 # By variable: the folder within that of the environment.
@@ -61,7 +61,7 @@ def judge(node: str, seen: Mapping[str, CacheFacts]) -> list[Finding]:
             continue
         what = "the kernel cache is" if name == DEFAULT else f"{name} is"
         text = f"{what} {facts['path']}, which is on a network file system ({facts['type']})"
-        why = "One rank can crash on another rank's partial files, and the other ranks wait for it"
+        why = "A rank can crash on another rank's half-written files, and the other ranks then wait for that rank"
         if name == DEFAULT:
             fix = f"{why}: set {DEFAULT} to a folder on a local disk of the node"
         else:

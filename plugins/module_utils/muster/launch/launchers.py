@@ -289,7 +289,7 @@ def problems_of(command: Sequence[str], *, script: bool, chdir: bool, project: b
         own = sorted(given & launcher.own)
         if own:
             text = ", ".join(_as_option(name) for name in own)
-            found.append(f"launch_command sets {text}, which {launcher.name} gets from the plan: remove it.")
+            found.append(f"launch_command sets {text}, which Muster sets for {launcher.name}. Remove it.")
         found += [
             f"launch_command contains {_as_option(name)}: {why}. Remove it."
             for name, why in launcher.useless.items()
@@ -306,7 +306,7 @@ def uneven(command: Sequence[str], ranks: Mapping[str, int]) -> list[str]:
     text = ", ".join(f"{node} {number}" for node, number in ranks.items())
     said = (
         f"{launcher.name} needs the same number of ranks on all nodes, but they differ ({text}): set"
-        " cluster_nproc_per_node to one number, or choose nodes of one kind with cluster_launch_nodes."
+        " cluster_nproc_per_node to one number, or set cluster_launch_nodes to nodes with equal numbers of ranks."
     )
     return [said]
 
@@ -322,8 +322,8 @@ def warnings_of(command: Sequence[str], nodes: int) -> list[str]:
     ):
         return []
     said = (
-        f"launch_command: {command[0]} is not a known launcher and has no placeholder such as {{node_rank}}:"
-        " all nodes run the same command, with the plan in variables such as MUSTER_NODE_RANK (torchrun: PET_NODE_RANK)"
+        f"launch_command: {command[0]} is not a known launcher and has no placeholder such as {{node_rank}}. All nodes"
+        " run the same command, with the plan in variables such as MUSTER_NODE_RANK (for torchrun: PET_NODE_RANK)"
     )
     return [said]
 

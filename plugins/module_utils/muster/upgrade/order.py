@@ -63,7 +63,7 @@ def _named(nodes: Sequence[UpgradeNode], request: UpgradeRequest) -> tuple[Upgra
     node = next((node for node in nodes if node.name == request.canary), None)
     if node is None:
         names = ", ".join(one.name for one in nodes)
-        return None, f"canary is {request.canary}, which is not a node of the inventory. Set one of {names}"
+        return None, f"canary is {request.canary}, which is not a node of the inventory. Use one of {names}"
     if node.silent:
         return None, f"the canary {node.name} does not respond: {node.silent}"
     if node.quarantined:

@@ -76,4 +76,4 @@ def _there(nodes: Mapping[str, Environments], release: str) -> tuple[str, str]:
 
 
 def _build(release: str) -> str:
-    return f"To build one in some minutes, set -e torch_version={release} (or another release) without rollback=true"
+    return f"To build one in a few minutes, set -e torch_version={release} (or another release) without rollback=true"

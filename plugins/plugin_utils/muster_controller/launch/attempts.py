@@ -179,7 +179,7 @@ class Attempts:
         until = attempts.certain_end(record, lease, self.options.failure_timeout)
         left = until - time.monotonic()
         if left > 0:
-            self.say(f"waiting {left:.0f} s until the lease ends the launch on {', '.join(unclear)}")
+            self.say(f"waiting {left:.0f} s until the launch ends on {', '.join(unclear)} because its lease expires")
         while time.monotonic() < until and not self.interruption.came:
             time.sleep(0.1)
 

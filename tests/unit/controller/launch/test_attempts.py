@@ -155,7 +155,7 @@ def test_next_attempt_waits_for_lease_of_unreachable_node(monkeypatch: pytest.Mo
         answers,
     )
     assert time.monotonic() - begun > 0.9
-    assert any("until the lease ends the launch on node2" in one for one in trial.said)
+    assert any("until the launch ends on node2 because its lease expires" in one for one in trial.said)
     assert trial.members[1] == ["node1", "node3"]
 
 
