@@ -29,7 +29,7 @@ The inventory and the input given with -e have 6 problems; no node was contacted
 - job.yml line 4: launch_show_rank is 'none', not a whole number. Correct launch_show_rank.
 - job.yml line 3: launch_detached is 'maybe', not true or false. Correct launch_detached.
 - job.yml line 1: launch_scirpt is not a Muster option (did you mean launch_script?). Correct or remove it.
-- job.yml line 6: launch_env sets RANK, which only Muster and the launcher may set. Correct launch_env.
+- job.yml line 6: launch_env sets RANK, which is reserved for Muster and the launcher. Correct launch_env.
 - job.yml line 2: entry 1 of launch_args has --epochs and more after a space; the script gets one argument. \
 Write each word as a separate entry: launch_args: ["--epochs", "..."].
 - job.yml line 5: the cluster: cluster_launch_nodes names nod2, which is not in gpu_nodes. \

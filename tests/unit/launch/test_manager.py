@@ -24,7 +24,7 @@ OWN = {
 }
 ROOT = "/var/lib/muster/users/ada"
 RAISED = "an administrator must increase launch_users_memlock and run site.yml --tags launch_users"
-SEVERAL = "shared files have several owners"
+SEVERAL = "shared files get different owners"
 
 
 def shown(findings: list[Any]) -> list[str]:

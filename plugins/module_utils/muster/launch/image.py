@@ -39,7 +39,7 @@ IMAGE = Check(
     "launch.image",
     seen="sandbox",
     reads="launch_image on each participant: whether the image is present, its id, and its Python and PyTorch",
-    fires="the image is missing or differs between nodes, has no torch, a Python older than 3.10, or a device file (fail)",
+    fires="the image is missing or differs between nodes, has no torch, Python before 3.10, or a device file (fail)",
     fix="Fix the error, then launch again; parts that are already downloaded are reused",
 )
 FOLDERS = Check(

@@ -69,10 +69,7 @@ def faults(entries: Any, scratch: str = "") -> list[tuple[str, str]]:
 def _of_entry(entry: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     path = entry["path"]
     if not WORD.match(entry["source"]):
-        yield (
-            f"the source {entry['source']!r:.80} is empty or has spaces",
-            "Write it as in fstab, with \\040 for a space",
-        )
+        yield f"the source {entry['source']!r:.80} is empty or has spaces", "Write \\040 for a space, as in fstab"
     yield from path_faults(path)
     if entry.get("type") and not TYPE.match(entry["type"]):
         yield f"{path} has the invalid type {entry['type']!r:.40}", "Write it as in fstab, such as nfs, nfs4 or cifs"

@@ -238,7 +238,7 @@ def test_invalid_options_are_reported_before_any_contact(upgrade: Upgrade) -> No
     assert (
         said.splitlines()[0] == "kernel is all. The only supported value is -e kernel=security (newest security fixes)."
     )
-    assert "torch_version and kernel are several upgrades." in said
+    assert "torch_version and kernel cannot be upgraded in one run." in said
     assert "batch is -1, but must be 0 or greater." in said
     assert said.splitlines()[-1].startswith("torch_version: 'new' is not an exact version.")
 
