@@ -129,7 +129,7 @@ def test_option_that_changes_the_plan_is_refused_before_contacting_nodes(drill: 
     drill.variables["launch_command"] = ["accelerate", "launch", "--num_processes=8"]
     drill.begin()
     drill.wait()
-    said = "launch_command sets --num_processes, which accelerate gets from the plan"
+    said = "launch_command sets --num_processes, which Muster sets for accelerate"
     assert any(said in str(event.get("event_data", {}).get("res")) for event in drill.runner.events)
     assert not list((drill.folder / "kept").glob("*/2*/plan.json"))
 

@@ -179,7 +179,7 @@ def signature(record: LaunchRecord) -> str:
 
 
 def stays(record: LaunchRecord) -> str:
-    """Return a description of leftover processes that are not ended when the lease expires; "" if there are none."""
+    """Return a description of leftover processes that keep running after the lease expires; "" if there are none."""
     units = {entry.node: entry.unit for entry in record.plan.nodes}
     for node, left in record.leftovers.items():
         beyond = [one for one in left.processes if one["unit"] != units[node]]
@@ -225,7 +225,7 @@ def newer(attempt: LaunchAttempt) -> bool:
 def unfit(seen: Fit | str, nproc: int, *, gpus: bool, shared: bool) -> str:
     """Return why a node is unavailable; "" if it is available.
 
-    seen: the node's answer, or the reason why there is none.
+    seen: the node's answer, or why the node did not answer.
     """
     if isinstance(seen, str):
         return seen
@@ -262,7 +262,7 @@ def next_nodes(
     """Return the nodes of the next attempt in order, and a description. No nodes are returned if no attempt can start.
 
     current: nodes of the previous attempt. failed: nodes that its failure names, and nodes that were excluded earlier.
-    unfit_why: why each unavailable node is unavailable. spares: spare nodes that are not in use.
+    unfit_why: the reason for each unavailable node. spares: spare nodes that are not in use.
     """
     free = [seat for seat in spares if seat.node not in failed and not unfit_why.get(seat.node)]
     chosen: list[str] = []
@@ -323,8 +323,8 @@ def newest(seen: Mapping[str, Fit | str], nodes: Sequence[str]) -> tuple[Checkpo
 
 
 def led_by(nodes: Sequence[str], holders: Collection[str]) -> list[str]:
-    """Return the nodes in their order, except that a node with the checkpoint comes first: rank 0 reads and distributes
-    the checkpoint.
+    """Return the nodes in their order, but start with a node that has the checkpoint, because rank 0 reads and
+    distributes the checkpoint.
     """
     if not holders or nodes[0] in holders:
         return list(nodes)

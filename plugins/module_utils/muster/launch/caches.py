@@ -40,8 +40,8 @@ LONGEST = 80  # characters of an environment's path in a name
 def folders(root: str, environment: str) -> dict[str, str]:
     """Return the cache folder for each environment variable.
 
-    environment: path of the Python environment with links resolved. Different builds behind one link thereby get
-    separate folders, because an extension works only with the torch build that it was compiled for.
+    environment: path of the Python environment with links resolved. Builds behind the same link therefore
+    get separate folders: an extension works only with the torch build that it was compiled for.
     """
     name = UNSAFE.sub("_", environment.strip("/").replace("/", "-"))[-LONGEST:].lstrip(".-")
     digest = hashlib.sha256(environment.encode("utf-8", "replace")).hexdigest()[:8]

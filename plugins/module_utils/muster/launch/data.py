@@ -22,7 +22,7 @@ class DataFacts(TypedDict):
     files.
 
     digest: digest of the names and sizes in a folder, or of the content of a file; "" if unknown. names: [[name, size],
-    ...] for a small folder. cut: whether counting stopped before the end.
+    ...] for a small folder. cut: whether the count is incomplete.
     """
 
     path: str

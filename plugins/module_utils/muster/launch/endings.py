@@ -159,7 +159,7 @@ UNKNOWN_WORD = NodeOutcome(Ending.FAILED, "the node reports an unknown outcome: 
 def has_failed(ending: Decided) -> bool:
     """Return whether the launch failed.
 
-    For a failed launch, Muster searches for the cause, and another attempt may help.
+    For a failed launch, Muster searches for the cause, and another attempt might succeed.
     """
     match ending:
         case Ending.FAILED | Ending.NODE | Ending.STALLED:

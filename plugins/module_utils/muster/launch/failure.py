@@ -174,7 +174,7 @@ def rank_failures(report: NodeReport) -> list[Failure]:
 
 
 def first_gone_on_full_disk(report: NodeReport) -> int | None:
-    """Return the local rank that exited first, if a full disk kept the rank and torchrun from logging the reason."""
+    """Return the local rank that exited first, if neither the rank nor torchrun could log the reason to a full disk."""
     gone = [(rank["gone_at"], rank["local_rank"]) for rank in report.ranks if rank["gone_at"]]
     if not report.disk_is_full or not gone or (report.ended or {}).get("code") in (None, 0):
         return None

@@ -166,7 +166,7 @@ def _is_size(value: Any) -> bool:
 def choose(listings: Mapping[str, Listing], most: int, into: Fetched) -> dict[str, list[FetchedFile]]:
     """Return the files that fit into `most` bytes in total, taken in the order of nodes and names.
 
-    A file that does not fit is left out; smaller files after it may still fit.
+    A file that does not fit is skipped; a later, smaller file can still fit.
     """
     taken: dict[str, list[FetchedFile]] = {}
     room = most

@@ -197,7 +197,7 @@ def missing(failures: Mapping[str, str]) -> list[Finding]:
 def differing(ids: Mapping[str, str]) -> list[Finding]:
     """Return the findings for image IDs that differ between nodes.
 
-    One name may have a different image for each architecture.
+    One name can refer to a different image for each architecture.
     """
     common, count = Counter(ids.values()).most_common(1)[0]
     where = next(name for name, each in ids.items() if each == common)
@@ -233,7 +233,7 @@ def read_versions(said: Tried) -> Versions:
 def judge_versions(node: str, seen: Versions, *, torch: bool) -> list[Finding]:
     """Return the findings about versions.
 
-    torch: whether the launch needs PyTorch in the image; launch_command may not need it.
+    torch: whether the launch needs PyTorch in the image; a launch_command might not need it.
     """
     if seen["unsafe"]:
         fix = "Use an image without device files; podman provides /dev"

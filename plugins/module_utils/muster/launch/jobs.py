@@ -1,6 +1,6 @@
-"""Merge the launches reported by the nodes of a cluster into one list, and validate plans that nodes have kept.
+"""Merge the launches reported by the nodes of a cluster into one list, and validate plans that nodes have stored.
 
-The launch's user may have written a node's report. Only valid fields are used, and long values are shortened.
+The launch's user might have written a node's report. Only valid fields are used, and long values are shortened.
 """
 
 from __future__ import annotations
@@ -283,7 +283,7 @@ def last_lines(job: Job) -> list[str]:
 
 
 def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str], owner: str = "") -> str:
-    """Return why a plan that a node has kept is not usable; "" if it is usable.
+    """Return why a plan that a node has stored is not usable; "" if it is usable.
 
     run_dir: the folder in which the plan was found. nodes: nodes of the inventory. owner: owner of that folder, "" for
     administrators. The owner can write any user name into the plan, and root would act as that user.

@@ -49,9 +49,9 @@ class Launcher:
     """A launcher that takes the plan through its own options, which directly follow its command.
 
     commands: the words of its command. options: its options, with placeholders. own: options that users must not set.
-    useless: options with which it would not start the planned ranks, and why. even: whether it needs the same number of
-    ranks on all nodes. modes: options of which it needs one; `mode` is the default. with_it: an additional option that
-    an option requires.
+    useless: options that prevent the planned ranks, with the reason. even: whether the launcher requires the same
+    number of ranks on all nodes. modes: options of which one is required; `mode` is the default. with_it: an additional
+    option that an option requires.
     """
 
     name: str
@@ -169,7 +169,7 @@ def name_of(command: Sequence[str]) -> str:
 
 
 def spoken(name: str) -> str:
-    """Return the launcher's name for use in messages. The name may come from an untrusted plan."""
+    """Return the launcher's name for use in messages. The name might be from an untrusted plan."""
     return name if name in {launcher.name for launcher in KNOWN} else "the command"
 
 

@@ -123,7 +123,7 @@ def with_fetched(verdict: Verdict, record: LaunchRecord) -> Verdict:
 
 
 def knows_less(verdict: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
-    """Return whether the outcome is unknown in this verdict but known in the verdict that was kept earlier."""
+    """Return whether the outcome is unknown in this verdict but known in the verdict that was stored earlier."""
     ends = {ending.check.id for ending in Ending}
     known = [one for one in kept.get("findings", []) if one.get("id") in ends and one.get("status") != "unknown"]
     return bool(known) and all(found["status"] == "unknown" for found in verdict["findings"])

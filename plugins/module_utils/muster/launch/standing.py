@@ -1,5 +1,5 @@
-"""Detect a launch that seems to be stalled, and the ranks that block it. This module only reports; it never stops a
-launch.
+"""Detect a launch that seems to be stalled, and the ranks that block it. The module only reports stalls and never stops
+a launch.
 
 A rank makes progress when it starts another collective, or when it works outside of collectives: it uses CPU time, or
 its context switches show I/O. A rank that waits in a collective makes no progress, even if it uses CPU time. Waiting in

@@ -26,11 +26,11 @@ LOOK_BYTES = 16 * 1024 * 1024  # of logs, in one request to all nodes
 
 @dataclass(frozen=True)
 class Pace:
-    """Intervals of the supervisor in seconds, and look_bytes.
+    """Timing of the supervisor in seconds, and the size limit of a request.
 
     wait: maximum duration of a request, which returns earlier if something changes. pause: time between two requests to
     a node. look_bytes: maximum bytes of logs in one request. notice: a node is reported after it was silent for this
-    time. patience: the launch is stopped after a node was silent for this time. lease: how long a node continues
+    long. patience: the launch is stopped after a node was silent for this long. lease: how long a node continues
     without a request. It is longer than patience, so that the other nodes are stopped before the lease of the silent
     node expires.
     """

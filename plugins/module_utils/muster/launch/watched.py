@@ -57,7 +57,7 @@ class Word:
 
     said: its messages; `first` is the number of the first one. attempts: the started attempts, as {number, launch_id,
     plan (packed)}. running: whether all ranks of the newest attempt run or have run. verdict: the verdict on all
-    attempts; None until known. left: whether processes of the launch may be left on a node.
+    attempts; None until known. left: whether processes of the launch might remain on a node.
     """
 
     alive: bool

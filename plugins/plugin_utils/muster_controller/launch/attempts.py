@@ -1,4 +1,4 @@
-"""Starts another attempt of a failed launch if the attempt could succeed, or reports why there is none.
+"""Starts another attempt of a failed launch if the attempt could succeed, or reports why no further attempt is made.
 
 The decisions are made by module_utils/muster/launch/attempts.py. All times are on the monotonic clock.
 """
