@@ -82,7 +82,9 @@ def test_administrator_follows_a_user_launch_as_the_launch_user() -> None:
     assert manager.others(replace(plan, manager="system"), seen) == set()
     assert manager.not_theirs(plan, seen, {"node2": ""}) == []
     [refused] = shown(manager.not_theirs(plan, seen, {"node2": "sudo: a password is required"}))
-    assert refused.endswith("of ada, but admin logs in and cannot act as ada: sudo: a password is required")
+    assert refused.endswith(
+        "of ada, but the login account is admin, which cannot act as ada: sudo: a password is required"
+    )
 
 
 def test_user_launch_uses_the_folders_of_its_user() -> None:

@@ -52,7 +52,7 @@ def test_known_outcome_is_not_replaced_by_an_unknown_one() -> None:
 def test_warnings_of_a_finished_launch_are_reported() -> None:
     verdict = judged(Ending.FINISHED, preflight=[Finding("launch.gpus", "warn", "node2", "idle GPUs")])
     assert verdict["status"] == "degraded"
-    assert verdict["summary"].endswith("ran to their end (gloo); node2: idle GPUs")
+    assert verdict["summary"].endswith("succeeded (gloo); node2: idle GPUs")
 
 
 def test_occupied_resource_is_reported_with_its_holder() -> None:
@@ -80,7 +80,7 @@ def test_kill_command_is_shown_for_a_leftover_process_outside_the_unit() -> None
     process: ProcessFacts = {"pid": 8, "command": "sleep 9", "user": "muster", "unit": "cron.service"}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
     assert verdict["summary"].endswith(
-        "End it on the node. PIDs can be reused: check that this is still the same process, then run sudo kill 8. Check"
+        "End the processes on the node. PIDs can be reused: check that this is still the same process, then run sudo kill 8. Check"
         " with: ansible node2 -m ansible.builtin.command -a 'ps -o pid,lstart,user,args -p 8'"
     )
 

@@ -141,7 +141,7 @@ def test_untrusted_fix_is_not_printed(fix: Any) -> None:
     (one,) = verdict["findings"]
     assert one["fix"] == {"text": CATALOGUE["launch.exit"].fix}
     assert verdict["summary"] == (
-        "node2: anna's watcher on node1 reports: rank 1 ended with code 3. Read the named log"
+        "node2: anna's watcher on node1 reports: rank 1 ended with code 3. Read the log named in the finding"
     )
 
 
