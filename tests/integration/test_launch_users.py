@@ -92,7 +92,7 @@ def test_users_are_added_and_removed(machine: Machine, play: Play, anna_and_ben:
     assert ben.ssh(machine, TAKE_A_SLOT).returncode == 0
     kept = machine.inside("cat", "/var/lib/muster/users/anna/result").stdout
     assert kept == "hers\n"
-    assert "the files of anna in /var/lib/muster/users/anna stay" in left.stdout
+    assert "the files of anna in /var/lib/muster/users/anna are kept" in left.stdout
 
     none = given(play)
     assert none.rc == 0, none.stdout
