@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.moment, pytest.mark.slow]
 
 NOTICE = 12  # seconds: one sample every three seconds
 GATE = "/run/muster-test-stands"
-SAID = "The launch seems to be stalled"
+SAID = "The launch seems to have been stalled"
 
 
 @pytest.fixture
