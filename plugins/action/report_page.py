@@ -33,4 +33,4 @@ class ActionModule(ControllerAction):
             known = ", ".join(folder.name for folder in kept[:3]) or "none"
             raise AnsibleActionFail(f"This cluster has no run {self.options['run']}; the newest runs are {known}.")
         page = str(rewrite_page(asked[0]))
-        return {"page": page, "outcome": f"the report of {asked[0].name} was written again: {short(page)}"}
+        return {"page": page, "outcome": f"the report of {asked[0].name} was rewritten: {short(page)}"}

@@ -30,7 +30,7 @@ The inventory and the input given with -e have 7 problems; no node was contacted
 - job.yml line 3: launch_detached is 'maybe', not true or false. Correct launch_detached.
 - job.yml line 1: launch_scirpt is not a Muster option (did you mean launch_script?). Correct or remove it.
 - job.yml line 9: our_own is not a Muster option, and the inventory does not use it. Remove it.
-- job.yml line 6: launch_env sets RANK, which only Muster and the launcher may set. Correct launch_env.
+- job.yml line 6: launch_env sets RANK, which is reserved for Muster and the launcher. Correct launch_env.
 - job.yml line 2: entry 1 of launch_args has a space after --epochs, but is passed as one argument. \
 Make each word a separate entry: launch_args: ["--epochs", "..."].
 - job.yml line 5: the cluster: cluster_launch_nodes contains nod2, which is not in gpu_nodes. \

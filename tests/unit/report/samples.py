@@ -273,6 +273,6 @@ def restarted(count: int) -> Artifacts:
         {"number": 2, "launch_id": second, "nodes": rest, "failed": [], "checkpoint": checkpoint},
     ]
     of_both[0]["summary"] = f"{left_out}: stopped answering"
-    of_both[1]["summary"] = f"{RANKS * len(rest)} ranks on {len(rest)} nodes ran to their end (nccl)"
+    of_both[1]["summary"] = f"{RANKS * len(rest)} ranks on {len(rest)} nodes succeeded (nccl)"
     verdict = {**kept.verdict, "status": "degraded", "findings": found}
     return replace(kept, verdict=verdict, attempts={"schema": 1, "attempts": of_both})

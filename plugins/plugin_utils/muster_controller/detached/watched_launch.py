@@ -162,10 +162,10 @@ class WatchedLaunch:
     def ended(self, watcher: Watched) -> Word | None:
         """Stop the watcher, and return its last report. Raises NodeError."""
         if not (word := watcher.word()).over and (why := watcher.end()):
-            raise NodeError(f"the stop request to the watcher failed: {why}", reachable=True)
+            raise NodeError(f"the stop request could not be sent to the watcher: {why}", reachable=True)
         if word.over:
             return word
-        self.say(f"Requested the watcher on {watcher.head} to stop the launch")
+        self.say(f"Asked the watcher on {watcher.head} to stop the launch")
         seconds = self.settings.options.stop_timeout + self.settings.options.failure_timeout + STOPPING_SLACK
         return watcher.follow(lambda _word: False, seconds)
 
@@ -194,7 +194,7 @@ class WatchedLaunch:
         why = usable(found, attempt["launch_id"], run_dir, self.nodes, owner)
         plan = None if why else LaunchPlan.read(found)
         if plan and self.is_another(plan, first):
-            why = "the controller has files of another launch with this id"
+            why = "the controller already stores another launch with this ID"
         if why:
             self.say(f"attempt {attempt['number']} ({attempt['launch_id']}) cannot be fetched: {why}")
             return None
@@ -210,7 +210,7 @@ class WatchedLaunch:
     def wait_for_leases(self, plan: LaunchPlan) -> None:
         """Wait until all processes that a lost watcher started have certainly ended."""
         seconds = leases_over(len(plan.nodes), self.settings.options)
-        self.say(f"the watcher is lost: waiting {seconds:.0f} s until its leases have ended the launch")
+        self.say(f"the watcher is lost; waiting {seconds:.0f} s until the launch ends because its lease expires")
         until = time.monotonic() + seconds
         with self.interruption:
             while time.monotonic() < until and not self.interruption.came:

@@ -65,7 +65,7 @@ class Progress:
 
     def show(self, draw: Callable[[], None]) -> None:
         if self.not_shown:
-            more = f"... {self.not_shown} lines were not shown, because the terminal did not accept output"
+            more = f"... {self.not_shown} lines were skipped because the terminal did not accept output"
             if not self.aside.do(partial(self.line, more)):
                 self.not_shown += 1
                 return
