@@ -18,7 +18,7 @@ MISSING = Check(
     seen="recording",
     reads="the paths in health_code",
     fires="fail: a path does not exist on this node",
-    fix="Copy it to the same path on every node",
+    fix="Copy the code to the same path on every node",
 )
 CHECKS = (MISSING,)
 LOOKS = ("code",)

@@ -19,7 +19,7 @@ LINKS = Check(
     "net.links",
     seen="stand-in",
     reads="all connections between the nodes",
-    fires="never: the pass of a node without a finding about its links",
+    fires="never: passes if a node has no finding about its links",
     fix="No action is needed",
 )
 PROBE_FAILED = Check(
@@ -27,7 +27,7 @@ PROBE_FAILED = Check(
     seen="stand-in",
     reads="the result of the probe on the node",
     fires="the probe could not run on the node (unknown)",
-    fix="Fix the cause, then run again",
+    fix="Fix the reported cause, then run the probe again",
 )
 
 

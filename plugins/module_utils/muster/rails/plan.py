@@ -60,7 +60,7 @@ def why_not(facts: Mapping[str, Any], request: Mapping[str, Any]) -> str:
     if facts["jobs"]["processes"]:
         return "a job is running on the node"
     if not hcas(facts):
-        return "no RoCE port has a GID that NCCL requires (rdma.gid.missing)"
+        return "no RoCE port has the kind of GID that NCCL requires (rdma.gid.missing)"
     return ""
 
 

@@ -60,7 +60,7 @@ class Looks:
         for name in self.missing(found):
             if name in self.half:
                 found.answers[name] = self.half[name]
-                found.not_root[name] = "no answer in time"
+                found.not_root[name] = "no response in time"
             else:
                 found.silent[name] = f"no response within {max(1.0, time.monotonic() - began):.0f} s"
         return found
