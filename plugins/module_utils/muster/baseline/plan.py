@@ -82,7 +82,7 @@ def _user(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> 
         owner = seen.owners.get(f"{kind} {wanted}", "")
         if wanted and owner and owner != user.name:
             plan.problems.append(
-                f"the {kind} {wanted} for {user.name} is already used by {owner}: choose another {kind}"
+                f"the {kind} {wanted} of {user.name} already belongs to {owner}: choose another {kind}"
             )
     plan.user = user
     ids = "".join(f", {kind} {wanted}" for kind, wanted in (("uid", user.uid), ("gid", user.gid)) if wanted)

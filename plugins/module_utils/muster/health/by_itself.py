@@ -1,5 +1,4 @@
-"""Automatic quarantine after a health check. At most one node is quarantined, and only for a hardware fault of that
-node."""
+"""Choose at most one node with a hardware fault for automatic quarantine after a health check."""
 
 from __future__ import annotations
 
@@ -35,8 +34,8 @@ HARD = {
 
 @dataclass(frozen=True)
 class SelfQuarantine:
-    """The decision about an automatic quarantine. node: the quarantined node, or "". reason: why the node is
-    quarantined. notes: nodes with faults that were not quarantined, and why."""
+    """The decision about an automatic quarantine. node: the node to quarantine, or "". reason: the fault of this node.
+    notes: sentences about nodes with faults that were not quarantined."""
 
     node: str = ""
     reason: str = ""
@@ -46,8 +45,8 @@ class SelfQuarantine:
 def decide(
     findings: Sequence[Mapping[str, Any]], nodes: Mapping[str, bool | Mapping[str, Any]], chosen: Sequence[str] = ()
 ) -> SelfQuarantine:
-    """Choose the node to quarantine. findings: the findings of a verdict. nodes: the value of cluster_quarantined by
-    node, in inventory order. chosen: the value of cluster_launch_nodes."""
+    """Return the node to quarantine. findings: the findings of a verdict. nodes: cluster_quarantined by node, in
+    inventory order. chosen: the value of cluster_launch_nodes."""
     faults = [one for one in findings if one["status"] == "fail" and one["id"] in HARD and not one.get("peer")]
     order = list(HARD)
     faults.sort(key=lambda one: order.index(one["id"]))

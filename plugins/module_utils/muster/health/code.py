@@ -1,5 +1,4 @@
-"""The code that jobs run (health_code): whether the code exists on the node, and whether all nodes have the same
-code."""
+"""Check whether the code of jobs (health_code) exists on the node, and whether all nodes have the same code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A short all-reduce over all ranks of one node: whether the all-reduce works and returns the correct result."""
+"""Check that a short all-reduce between all ranks of one node succeeds and returns the correct result."""
 
 from __future__ import annotations
 

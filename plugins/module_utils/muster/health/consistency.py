@@ -1,6 +1,6 @@
 """Values that must be the same on all nodes. A finding names the nodes that differ from the majority.
 
-If there is no majority, for example with two nodes, the finding shows the values of all nodes and blames none of them.
+If there is no majority, for example with two nodes, the finding shows the values of all nodes.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ GPU_STACK = playbook("site.yml", tags="gpu_stack")
 
 @dataclass(frozen=True)
 class Trait:
-    """A value that nodes must share. name: the key in nccl_health; what: the name in sentences; why: the effect of a
-    difference."""
+    """A value that must be the same on all nodes. name: the key in nccl_health. what: the name in messages. why: the
+    effect of a difference."""
 
     name: str
     check: Check

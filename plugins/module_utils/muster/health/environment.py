@@ -1,5 +1,4 @@
-"""Environment variables that are set outside a launch: in files that NCCL reads, and in the environments of units and
-logins."""
+"""Check variables that are set outside launches: in files that NCCL reads, and for systemd units and logins."""
 
 from __future__ import annotations
 
@@ -164,8 +163,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def shown(variables: Mapping[str, str]) -> str:
-    """Return the variables as one string for comparison, without the variables that can legitimately differ between
-    nodes."""
+    """Return the variables as one string for comparison, without those that may differ between nodes."""
     return " ".join(f"{name}={value}" for name, value in sorted(variables.items()) if name not in OF_THE_NODE)
 
 

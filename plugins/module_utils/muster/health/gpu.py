@@ -1,4 +1,4 @@
-"""The GPUs of a node: whether they are present and respond. Other modules check everything else about GPUs."""
+"""Check that a node's GPUs are present and respond. Other modules make all other checks of GPUs."""
 
 from __future__ import annotations
 

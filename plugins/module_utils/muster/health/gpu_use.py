@@ -1,5 +1,4 @@
-"""The current state of a node's GPUs: temperature, throttling, PCIe links, processes outside launches, and memory that
-remains in use."""
+"""Check a node's GPUs for heat, throttling, slow PCIe links, processes outside launches, and memory left in use."""
 
 from __future__ import annotations
 

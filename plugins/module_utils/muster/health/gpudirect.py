@@ -1,4 +1,4 @@
-"""GPUDirect RDMA: whether RDMA adapters can access the GPUs' memory."""
+"""Check whether RDMA adapters can access GPU memory (GPUDirect RDMA)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Network file systems: whether each mount responds, and whether the requested file systems are mounted."""
+"""Check that network file systems respond, and that the requested file systems are mounted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks whether a rank can open the RDMA adapters. If it cannot, NCCL silently falls back to sockets."""
+"""Check whether ranks can open the RDMA adapters. If they cannot, NCCL silently uses sockets."""
 
 from __future__ import annotations
 

@@ -32,8 +32,7 @@ PFC_OFF = Check(
     reads="for the interfaces of active RoCE ports: priorities with flow control (mlnx_qos, or dcb of iproute2), pause "
     "frames (ethtool -a) and, if the driver shows it, ECN",
     fires="warn: PFC, ECN and pause frames in both directions are off: packets are lost under load, and RDMA "
-    "retransmits "
-    "all following data (NVIDIA's recommendation for RoCE). Direct cables do not need these settings",
+    "retransmits all following data (NVIDIA's recommendation for RoCE). Direct cables do not need these settings",
     fix="Unless a direct cable connects the nodes, enable PFC for one priority on the switch and on the node with",
     command="sudo mlnx_qos -i {netdev} --pfc 0,0,0,1,0,0,0,0",
 )

@@ -1,5 +1,4 @@
-"""The Python environment of launches: torch, the CUDA version that torch is built for, and the NCCL library that torch
-loads."""
+"""Check the Python environment of launches: torch, its CUDA version, and the NCCL library that torch loads."""
 
 from __future__ import annotations
 
@@ -183,9 +182,7 @@ def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request:
 def _driver(node: str, cuda: str, driver: str) -> Iterator[Said]:
     floor = CUDA_FLOORS.get(cuda.partition(".")[0])
     if not driver or not floor:
-        yield CUDA_DRIVER_OLD.skip(
-            f"the minimum driver for CUDA {cuda} is unknown" if driver else "no driver is loaded"
-        )
+        yield CUDA_DRIVER_OLD.skip(f"the minimum driver of CUDA {cuda} is unknown" if driver else "no driver is loaded")
     elif numbers(driver) < numbers(floor):
         yield CUDA_DRIVER_OLD.fail(
             node,

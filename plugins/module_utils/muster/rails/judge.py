@@ -134,8 +134,8 @@ def _found(trials: Sequence[RailTrial]) -> Iterator[Finding]:
 
 
 def _usual(trials: Sequence[RailTrial]) -> float:
-    """Return the median of the best rates of all adapters. A median of all tests would not work: one slow adapter of
-    three affects two tests of three."""
+    """Return the median of the best rates of all adapters. The median of all tests is unsuitable, because one slow
+    adapter of three slows two of three tests."""
     best: dict[tuple[str, str], float] = {}
     for one in trials:
         for end in ((one.caller, one.hcas[0]), (one.called, one.hcas[1])):

@@ -1,5 +1,4 @@
-"""Parse the output of ibv_rc_pingpong (rdma-core), ib_write_bw and ib_write_lat (perftest), including their error
-messages."""
+"""Parse the output and the error messages of ibv_rc_pingpong (rdma-core), ib_write_bw and ib_write_lat (perftest)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Schedule pairs of adapters in rounds that use each adapter at most once, and build the commands for both nodes. This
-module does no I/O."""
+"""Schedule pairs of adapters in rounds that use each adapter at most once, and build both nodes' commands (no I/O)."""
 
 from __future__ import annotations
 
