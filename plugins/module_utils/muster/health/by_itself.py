@@ -74,5 +74,5 @@ def unconfirmed(node: str, said: bool | Mapping[str, Any], broken: Sequence[str]
     release = playbook("playbooks/release.yml", node=node)
     return (
         f"{few(broken)} {'was' if len(broken) == 1 else 'were'} not quarantined, because {node} is quarantined"
-        f"{words(said)} and this is not confirmed yet. Confirm the quarantine with {confirm}, or end it with {release}"
+        f"{words(said)} and its quarantine is not confirmed. Confirm the quarantine with {confirm}, or end it with {release}"
     )

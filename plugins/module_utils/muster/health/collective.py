@@ -51,7 +51,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     elif seen["wrong"]:
         yield COLLECTIVE_WRONG.fail(
             node,
-            "an all-reduce on this node alone was wrong on rank {', '.join(map(str, seen['wrong']))}",
+            f"an all-reduce on this node alone was wrong on rank {', '.join(map(str, seen['wrong']))}",
             observed=f"wrong on {len(seen['wrong'])} ranks",
             expected="correct on all",
         )

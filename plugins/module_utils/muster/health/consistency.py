@@ -124,7 +124,7 @@ TRAITS = (
         "warn",
         "VBIOS version of the GPUs",
         "GPUs of the same model with different VBIOS versions can have different limits and bugs",
-        "Ask the vendor of the machines for one VBIOS version for all GPUs",
+        "Ask the vendor of the machines for a common VBIOS version for all GPUs",
     ),
     trait(
         "hca_firmware",
@@ -170,7 +170,7 @@ TRAITS = (
         "warn",
         "InfiniBand partition (P_Key) that NCCL uses",
         "ports of different partitions cannot communicate",
-        "Add all ports to one partition on the subnet manager (partitions.conf), or select one with nccl_ib_pkey",
+        "Add all ports to one partition on the subnet manager (partitions.conf), or select a common partition (nccl_ib_pkey)",
     ),
     trait(
         "roce_mtu",

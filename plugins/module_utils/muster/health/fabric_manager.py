@@ -200,7 +200,7 @@ def _way_out(node: GpuNode) -> tuple[str, str]:
     if _runs(node):
         return "Stop the fabric manager, reset all GPUs, and start the fabric manager again with", RESTART
     return (
-        "If a reset does not help, ask the provider, who runs the fabric manager. Reset all GPUs with",
+        "If a reset does not help, ask the provider of the fabric manager. Reset all GPUs with",
         RESET,
     )
 

@@ -96,7 +96,7 @@ SMI_FAILED = Check(
     "gpu.smi.failed",
     seen="stand-in",
     reads="the exit status and the output of nvidia-smi",
-    fires="fail: nvidia-smi failed; unknown: its output cannot be parsed",
+    fires="fail: nvidia-smi failed. unknown: the output of nvidia-smi cannot be parsed",
     fix="Run nvidia-smi on the node to see the cause",
 )
 # These checks require GPUs that respond.
@@ -274,7 +274,7 @@ def presence(node: GpuNode) -> Iterator[Said]:
         yield COUNT_DIFFERS.warn(
             node.name,
             f"{plural(listed - wanted, 'GPU')} of {listed} will not be used, because cluster_gpus is {wanted}",
-            f"Set cluster_gpus to {listed} to use all of them",
+            f"Set cluster_gpus to {listed} to use all GPUs",
             observed=str(listed),
             expected=str(wanted),
         )

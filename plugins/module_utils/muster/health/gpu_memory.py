@@ -47,7 +47,7 @@ ECC_UNCORRECTED = Check(
     seen="recording",
     reads="uncorrectable ECC errors since the driver was loaded",
     fires="fail: at least one error occurred, so results may be wrong or a process was killed",
-    fix="Reset the GPU; if errors recur, run dcgmi diag -r 3 and have the GPU replaced",
+    fix="Reset the GPU. If errors recur, run dcgmi diag -r 3 and have the GPU replaced",
 )
 ECC_CORRECTED = Check(
     "gpu.ecc.corrected",
@@ -142,7 +142,7 @@ def recovery(node: GpuNode) -> Iterator[Said]:
             one = f" -i {address(gpu['slot'])}" if command.startswith("sudo nvidia-smi") else ""
             yield (RESET_NEEDED.warn if action == "drain and reset" else RESET_NEEDED.fail)(
                 node.name,
-                f"{node.named([gpu])} has had a fault; the driver requests: {action}",
+                f"{node.named([gpu])} has had a fault, and the driver requests: {action}",
                 text,
                 command + one,
                 observed=action,
@@ -229,7 +229,7 @@ def remapping(node: GpuNode) -> Iterator[Said]:
         if remap["pending"]:
             model = model_of(gpu["name"])
             offlined = bool(model and model.offlines)
-            until = "the driver does not use its page" if offlined else "the driver continues to use it"
+            until = "the driver does not use this row's page" if offlined else "the driver uses the row"
             yield (REMAP_PENDING.warn if offlined else REMAP_PENDING.fail)(
                 node.name,
                 f"{node.named([gpu])} has a faulty memory row, which the next reset replaces; until then, {until}",

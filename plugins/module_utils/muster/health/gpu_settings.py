@@ -69,12 +69,12 @@ MODEL_MIXED = Check(
     seen="recording",
     reads="the models of the node's GPUs",
     fires="warn: the models differ, so every step waits for the slowest GPU, and the smallest memory limits the job",
-    fix="Use GPUs of one model (cluster_gpus, CUDA_VISIBLE_DEVICES), or accept the speed of the slowest GPU",
+    fix="Use GPUs of the same model (cluster_gpus, CUDA_VISIBLE_DEVICES), or accept the speed of the slowest GPU",
 )
 VBIOS_MIXED = Check(
     "gpu.vbios.mixed",
     seen="recording",
-    reads="the VBIOS of GPUs of one model",
+    reads="the VBIOS versions of GPUs of the same model",
     fires="warn: the versions differ, for example after a GPU was replaced",
     fix="Install one VBIOS version with the vendor's tool",
 )

@@ -73,7 +73,7 @@ PROCESS_FOREIGN = Check(
     "gpu.process.foreign",
     seen="recording",
     reads="the processes that compute on the GPUs",
-    fires="fail: a process outside a launch holds more than half of a GPU's memory. warn: it holds less memory",
+    fires="fail: a process outside a launch holds more than half of a GPU's memory. warn: it holds half or less",
     fix="Ask the owner of the process, or end the process",
 )
 MEMORY_HELD = Check(

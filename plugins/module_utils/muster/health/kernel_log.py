@@ -39,7 +39,7 @@ SXID = Check(
     "nvlink.sxid",
     seen="stand-in",
     reads="SXid messages of NVSwitches in the kernel log since the driver was last loaded",
-    fires="fail: a fatal SXid within the last day. warn: an older fatal SXid, or 10 non-fatal SXids in a day",
+    fires="fail: a fatal SXid within the last day. warn: an older fatal SXid, or 10 or more non-fatal SXids in a day",
     fix="Stop the fabric manager and reset all GPUs together. If the SXid recurs, have the NVSwitch replaced",
 )
 OOM = Check(
@@ -335,7 +335,7 @@ def _flapping(node: str, lines: Sequence[Mapping[str, Any]], interface: str) -> 
     if len(lost) >= FLAPS:
         yield FLAPPING.warn(
             node,
-            f"{interface} lost its link {len(lost)} times within a day, most recently {age(lost[-1]['age'])} ago",
+            f"{interface} lost its link {len(lost)} times in the last day, most recently {age(lost[-1]['age'])} ago",
             "Replace the cable or transceiver, and check the switch port. Show the log lines with",
             shell("sudo journalctl -k -b --grep={interface}", interface=interface),
             observed=str(len(lost)),

@@ -52,7 +52,7 @@ NOFILE = Check(
     seen="recording",
     reads="RLIMIT_NOFILE in a unit with a launch's settings",
     fires=f"warn: the soft limit is {FEW_FILES} (the default of Linux) or less. NCCL raises it to the hard limit "
-    "(src/os/linux.cc). Gloo and data loaders do not, although they need more sockets and files with each rank",
+    "(src/os/linux.cc). Gloo and data loaders do not, although they need more sockets and files for each rank",
     fix="Raise the limit with",
     command=BASELINE,
 )

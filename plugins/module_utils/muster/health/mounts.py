@@ -25,7 +25,7 @@ BROKEN = Check(
     seen="sandbox",
     reads="every mounted network file system",
     fires="fail: the mount returns an error, such as a stale file handle",
-    fix="After you unmount the file system, the next access mounts it again. Unmount it with",
+    fix="The next access mounts the file system again. Unmount the file system with",
 )
 MISSING = Check(
     "data.missing",

@@ -176,7 +176,7 @@ def errors(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"{node.named([gpu])} has had {plural(count, 'error')} on {plural(len(bad), 'NVLink')} since the driver "
             "was loaded" + (", and a link that could not be recovered" if broken else ""),
-            "Reset the GPU. If errors recur, have the GPU or board inspected. Show them with" if broken else GROWS,
+            "Reset the GPU. If errors recur, have the GPU inspected. Show the errors with" if broken else GROWS,
             shell("nvidia-smi nvlink -e -i {slot}", slot=address(gpu["slot"])),
             observed=shown,
             expected="0",
@@ -239,7 +239,7 @@ def pairs(node: GpuNode) -> Iterator[Said]:
     shown = few([f"{one}-{other} {way}" for (one, other), way in odd.items()])
     yield (PAIR.fail if unlinked else PAIR.warn)(
         node.name,
-        f"{plural(len(odd), 'GPU pair')} without the {usual} connection of the others, most of them with {culprit}",
+        f"{plural(len(odd), 'GPU pair')} without the {usual} connection of other pairs ({culprit} in most of them)",
         f"Check the fabric manager, and check the links of {culprit} with",
         node.at("nvidia-smi nvlink -s", culprit),
         observed=shown,

@@ -47,8 +47,8 @@ PORT_UNMANAGED = Check(
     "rdma.port.unmanaged",
     seen="stand-in",
     reads="state and phys_state of every InfiniBand port",
-    fires="fail: the link is up, but the port stays in INIT or ARMED: no subnet manager has configured it",
-    fix="Start a subnet manager on a switch or host of the fabric. Check whether one is running with",
+    fires="fail: the link is up, but the port stays in INIT or ARMED: no subnet manager has configured the port",
+    fix="Start a subnet manager on a switch or host of the fabric. Check for a running one with",
     command="sudo sminfo",
 )
 PORT_SLOW = Check(

@@ -31,8 +31,8 @@ PFC_OFF = Check(
     seen="stand-in",
     reads="for the interfaces of active RoCE ports: priorities with flow control (mlnx_qos, or dcb of iproute2), pause "
     "frames (ethtool -a) and, if the driver shows it, ECN",
-    fires="warn: PFC, ECN and pause frames in both directions are off: packets are lost under load, and RDMA "
-    "retransmits all following data (NVIDIA's recommendation for RoCE). Direct cables do not need these settings",
+    fires="warn: PFC and ECN are off, and pause frames are not on in both directions. Packets are lost under load, and "
+    "RDMA retransmits all data after them (NVIDIA's recommendation for RoCE). Direct cables do not need the settings",
     fix="Unless a direct cable connects the nodes, enable PFC for one priority on the switch and on the node with",
     command="sudo mlnx_qos -i {netdev} --pfc 0,0,0,1,0,0,0,0",
 )
@@ -139,7 +139,7 @@ def _flow(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
             "no pause frames)",
             named={"netdev": port["netdev"]},
             observed="PFC off, pause off" + (", ECN off" if port["ecn"] else ", ECN not shown"),
-            expected="PFC on one priority, or ECN",
+            expected="PFC on at least one priority, or ECN",
         )
 
 

@@ -68,7 +68,7 @@ def both_serve(link: Link, cluster: Cluster) -> bool:
 def skips(cluster: Cluster) -> list[Skipped]:
     found = [Skipped(id="net", node=name, why=why) for name, why in cluster.left_out.items()]
     if len(cluster.nodes) < 2:
-        found.append(Skipped(id="net", why="there is only one node"))
+        found.append(Skipped(id="net", why="the cluster has only one node"))
     for node in cluster.nodes:
         if node.served is None:
             continue

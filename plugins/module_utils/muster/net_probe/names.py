@@ -70,7 +70,7 @@ SERVER = Check(
     reads="the first name server of /etc/resolv.conf, queried over UDP for the name of a neighbouring address",
     fires="the name server sends no reply, not even an error, within 2 s (warn). Each query for a name that is not in"
     " /etc/hosts waits for this server, by default twice for 5 s (resolv.conf(5))",
-    fix="Repair the name server, or replace it in netplan, NetworkManager or systemd-resolved; see /etc/resolv.conf",
+    fix="Repair the name server, or configure another one in netplan, NetworkManager or systemd-resolved",
 )
 SAME_HOSTNAME = Check(
     "net.hostname.same",

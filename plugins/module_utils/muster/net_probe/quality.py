@@ -96,7 +96,7 @@ def black_holes(cluster: Cluster) -> Iterator[Finding]:
         yield (BLACK_HOLE.fail if launched else BLACK_HOLE.warn)(
             share.node,
             f"packets larger than {largest} bytes are lost {ways(share)}, but smaller packets arrive. A launch would"
-            " start, but hang at its first large message",
+            " start, but hang at the first large message",
             observed=f"{largest} bytes",
             expected=f"{mtu(cluster.node(share.node))} bytes",
             peer=share.peer,
