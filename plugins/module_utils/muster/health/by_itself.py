@@ -73,6 +73,6 @@ def unconfirmed(node: str, said: bool | Mapping[str, Any], broken: Sequence[str]
     confirm = playbook("playbooks/quarantine.yml", node=node, reason="...")
     release = playbook("playbooks/release.yml", node=node)
     return (
-        f"{few(broken)} {'was' if len(broken) == 1 else 'were'} not quarantined, because {node} is quarantined"
-        f"{words(said)} and its quarantine is not confirmed. Confirm the quarantine with {confirm}, or end it with {release}"
+        f"{few(broken)} {'was' if len(broken) == 1 else 'were'} not quarantined, because a quarantine is unconfirmed: "
+        f"{node} is quarantined{words(said)}. Confirm the quarantine with {confirm}, or end it with {release}"
     )

@@ -170,7 +170,7 @@ TRAITS = (
         "warn",
         "InfiniBand partition (P_Key) that NCCL uses",
         "ports of different partitions cannot communicate",
-        "Add all ports to one partition on the subnet manager (partitions.conf), or select a common partition (nccl_ib_pkey)",
+        "Add all ports to one partition (partitions.conf of opensm), or select a common partition (nccl_ib_pkey)",
     ),
     trait(
         "roce_mtu",

@@ -229,7 +229,7 @@ def remapping(node: GpuNode) -> Iterator[Said]:
         if remap["pending"]:
             model = model_of(gpu["name"])
             offlined = bool(model and model.offlines)
-            until = "the driver does not use this row's page" if offlined else "the driver uses the row"
+            until = "the driver does not use the page of this row" if offlined else "the driver uses the row"
             yield (REMAP_PENDING.warn if offlined else REMAP_PENDING.fail)(
                 node.name,
                 f"{node.named([gpu])} has a faulty memory row, which the next reset replaces; until then, {until}",
