@@ -214,7 +214,7 @@ def read_called(data: Any, peers: Mapping[str, list[int]]) -> dict[str, dict[str
     """Return the part of a `links` reply that is about these nodes and ports. Raises UnusableError."""
     seen = data.get("links") if isinstance(data, dict) else None
     if not isinstance(seen, dict):
-        raise UnusableError("links: expected the results of the node's connections")
+        raise UnusableError("links: expected the results of connections")
     links = {name: link for name in peers if (link := read_one(LinkFacts, seen.get(name))) is not None}
     for name, link in links.items():
         asked = map(str, peers[name])
