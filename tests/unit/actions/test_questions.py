@@ -255,7 +255,7 @@ def test_report_of_a_run_can_be_written_again(world: World, tmp_path: Path) -> N
     assert world.run("report_page", run=OLDER)["page"] == str(folders[1] / "report.html")
     assert "<html" in (folders[1] / "report.html").read_text()
     none = "20250101-000000-0000"
-    known = f"This cluster has no run {none}; the newest runs are "
+    known = f"This cluster has no run {none}. The newest runs are "
     assert world.fails("report_page", run=none) == f"{known}{RUN}, {OLDER}."
     world.registered("node1", "cluster_name", "other")
     assert world.fails("report_page", run=none) == f"{known}none."
