@@ -71,7 +71,7 @@ def test_login_banner_is_skipped(tmp_path: Path, before: str) -> None:
         pytest.param("send(b'other')", "sha256", id="wrong content"),
         pytest.param(
             f"out.write({BEGIN!r} + sparse(1 << 27) + bytes(1024))",
-            "tiny.whl missing on the peer",
+            "not found on the peer: tiny.whl",
             id="sparse file without data",
         ),
         pytest.param(
