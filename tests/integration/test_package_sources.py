@@ -146,7 +146,7 @@ def test_mirror_with_a_wrong_signature_is_refused_without_changes(
         result, _ = provide(cluster_mirror="custom", cluster_mirror_urls=urls)
         assert stranger.count("InRelease") > 0
     assert result.rc != 0
-    assert "so the node was reset to its previous state" in result.stdout
+    assert "so the previous settings were restored" in result.stdout
     assert "signed" in result.stdout
     assert settings(machine) == before
 
