@@ -9,7 +9,7 @@ from pathlib import Path
 APP = "muster"
 INSTALLED = "project"  # name of the project's folder within an installed package
 FILES = ("hosts.yml", "hosts.yaml", "hosts", "hosts.ini")
-SAMPLE = "lab"  # of a checkout: its addresses belong to nobody
+SAMPLE = "198.51.100."  # addresses of the sample inventory, which belong to nobody
 
 
 class UnknownClusterError(Exception):
@@ -38,7 +38,8 @@ def registered(project: Path) -> dict[str, Path]:
     found: dict[str, Path] = {}
     for folder in folders:
         for one in sorted(folder.iterdir()) if folder.is_dir() else ():
-            if any((one / name).exists() for name in FILES) and not (folder == folders[1] and one.name == SAMPLE):
+            files = [one / name for name in FILES if (one / name).is_file()]
+            if files and not any(SAMPLE in file.read_text(encoding="utf-8", errors="replace") for file in files):
                 found.setdefault(one.name, one)
     return found
 

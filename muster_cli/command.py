@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 VALUES_OF_ANSIBLE = (["-t", "--tags"], ["--skip-tags"], ["-l", "--limit"], ["-f", "--forks"])
 FLAGS_OF_ANSIBLE = (["--check"], ["--diff"], ["-K", "--ask-become-pass"], ["-k", "--ask-pass"])
 NO_PLAYBOOK = ("options", "completion")  # verbs that run none
+INTERRUPTED = 130  # exit status after Ctrl-C at a question
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 SIMPLE = re.compile(r"[^\s'\"\\{]+")
 
@@ -48,6 +49,15 @@ class Verbs(click.Group):
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return [*self.project.names(), *NO_PLAYBOOK]
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups = dict(self.project.short["groups"])
+        grouped = {name for names in groups.values() for name in names}
+        groups["Other"] = [name for name in self.list_commands(ctx) if name not in grouped]
+        for heading, names in groups.items():
+            commands = {name: self.get_command(ctx, name) for name in names}
+            with formatter.section(heading):
+                formatter.write_dl([(name, one.short_help or one.help or "") for name, one in commands.items() if one])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "options":
@@ -105,7 +115,7 @@ def argument(project: VerbSource, name: str) -> click.Argument:
         [variable],
         required=False,
         nargs=-1 if several else 1,
-        metavar=f"[{variable.rpartition('_')[2].upper()}]",
+        metavar=f"[{variable.rpartition('_')[2].upper()}]{'...' if several else ''}",
         shell_complete=completer(project, variable),
     )
 
@@ -125,7 +135,8 @@ def completer(project: VerbSource, variable: str) -> Any:
 
 
 def parameter(project: VerbSource, option: VerbOption) -> click.Option:
-    text = f"{option.text} Default: {option.default}" if option.default not in (None, "", [], {}) else option.text
+    shown = option.default not in (None, "", [], {}) and "{{" not in str(option.default)
+    text = f"{option.text} Default: {option.default}" if shown else option.text
     words = [*option.flags, option.variable]
     if option.type == "bool":
         long = next(flag for flag in option.flags if flag.startswith("--"))
@@ -152,6 +163,9 @@ def start(project: VerbSource, verb: Verb, given: dict[str, Any]) -> None:
     if verb.name == "why" and (source := given["diagnose_launch"] or given["diagnose_log"]) and why.is_of_logs(source):
         why.show(project.root, source, as_json=given["as_json"])
         return
+    known = clusters.registered(project.root)
+    if len(known) > 1 and not given["cluster"] and sys.stdin.isatty() and not without_cluster(project, verb):
+        given["cluster"] = click.prompt("Which cluster?", type=click.Choice([*known]))
     try:
         words = words_of(project, verb, given)
     except clusters.UnknownClusterError as problem:
@@ -166,12 +180,16 @@ def start(project: VerbSource, verb: Verb, given: dict[str, Any]) -> None:
     replace_process(project, words, given["cluster"] or given.get("import_to") or "")
 
 
+def without_cluster(project: VerbSource, verb: Verb) -> bool:
+    return Path(verb.book).stem in project.short["without_cluster"]
+
+
 def words_of(project: VerbSource, verb: Verb, given: Mapping[str, Any]) -> list[str]:
     """Return the command of ansible-playbook. Raises UnknownClusterError."""
     known = clusters.registered(project.root)
     variables = variables_of(project, verb, given)
     words = [str(Path(sys.executable).with_name("ansible-playbook")), str(project.root / verb.book)]
-    if Path(verb.book).stem in project.short["without_cluster"]:
+    if without_cluster(project, verb):
         words += ["-i", str(project.root / "inventory/lab")]
     else:
         words += ["-i", str(clusters.chosen(given["cluster"], known))]
@@ -243,7 +261,8 @@ def replace_process(project: VerbSource, words: list[str], cluster: str) -> NoRe
 
 def door(project: VerbSource, cluster: str) -> str:
     """Return what printed commands begin with, as muster.verdict.commands.Door reads it."""
-    program = "muster" if shutil.which("muster") else shlex.quote(sys.argv[0])
+    beside = Path(sys.executable).with_name("muster")  # of an installation, or as script/setup writes it
+    program = "muster" if shutil.which("muster") or not beside.exists() else shlex.quote(str(beside))
     return json.dumps({"program": program, "cluster": cluster, "verbs": project.verb_of_books()})
 
 
@@ -274,7 +293,13 @@ def completion(cli: click.Command) -> click.Command:
 
 
 def main() -> None:
-    Verbs(VerbSource(root()))(prog_name="muster")
+    try:
+        raise SystemExit(Verbs(VerbSource(root())).main(prog_name="muster", standalone_mode=False))
+    except click.ClickException as problem:
+        problem.show()
+        raise SystemExit(problem.exit_code) from None
+    except click.Abort:
+        raise SystemExit(INTERRUPTED) from None
 
 
 def root() -> Path:

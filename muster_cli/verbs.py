@@ -60,11 +60,8 @@ class VerbSource:
     def names(self) -> list[str]:
         """Return the verbs, those of verbs.yml first."""
         books = sorted(path.stem for path in (self.root / "playbooks").glob("*.yml"))
-        named = self.short["verbs"]
-        return [
-            *named,
-            *(one.replace("_", "-") for one in books if one not in self.short["hidden"] and one not in named),
-        ]
+        other = [one.replace("_", "-") for one in books if one not in self.short["hidden"]]
+        return [*dict.fromkeys([*self.short["verbs"], *other])]
 
     def book(self, name: str) -> str:
         """Return the path of a verb's playbook in the project."""

@@ -15,7 +15,6 @@ from ansible.playbook.task import Task
 from ansible.plugins import loader as plugins
 from ansible.plugins.action import ActionBase
 from ansible.template import Templar
-from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
     import pytest
 
-if AnsibleCollectionConfig.collection_finder is None:
-    plugins.init_plugin_loader()  # lookups by their full names need the collections
 plugins.action_loader.add_directory(str(ROOT / "plugins/action"))
 
 

@@ -24,14 +24,14 @@ from muster_controller.diagnosis.rule_files import COMMANDS, FILES, read_rules
 from muster_controller.inventory.origin import clear_secrets, written_at
 from muster_controller.launch.job import open_secrets, places_of, read_run, unassigned, unusable_files
 from muster_controller.playbook.action import ControllerAction, Options
-from muster_controller.playbook.command_line import chosen_tags, sentence, without_selection
+from muster_controller.playbook.command_line import chosen_tags, playbooks, sentence, without_selection
 from muster_controller.playbook.tags import unknown_tags
 from muster_controller.playbook.terminal import terminal
 from muster_controller.playbook.variables import controller_file, load_roles, project_root, read_node
 from muster_controller.pytorch.environments import problems as problems_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from ansible.parsing.dataloader import DataLoader
     from ansible.template import Templar
@@ -42,21 +42,11 @@ if TYPE_CHECKING:
 CONNECTION = ("ansible_host", "ansible_port", "ansible_connection")
 # Rules compare these with options that always have a value, so their defaults are needed.
 BESIDE = ("firewall_tight", "firewall_ephemeral_range", "firewall_launch_ports")
-# Variables of this repository's own plays and of its sandbox, that no role declares.
-NOT_OURS = (
-    *("node", "reason"),
-    "cluster_validated",
-    "cluster_leaving",
-    "validate_connects",
-    "validate_launches",
-    *("validate_every_node", "validate_every_task"),
-    "sandbox_dir",
-    "sandbox_name",
-    "sandbox_prefix",
-    # Variables of playbooks/status.yml, which has no role.
-    *("watch", "watch_seconds", "status_json", "status_gate", "status_wait"),
+# Variables of this repository's own plays and of its sandbox, which nobody else sets.
+INTERNAL = (
+    *("cluster_validated", "cluster_leaving", "validate_connects", "validate_launches"),
+    *("validate_every_node", "validate_every_task", "sandbox_dir", "sandbox_name", "sandbox_prefix"),
 )
-
 
 VERSIONS = (tuple(int(number) for number in ansible_version.split(".")[:2]), sys.version_info[:2])
 
@@ -84,6 +74,8 @@ class ActionModule(ControllerAction):
             inventory = read_inventory(self.task_vars, self._templar, self._loader, self.options["connects"])
             run = read_run(self._loader)
             inventory = of_this_run(inventory, run, self._folder(), launches=self.options["launches"])
+            of_site = names_of_site(run, self.task_vars, Path(self._folder()))
+            inventory = replace(inventory, not_options=(*INTERNAL, *of_site))
             found = problems(inventory)
             of_run = [problem for problem in found if job.is_of_the_run(inventory, problem)]
             subject = subject_of(len(found), len(of_run))
@@ -134,13 +126,33 @@ def of_this_run(inventory: Inventory, run: Mapping[str, Any], folder: str, *, la
     return replace(
         inventory,
         given=places_of(run),
-        not_options=NOT_OURS,
         unassigned=unassigned(run, sentence(context.CLIARGS, "reason")),
         launches=launches,
         unusable=tuple(unusable_files(first)) if launches else (),
         rules=tuple(rules_of_site(first)),
         environments=tuple(environments(first, folder)),
     )
+
+
+def names_of_playbooks(names: Iterable[str]) -> list[str]:
+    """Return the names that playbooks and roles use with a default, such as a short name of an option."""
+    patterns = ("site.yml", "playbooks/*.yml", "roles/*/defaults/*.yml", "roles/*/tasks/*.yml")
+    text = "\n".join(path.read_text("utf-8") for pattern in patterns for path in project_root().glob(pattern))
+    return [name for name in names if re.search(rf"\b{re.escape(name)} \| default\(", text)]
+
+
+def names_of_site(run: Mapping[str, Any], task_vars: Mapping[str, Any], folder: Path) -> list[str]:
+    """Return the names given with -e that the inventory, a playbook or a role uses; any, for a playbook of the site."""
+    names = [str(name) for name in run]
+    if any(project_root() not in Path(book).resolve().parents for book in playbooks(context.CLIARGS)):
+        return [name for name in names if not name.startswith(job.OURS)]
+    inventory = task_vars["hostvars"]._inventory
+    written = [str(one.vars) for one in (*inventory.hosts.values(), *inventory.groups.values())]
+    written += [str(value) for value in run.values()]  # a template given with -e may use them
+    files = [path for part in ("group_vars", "host_vars") for path in folder.glob(f"{part}/**/*") if path.is_file()]
+    written += [path.read_text(encoding="utf-8", errors="replace") for path in files]
+    of_inventory = [name for name in names if re.search(rf"\b{re.escape(name)}\b", "\n".join(written))]
+    return [*of_inventory, *names_of_playbooks(names)]
 
 
 def rules_of_site(values: Mapping[str, Any]) -> list[Problem]:
@@ -189,7 +201,7 @@ def _node(
     given = task_vars["hostvars"].raw_get(name)
     own = (option for option in roles.options if option in given)
     reading = read_node(task_vars, templar, roles, name, (*always, *own))
-    unknown = (variable for variable in given if variable not in roles.options and variable not in NOT_OURS)
+    unknown = (variable for variable in given if variable not in roles.options and variable not in INTERNAL)
     places = {variable: written_at(variable) for variable in given}
     return InventoryNode(name, reading.values, reading.errors, tuple(unknown), places)
 

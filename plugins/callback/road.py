@@ -366,6 +366,7 @@ class CallbackModule(DefaultCallback):
         for line in end.lines:
             self._display.display(typed(line))
         where = f" ({short(page)})" if page else ""
+        self._status = "stopped" if end.red else "done"
         return f"{typed(end.last)}{where}", constants.COLOR_ERROR if end.red else constants.COLOR_OK
 
     def _last_line(self, stats: Any, page: str) -> tuple[str, str]:
@@ -391,6 +392,7 @@ class CallbackModule(DefaultCallback):
         )
         self._status = status
         return line, {
+            "done": constants.COLOR_OK,
             "healthy": constants.COLOR_OK,
             "degraded": constants.COLOR_WARN,
             "unknown": constants.COLOR_WARN,

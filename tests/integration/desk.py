@@ -75,6 +75,11 @@ class Desk:
         # The test environment contains the packages of a user's .venv at the same versions.
         for name, made in ((".venv", ".venv-dev"), (".sandbox", ".sandbox")):
             (self.checkout / name).symlink_to(ROOT / made)
+        # As script/setup writes it into .venv, which is that of another checkout here.
+        (self.folder / "bin").mkdir()
+        program = f'PYTHONPATH="{self.checkout}" exec "{self.checkout}/.venv/bin/python" -P -m muster_cli "$@"'
+        (self.folder / "bin/muster").write_text(f"#!/bin/sh\n{program}\n")
+        (self.folder / "bin/muster").chmod(0o755)
         shutil.copytree(SANDBOXES, self.checkout / "inventory/sandbox", dirs_exist_ok=True)
         self.write_lab()
         self.bring_here()
@@ -153,15 +158,25 @@ class Desk:
             "node9": "node3",
             share: f"share_to={self.folder}/lab",
             copied: f"data_copy_src={self.folder}/data/cifar10",
-            "log=/tmp/logs": f"log={self.folder}/logs",
+            "why /tmp/logs": f"why {self.folder}/logs",
+            ".venv/bin/muster": "muster",
         }.items():
             command = command.replace(sample, value)
         return command
 
-    def run_command(self, command: str, *, more: str = "", answers: Sequence[Sequence[str]] = ()) -> Output:
-        """Run a command in the checkout, in a terminal, and wait for it to end."""
+    def run_command(
+        self, command: str, *, folder: str = "muster", more: str = "", answers: Sequence[Sequence[str]] = ()
+    ) -> Output:
+        """Run a command in a folder of the workplace, in a terminal, and wait for it to end."""
         kept = {name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")}
-        environment = {**kept, "HOME": str(self.folder / "home"), "TERM": "xterm"}
+        path = f"{self.folder / 'bin'}:{self.checkout / '.venv/bin'}:{kept['PATH']}"
+        environment = {
+            **kept,
+            "HOME": str(self.folder / "home"),
+            "TERM": "xterm",
+            "MUSTER_CLUSTER": "lab",
+            "PATH": path,
+        }
         if "../lab" in command:  # a user launch: with the user's account and key
             environment |= {
                 "ANSIBLE_REMOTE_USER": self.person.name,
@@ -179,7 +194,7 @@ class Desk:
         child: Any = pexpect.spawn(
             argv[0],
             argv[1:],
-            cwd=str(self.checkout),
+            cwd=str(self.folder / folder),
             env=environment,
             encoding="utf-8",
             codec_errors="replace",

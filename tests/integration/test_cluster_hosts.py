@@ -115,7 +115,7 @@ def test_wrong_address_of_a_node_is_reported_and_kept(first: Machine, names: Nam
     write(first, "/etc/hosts", before)
     result = names(limit="node1")
     assert result.rc != 0
-    assert "gives node2 the address 192.0.2.7" in result.stdout
+    assert "maps node2 to 192.0.2.7, but its cluster_address is " in result.stdout
     assert read(first) == before
 
 

@@ -36,7 +36,7 @@ FAULTS = {
     ("node1", "team"): (
         f"{wheel()} && sudo {TEAM}/bin/pip install --no-index /tmp/somebodys-1.0-py3-none-any.whl",
         "drift.environment",
-        "environment team: it has somebodys 1.0",
+        "environment team: somebodys 1.0 is installed but not in the lock",
         "pip install --no-index",
     ),
     ("node2", "team"): (

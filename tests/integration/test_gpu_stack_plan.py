@@ -33,10 +33,10 @@ def test_stack_is_printed_with_reasons(tmp_path: Path) -> None:
     planned = result.results("Plan the GPU stack")["node1"]
     stack, lines = planned["stack"], planned["msg"].splitlines()
     assert any(
-        "instead of cu130, because PyTorch 2.13.0 built for cu130 has no code for its V100" in line for line in lines
+        "instead of cu130, because PyTorch 2.13.0 built for cu130 has no code for the V100" in line for line in lines
     )
     assert any("nvidia-driver-pinning-580, then linux-headers-generic cuda-drivers-580" in line for line in lines)
-    assert any(line.startswith("warn  node1, node2: not inspected yet. Assumed: ubuntu-22.04") for line in lines)
+    assert any(line.startswith("warn  node1, node2: not inspected yet. Assumptions: ubuntu-22.04") for line in lines)
     assert stack["branch"] == 580
     assert [stack["nodes"][name]["modules"] for name in ("node1", "node2")] == ["proprietary", "open"]
     assert result.changed == []
@@ -46,7 +46,7 @@ def test_impossible_request_is_refused_once_for_all_nodes(tmp_path: Path) -> Non
     result = plan(tmp_path, "B200", "B200", cluster_torch_version="2.6.0")
     assert result.rc != 0
     assert (
-        "- node1, node2: PyTorch 2.6.0 built for cu124 has no code for its B200 (compute capability 10.0). "
+        "- node1, node2: PyTorch 2.6.0 built for cu124 has no code for the B200 (compute capability 10.0). "
         "Set cluster_torch_version to 2.7.1."
     ) in result.stdout
     assert "Traceback" not in result.stdout

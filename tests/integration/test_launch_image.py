@@ -122,7 +122,7 @@ def test_ranks_run_in_the_image_as_the_training_user(
     result = launch(play, tmp_path, str(archive))
     assert result.rc == 0, result.stdout
     assert "image: 1 file, " in result.stdout
-    assert "image: from node1 to node2 in " in result.stdout
+    assert "image: copied from node1 to node2 in " in result.stdout
     plan = json.loads((kept(tmp_path) / "plan.json").read_text())
     ids = {machine.inside("podman", "images", "--quiet", "--no-trunc").stdout.split()[0] for machine in nodes}
     assert ids == {f"sha256:{plan['image']['id']}"}

@@ -198,7 +198,7 @@ def test_file_changed_before_the_start_is_reported_and_stops_the_launch(
     (project / "parts/model.py").write_text("NAME = 'spoilt'\n")
     waiting = launches(launch_project=str(project), launch_wait=True, launch_detached=False, launch_time_limit=0)
     # By now, its project is on all nodes and no rank has started.
-    until(lambda: "waits: node1" in so_far(waiting), PATIENCE, "the launch waits")
+    until(lambda: "waiting: node1: launch" in so_far(waiting), PATIENCE, "the launch waits")
     assert "project: copied from node1 to node2, node3 in" in so_far(waiting)
     node2 = nodes[1]
     changed = node2.inside("sh", "-ec", f"grep -l spoilt {STORE}/objects/*").stdout.strip()
@@ -240,7 +240,7 @@ def test_closed_port_between_nodes_is_reported_with_both_nodes(
         closed = launches(launch_project=str(project), cluster_launch_nodes=["node1", "node3"])
         said = refused(closed, "launch.project")
     assert said.keys() == {"node3"}
-    assert f"it got nothing from node1 ({nodes[0].address} port {PORT})" in said["node3"]
+    assert f"received no content from node1 ({nodes[0].address} port {PORT})" in said["node3"]
     for machine in nodes:
         assert machine.inside("pgrep", "-u", "nobody", check=False).stdout == ""
 

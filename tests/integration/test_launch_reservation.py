@@ -227,7 +227,7 @@ def test_gpu_used_outside_of_launches_is_not_assigned(launches: Any, nodes: tupl
         said = refusals(launches(**gpus))
         assert said.keys() == {"node2"}
         assert "of root (sleep 9999" in said["node2"]
-        assert said["node2"].endswith("has GPU 0")
+        assert said["node2"].endswith("holds GPU 0")
         # The second GPU is free.
         first = running(launches(**gpus, launch_env={"CUDA_VISIBLE_DEVICES": "1"}), count=2)
         nodes[1].inside("sh", "-c", f"kill $(sed 's/.*, //' {COMPUTING}); : >{COMPUTING}")

@@ -162,7 +162,7 @@ def test_name_with_a_second_address_is_reported(network: Network) -> None:
         probed = network.probe(extravars={"net_throughput": False})
     assert named(probed) == {"warn net.name.wrong node1 node3"}
     [finding] = [one for one in probed["findings"] if one["status"] == "warn"]
-    assert f"leads to {network.node3.address} and to 192.0.2.3" in finding["summary"]
+    assert f"resolves to {network.node3.address} and to 192.0.2.3" in finding["summary"]
 
 
 @pytest.mark.pipeline

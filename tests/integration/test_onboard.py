@@ -270,7 +270,7 @@ def test_launch_continues_and_acceptance_with_a_member_is_skipped(story: Story) 
     assert story.still_at_work == story.at_work
     assert story.later_step > story.step
     why = f"because none is idle (node1: launch {story.drill.launch_id}"
-    assert f"{NEW}: it was not tried with a member, {why}" in story.onboarded.stdout
+    assert f"{NEW}: it was not tested with a member, {why}" in story.onboarded.stdout
 
 
 @pytest.mark.slow

@@ -93,7 +93,7 @@ def test_second_user_is_refused_or_waits(begin: Callable[..., Drill], nodes: tup
     for other in ("bob", ""):  # root gets the same result
         assert refused(begin(other)).count(f"launch {first.launch_id} of ada (PID") == len(nodes)
     waiting = begin("bob", launch_wait=True, **DETACHED)
-    until(lambda: "waits: node1: launch" in so_far(waiting), PATIENCE, "bob waits")
+    until(lambda: "waiting: node1: launch" in so_far(waiting), PATIENCE, "bob waits")
     first.open_gate(nodes[0])
     assert waiting.end()["status"] == "unknown"
     assert waiting.runs()

@@ -53,7 +53,7 @@ def test_missing_files_are_fetched_from_a_peer_that_has_them(
     assert done["complete"]
     assert [(tried["peer"], tried["why"]) for tried in done["tried"]] == [
         ("nobody", "muster has no recorded host key of the peer: the SSH mesh is not set up"),
-        ("node3", "it does not have one.whl and 1 more"),
+        ("node3", "not found on the peer: one.whl and 1 more"),
         ("node1", ""),
     ]
     assert receiver.inside("sh", "-c", f"cd {FOLDER} && cat *").stdout == "onetwo"

@@ -29,9 +29,9 @@ TASK = "Provide PyTorch (half a minute for a new environment, some minutes with 
 
 
 @pytest.fixture(scope="module")
-def machine(node: Callable[[str], Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+def machine(networked: list[Machine], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
     """Yield a node with a folder of stub wheels. Remove the files of these tests before and after."""
-    machine = node("node1")
+    machine = networked[0]
     wheels = tmp_path_factory.mktemp("wheels")
     make_wheels(wheels)
     machine.inside("rm", "-rf", ROOT, WHEELS)
@@ -199,7 +199,7 @@ def test_unavailable_version_is_refused_with_one_sentence(provide: Any, machine:
 def test_build_for_a_wrong_variant_is_not_used(provide: Any, machine: Machine, built: str) -> None:
     result, refused = provide("2.2.0")
     assert result.rc != 0
-    assert refused["msg"].startswith("node1: the build is for cu130, and cpu is wanted. ")
+    assert refused["msg"].startswith("node1: the build is for cu130, but cpu is requested. ")
     assert live(machine) == built
 
 
@@ -210,7 +210,7 @@ def test_verify_checks_and_changes_nothing(provide: Any, machine: Machine, built
     assert seen["torch"]["imported"]
     result, seen = provide("2.1.0", pytorch_mode="verify")
     assert result.rc != 0
-    assert seen["msg"].startswith("node1: torch is 2.0.0+cpu, but 2.1.0+cpu is requested. ")
+    assert seen["msg"].startswith("node1: torch 2.0.0+cpu is installed, but 2.1.0+cpu is requested. ")
     assert machine.inside("ls", "-lR", "--full-time", ROOT).stdout == before
 
 

@@ -131,5 +131,5 @@ def test_invalid_rules_are_reported_before_contacting_nodes(rules: Path, by_hand
     shown = " ".join(done.stdout.split())
     assert done.rc != 0
     assert "2 problems; no node was contacted" in shown
-    assert f"{rules} line 9, questions 1 ({ASKS}): it runs sudo" in shown
+    assert f"{rules} line 9, questions 1 ({ASKS}): the command runs sudo" in shown
     assert f"{rules} line 18, causes 1 (site.samples): scope is nodes (did you mean node?)" in shown

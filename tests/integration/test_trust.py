@@ -224,7 +224,10 @@ def test_inventory_fingerprints_need_no_prompt(play: Play, tmp_path: Path, first
     result = play(TRUST, inventory=lab)
     assert result.rc != 0
     assert states(result) == {"node1": "matches the inventory", "node2": "does NOT match the inventory"}
-    assert f"node2: refused (does NOT match the inventory): it shows {fingerprint(second)}" in result.stdout
+    assert (
+        f"node2: refused (does NOT match the inventory): the key is {fingerprint(second)}, but cluster_host_key is "
+        in result.stdout
+    )
     assert pins(lab) == [f"{first.address} {host_key(first)}"]
 
 

@@ -66,7 +66,7 @@ def test_rehearsal_skips_only_the_experiment_that_needs_a_gpu(tmp_path: Path) ->
         "hog": "left out",
     }
     assert seen["healthy"] == ("PASS", "healthy gloo")
-    assert seen["hog"] == ("left out", "needs a GPU: it takes a GPU's memory")
+    assert seen["hog"] == ("left out", "needs a GPU: fills the GPU memory")
     with tarfile.open(tmp_path / "recordings.tgz") as packed:
         assert {f"recordings/{name}.txt" for name in names[:-1]} <= set(packed.getnames())
         live = packed.extractfile("recordings/stopped_live.txt")

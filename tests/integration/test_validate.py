@@ -49,12 +49,13 @@ def test_all_problems_are_reported_at_once(play: Play, tmp_path: Path) -> None:
     )
     result = play("playbooks/baseline.yml", inventory=tmp_path)
     message = result.results("Validate the inventory")["localhost"]["msg"]
+    place = f"- {tmp_path}/hosts.yml line"
     assert message.splitlines() == [
         "The inventory has 4 problems; no node was contacted.",
-        "- every node: cluster_master_port is '29x00', not a whole number. Correct cluster_master_port.",
-        "- node1: ansible_host cannot be evaluated: 'nowhere' is undefined. Correct ansible_host.",
-        "- node2: 192.0.2.7 is reserved for documentation (192.0.2.0/24). Write the node's real address.",
-        "- every node: cluster_user is root. Training runs as an unprivileged user; set another user.",
+        f"{place} 2: every node: cluster_master_port is '29x00', not a whole number. Correct cluster_master_port.",
+        f"{place} 4: node1: ansible_host cannot be evaluated: 'nowhere' is undefined. Correct ansible_host.",
+        f"{place} 5: node2: 192.0.2.7 is reserved for documentation (192.0.2.0/24). Write the node's real address.",
+        f"{place} 2: every node: cluster_user is root. Training runs as an unprivileged user; set another user.",
     ]
 
 
@@ -78,7 +79,7 @@ def test_fewer_forks_than_nodes_are_refused(play: Play) -> None:
             "    node1: {ansible_host: 10.0.0.1}\n    node1: {ansible_host: 10.0.0.2}\n",
             "Found duplicate mapping key 'node1'",
         ),
-        ("    node1: {ansible_host: 10.0.0.1\n", "Completely failed to parse inventory source"),
+        ("    node1: {ansible_host: 10.0.0.1\n", "hosts.yml line 4: invalid YAML (did not find"),
     ],
     ids=["duplicate node", "unclosed brace"],
 )
@@ -97,10 +98,11 @@ def test_yaml_boolean_unknown_option_and_plain_password_are_reported(play: Play,
     )
     result = play("playbooks/validate.yml", inventory=tmp_path)
     *others, secret = result.results("Validate the inventory")["localhost"]["msg"].splitlines()
+    place = f"- {tmp_path}/hosts.yml line 4: node1: "
     assert others == [
         "The inventory has 3 problems; no node was contacted.",
-        '- node1: firewall_mode is False: YAML reads unquoted off as a boolean; write "off". Correct firewall_mode.',
-        "- node1: node_baselin_mode is not a Muster option. Write node_baseline_mode, or rename the variable.",
+        f'{place}firewall_mode is False: YAML reads unquoted off as a boolean; write "off". Correct firewall_mode.',
+        f"{place}node_baselin_mode is not a Muster option. Write node_baseline_mode, or rename the variable.",
     ]
     assert secret.startswith(f"- {tmp_path}/hosts.yml: ansible_become_password is a secret")
     assert secret.endswith("ansible-vault encrypt_string --prompt.")

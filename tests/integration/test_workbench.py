@@ -268,7 +268,7 @@ def test_gpu_used_by_a_cell_is_reserved(
             refused = play("playbooks/launch.yml", extravars={**gpus, **wanted})
             assert refused.rc != 0
             assert f"PID {pid} of anna (" in refused.stdout
-            assert "has GPU 0" in refused.stdout
+            assert "holds GPU 0" in refused.stdout
             assert kernel.run("print('goes on')") == "goes on\n"
         node1.inside("sh", "-c", f": >{COMPUTING}")  # as nvidia-smi lists no process after the kernel has ended
         assert slots() == []

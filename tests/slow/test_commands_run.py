@@ -72,7 +72,8 @@ def run_command(desk: Desk, group: str, name: str) -> None:
     expected: dict[str, Any] = {"last": entry} if isinstance(entry, str) else entry
     if "anew" in expected:
         shutil.rmtree(desk.checkout / expected["anew"], ignore_errors=True)
-    said = desk.run_command(SHOWN[name].command, more=expected.get("more", ""), answers=expected.get("answers", ()))
+    words = {key: expected[key] for key in ("more", "answers") if key in expected}
+    said = desk.run_command(SHOWN[name].command, folder=expected.get("in", "muster"), **words)
     assert said.status == expected.get("ends", 0), str(said)
     assert re.search(expected["last"], said.last), str(said)
 

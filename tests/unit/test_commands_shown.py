@@ -236,9 +236,13 @@ def check_vault(words: list[str]) -> None:
 
 def check_muster(words: list[str]) -> None:
     """Build the command of ansible-playbook without running it, for a cluster that this checkout has."""
-    before, dashes, rest = " ".join(words).partition(" -- ")
-    words = [*shlex.split(before), *([] if words[0] in NO_PLAYBOOK else ["--show"]), *shlex.split(dashes + rest)]
-    done = CliRunner(env={"MUSTER_CLUSTER": "sandbox"}).invoke(Verbs(VerbSource(ROOT)), words)
+    at = words.index("--") if "--" in words else len(words)
+    named = {"lab": "sandbox", SHARED: "sandbox"}
+    words = [named.get(word, word) for word in words]
+    if words[0] == "why" and words[-1].startswith("/"):
+        return  # logs of the reader
+    shown = [*words[:at], *([] if words[0] in NO_PLAYBOOK else ["--show"]), *words[at:]]
+    done = CliRunner(env={"MUSTER_CLUSTER": "sandbox"}).invoke(Verbs(VerbSource(ROOT)), shown)
     assert done.exit_code == 0, done.output
 
 
@@ -284,6 +288,8 @@ def check(shown: Shown, *, typed: bool) -> None:
         check_muster(arguments)
     elif name == "ansible":
         check_ad_hoc(arguments, typed=typed)
+    elif name == "pip":
+        assert arguments == ["install", "ansible-runner"]
     elif name == "ansible-vault":
         check_vault(arguments)
     elif arguments[:2] == ["-m", "pytest"]:

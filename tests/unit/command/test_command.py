@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 from typing import TYPE_CHECKING, Any
@@ -120,7 +121,7 @@ def test_every_playbook_has_a_verb_with_help(project: VerbSource) -> None:
         flags = [flag for one in project.verb(name).options for flag in one.flags]
         assert len(flags) == len(set(flags)), name
         assert result.exit_code == 0, result.output
-        assert len(project.verb(name).text.split()) > 2, name
+        assert re.match(r"[A-Z]\w+ .+\.$", project.verb(name).text), name
 
 
 def test_new_playbook_and_option_appear_without_other_edits(project: VerbSource) -> None:
@@ -153,6 +154,19 @@ def test_what_does_not_exist_is_rejected(project: VerbSource, words: str, senten
     result = run(project, words)
     assert result.exit_code == 2
     assert sentence in " ".join(result.output.split())
+
+
+def test_every_verb_rejects_what_does_not_exist(project: VerbSource, home: Path) -> None:
+    for name in project.names():
+        result = run(project, f"{name} --optoin x=1")
+        assert result.exit_code == 2
+        assert re.search(r"Did you mean .*'--option'", result.output), result.output
+    shutil.rmtree(home / "config")
+    for name in project.names():
+        result = run(project, f"{name} --show x" if name == "init" else f"{name} --show")
+        expected = (0, "") if name == "init" else (2, "There is no cluster yet. Create one with: muster init NAME")
+        assert result.exit_code == expected[0], result.output
+        assert expected[1] in result.output
 
 
 def test_several_clusters_require_a_choice(project: VerbSource, home: Path) -> None:

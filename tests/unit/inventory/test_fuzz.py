@@ -20,9 +20,7 @@ from ansible.inventory.manager import InventoryManager
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.parsing.dataloader import DataLoader
 from ansible.parsing.vault import VaultLib, VaultSecret
-from ansible.plugins.loader import init_plugin_loader
 from ansible.template import Templar
-from ansible.utils.collection_loader import AnsibleCollectionConfig
 from ansible.vars.hostvars import HostVars
 from ansible.vars.manager import VariableManager
 
@@ -49,8 +47,6 @@ def load_action() -> Any:
 
 
 ACTION = load_action()
-if AnsibleCollectionConfig.collection_finder is None:
-    init_plugin_loader()
 # Shared, because a loader caches the roles' files throughout a play.
 LOADER = DataLoader()
 LOADER.set_vault_secrets(SECRET)

@@ -25,10 +25,11 @@ launch_env:
 our_own: 1
 """
 REPORTED = """\
-The inventory and the input given with -e have 6 problems; no node was contacted.
+The inventory and the input given with -e have 7 problems; no node was contacted.
 - job.yml line 4: launch_show_rank is 'none', not a whole number. Correct launch_show_rank.
 - job.yml line 3: launch_detached is 'maybe', not true or false. Correct launch_detached.
 - job.yml line 1: launch_scirpt is not a Muster option (did you mean launch_script?). Correct or remove it.
+- job.yml line 9: our_own is not a Muster option, and the inventory does not use it. Remove it.
 - job.yml line 6: launch_env sets RANK, which only Muster and the launcher may set. Correct launch_env.
 - job.yml line 2: entry 1 of launch_args has --epochs and more after a space; the script gets one argument. \
 Write each word as a separate entry: launch_args: ["--epochs", "..."].
@@ -75,6 +76,7 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
     [
         ("job.yml", "the command line: -e job.yml sets no variable. Write -e @job.yml for a file, or NAME=value."),
         ("launch_stop_timeut=3", "-e: launch_stop_timeut is not a Muster option (did you mean launch_stop_timeout?)."),
+        ("muster_mode=verify", "-e: muster_mode is not a Muster option, and the inventory does not use it. Remove it."),
         ("launch_script_src=nowhere.py", "-e: nowhere.py is neither a file nor a folder with a __main__.py"),
         ("launch_env_file=nowhere.env", "-e: launch_env_file nowhere.env: the file cannot be read: No such file"),
     ],
@@ -83,6 +85,18 @@ def test_problems_on_the_command_line_are_reported(tmp_path: Path, given: str, s
     done = validate(tmp_path, given)
     assert done.returncode == 2
     assert sentence in done.stdout
+
+
+def test_short_names_of_options_can_be_given(tmp_path: Path) -> None:
+    done = validate(tmp_path, "full=true", "nodes_file=/x", "launch_script=/srv/train.py")
+    assert done.returncode == 0, done.stdout
+
+
+def test_variables_that_the_inventory_uses_can_be_given(tmp_path: Path) -> None:
+    (tmp_path / "rack/group_vars").mkdir(parents=True)
+    (tmp_path / "rack/group_vars/all.yml").write_text('cluster_name: "{{ hall }}-1"\n')
+    done = validate(tmp_path, "hall=north", "launch_script=/srv/train.py")
+    assert done.returncode == 0, done.stdout
 
 
 def test_unknown_variables_in_an_inventory_are_allowed(tmp_path: Path) -> None:

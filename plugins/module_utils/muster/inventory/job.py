@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from .model import Inventory, InventoryNode
 
 LAUNCH = "the launch"
-# Names with these prefixes are Muster's. Other names in a job file may be the site's own.
+# Names with these prefixes are Muster's. Other names may be the site's own, for templates in its inventory.
 OURS = ("launch_", "cluster_", "jobs_")
+OF_ANSIBLE = "ansible_"
 # Variables that make a file a job file for any playbook; and the playbooks for which every -e file is a job file.
 JOBS = ("launch_", "jobs_")
 NO_JOBS = "launch_users"  # set by administrators in the inventory
@@ -70,6 +71,8 @@ def given_names_are_options(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(where, f"{what} (did you mean {meant}?)", "Correct or remove it")
         elif name.startswith(OURS):
             yield Problem(where, what, f"Remove it; {EXAMPLE}")
+        elif not name.startswith(OF_ANSIBLE):
+            yield Problem(where, f"{what}, and the inventory does not use it", "Remove it")
 
 
 def nearest(inventory: Inventory, name: str) -> str:

@@ -11,7 +11,7 @@ from ..verdict.words import few, plural
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-CALM = ("healthy", "degraded")
+CALM = ("done", "healthy", "degraded")
 ADDRESS = re.compile(r"\b\d{1,3}(?:\.\d{1,3}){3}\b")  # ssh puts the node's address into every message
 
 
@@ -75,15 +75,15 @@ def _ending(end: RunEnding) -> tuple[str, str]:
         stopped = _stops(end.failures)
         return "stopped", f"STOPPED{' ' if stopped.startswith('at ') else ': '}{stopped}{left}"
     if end.outcome:
-        return "healthy", f"CHECKED: without --check, {end.outcome}" if end.check else f"DONE: {end.outcome}"
+        return "done", f"CHECKED: without --check, {end.outcome}" if end.check else f"DONE: {end.outcome}"
     if end.book and not end.contacts:
         what = f"found no problems in the inventory ({_all_of(end)})"
-        return "healthy", f"DONE: {end.book} {what}; no node was contacted or changed"
+        return "done", f"DONE: {end.book} {what}; no node was contacted or changed"
     if end.book and end.check:
-        return "healthy", _checked(end)
+        return "done", _checked(end)
     if end.book:
         named = f"changed {few(end.changed)}" if end.changed else f"changed nothing on {_all_of(end)}"
-        return "healthy", f"DONE: {end.book} {named}"
+        return "done", f"DONE: {end.book} {named}"
     return "", ""
 
 

@@ -12,13 +12,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 OF_ANSIBLE = frozenset({"all", "always", "never", "tagged", "untagged"})
+OF_MOLECULE = frozenset({"molecule-notest", "notest"})  # skipped in each of its runs
 FILES = ("site.yml", "playbooks/*.yml", "roles/*/tasks/*.yml")
 TAGS = re.compile(r"\btags: *\[?([\w, ]+)")  # parsing the files takes half a second
 
 
 def unknown_tags(given: Iterable[str]) -> str:
     """Return a sentence on the tags that select nothing; "" if all exist."""
-    asked = [tag for tag in given if tag not in OF_ANSIBLE]
+    asked = [tag for tag in given if tag not in OF_ANSIBLE | OF_MOLECULE]
     paths = [path for pattern in FILES for path in project_root().glob(pattern)] if asked else []
     known = {tag for path in paths for tags in TAGS.findall(path.read_text("utf-8")) for tag in re.split(r"\W+", tags)}
     words = []

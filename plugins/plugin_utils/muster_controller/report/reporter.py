@@ -20,6 +20,7 @@ from muster.verdict.foreign import quote
 from muster_controller.artifacts import record, runs
 from muster_controller.artifacts.pruning import prune
 from muster_controller.playbook.command_line import short, shown, tags_of
+from muster_controller.playbook.node_error import one_line
 from muster_controller.playbook.terminal import terminal, typed
 from muster_node.tools.process import LAUNCH_ID
 
@@ -216,6 +217,8 @@ def reason(result: Mapping[str, Any], *, quoted: bool = False) -> str:
     if what:
         return typed(f"{what}. {fix}")
     why = why.removeprefix("Task failed: ")[:LONGEST_REASON]
+    if "can be reached over ssh: " in why:
+        return "unreachable: " + one_line(why.strip('"'))
     if not why:
         return "failed"
     return quote(why.splitlines()[0]) if quoted else why

@@ -12,6 +12,7 @@ from muster_controller.playbook.tags import unknown_tags
     [
         (["all"], ""),
         (["network", "ddp_smoke", "launch_users", "never"], ""),
+        (["molecule-notest", "notest"], ""),
         (["pytroch"], "There is no tag pytroch (did you mean pytorch?). No node was contacted."),
         (["network", "zzz", "helth"], "There are no tags zzz, helth (did you mean health?). No node was contacted."),
     ],
