@@ -25,7 +25,7 @@ def test_file_names_with_a_path_are_rejected(name: str) -> None:
 
 @pytest.mark.parametrize("sha256", ["", "a" * 63, "A" * 64, "g" * 64])
 def test_files_without_a_sha256_are_rejected(sha256: str) -> None:
-    with pytest.raises(PeerFilesError, match="is not a sha256"):
+    with pytest.raises(PeerFilesError, match="is not a hexadecimal sha256"):
         peer_files.wanted_of([{"name": "x", "sha256": sha256}])
 
 
