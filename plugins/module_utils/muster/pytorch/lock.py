@@ -108,7 +108,7 @@ def section_of(given: Mapping[str, Any]) -> WheelSection:
             return section
     except (KeyError, TypeError):
         pass
-    raise LockError("the received environment does not have the format of the lock")
+    raise LockError("the received environment is not in the format of the lock")
 
 
 def make_section(request: EnvironmentRequest, machine: str, wheels: Iterable[Wheel]) -> WheelSection:

@@ -59,7 +59,7 @@ class PieceReceiver:
         self.pace = TransferPace(whole.layout.count)
         self.tries = dict.fromkeys(self.sources, 0)
         self.came: dict[str, int] = {}
-        self.why = "no source is left"
+        self.why = "no source is available"
         self.peer: socket.socket | None = None
         self.at = PieceSource("", 0)
         self.asked = ""  # address of the last source that was connected to

@@ -147,7 +147,7 @@ class Wheelhouse:
         """Reject missing package folders, and folders that other users can write to."""
         offline = self.params["offline_dir"]
         if offline and not Path(offline).is_dir():
-            raise RefusedError(f"folder {offline} does not exist", "See pytorch_offline_dir")
+            raise RefusedError(f"folder {offline} does not exist", "Create the folder, or correct pytorch_offline_dir")
         local = [local_path(link) for link in self.params["find_links"]]
         for option, folders in (("pytorch_offline_dir", [offline]), ("pytorch_find_links", local)):
             for folder in filter(None, folders):

@@ -141,7 +141,9 @@ class Distribution:
             needed = (2 + self.copied) * self.bytes_of(content, self.lacks[name]) + own
             if needed > found["room"]:
                 store = self.places[name].store
-                self.failures[name] = f"{store} does not have {gigabytes(needed)} of free space for the {self.what}"
+                self.failures[name] = (
+                    f"{store} does not have the {gigabytes(needed)} of free space that the {self.what} needs"
+                )
             if found["port_free"]:
                 self.port_free.add(name)
 
