@@ -54,7 +54,7 @@ def ranks(drill: Drill) -> dict[int, dict[str, str]]:
 
 
 def shown(drill: Drill) -> str:
-    """Return the user's screen output."""
+    """Return the text on the user's terminal."""
     return re.sub(r"\x1b\[[0-9;]*m", "", drill.runner.stdout.read())
 
 

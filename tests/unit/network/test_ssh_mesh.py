@@ -40,7 +40,7 @@ def peers(count: int) -> list[str]:
 
 
 @cases(__file__, "files")
-def test_ssh_files_match_the_case(case: dict[str, Any]) -> None:
+def test_ssh_files_match_the_test_case(case: dict[str, Any]) -> None:
     before = {"authorized_keys": "", "config": "", "known_hosts": "", **case.get("before", {})}
     if "refusal" in case:
         with pytest.raises(ssh_mesh.BlockError) as refusal:

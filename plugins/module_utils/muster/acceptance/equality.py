@@ -37,9 +37,9 @@ EQUALITY = Check(
     seen="sandbox",
     reads="losses and all parameters of some steps of SGD with momentum, under DDP over all ranks and in a single "
     "process with the same batches; in float64 and float32 (TF32 off), with and without gradient accumulation",
-    fires="an element differs by more than 1e-10 + 1e-9 of its value in float64, or 1e-5 + 1e-4 in float32 (fail). "
-    "These tolerances are a million times and a hundred times the measured effect of the summation order in 20 "
-    "steps. The finding names the ranks whose loss differs before gradients are averaged for the first time",
+    fires="an element differs by more than the tolerance (fail): 1e-10 + 1e-9 x value in float64, 1e-5 + 1e-4 x value"
+    " in float32. In 20 steps, another summation order changed the results by a millionth (float64) and a hundredth "
+    "(float32) of that. The finding names the ranks whose loss differs before gradients are averaged for the first time",
     fix="Check the versions of torch and NCCL and the GPUs of all nodes",
     command=HEALTH,
 )

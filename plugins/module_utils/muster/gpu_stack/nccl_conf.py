@@ -217,6 +217,6 @@ def contradiction(request: object, training: str) -> str:
     if not given or not training or given == f"={training}":
         return ""
     return (
-        f"nccl_conf sets {IFNAME}={given}, but every launch sets ={training} in its environment, which takes "
-        f"precedence. Set cluster_interface to the intended interface, and remove {IFNAME} from nccl_conf"
+        f"nccl_conf sets {IFNAME}={given}, but every launch sets {IFNAME}=={training} in its environment, "
+        f"which takes precedence. Set cluster_interface to the intended interface, and remove {IFNAME} from nccl_conf"
     )

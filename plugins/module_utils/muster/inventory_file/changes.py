@@ -48,7 +48,7 @@ def has(text: str, name: str, language: Language) -> bool:
 
 
 def has_group(text: str, group: str, language: Language) -> bool:
-    """Return whether the file has this group with hosts."""
+    """Return whether the file defines this group with at least one host."""
     return any(name == group and "hosts" in _keys(value) for name, _, value in groups(language.parse(text)))
 
 

@@ -185,7 +185,7 @@ class WatcherPlace:
     def finding(self, one: Any) -> Finding:
         """Return the validated finding.
 
-        The user's text is passed as evidence, so that commands in it are not completed.
+        The user's text is passed as evidence, so that placeholders in its commands are not filled in.
         """
         if not isinstance(one, dict) or one.get("status") not in STATUSES or not ID.match(str(one.get("id"))):
             raise UnusableError("the watcher's state has an invalid finding")

@@ -69,7 +69,7 @@ SERVER = Check(
     seen="sandbox",
     reads="the first name server of /etc/resolv.conf, queried over UDP for the name of a neighbouring address",
     fires="the name server sends no reply, not even an error, within 2 s (warn). Each query for a name that is not in"
-    " /etc/hosts waits for this server, by default twice for 5 s (resolv.conf(5))",
+    " /etc/hosts waits for this server: by default two attempts of 5 s (resolv.conf(5))",
     fix="Repair the name server, or configure another one in netplan, NetworkManager or systemd-resolved",
 )
 SAME_HOSTNAME = Check(

@@ -30,7 +30,7 @@ NOISE = re.compile(r"Conflicting CPU frequency|^\s*-+\s*$|^\s*(?:local|remote) a
 MEANINGS = (
     (re.compile(r"modify QP to RTR|Unable to Connect the HCA"), "the adapter has no route to its counterpart"),
     (re.compile(r"transport retry counter exceeded|status 12\b|\(12\)"), "the counterpart sent no acknowledgement"),
-    (re.compile(r"RNR retry counter"), "the counterpart does not accept data"),
+    (re.compile(r"RNR retry counter"), "the peer does not accept data"),
     (re.compile(r"invalid data"), "the received data is wrong"),
     (re.compile(r"Couldn't read/write remote address|Failed to exchange data"), "the counterpart stopped the test"),
     (

@@ -196,7 +196,7 @@ def _refusals(seen: Kernels, words: Sequence[str], answer: AptSimulation) -> Ite
 
 
 def going_back(node: str, seen: Kernels) -> Iterator[str]:
-    """Yield the commands that boot the node with the kernel that is running now."""
+    """Yield the commands that make the node boot the running kernel again."""
     entry = seen.menu.get(seen.running)
     if not entry:
         yield f"{node}: choose {seen.running} in the boot menu"

@@ -58,9 +58,11 @@ def _out(nodes: Sequence[UpgradeNode], request: UpgradeRequest, *, launches: boo
         then = trial.replace(" (about a minute)", "") or ", then health check"
         yield _line("out", f"each node during driver replacement and reboot (a few minutes){then}")
     elif request.rollback:
-        yield _line("out", "each node for a moment while the link is switched; no reboot")
+        yield _line("out", "each node is briefly interrupted while the link to its environment changes; no reboot")
     else:
-        yield _line("out", f"each node for a moment while the link is switched{trial}; no reboot")
+        yield _line(
+            "out", f"each node is briefly interrupted while the link to its environment changes{trial}; no reboot"
+        )
 
 
 def _in_order(order: Order, request: UpgradeRequest) -> Iterator[str]:

@@ -35,7 +35,8 @@ def snapshot(request: Json) -> Json:
 
 
 def ranks(request: Json) -> Json:
-    """Return {ranks, left}. Run as the training user, who owns the rank table and the logs."""
+    """Return {ranks, left}; left: processes of the launch that still run. Must run as the training user, who owns the
+    rank table and the logs."""
     table = written.read_table(request["launch_id"])["ranks"]
     try:
         found: Json = written.in_its_name(request, lambda: _ranks(request, table), RANKS_SECONDS)

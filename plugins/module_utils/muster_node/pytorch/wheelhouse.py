@@ -100,7 +100,7 @@ class Wheelhouse:
         return [wheel.file for wheel in section.wheels if sha256_of(path / wheel.file) != wheel.sha256]
 
     def download(self, section: pytorch_lock.WheelSection, missing: Sequence[str], lock: int) -> None:
-        """Download these wheels of the section."""
+        """Download the given wheels of one section of the lock."""
         new = self._new("wheels")
         wanted = [wheel for wheel in section.wheels if wheel.file in missing]
         with self._pip(lock) as (pip, more), requirements(wanted) as file:

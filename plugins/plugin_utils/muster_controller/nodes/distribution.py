@@ -211,7 +211,7 @@ class Distribution:
         port: Mapping[str, int],
         limit: float,
     ) -> None:
-        """Process the results. A node that did not respond is excluded from the distribution."""
+        """Evaluate the results. Nodes that did not respond receive no files."""
         for name, givers in asks.items():
             answer = got[name]
             found = answers.shared(answer.data, name_of) if answer and answer.data is not None else None

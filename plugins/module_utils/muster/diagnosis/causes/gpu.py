@@ -440,7 +440,7 @@ OF_MEMORY = (
         "gpu.memory.full",
         group="gpu",
         scope="process",
-        says="the rank itself or other processes filled the GPU memory of rank {rank} on {node}",
+        says="the GPU memory of rank {rank} on {node} was filled by the rank itself or by other processes",
         fix="Use smaller batches, or end the other processes on the GPU. List the processes",
         command=SMI,
         symptoms=FULL,

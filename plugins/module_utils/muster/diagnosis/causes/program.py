@@ -136,7 +136,7 @@ def was_missing(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def was_there(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether the rank was running or was stopped by its launcher. In both cases, it was late, not absent."""
+    """Return whether the rank was still running, or was stopped by its launcher. Then it was late, not absent."""
     if shots_at(case, place):
         return yes(f"rank {place.rank} was still running", "/proc snapshot")
     if any(one.rank == place.rank and one.by_launcher for one in case.all_failures):
