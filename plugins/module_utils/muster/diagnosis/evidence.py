@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Text:
     """A known error line.
 
-    id: the name by which cause checks refer to the line. pattern: a regular expression with named groups (address, port,
-    node, rank, seconds, size, path, name). means: the meaning of the line in one sentence. example: a printed line that
+    id: the name by which cause checks refer to the line. pattern: a regular expression with named groups (address,
+    port, node, rank, seconds, size, path, name). means: the meaning of the line in one sentence. example: a line that
     matches the pattern. source: where the line was observed. victim: the line only reports that a peer, or the
     connection to a peer, was lost.
     """

@@ -68,7 +68,7 @@ TORCHRUN = Check(
 COMMAND = Check(
     "launch.command",
     seen="stand-in",
-    reads="the first word of launch_command, looked up as the training user in the environment's bin folder and in PATH",
+    reads="the first word of launch_command, which the training user's PATH and the environment must contain",
     fires="the program does not exist, or is not executable (fail)",
     fix=f"Add its package to pytorch_packages and run {PYTORCH}, or copy the program to the same path on every node",
 )
