@@ -39,7 +39,7 @@ EQUALITY = Check(
     "process with the same batches; in float64 and float32 (TF32 off), with and without gradient accumulation",
     fires="an element differs by more than the tolerance (fail): 1e-10 + 1e-9 x value in float64, 1e-5 + 1e-4 x value"
     " in float32. In 20 steps, another summation order changed the results by a millionth (float64) and a hundredth "
-    "(float32) of that. The finding names the ranks whose loss differs before gradients are averaged for the first time",
+    "(float32) of that. The finding names the ranks whose loss differs before the first averaging of gradients",
     fix="Check the versions of torch and NCCL and the GPUs of all nodes",
     command=HEALTH,
 )
