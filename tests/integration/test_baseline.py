@@ -171,7 +171,7 @@ def test_conflicting_setting_is_reported(nodes: list[Machine], on_first: Callabl
     assert result.rc != 0
     message = result.results("Verify the result").get("node1", {}).get("msg", "")
     assert message.startswith("node1: systemd-logind.service uses RemoveIPC=yes instead of no.")
-    assert "something else on the node stands against it" in message
+    assert "something else on the node prevents this" in message
     assert changed_tasks(on_first()) == {"Start units"}
     assert not removes_ipc(first)
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CERTIFICATE = ROOT / "tests/unit/packages/certificate.pem"
-NOBODY = {"skipped": True, "skip_reason": "no other node to share with, or check mode"}
+NOBODY = {"skipped": True, "skip_reason": "check mode, or no other node in the cluster"}
 OTHERWISE = {"skipped": True, "skip_reason": "no files to share for this node"}
 
 
@@ -68,7 +68,7 @@ def test_unusable_certificate_is_rejected(world: World, modules: Modules, tmp_pa
         world.registered("node1", "cluster_extra_ca", str(tmp_path / name))
         found.append(world.fails("package_sources").replace(str(tmp_path), "/x"))
     assert found[0].startswith("node1: cluster_extra_ca /x/ca.pem ")
-    assert found[1] == "node1: cannot read cluster_extra_ca /x/none.pem on the controller."
+    assert found[1] == "node1: cluster_extra_ca /x/none.pem cannot be read on the controller."
     assert modules.ran == []
 
 

@@ -82,7 +82,7 @@ def test_inspection_takes_precedence_over_inventory(world: World) -> None:
     container["system"]["container"] = True
     world.registered("node1", "look", {"facts": container})
     assert world.fails("gpu_stack_plan", looks="look").splitlines()[1:] == [
-        "- node1: the node is a container, and its host has no driver. Install one on the host."
+        "- node1: the node is a container, and its host has no driver. Install a driver on the host."
     ]
 
 

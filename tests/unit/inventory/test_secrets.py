@@ -115,6 +115,6 @@ def test_report_names_variable_and_file_but_not_the_value() -> None:
     inventory = Inventory((), (), 50, (2, 19), secrets=(Secret("HF_TOKEN", "group_vars/all.yml"),))
     sentences = [str(problem) for problem in problems(inventory)]
     assert (
-        "group_vars/all.yml: HF_TOKEN is a secret in clear text. Replace it with the output of this command for"
+        "group_vars/all.yml: HF_TOKEN is a secret in clear text. Replace the value with the output of this command for"
         " the name HF_TOKEN: ansible-vault encrypt_string --prompt." in sentences
     )

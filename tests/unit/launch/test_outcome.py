@@ -80,8 +80,8 @@ def test_kill_command_is_shown_for_a_leftover_process_outside_the_unit() -> None
     process: ProcessFacts = {"pid": 8, "command": "sleep 9", "user": "muster", "unit": "cron.service"}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
     assert verdict["summary"].endswith(
-        "End it on the node. PIDs can be reused. Before you run sudo kill 8, check that this is still the same process:"
-        " ansible node2 -m ansible.builtin.command -a 'ps -o pid,lstart,user,args -p 8'"
+        "End the processes on the node. PIDs can be reused. Before you run sudo kill 8, check that this is still the"
+        " same process: ansible node2 -m ansible.builtin.command -a 'ps -o pid,lstart,user,args -p 8'"
     )
 
 

@@ -25,7 +25,7 @@ def test_excluded_files_are_reported_with_a_way_to_include_them() -> None:
         "launch_project: .env, a.pem are not copied (possible secrets). Put secret values into launch_env_file. To copy"
         " the file, add the line !.env to /home/ada/p/.musterignore"
     )
-    assert links.startswith("launch_project: data is not copied: links are only copied")
+    assert links.startswith("launch_project: data is not copied: a link is copied, as a regular file, only")
 
 
 def test_project_above_the_limit_is_rejected_with_its_largest_files() -> None:

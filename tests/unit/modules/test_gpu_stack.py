@@ -118,7 +118,7 @@ def test_nccl_conf_is_written_and_removed(monkeypatch: pytest.MonkeyPatch, tmp_p
     headers = dict.fromkeys(("before_header", "after_header"), "/etc/nccl.conf")
     answered = {
         "changed": True,
-        "reasons": ["eno2 is the interface for training, but NCCL would use eno1, eno2"],
+        "reasons": ["eno2 is the training interface, but NCCL would use eno1, eno2 by default"],
         "differences": [LACKS],
         "diff": {**headers, "before": "", "after": BLOCK},
     }
@@ -132,7 +132,7 @@ def test_nccl_conf_is_written_and_removed(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert answer(module, **given)["changed"] is False
     assert answer(module, **given, interface="eno1")["diff"]["after"] == BLOCK.replace("eno2", "eno1")
     assert answer(module, **given, conf="off")["differences"] == [
-        "obsolete in Muster's block in /etc/nccl.conf: NCCL_SOCKET_IFNAME==eno1"
+        "obsolete lines in Muster's block in /etc/nccl.conf: NCCL_SOCKET_IFNAME==eno1"
     ]
     assert not conf.exists()
     for nobodys in ("node1.example.org", "10.9.0.1"):
@@ -140,7 +140,7 @@ def test_nccl_conf_is_written_and_removed(monkeypatch: pytest.MonkeyPatch, tmp_p
     (tmp_path / "elsewhere").write_bytes(b"NCCL_NSOCKS_PERTHREAD=\xff\n")
     conf.symlink_to(tmp_path / "elsewhere")
     assert answer(module, **given)["msg"].startswith(
-        f"node1: {conf} is a link to {tmp_path}/elsewhere, so another tool manages it. "
+        f"node1: {conf} is a link to {tmp_path}/elsewhere, so another tool manages the file. "
     )
     assert (tmp_path / "elsewhere").read_bytes() == b"NCCL_NSOCKS_PERTHREAD=\xff\n"
     conf.unlink()

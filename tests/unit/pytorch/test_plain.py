@@ -24,7 +24,7 @@ def test_environment_name_depends_on_the_pins() -> None:
 def test_plain_lock_section_is_chosen_again_after_parsing() -> None:
     section = lock.make_section(ASK.request("3.12"), "x86_64", WHEELS)
     text = lock.render([section])
-    assert text.startswith("# The environments of the workbench of this cluster")
+    assert text.startswith("# The workbench environments of this cluster")
     assert lock.parse(text) == (section,)
     assert choose([section], ASK, "3.12", "x86_64").section == section
     assert updated([section], section, [ASK]) == (section,)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..pytorch.plan import NO_LONGER_NEEDED
 from ..road.steps import STEPS
 from . import judge
 from .model import DriftDifference, Subject
@@ -49,8 +50,6 @@ IN_THE_ENVIRONMENT = re.compile(
 MISSING = re.compile(r"(?:^|: )[\w.-]+: (?:\.\./)*(\S+) is missing")
 NAMED = re.compile(r"environment ([a-z][a-z0-9_-]*): (.+)")
 NOBODY = "it has no user "
-# A consequence that accompanies a fault of the environment in use.
-FOLLOWS = " is no longer kept"
 MOST_SHOWN = 3  # lines of a diff
 LONGEST = 70  # characters of a line that a sentence quotes
 
@@ -78,7 +77,9 @@ def stopped_at(said: Iterable[Taken]) -> dict[str, str]:
 def _planned(one: Taken) -> Iterator[DriftDifference]:
     if not one["changed"]:
         return
-    own = [each for each in one["sentences"] if not each.endswith(FOLLOWS)]
+    own = [
+        each for each in one["sentences"] if not each.endswith(NO_LONGER_NEEDED)
+    ]  # accompanies a fault of the environment in use
     for sentence in own or one["sentences"]:
         lacks = LACKS.fullmatch(sentence)
         if lacks:

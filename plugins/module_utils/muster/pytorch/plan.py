@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     from .request import EnvironmentRequest
 
+NO_LONGER_NEEDED = " is no longer needed"  # end of the reason to remove an environment
 INBORN = ("pip", "setuptools", "wheel", "pkg-resources")
 
 
@@ -87,7 +88,7 @@ def plan(request: EnvironmentRequest, observed: Observed, keep: int) -> Environm
     failed = [name for name in others if broken(name) or (name in lacks and name not in good)]
     kept = [name for name in others if name not in failed][: max(keep, 0)]
     retire = [name for name in others if name not in kept and name not in observed.in_use]
-    reasons.extend(f"{name} is no longer needed" for name in retire)
+    reasons.extend(f"{name}{NO_LONGER_NEEDED}" for name in retire)
     return EnvironmentPlan(
         target=target,
         reasons=tuple(reasons),

@@ -87,7 +87,7 @@ def test_only_regular_files_are_read_below_a_folder(secret: Path, where: str) ->
 def test_pattern_does_not_follow_links(secret: Path) -> None:
     with pytest.raises(PlanError) as problem:
         read_logs(f"{secret}/fold*/secret.log")
-    left_out = f"Skipped: {secret}/folder/secret.log has a part that is a link, or not a folder."
+    left_out = f"Skipped: {secret}/folder/secret.log contains a part that is a link or not a folder."
     assert problem.value.problems[1:] == [left_out]
 
 

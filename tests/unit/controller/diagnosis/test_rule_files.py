@@ -69,7 +69,7 @@ def test_writable_rule_file_with_commands_is_rejected(tmp_path: Path) -> None:
     assert problems(tmp_path, "rules.yml") == []
     [found] = problems(tmp_path, "rules.yml", commands=True)
     assert found == (
-        f"rules.yml: {tmp_path}/rules.yml is writable by all users; other users can thereby change"
+        f"rules.yml: {tmp_path}/rules.yml is writable by all users; other users could change"
         " what runs on the nodes. Remove the write permission (chmod go-w, chown), or move the file."
     )
 

@@ -27,7 +27,7 @@ PACKAGES = (
     "infiniband-diags",
     "perftest",
 )
-SOCKETS = "NCCL uses sockets if libibverbs is missing"
+SOCKETS = "without libibverbs, NCCL uses sockets instead of RDMA"
 
 
 def part(*, mode: str = "manage", userspace: str = "auto", has_gpus: bool = True, **system: Any) -> RdmaPart:
@@ -46,7 +46,7 @@ def test_missing_kernel_modules_are_installed_on_ubuntu() -> None:
 
 def test_missing_kernel_modules_require_another_kernel_on_debian() -> None:
     (refusal,) = part(id="debian").refusals
-    assert refusal.why.startswith("the RDMA adapter requires the module ")
+    assert refusal.why.startswith("the kernel 6.8.0-90-generic does not have the module that the RDMA adapter requires")
     assert (refusal.node, refusal.fix) == (
         "node1",
         "Boot the distribution's standard kernel: cloud kernels are built without these modules",
@@ -63,7 +63,7 @@ def test_no_kernel_modules_are_loaded_in_a_container() -> None:
     [
         ({"userspace": "doca"}, "doca", ("doca-ofed",), "requested by rdma_userspace"),
         ({"mode": "off"}, "", (), 'rdma_mode is "off"'),
-        ({"has_gpus": False}, "", (), "only NCCL uses RDMA, and the node has no GPUs"),
+        ({"has_gpus": False}, "", (), "the node has no GPUs, and only NCCL uses RDMA"),
     ],
 )
 def test_source_depends_on_rdma_options_and_gpus(asked: Any, source: str, packages: tuple[str, ...], why: str) -> None:

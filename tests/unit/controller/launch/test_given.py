@@ -46,7 +46,7 @@ def test_secrets_in_arguments_and_values_that_cannot_be_masked_are_reported() ->
 def test_attaching_without_secret_values_is_reported() -> None:
     kept = {"HF_TOKEN": "launch_env", "HUB": "launch_env_file", "STEPS": "launch_env"}
     given, _ = read_given(LaunchOptions(attach="20260101-120000-abcd"))
-    assert [text.partition(" was not given")[0] for text in given.warnings(a_plan(given=kept))] == [
+    assert [text.partition(" is unknown")[0] for text in given.warnings(a_plan(given=kept))] == [
         "The value of HF_TOKEN, HUB"
     ]
 

@@ -104,8 +104,8 @@ def test_unquoted_value_with_spaces_is_read_completely(typed: list[str], said: s
 
 
 TEMPLATE = (
-    "{where}: {name} contains a template, which would run on the controller; a job file may contain only data. Write"
-    " the value itself, move the template to the inventory, or mark the value as !unsafe to pass it as is."
+    "{where}: {name} contains a template, which would run on the controller; a job file may contain only data."
+    " Replace the template with a value, move it to the inventory, or mark it with !unsafe to pass it unchanged."
 )
 
 

@@ -120,7 +120,7 @@ def test_unusable_project_is_rejected_with_all_reasons(source: Path, tmp_path: P
     (source / "odd\nname").write_text("")
     (source / "data.bin").write_bytes(bytes(2_000_000))
     said = refusal(source, 1)
-    assert "'odd\\nname': its name contains non-printable characters" in said
+    assert "'odd\\nname': the name contains non-printable characters" in said
     assert "the maximum is 1 MB. Largest files: data.bin (2 MB)" in said
     assert "is not a folder on the controller" in refusal(tmp_path / "nowhere")
     assert "is not a folder on the controller" in refusal(source / "train.py")

@@ -60,7 +60,7 @@ def test_failed_copy_blocks_the_launch_and_is_reported() -> None:
     assert finding.summary == "the project was not copied: sudo: a password is required"
     small, _ = sending({**HAS_IT, "missing": ["a" * 64], "room": 3})
     (finding,) = small.after(prepared()).findings
-    assert "/var/lib/muster/users/ada/store does not have 4 bytes of free space" in finding.summary
+    assert "/var/lib/muster/users/ada/store does not have the 4 bytes of free space" in finding.summary
 
 
 def test_copy_with_a_wrong_digest_is_reported() -> None:

@@ -171,7 +171,7 @@ def test_attaching_to_a_launch_ended_by_another_supervisor_is_reported(attached:
     record = late.supervisor.attach()
     assert record.decision is not None
     assert record.decision.ending is Ending.INTERRUPTED
-    assert "another supervisor has collected it" in record.decision.text
+    assert "another supervisor collected it" in record.decision.text
 
 
 def test_invalid_answers_do_not_end_the_launch(leased: Supervised) -> None:

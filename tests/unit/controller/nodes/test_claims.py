@@ -165,7 +165,7 @@ def test_silent_nodes_are_reported_and_remain_unclaimed(nodes: list[Node]) -> No
     (folder_of(nodes[0]) / "away").touch()
     (folder_of(nodes[1]) / "broken").touch()
     with run() as ours:
-        said = "node2: not claimed for this run: take failed with exit code 1: sudo: a password is required"
+        said = "node2: this run could not claim the node: take failed with exit code 1: sudo: a password is required"
         assert ours.claim(nodes, "site.yml", take_over=False) == [said]
         assert ours.missing(["node1", "node2", "node3"]) == ["node1", "node2"]
 

@@ -146,7 +146,7 @@ def test_file_changed_during_sending_is_reported(cluster: Callable[..., Cluster]
 def test_unusable_store_is_reported(cluster: Callable[..., Cluster], project: Project, tmp_path: Path) -> None:
     (tmp_path / "node2").write_text("in the way")
     found = cluster(2).bring(project)
-    assert found == {"node2": f"{tmp_path}/node2: has a part that is a link, or not a folder"}
+    assert found == {"node2": f"{tmp_path}/node2: contains a part that is a link or not a folder"}
 
 
 def test_message_bodies_are_limited_in_size(project: Project) -> None:

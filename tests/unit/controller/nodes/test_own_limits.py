@@ -34,7 +34,7 @@ def test_soft_limit_is_raised_as_needed_up_to_the_hard_limit() -> None:
 def test_reached_limit_of_the_controller_is_explained() -> None:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert explained("OSError: [Errno 24] Too many open files") == (
-        f"the controller's limit of {soft} open files is too low; raise it with ulimit -n {2 * soft}"
+        f"the controller's limit of {soft} open files is too low; to raise it, run ulimit -n {2 * soft}"
         " (OSError: [Errno 24] Too many open files)"
     )
     assert explained("No route to host") == "No route to host"

@@ -115,7 +115,7 @@ def test_unusable_certificate_is_reported(world: World, given: Any, tmp_path: Pa
     world.manager.set_nonpersistent_facts("plain", {"cluster_extra_ca": str(path)})
     with pytest.raises(AnsibleActionFail) as failed:
         given("plain")
-    assert str(failed.value) == f"plain: cannot read cluster_extra_ca {path} on the controller."
+    assert str(failed.value) == f"plain: cluster_extra_ca {path} cannot be read on the controller."
     path.write_text("no certificate")
     with pytest.raises(AnsibleActionFail, match=rf"^plain: cluster_extra_ca {path} "):
         given("plain")

@@ -227,7 +227,7 @@ def test_special_files_and_links_out_of_the_folder_are_rejected(lab: Lab) -> Non
         lab.listed()
     why = "only links to targets in the same folder are copied"
     assert sorted(refused.value.problems) == [
-        f"{lab.source}: 'bell\\x07': its name contains non-printable characters",
+        f"{lab.source}: 'bell\\x07': the name contains non-printable characters",
         f"{lab.source}: 'passwords': link to '/etc/shadow'; {why}",
         f"{lab.source}: 'pipe': not a file, link or folder",
         f"{lab.source}: 'up': link to 'train/../../..'; {why}",

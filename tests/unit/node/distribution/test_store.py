@@ -69,7 +69,7 @@ def test_file_can_be_stored_in_parts(place: str) -> None:
     with store.opened(place) as there:
         assert store.add_part(there, "1" * 64, file, 0, content[:600]) == ""
         assert store.missing(there, [file]) == [file]
-        assert "inconsistent parts" in store.add_part(there, "1" * 64, file, 500, content[500:])
+        assert "the received parts of a are inconsistent" in store.add_part(there, "1" * 64, file, 500, content[500:])
         assert store.add_part(there, "1" * 64, file, 600, content[600:]) == ""
         assert store.missing(there, [file]) == []
         assert "changed while it was read" in store.add_part(there, "2" * 64, file, 0, bytes(1000))

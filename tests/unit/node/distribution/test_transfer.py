@@ -372,7 +372,7 @@ def test_files_are_copied_between_plain_folders(nodes: Nodes, tmp_path: Path) ->
     assert [(path.name, path.stat().st_mode & 0o777) for path in target.iterdir()] == [("x.whl", 0o644)]
     above = manifest.render([listed[0]._replace(path="sub/x.whl")])
     result = result_of(begin("offer", {"folder": str(source), **place, "manifest": encoded(above)}))
-    assert result["error"] == "ValueError: a plain folder must not contain folders"
+    assert result["error"] == "ValueError: a plain folder must not contain subfolders"
 
 
 # ---------------------------------------------------------------- helpers

@@ -195,7 +195,8 @@ def test_first_failed_rank_is_reported_and_others_are_stopped() -> None:
 
 
 def test_hanging_rank_is_reported() -> None:
-    assert run_ranks(f"if n == 1: time.sleep(60)\n    {RESULT}", seconds=2.0)["why"] == "rank 1 did not end within 2 s"
+    done = run_ranks(f"if n == 1: time.sleep(60)\n    {RESULT}", seconds=2.0)
+    assert done["why"] == "rank 1 did not finish within 2 s"
 
 
 def test_port_holders_are_read_from_ss(monkeypatch: pytest.MonkeyPatch) -> None:

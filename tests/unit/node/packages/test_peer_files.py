@@ -98,7 +98,7 @@ def test_unrequested_data_is_rejected(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_endless_stderr_without_data_times_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peer_files, "STALLED", 1)
-    assert fetch_from(tmp_path, "endless(aside)").why.startswith("no data for 1 s")
+    assert fetch_from(tmp_path, "endless(aside)").why.startswith("no data received for 1 s")
 
 
 def test_folder_that_other_users_can_replace_is_rejected(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def test_missing_or_inaccessible_python_is_reported(root: PytorchRoot) -> None:
     (root.envs / ENVIRONMENT / "bin/python").mkdir()
     said = root.look(root.envs / ENVIRONMENT, "files")
     assert said["error"] == "nobody cannot start its Python: Permission denied"
-    assert said["fix"].startswith("its Python and pytorch_root must be readable")
+    assert said["fix"].startswith("Make its Python and pytorch_root readable")
 
 
 @pytest.mark.parametrize(
@@ -107,6 +107,6 @@ def test_python_writable_by_other_users_is_not_run_as_root(tmp_path: Path) -> No
             ask_python(str(path))
         sentence, _, fix = str(refused.value).partition(". ")
         assert sentence == f"{path} is not safe to run as root: {home} is writable by all users"
-        assert fix.startswith("Set pytorch_python to one that only root can change")
+        assert fix.startswith("Set pytorch_python to a Python that only root can change")
     assert not ran.exists()
     assert ask_python("python3").version.startswith("3.")

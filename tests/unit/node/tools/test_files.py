@@ -149,11 +149,11 @@ def test_path_with_a_linked_folder_is_rejected(secret: Path, foreign: Path) -> N
     (foreign / "out").symlink_to(secret.parent)
     with files.folder(str(foreign)) as within:
         assert files.read("sub/file", within=within) == b"its own"
-        with pytest.raises(files.UnsafePathError, match="has a part that is a link"):
+        with pytest.raises(files.UnsafePathError, match="contains a part that is a link"):
             files.read("out/secret", within=within)
-        with pytest.raises(files.UnsafePathError, match="has a part that is a link"):
+        with pytest.raises(files.UnsafePathError, match="contains a part that is a link"):
             files.replace("out/secret", b"other", within=within)
-        with pytest.raises(files.UnsafePathError, match="has a part that is a link"):
+        with pytest.raises(files.UnsafePathError, match="contains a part that is a link"):
             files.remove("out/secret", within=within)
     assert secret.read_text() == "for root alone"
 
