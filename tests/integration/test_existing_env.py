@@ -197,7 +197,7 @@ def test_writable_environment_is_reported_or_refused(cluster: Cluster, installed
         machine.inside("chmod", "0700", BASE)
         result = cluster.run()
         assert result.stats["failures"] == {"node1": 1}
-        assert "cannot be started by muster: muster cannot start its Python: Permission denied" in result.stdout
+        assert "node1: environment old: muster cannot start its Python: Permission denied" in result.stdout
     finally:
         machine.inside("sh", "-ec", f"chmod 0755 {BASE}; chmod o-w {PREFIX}/bin; chown -R root: {BASE}")
 

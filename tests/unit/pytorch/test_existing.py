@@ -31,7 +31,7 @@ def test_existing_environment_is_identified_and_evaluated(case: dict[str, Any]) 
     if "made_by" in case:
         assert existing.made_by(case["marks"]) == case["made_by"]
         return
-    found = existing.judge("/opt/x", {**SOUND, **case["look"]}, "muster")
+    found = existing.judge("/opt/x", {**SOUND, **case["look"]})
     assert {name: value for name, value in vars(found).items() if value} == {
         "made_by": "conda",
         **{name: tuple(value) if name == "notes" else str(value) for name, value in case["judged"].items() if value},

@@ -69,11 +69,8 @@ class ExistingEnvironment:
     notes: tuple[str, ...] = ()
 
 
-def judge(path: str, look: Mapping[str, Any], user: str) -> ExistingEnvironment:
-    """Evaluate an environment.
-
-    look: the result of muster_node/pytorch/existing.py. user: the account that ran the environment's Python.
-    """
+def judge(path: str, look: Mapping[str, Any]) -> ExistingEnvironment:
+    """Evaluate an environment. look: the result of muster_node/pytorch/existing.py."""
     maker = made_by(look["marks"])
     if not look["there"]:
         return ExistingEnvironment(
@@ -87,7 +84,7 @@ def judge(path: str, look: Mapping[str, Any], user: str) -> ExistingEnvironment:
     said = look["said"]
     if "packages" not in said:
         fix = "The environment must be readable for every user and built for this node's platform"
-        return ExistingEnvironment(maker, refusal=f"{user} cannot start its Python: {_short(said['error'])}. {fix}")
+        return ExistingEnvironment(maker, refusal=f"{_short(said['error'])}. {fix}")
     torch, python = said.get("torch") or {}, str(said.get("python_full", ""))
     if torch and not said["imported"]:
         fix = f"Repair it with {maker.partition(' ')[0]}" if maker != UNKNOWN else "Repair the environment"

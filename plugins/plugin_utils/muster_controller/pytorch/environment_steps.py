@@ -287,7 +287,7 @@ class ExistingSteps:
         seen: dict[str, Any] = self.action._execute_module("existing_env", given, task_vars=self.vars)
         if seen.get("failed") or "marks" not in seen:
             return seen
-        found = judge(self.path, seen, seen["looked_as"])
+        found = judge(self.path, seen)
         about = {"path": self.path, "made_by": found.made_by, "python": found.python, "torch": found.torch}
         if found.refusal:
             return {**self._refused(found.refusal), "existing": about}
