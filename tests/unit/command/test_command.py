@@ -218,7 +218,7 @@ def test_project_file_declares_environments(project: VerbSource, home: Path) -> 
     declared = {"cluster_own_environments": {"mine": {"requirements": str(home / "a.txt"), "torch": "2.12.0"}}}
     for words in ("run train.py", "environment"):
         assert json.dumps(declared) in shown(project, words)
-    assert "x={ is not valid YAML" in run(project, "environment --show --environments x={").output
+    assert "{ is not valid YAML" in run(project, "environment --show --environments x={").output
 
 
 def test_project_file_is_data(project: VerbSource, home: Path) -> None:
