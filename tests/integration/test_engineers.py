@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from conda_packages import make_channel
 from counted import TRUST, gateway_of, relabelled_index
 from launch_users import forget_launch_users
 from machines import NODES
@@ -240,6 +241,24 @@ def test_user_launches_in_the_own_environment(engineers: tuple[Person, Person], 
     run = anna.run(*LAUNCH, *hers, "-e", "launch_show_rank=1")
     assert run.returncode == 0, run.stdout + run.stderr
     assert re.search(rf"ran in {HERS}/mine/\S+ as 2001 {RELEASE}\+cpu 1.0 sum 1", run.stdout)
+
+
+def test_user_builds_a_conda_environment_beside_it(
+    nodes: list[Machine], engineers: tuple[Person, Person], environment: None, declared: dict[str, Any]
+) -> None:
+    pytest.importorskip("rattler", reason="conda packages need py-rattler on the controller (requirements/conda.txt)")
+    anna, _ = engineers
+    make_channel(anna.folder / "channel")
+    text = f"channels: [{(anna.folder / 'channel').as_uri()}]\ndependencies: [greet, python 3.11.*]\n"
+    (anna.folder / "bio.yml").write_text(text)
+    both = {**declared["cluster_own_environments"], "bio": {"conda": str(anna.folder / "bio.yml")}}
+    declare(anna, {**declared, "cluster_own_environments": both})
+    assert changes(anna.run(*ENVIRONMENT)) > {"0"}
+    assert "greet-1.0-0.tar.bz2" in (anna.folder / "bio.lock.txt").read_text()
+    for machine in nodes[:2]:
+        assert anna.ssh(machine, f"{HERS}/bio/current/bin/greet").stdout.startswith(f"greetings 1.0 from {HERS}/bio/")
+        assert owners(machine, anna) == {"anna"}
+    assert changes(anna.run(*ENVIRONMENT)) == {"0"}
 
 
 def test_nobody_else_uses_the_environment(
