@@ -157,7 +157,7 @@ def test_invalid_request_is_refused_before_contacting_nodes(cluster: Cluster) ->
     assert "cluster_environments: 'Upper' is not a valid name." in result.stdout
     assert "no node was contacted" in result.stdout
     result = cluster.run(cluster_environments={"gone": wrong["gone"], "folder": wrong["folder"]})
-    assert f"'gone': {cluster.folder}/gone.txt: it cannot be read (No such file or directory)" in result.stdout
+    assert f"'gone': {cluster.folder}/gone.txt: cannot be read (No such file or directory)" in result.stdout
     assert "folder.txt: line 1: '-e .' is a folder or a URL" in result.stdout
     result = cluster.run("playbooks/launch.yml", launch_environment="taem", launch_script="/srv/x.py")
     assert (
