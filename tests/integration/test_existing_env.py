@@ -192,7 +192,7 @@ def test_writable_environment_is_reported_or_refused(cluster: Cluster, installed
         machine.inside("chmod", "o+w", f"{PREFIX}/bin")
         result = cluster.run()
         assert result.stats["failures"] == {"node1": 1}
-        assert f"node1: environment old: every user can write to {PREFIX}/bin, and thus change" in result.stdout
+        assert f"node1: environment old: every user can write to {PREFIX}/bin and thus change" in result.stdout
         machine.inside("chmod", "o-w", f"{PREFIX}/bin")
         machine.inside("chmod", "0700", BASE)
         result = cluster.run()

@@ -149,7 +149,7 @@ def test_restarts_of_a_detached_administrator_launch_are_refused(tmp_path: Path,
         result = play("playbooks/launch.yml", extravars={**asked, "launch_restarts": 1, "launch_as": launch_as})
         assert result.rc != 0
         latest_events = " ".join(result.stdout.split())
-        assert "launch_restarts of a detached launch requires a watcher on the head node" in latest_events
+        assert "launch_restarts with launch_detached requires a watcher on the head node" in latest_events
         assert "administrator launches have no such logins" in latest_events
 
 

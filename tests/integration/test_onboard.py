@@ -270,8 +270,8 @@ def test_only_names_keys_and_firewall_change_on_members(story: Story) -> None:
 def test_launch_continues_and_acceptance_with_a_member_is_skipped(story: Story) -> None:
     assert story.still_at_work == story.at_work
     assert story.later_step > story.step
-    why = f"because none is idle (node1: launch {story.drill.launch_id}"
-    assert f"{NEW}: it was not tested with a member, {why}" in story.onboarded.stdout
+    why = f"because no member is idle (node1: launch {story.drill.launch_id}"
+    assert f"{NEW}: the node was not tested with a member, {why}" in story.onboarded.stdout
 
 
 @pytest.mark.slow

@@ -190,7 +190,7 @@ def test_scratch_folder_is_created(play: Play, nodes: list[Machine], served: dic
     assert result.rc == 0, result.stdout
     assert nodes[0].inside("stat", "--format=%a", "/srv/scratch").stdout.strip() == "1777"
     small = play(PLAYBOOK, extravars={**served, **scratch, "shared_data_scratch_gb": 10**6}, limit=NODES[0])
-    assert "and 1000000 GB are requested" in refusal(small, NODES[0])
+    assert ", but 1000000 GB are requested" in refusal(small, NODES[0])
     nodes[0].inside("rmdir", "/srv/scratch")
 
 

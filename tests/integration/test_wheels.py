@@ -111,7 +111,7 @@ def test_edited_lock_is_refused(cluster: CountedCluster, one: int) -> None:
         assert result.rc != 0
         message = result.results(LOOK)["node2"]["msg"]
         assert message.startswith(f"node2: {cluster.lock}: the environment for Python ")
-        assert "was modified (its digest does not match). Restore it from version control" in message
+        assert "was modified (its digest does not match). Restore the file from version control" in message
     finally:
         cluster.lock.write_text(text)
 
