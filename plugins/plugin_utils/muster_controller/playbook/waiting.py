@@ -1,0 +1,101 @@
+"""Shows what a slow task waits for: redrawn lines in a terminal, otherwise a line at intervals."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import threading
+import time
+from typing import TYPE_CHECKING, Any, cast
+
+from ansible import constants
+
+from muster.road.waiting import waiting_line, waiting_screen
+
+from .way_out import accepts_output, has_terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ansible.utils.display import Display
+
+    from .way_out import PrintableDisplay
+
+TITLE_AFTER = 0.7  # seconds until the title of a task with a condition is shown
+AFTER = 15.0  # seconds until the first line
+REDRAWN, EVERY = 1.0, 60.0  # seconds between two lines in a terminal, and otherwise
+
+
+class Waiting:
+    """The current task and its nodes. A timer's thread shows them; other methods are called in the main thread."""
+
+    def __init__(
+        self, display: Display, timer: Callable[..., Any] = threading.Timer, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.display = cast("PrintableDisplay", display)
+        self.make_timer, self.clock = timer, clock
+        self.nodes: dict[str, None] = {}
+        self.timer: Any = None
+        self.turn = 0
+        self.began = 0.0
+        self.shown = self.names = True
+        self.title: Callable[[], None] = lambda: None
+        # A line must not be shown after the end of its task.
+        self.lock = threading.RLock()
+        atexit.register(self.end)  # after Ctrl-C, the task has no other end
+
+    def begin(self, title: Callable[[], None], *, shown: bool, names: bool) -> None:
+        """Begin with a task. title: shows the title of the task. shown: whether to show lines. names: whether the task
+        runs for each node, and not once for all nodes."""
+        self.end()
+        self.title, self.shown, self.names = title, shown, names
+        self.began = self.clock()
+        self._after(TITLE_AFTER)
+
+    def add(self, node: str) -> None:
+        if node != "localhost":
+            self.nodes[node] = None
+
+    def remove(self, node: str) -> None:
+        self.nodes.pop(node, None)
+        self.display.note_activity(node, None)
+
+    def end(self) -> None:
+        with self.lock:
+            self.turn += 1
+            if self.timer is not None:
+                self.timer.cancel()
+                self.timer = None
+            self.nodes.clear()
+            self.display.activities.clear()
+            if self.display.drawn:
+                self.display.draw([])
+
+    def _after(self, seconds: float) -> None:
+        self.timer = self.make_timer(seconds, self._tick, [self.turn])
+        self.timer.daemon = True
+        self.timer.start()
+
+    def _tick(self, turn: int) -> None:
+        with self.lock:
+            if turn != self.turn:
+                return
+            self.title()
+            seconds = self.clock() - self.began
+            if self.shown and seconds < AFTER:
+                self._after(AFTER - seconds)
+            elif self.shown:
+                self._after(REDRAWN if has_terminal() else EVERY)
+                self._show(seconds)
+
+    def _show(self, seconds: float) -> None:
+        nodes = list(self.nodes) if self.names else []
+        activities = self.display.activities.copy()
+        if not accepts_output():
+            return
+        if has_terminal():
+            width = shutil.get_terminal_size().columns
+            self.display.draw(waiting_screen(seconds, nodes, activities, width))
+        else:
+            line = waiting_line(seconds, nodes, activities)
+            self.display.display(f"  {line}", color=constants.COLOR_VERBOSE)
