@@ -66,11 +66,12 @@ def downloads(pid: int) -> list[Json]:
     """Return {name, size, total} of each package file that the process is writing."""
     folder, sizes, log = f"/proc/{pid}/fd", {}, ""
     for number in os.listdir(folder)[:MOST_OPEN]:
-        path = os.readlink(f"{folder}/{number}")
-        if path.endswith(PACKAGES) and writes(pid, number):
-            sizes[os.path.basename(path)] = os.stat(f"{folder}/{number}").st_size
-        elif path.endswith(PIP_LOG):
-            log = files.part(f"{folder}/{number}", -TAIL, TAIL, links=True).decode("utf-8", "replace")
+        with suppress(OSError):  # the process has closed the file
+            path = os.readlink(f"{folder}/{number}")
+            if path.endswith(PACKAGES) and writes(pid, number):
+                sizes[os.path.basename(path)] = os.stat(f"{folder}/{number}").st_size
+            elif path.endswith(PIP_LOG):
+                log = files.part(f"{folder}/{number}", -TAIL, TAIL, links=True).decode("utf-8", "replace")
     totals = announced(log)
     return [{"name": name, "size": size, "total": totals.get(name, 0)} for name, size in sizes.items()]
 
