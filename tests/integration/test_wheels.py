@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import pytest
 
 from counted import FETCH, LOOK, SHARED, WEIGHT, CountedCluster, counted_cluster, make_tiny
 from net_faults import shut
+from paths import ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from machines import Machine, Play, Result
 
@@ -114,6 +117,32 @@ def test_edited_lock_is_refused(cluster: CountedCluster, one: int) -> None:
         assert "was modified (its digest does not match). Restore it from version control" in message
     finally:
         cluster.lock.write_text(text)
+
+
+@pytest.mark.parametrize("terminal", [False, True], ids=["lines", "terminal"])
+def test_slow_download_is_shown(
+    cluster: CountedCluster, one: int, terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first download has no lock and is made by a temporary user, the second one by root."""
+    monkeypatch.setitem(ENVIRONMENT, "TERM", "xterm" if terminal else "dumb")
+    first, second = (
+        r"waiting for node1: \d:\d\d \(node1: downloading torch, \d+ of 20 MB\)\n",
+        r"\x1b\[2K  node1 \[#+\.+\] downloading torch, \d+ of 20 MB\r?\n  waiting for node1: 0:\d\d\r?\x1b\[2K\x1b\[1A",
+    )
+    for _ in range(2):
+        cluster.clean()
+        cluster.index.rate = WEIGHT // 30
+        try:
+            result, sent = cluster.provide("node1", pytorch_lock=str(tmp_path / "lock.txt"))
+        finally:
+            cluster.index.rate = 0
+        assert result.rc == 0, result.stdout
+        assert sent > WEIGHT
+        assert re.search(second if terminal else first, result.stdout), result.stdout
+    cluster.clean()
+    fast, _ = cluster.provide("node1", pytorch_lock=str(tmp_path / "lock.txt"))
+    assert fast.rc == 0, fast.stdout
+    assert "waiting for" not in fast.stdout
 
 
 def tasks_of_the_role(result: Result, name: str) -> list[str]:
