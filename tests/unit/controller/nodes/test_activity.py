@@ -46,7 +46,8 @@ class World:
         return answer
 
     def module(self, *_: Any, **__: Any) -> dict[str, Any]:
-        until(lambda: not self.answers and time.sleep(0.05) is None)
+        until(lambda: not self.answers)
+        time.sleep(0.05)
         return {"changed": True}
 
     def run(self, delegate_to: str | None = None) -> dict[str, Any]:

@@ -92,8 +92,8 @@ def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     python = str(tmp_path / "bin/python")
     argv = [python, "-m", "pip", "install"]
     code = "import sys; print(flush=True); sys.stdin.read()"
-    shown = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-c", code], **shown) as running:
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdout
         running.stdout.readline()
         monkeypatch.setattr(process, "ids", lambda: [2**22 + 1, running.pid])
