@@ -4,7 +4,7 @@ look  root  reports files that pip and apt are downloading, packages that pip ha
             running installation with apt
 
 A file in progress is read through the descriptor of the process that writes it, never by its name, because other users
-can replace files in pip's temporary folders. Only processes of root, apt and temporary users of units are inspected.
+can replace files in temporary folders. Only processes of root, apt and temporary users of units are inspected.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ PACKAGES = (".whl", ".deb")
 PIP_LOG = "/pip.log"
 TAIL = 65536
 MOST_OPEN = 200  # open files of a process
-MOST_FILES = 20
+MOST_WORK = 20
 # pip's log shows the name or the URL of a wheel, and its size.
-ANNOUNCED = re.compile(r"Downloading (?:\S*/)?([^/\s]+\.whl)\S* \(([\d.]{1,12}) (bytes|kB|MB)\)")
+ANNOUNCED = re.compile(r"Downloading (?:\S*/)?([^/\s]+\.whl)\S* \((\d{1,9}(?:\.\d)?) (bytes|kB|MB)\)")
 UNITS = {"bytes": 1, "kB": 1000, "MB": 1000**2}
+WRITES = re.compile(r"^flags:\s*[0-7]*[12]$", re.MULTILINE)  # O_WRONLY or O_RDWR
 HISTORY, DPKG = "/var/log/apt/history.log", "/var/log/dpkg.log"
 INSTALLS = ("Install", "Reinstall", "Upgrade", "Downgrade")
 
@@ -41,84 +42,64 @@ def main() -> None:
 
 
 def look(_request: Json) -> Json:
-    trusted = {0}
+    """Return {work: entries as in muster.road.waiting.ObservedWork}."""
+    users = {0}
     with suppress(KeyError):
-        trusted.add(pwd.getpwnam("_apt").pw_uid)
-    found: Json = {"downloads": [], "apt": None, "installed": None}
+        users.add(pwd.getpwnam("_apt").pw_uid)
+    found: list[Json] = []
     for pid in process.ids():
-        try:
-            user = os.stat(f"/proc/{pid}").st_uid
-            if user not in trusted and user not in DYNAMIC:
-                continue
-            name = process.read(pid, "comm").strip()
-            if name.startswith(LOADERS):
-                found["downloads"] += downloads(pid)
-            if user == 0 and name.startswith("python") and process.words(pid)[1:4] == ["-m", "pip", "install"]:
-                found["installed"] = installed(process.words(pid)[0])
-            elif user == 0 and name == "dpkg" and found["apt"] is None:
-                found["apt"] = apt("".join(texts((HISTORY,))), "".join(texts((DPKG,))))
-        except OSError:
-            continue  # the process has ended
-    return {**found, "downloads": found["downloads"][:MOST_FILES]}
+        with suppress(OSError):  # the process has ended
+            user, name = os.stat(f"/proc/{pid}").st_uid, process.read(pid, "comm").strip()
+            if (user in users or user in DYNAMIC) and name.startswith(LOADERS):
+                found += downloads(pid)
+            if user == 0 and name == "dpkg":
+                found += apt(*("".join(texts((path,))) for path in (HISTORY, DPKG)))
+            elif user == 0 and process.words(pid)[1:4] == ["-m", "pip", "install"]:
+                found.append(installed(process.words(pid)[0]))
+    return {"work": found[:MOST_WORK]}
+
+
+def work(doing: str, name: str, done: int, whole: int) -> Json:
+    return {"doing": doing, "name": name, "done": done, "whole": whole}
 
 
 def downloads(pid: int) -> list[Json]:
-    """Return {name, size, total} of each package file that the process is writing."""
+    """Return the package files that the process is writing."""
     folder, sizes, log = f"/proc/{pid}/fd", {}, ""
     for number in os.listdir(folder)[:MOST_OPEN]:
         with suppress(OSError):  # the process has closed the file
             path = os.readlink(f"{folder}/{number}")
-            if path.endswith(PACKAGES) and writes(pid, number):
+            if path.endswith(PACKAGES) and WRITES.search(process.read(pid, f"fdinfo/{number}")):
                 sizes[os.path.basename(path)] = os.stat(f"{folder}/{number}").st_size
             elif path.endswith(PIP_LOG):
                 log = files.part(f"{folder}/{number}", -TAIL, TAIL, links=True).decode("utf-8", "replace")
-    totals = announced(log)
-    return [{"name": name, "size": size, "total": totals.get(name, 0)} for name, size in sizes.items()]
+    totals = {unquote(name): int(float(number) * UNITS[unit]) for name, number, unit in ANNOUNCED.findall(log)}
+    return [work("download", name, size, totals.get(name, 0)) for name, size in sizes.items()]
 
 
-def writes(pid: int, number: str) -> bool:
-    """Return whether the process opened this file for writing."""
-    flags = re.search(r"^flags:\s*([0-7]+)$", process.read(pid, f"fdinfo/{number}"), re.MULTILINE)
-    return flags is not None and bool(int(flags[1], 8) & (os.O_WRONLY | os.O_RDWR))
-
-
-def announced(log: str) -> dict[str, int]:
-    """Return the sizes of the files in pip's log."""
-    found = {}
-    for name, number, unit in ANNOUNCED.findall(log):
-        with suppress(ValueError):
-            found[unquote(name)] = int(float(number) * UNITS[unit])
-    return found
-
-
-def installed(python: str) -> int:
+def installed(python: str) -> Json:
     """Return the number of packages in this Python's environment, without pip itself."""
-    library = os.path.join(os.path.dirname(os.path.dirname(python)), "lib")
-    found = 0
-    for name in files.names(library):
-        with suppress(OSError):
-            packages = files.names(f"{library}/{name}/site-packages")
-            found += sum(each.endswith(".dist-info") and not each.startswith("pip-") for each in packages)
-    return found
+    library = f"{python.removesuffix('/bin/python')}/lib"
+    packages = [name for each in files.names(library) for name in files.names(f"{library}/{each}/site-packages")]
+    done = sum(name.endswith(".dist-info") and not name.startswith("pip-") for name in packages)
+    return work("install", "", done, 0)
 
 
-def apt(history: str, dpkg: str) -> Json | None:
-    """Return the progress of the last installation in apt's history; None if the installation has ended."""
+def apt(history: str, dpkg: str) -> list[Json]:
+    """Return the progress of the last installation in apt's history; [] if the installation has ended."""
     fields = dict(FIELD.findall(history[max(0, history.rfind("Start-Date: ")) :]))
     if "Start-Date" not in fields or "End-Date" in fields:
-        return None
+        return []
     begin = " ".join(fields["Start-Date"].split())
     names = {name for field in INSTALLS for name in NAMED.findall(fields.get(field, ""))}
-    states: dict[str, set[str]] = {"unpacked": set(), "installed": set(), "half-configured": set()}
-    now = ""
+    states: dict[str, dict[str, None]] = {"unpacked": {}, "installed": {}, "half-configured": {}}
     for line in dpkg.splitlines():
         words = line.split()
         if line >= begin and words[2:3] == ["status"] and len(words) == 6 and words[3] in states:
-            name = words[4].partition(":")[0]
-            states[words[3]].add(name)
-            now = name if words[3] == "half-configured" else now
-    done = {state: len(names & found) for state, found in states.items()}
-    return {"packages": len(names), "unpacked": done["unpacked"], "configured": done["installed"], "now": now}
+            states[words[3]][words[4].partition(":")[0]] = None
+    unpacked, configured = (len(names & states[state].keys()) for state in ("unpacked", "installed"))
+    now = next(reversed(states["half-configured"]), "")
+    return [work("unpack", "", unpacked, len(names)), work("configure", now, configured, len(names))]
 
 
 if __name__ == "__main__":

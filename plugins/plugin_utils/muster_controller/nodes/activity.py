@@ -34,17 +34,15 @@ class WatchedAction(OwnAction):
     def _observed(self, task_vars: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[None]:
         stop = threading.Event()
         # Ansible keeps the current task in a context variable, which new threads do not inherit.
-        work = (contextvars.copy_context().run, (self._observe, stop, task_vars, arguments))
-        thread = threading.Thread(target=work[0], args=work[1], name="activity", daemon=True)
-        if not self._task.delegate_to:
-            thread.start()
+        run = contextvars.copy_context().run
+        thread = threading.Thread(target=run, args=(self._observe, stop, task_vars, arguments), daemon=True)
+        thread.start()
         try:
             yield
         finally:
             stop.set()
-            if thread.ident is not None:
-                # The process must not end while this thread writes to the queue of ansible-playbook.
-                thread.join(END)
+            # The process must not end while this thread writes to the queue of ansible-playbook.
+            thread.join(END)
 
     def _observe(self, stop: threading.Event, task_vars: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
         """Report the node's activity until the module has ended or an observation fails."""
@@ -53,11 +51,12 @@ class WatchedAction(OwnAction):
         wheels = sum(len(section["wheels"]) for section in arguments.get("locked") or ())
         shown = None
         with suppress(Exception):
-            if stop.wait(EVERY):
+            if self._task.delegate_to or stop.wait(EVERY):
                 return
             connection = connect(self, node, task_vars)
             while not stop.is_set():
-                shown = node_activity(PROGRAM.call(connection, "look", {}, privileged=True), sizes, wheels)
+                answer = PROGRAM.call(connection, "look", {}, privileged=True)
+                shown = node_activity(answer.get("work"), sizes, wheels)
                 self._show(stop, node, shown)
                 stop.wait(EVERY)
         if shown:

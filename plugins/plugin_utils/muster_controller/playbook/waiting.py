@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import atexit
+import os
+import select
 import shutil
+import sys
 import threading
 import time
 from typing import TYPE_CHECKING, Any, cast
 
 from ansible import constants
 
-from muster.road.waiting import waiting_line, waiting_screen
-
-from .way_out import accepts_output, has_terminal
+from muster.road.waiting import waiting_lines
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,9 +38,6 @@ class Waiting:
         self.nodes: dict[str, None] = {}
         self.timer: Any = None
         self.turn = 0
-        self.began = 0.0
-        self.shown = self.names = True
-        self.title: Callable[[], None] = lambda: None
         # A line must not be shown after the end of its task.
         self.lock = threading.RLock()
         atexit.register(self.end)  # after Ctrl-C, the task has no other end
@@ -65,11 +63,9 @@ class Waiting:
             self.turn += 1
             if self.timer is not None:
                 self.timer.cancel()
-                self.timer = None
             self.nodes.clear()
             self.display.activities.clear()
-            if self.display.drawn:
-                self.display.draw([])
+            self.display.draw([])
 
     def _after(self, seconds: float) -> None:
         self.timer = self.make_timer(seconds, self._tick, [self.turn])
@@ -81,21 +77,32 @@ class Waiting:
             if turn != self.turn:
                 return
             self.title()
-            seconds = self.clock() - self.began
+            seconds, width = self.clock() - self.began, terminal_width()
             if self.shown and seconds < AFTER:
                 self._after(AFTER - seconds)
             elif self.shown:
-                self._after(REDRAWN if has_terminal() else EVERY)
-                self._show(seconds)
+                self._after(REDRAWN if width else EVERY)
+                nodes = list(self.nodes) if self.names else []
+                self._show(waiting_lines(seconds, nodes, self.display.activities.copy(), width), width)
 
-    def _show(self, seconds: float) -> None:
-        nodes = list(self.nodes) if self.names else []
-        activities = self.display.activities.copy()
+    def _show(self, lines: list[str], width: int) -> None:
         if not accepts_output():
             return
-        if has_terminal():
-            width = shutil.get_terminal_size().columns
-            self.display.draw(waiting_screen(seconds, nodes, activities, width))
+        if width:
+            self.display.draw(lines)
         else:
-            line = waiting_line(seconds, nodes, activities)
-            self.display.display(f"  {line}", color=constants.COLOR_VERBOSE)
+            self.display.display(lines[0], color=constants.COLOR_VERBOSE)
+
+
+def terminal_width() -> int:
+    """Return the columns of this process's terminal; 0 if lines cannot be redrawn."""
+    redraws = sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+    return shutil.get_terminal_size().columns if redraws else 0
+
+
+def accepts_output() -> bool:
+    """Return whether some lines can be written without waiting, unlike to a stopped terminal or a full pipe."""
+    try:
+        return bool(select.select([], [sys.stdout], [], 0)[1])
+    except (OSError, ValueError):
+        return False

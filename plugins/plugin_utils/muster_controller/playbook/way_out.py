@@ -6,9 +6,7 @@ With any callback, results, warnings, diffs, verbose lines, prompts and output o
 
 from __future__ import annotations
 
-import os
 import re
-import select
 import sys
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -105,19 +103,6 @@ class PrintableDisplay(Display):
             self.activities.pop(node, None)
         else:
             self.activities[node] = activity
-
-
-def has_terminal() -> bool:
-    """Return whether this process, ansible-playbook, can redraw lines."""
-    return sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb"
-
-
-def accepts_output() -> bool:
-    """Return whether some lines can be written without waiting, which a stopped terminal or a full pipe prevents."""
-    try:
-        return bool(select.select([], [sys.stdout], [], 0)[1])
-    except (OSError, ValueError):
-        return False
 
 
 def use() -> None:

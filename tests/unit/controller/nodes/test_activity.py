@@ -14,7 +14,7 @@ from muster_controller.playbook.action import OwnAction
 from muster_controller.playbook.node_error import NodeError
 from waiting import until
 
-BUSY = {"downloads": [{"name": "a_1_all.deb", "size": 1_000_000, "total": 0}], "apt": None, "installed": None}
+BUSY = {"work": [{"doing": "download", "name": "a_1_all.deb", "done": 1_000_000, "whole": 0}]}
 FILES = {"files": [{"name": "a_1_all.deb", "size": 2_000_000}]}
 HALF = NodeActivity("downloading a, 1 of 2 MB", 0.5)
 
@@ -64,7 +64,7 @@ def test_activity_is_shown_and_withdrawn_when_observation_fails(monkeypatch: pyt
     assert world.connected == ["node2"]
 
 
-@pytest.mark.parametrize("answer", [NodeError("no route", reachable=False), RuntimeError(), [], {"downloads": 7}])
+@pytest.mark.parametrize("answer", [NodeError("no route", reachable=False), RuntimeError(), [], {"work": 7}])
 def test_failed_observation_does_not_affect_the_module(monkeypatch: pytest.MonkeyPatch, answer: Any) -> None:
     world = World(monkeypatch, answer)
     assert world.run() == {"changed": True}

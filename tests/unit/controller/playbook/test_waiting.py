@@ -81,7 +81,7 @@ class Run:
 
 @pytest.fixture(params=[False, True], ids=["lines", "terminal"])
 def live(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
-    monkeypatch.setattr(waiting, "has_terminal", lambda: request.param)
+    monkeypatch.setattr(waiting, "terminal_width", lambda: 80 if request.param else 0)
     monkeypatch.setattr(waiting, "accepts_output", lambda: True)
     return bool(request.param)
 

@@ -54,14 +54,14 @@ CONFIGURES = """\
 
 
 def test_installation_with_apt_is_counted() -> None:
-    assert activity.apt(HISTORY, DPKG) == {"packages": 4, "unpacked": 2, "configured": 0, "now": ""}
-    found = activity.apt(HISTORY, DPKG + CONFIGURES)
-    assert found == {"packages": 4, "unpacked": 4, "configured": 1, "now": "nvidia-dkms-580"}
+    unpacks, configures = activity.apt(HISTORY, DPKG), activity.apt(HISTORY, DPKG + CONFIGURES)
+    assert unpacks == [activity.work("unpack", "", 2, 4), activity.work("configure", "", 0, 4)]
+    assert configures == [activity.work("unpack", "", 4, 4), activity.work("configure", "nvidia-dkms-580", 1, 4)]
 
 
 @pytest.mark.parametrize("history", ["", f"{HISTORY}End-Date: 2026-11-28  12:00:09\n", "Install: cut:amd64 (1)\n"])
 def test_finished_installation_is_not_reported(history: str) -> None:
-    assert activity.apt(history, DPKG) is None
+    assert activity.apt(history, DPKG) == []
 
 
 def test_only_written_files_are_downloads_and_sizes_come_from_pips_log(tmp_path: Path) -> None:
@@ -71,16 +71,17 @@ def test_only_written_files_are_downloads_and_sizes_come_from_pips_log(tmp_path:
     with log.open("a"), read.open("rb"), wheel.open("wb") as file:
         file.write(b"x" * 100_000)
         file.flush()
-        assert activity.downloads(os.getpid()) == [{"name": WHEEL, "size": 100_000, "total": 2_900_500_000}]
+        assert activity.downloads(os.getpid()) == [activity.work("download", WHEEL, 100_000, 2_900_500_000)]
 
 
 def test_sizes_in_pips_log() -> None:
-    assert activity.announced(LOG) == {
-        WHEEL: 2_900_500_000,
-        "numpy-2.3.5-cp312-cp312-manylinux_2_28_x86_64.whl": 62_000,
-        "tiny-1.0-py3-none-any.whl": 812,
+    wheels = {name: (number, unit) for name, number, unit in activity.ANNOUNCED.findall(LOG)}
+    assert wheels == {
+        WHEEL.replace("+", "%2B"): ("2900.5", "MB"),
+        "numpy-2.3.5-cp312-cp312-manylinux_2_28_x86_64.whl": ("62", "kB"),
+        "tiny-1.0-py3-none-any.whl": ("812", "bytes"),
     }
-    assert activity.announced("Downloading x.whl (1.2.3 MB)\nDownloading (9 kB)\n") == {}
+    assert activity.ANNOUNCED.findall("Downloading x.whl (1.2.3 MB)\nDownloading (9 kB)\n") == []
 
 
 @pytest.fixture
@@ -104,8 +105,8 @@ def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_installed_packages_are_counted(pip: int) -> None:
-    expected = 2 if os.geteuid() == 0 else None
-    assert activity.look({}) == {"downloads": [], "apt": None, "installed": expected}
+    expected = [activity.work("install", "", 2, 0)] if os.geteuid() == 0 else []
+    assert activity.look({}) == {"work": expected}
 
 
 def test_processes_of_other_users_are_not_inspected(pip: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,4 +115,4 @@ def test_processes_of_other_users_are_not_inspected(pip: int, monkeypatch: pytes
         os, "stat", lambda path: real(path) if path != f"/proc/{pip}" else os.stat_result([0, 0, 0, 0, 1000, *[0] * 5])
     )
     monkeypatch.setattr(activity, "downloads", lambda _: pytest.fail("a process of another user"))
-    assert activity.look({}) == {"downloads": [], "apt": None, "installed": None}
+    assert activity.look({}) == {"work": []}
