@@ -4,13 +4,12 @@ look  root  reports files that pip and apt are downloading, packages that pip ha
             running installation with apt
 
 A file in progress is read through the descriptor of the process that writes it, never by its name, because other users
-can replace files in temporary folders. Only processes of root, apt and temporary users of units are inspected.
+can replace files in temporary folders. Only processes of system users and of temporary users of units are inspected.
 """
 
 from __future__ import annotations
 
 import os
-import pwd
 import re
 from contextlib import suppress
 from typing import Any
@@ -22,7 +21,7 @@ from ..tools.program import answer
 
 Json = dict[str, Any]
 
-DYNAMIC = range(61184, 65520)  # users that systemd assigns to units with DynamicUser
+SYSTEM = {*range(1000), *range(61184, 65520)}  # root, _apt and others, and users of units with DynamicUser
 LOADERS = ("python", "pip", "http")  # names of pip's process and of apt's downloading processes
 PACKAGES = (".whl", ".deb")
 PIP_LOG = "/pip.log"
@@ -43,14 +42,11 @@ def main() -> None:
 
 def look(_request: Json) -> Json:
     """Return {work: entries as in muster.road.waiting.ObservedWork}."""
-    users = {0}
-    with suppress(KeyError):
-        users.add(pwd.getpwnam("_apt").pw_uid)
     found: list[Json] = []
     for pid in process.ids():
         with suppress(OSError):  # the process has ended
             user, name = os.stat(f"/proc/{pid}").st_uid, process.read(pid, "comm").strip()
-            if (user in users or user in DYNAMIC) and name.startswith(LOADERS):
+            if user in SYSTEM and name.startswith(LOADERS):
                 found += downloads(pid)
             if user == 0 and name == "dpkg":
                 found += apt(*("".join(texts((path,))) for path in (HISTORY, DPKG)))

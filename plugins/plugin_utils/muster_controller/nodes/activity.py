@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import contextvars
 import threading
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from muster.road.waiting import NodeActivity, node_activity
+from muster.road.waiting import node_activity
 from muster_controller.playbook.action import OwnAction
 
 from .connection import connect
 from .program import NodeProgram
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from muster_controller.playbook.way_out import PrintableDisplay
 
@@ -27,18 +27,13 @@ class WatchedAction(OwnAction):
     """An action whose modules run for minutes. Observations never change the result of the action."""
 
     def _execute_module(self, module_name: Any = None, module_args: Any = None, **more: Any) -> dict[str, Any]:
-        with self._observed(more["task_vars"], module_args):
-            return super()._execute_module(module_name, module_args, **more)
-
-    @contextmanager
-    def _observed(self, task_vars: Mapping[str, Any], arguments: Mapping[str, Any]) -> Iterator[None]:
         stop = threading.Event()
         # Ansible keeps the current task in a context variable, which new threads do not inherit.
-        run = contextvars.copy_context().run
-        thread = threading.Thread(target=run, args=(self._observe, stop, task_vars, arguments), daemon=True)
+        run, given = contextvars.copy_context().run, (self._observe, stop, more["task_vars"], module_args)
+        thread = threading.Thread(target=run, args=given, daemon=True)
         thread.start()
         try:
-            yield
+            return super()._execute_module(module_name, module_args, **more)
         finally:
             stop.set()
             # The process must not end while this thread writes to the queue of ansible-playbook.
@@ -47,21 +42,17 @@ class WatchedAction(OwnAction):
     def _observe(self, stop: threading.Event, task_vars: Mapping[str, Any], arguments: Mapping[str, Any]) -> None:
         """Report the node's activity until the module has ended or an observation fails."""
         node: str = task_vars["inventory_hostname"]
-        sizes = {str(file["name"]): int(file["size"]) for file in arguments.get("files") or ()}
-        wheels = sum(len(section["wheels"]) for section in arguments.get("locked") or ())
-        shown = None
+        display = cast("PrintableDisplay", self._display)
         with suppress(Exception):
+            sizes = {str(file["name"]): int(file["size"]) for file in arguments.get("files") or ()}
+            wheels = sum(len(section["wheels"]) for section in arguments.get("locked") or ())
             if self._task.delegate_to or stop.wait(EVERY):
                 return
             connection = connect(self, node, task_vars)
             while not stop.is_set():
                 answer = PROGRAM.call(connection, "look", {}, privileged=True)
-                shown = node_activity(answer.get("work"), sizes, wheels)
-                self._show(stop, node, shown)
+                if not stop.is_set():
+                    display.note_activity(node, node_activity(answer.get("work"), sizes, wheels))
                 stop.wait(EVERY)
-        if shown:
-            self._show(stop, node, None)
-
-    def _show(self, stop: threading.Event, node: str, activity: NodeActivity | None) -> None:
         if not stop.is_set():
-            cast("PrintableDisplay", self._display).note_activity(node, activity)
+            display.note_activity(node, None)

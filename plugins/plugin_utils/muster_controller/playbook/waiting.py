@@ -7,9 +7,9 @@ import os
 import select
 import shutil
 import sys
-import threading
-import time
-from typing import TYPE_CHECKING, Any, cast
+from threading import RLock, Timer
+from time import monotonic
+from typing import TYPE_CHECKING, cast
 
 from ansible import constants
 
@@ -30,16 +30,14 @@ REDRAWN, EVERY = 1.0, 60.0  # seconds between two lines in a terminal, and other
 class Waiting:
     """The current task and its nodes. A timer's thread shows them; other methods are called in the main thread."""
 
-    def __init__(
-        self, display: Display, timer: Callable[..., Any] = threading.Timer, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, display: Display) -> None:
         self.display = cast("PrintableDisplay", display)
-        self.make_timer, self.clock = timer, clock
+        self.names = False
         self.nodes: dict[str, None] = {}
-        self.timer: Any = None
+        self.timer: Timer | None = None
         self.turn = 0
         # A line must not be shown after the end of its task.
-        self.lock = threading.RLock()
+        self.lock = RLock()
         atexit.register(self.end)  # after Ctrl-C, the task has no other end
 
     def begin(self, title: Callable[[], None], *, shown: bool, names: bool) -> None:
@@ -47,11 +45,11 @@ class Waiting:
         runs for each node, and not once for all nodes."""
         self.end()
         self.title, self.shown, self.names = title, shown, names
-        self.began = self.clock()
+        self.began = monotonic()
         self._after(TITLE_AFTER)
 
     def add(self, node: str) -> None:
-        if node != "localhost":
+        if self.names and node != "localhost":
             self.nodes[node] = None
 
     def remove(self, node: str) -> None:
@@ -68,7 +66,7 @@ class Waiting:
             self.display.draw([])
 
     def _after(self, seconds: float) -> None:
-        self.timer = self.make_timer(seconds, self._tick, [self.turn])
+        self.timer = Timer(seconds, self._tick, [self.turn])
         self.timer.daemon = True
         self.timer.start()
 
@@ -77,21 +75,20 @@ class Waiting:
             if turn != self.turn:
                 return
             self.title()
-            seconds, width = self.clock() - self.began, terminal_width()
-            if self.shown and seconds < AFTER:
+            seconds, width = monotonic() - self.began, terminal_width()
+            if not self.shown:
+                return
+            if seconds < AFTER:
                 self._after(AFTER - seconds)
-            elif self.shown:
-                self._after(REDRAWN if width else EVERY)
-                nodes = list(self.nodes) if self.names else []
-                self._show(waiting_lines(seconds, nodes, self.display.activities.copy(), width), width)
-
-    def _show(self, lines: list[str], width: int) -> None:
-        if not accepts_output():
-            return
-        if width:
-            self.display.draw(lines)
-        else:
-            self.display.display(lines[0], color=constants.COLOR_VERBOSE)
+                return
+            self._after(REDRAWN if width else EVERY)
+            lines = waiting_lines(seconds, list(self.nodes), self.display.activities.copy(), width)
+            if not accepts_output():
+                return
+            if width:
+                self.display.draw(lines)
+            else:
+                self.display.display(lines[0], color=constants.COLOR_VERBOSE)
 
 
 def terminal_width() -> int:
@@ -102,7 +99,4 @@ def terminal_width() -> int:
 
 def accepts_output() -> bool:
     """Return whether some lines can be written without waiting, unlike to a stopped terminal or a full pipe."""
-    try:
-        return bool(select.select([], [sys.stdout], [], 0)[1])
-    except (OSError, ValueError):
-        return False
+    return bool(select.select([], [1], [], 0)[1])

@@ -69,9 +69,11 @@ class Terminal:
 
 
 class Run:
-    def __init__(self) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock, self.terminal = Clock(), Terminal()
-        self.waiting = waiting.Waiting(cast("Any", self.terminal), self.clock.timer, lambda: self.clock.now)
+        monkeypatch.setattr(waiting, "Timer", self.clock.timer)
+        monkeypatch.setattr(waiting, "monotonic", lambda: self.clock.now)
+        self.waiting = waiting.Waiting(cast("Any", self.terminal))
 
     def begin(self, *nodes: str, **how: bool) -> None:
         self.waiting.begin(lambda: None, **{"shown": True, "names": True, **how})
@@ -86,8 +88,8 @@ def live(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> boo
     return bool(request.param)
 
 
-def test_slow_task_shows_its_nodes(live: bool) -> None:
-    run = Run()
+def test_slow_task_shows_its_nodes(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
     run.begin("node1", "node2", "localhost")
     run.clock.go(14.9)
     assert (run.terminal.lines, run.terminal.drawn) == ([], [])
@@ -110,8 +112,8 @@ def test_slow_task_shows_its_nodes(live: bool) -> None:
     assert (run.terminal.lines, run.terminal.drawn) == (seen, [])
 
 
-def test_fast_tasks_show_nothing_and_late_timers_do_nothing(live: bool) -> None:
-    run = Run()
+def test_fast_tasks_show_nothing_and_late_timers_do_nothing(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
     for _ in range(10):
         run.begin("node1")
         run.clock.go(14)
@@ -122,23 +124,23 @@ def test_fast_tasks_show_nothing_and_late_timers_do_nothing(live: bool) -> None:
     assert (run.terminal.lines, run.terminal.drawn) == ([], [])
 
 
-def test_tasks_with_own_progress_show_only_their_title(live: bool) -> None:
-    run, titles = Run(), []
+def test_tasks_with_own_progress_show_only_their_title(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, titles = Run(monkeypatch), []
     run.waiting.begin(lambda: titles.append("title"), shown=False, names=True)
     run.clock.go(300)
     assert titles == ["title"]
     assert (run.terminal.lines, run.terminal.drawn) == ([], [])
 
 
-def test_task_that_runs_once_names_no_node(live: bool) -> None:
-    run = Run()
+def test_task_that_runs_once_names_no_node(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = Run(monkeypatch)
     run.begin("node1", names=False)
     run.clock.go(15.5)
     assert [*run.terminal.lines, *run.terminal.drawn] == ["  running: 0:15"]
 
 
 def test_stopped_terminal_is_not_written_to(live: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = Run()
+    run = Run(monkeypatch)
     run.begin("node1")
     monkeypatch.setattr(waiting, "accepts_output", lambda: False)
     run.clock.go(100)
