@@ -22,6 +22,4 @@ ENVIRONMENT = {
     # ansible-runner also replaces the callback folder of ansible.cfg.
     "ANSIBLE_CALLBACK_PLUGINS": str(ROOT / "plugins/callback"),
     "PATH": f"{BIN}:{os.environ['PATH']}",
-    # ansible-runner uses a pseudoterminal, in which slow tasks would redraw lines.
-    "TERM": "dumb",
 }

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import shlex
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
 
 from counted import FETCH, LOOK, SHARED, WEIGHT, CountedCluster, counted_cluster, make_tiny
 from net_faults import shut
-from paths import ENVIRONMENT
+from paths import ENVIRONMENT, INVENTORY, ROOT
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -119,30 +123,29 @@ def test_edited_lock_is_refused(cluster: CountedCluster, one: int) -> None:
         cluster.lock.write_text(text)
 
 
+LINE = r"\n  waiting for node1: 0:\d\d \(node1: downloading torch, \d+ of 20 MB\)\n"
+SHOWN = r"\r\x1b\[2K  node1 \[#+\.+\] downloading torch, \d+ of 20 MB\n  waiting for node1: 0:\d\d"
+BAR = SHOWN + r"\r\x1b\[2K\x1b\[1A\x1b\[2K"
+
+
 @pytest.mark.parametrize("terminal", [False, True], ids=["lines", "terminal"])
-def test_slow_download_is_shown(
-    cluster: CountedCluster, one: int, terminal: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_slow_download_is_shown(cluster: CountedCluster, terminal: bool, tmp_path: Path) -> None:
     """The first download has no lock and is made by a temporary user, the second one by root."""
-    monkeypatch.setitem(ENVIRONMENT, "TERM", "xterm" if terminal else "dumb")
-    first, second = (
-        r"waiting for node1: \d:\d\d \(node1: downloading torch, \d+ of 20 MB\)\n",
-        r"\x1b\[2K  node1 \[#+\.+\] downloading torch, \d+ of 20 MB\r?\n  waiting for node1: 0:\d\d\r?\x1b\[2K\x1b\[1A",
-    )
-    for _ in range(2):
+    extravars = json.dumps(cluster.extravars(pytorch_lock=str(tmp_path / "lock.txt")))
+    command = ["ansible-playbook", "-i", str(INVENTORY), "playbooks/pytorch.yml", "-l", "node1", "-e", extravars]
+    if terminal:
+        command = ["script", "--quiet", "--return", "--command", shlex.join(command), "/dev/null"]
+    for rate in (WEIGHT // 30, WEIGHT // 30, 0):
         cluster.clean()
-        cluster.index.rate = WEIGHT // 30
-        try:
-            result, sent = cluster.provide("node1", pytorch_lock=str(tmp_path / "lock.txt"))
-        finally:
-            cluster.index.rate = 0
-        assert result.rc == 0, result.stdout
-        assert sent > WEIGHT
-        assert re.search(second if terminal else first, result.stdout), result.stdout
-    cluster.clean()
-    fast, _ = cluster.provide("node1", pytorch_lock=str(tmp_path / "lock.txt"))
-    assert fast.rc == 0, fast.stdout
-    assert "waiting for" not in fast.stdout
+        cluster.index.rate = rate
+        environment = {**os.environ, **ENVIRONMENT, "TERM": "xterm"}
+        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout
+        text = done.stdout.replace("\r\n", "\n")
+        if rate:
+            assert re.search(BAR if terminal else LINE, text), text
+        else:
+            assert "waiting for" not in text
 
 
 def tasks_of_the_role(result: Result, name: str) -> list[str]:
