@@ -123,29 +123,36 @@ def test_edited_lock_is_refused(cluster: CountedCluster, one: int) -> None:
         cluster.lock.write_text(text)
 
 
-LINE = r"\n  waiting for node1: 0:\d\d \(node1: downloading torch, \d+ of 20 MB\)\n"
+LINE = r"\n  waiting for node1: 1:\d\d \(node1: downloading torch, \d+ of 20 MB\)\n"
 SHOWN = r"\r\x1b\[2K  node1 \[#+\.+\] downloading torch, \d+ of 20 MB\n  waiting for node1: 0:\d\d"
 BAR = SHOWN + r"\r\x1b\[2K\x1b\[1A\x1b\[2K"
 
 
-@pytest.mark.parametrize("terminal", [False, True], ids=["lines", "terminal"])
-def test_slow_download_is_shown(cluster: CountedCluster, terminal: bool, tmp_path: Path) -> None:
+@pytest.mark.slow
+def test_slow_downloads_are_shown(cluster: CountedCluster, tmp_path: Path) -> None:
     """The first download has no lock and is made by a temporary user, the second one by root."""
-    extravars = json.dumps(cluster.extravars(pytorch_lock=str(tmp_path / "lock.txt")))
+    lines = shown(cluster, tmp_path, seconds=100)
+    assert re.search(LINE, lines), lines
+    redrawn = shown(cluster, tmp_path, seconds=40, terminal=True)
+    assert re.search(BAR, redrawn), redrawn
+
+
+def test_fast_download_is_not_shown(cluster: CountedCluster, tmp_path: Path) -> None:
+    assert "downloading" not in shown(cluster, tmp_path)
+
+
+def shown(cluster: CountedCluster, folder: Path, *, seconds: int = 0, terminal: bool = False) -> str:
+    """Install on the first node again. Return the output. seconds: duration of the download."""
+    extravars = json.dumps(cluster.extravars(pytorch_lock=str(folder / "lock.txt")))
     command = ["ansible-playbook", "-i", str(INVENTORY), "playbooks/pytorch.yml", "-l", "node1", "-e", extravars]
     if terminal:
         command = ["script", "--quiet", "--return", "--command", shlex.join(command), "/dev/null"]
-    for rate in (WEIGHT // 30, WEIGHT // 30, 0):
-        cluster.clean()
-        cluster.index.rate = rate
-        environment = {**os.environ, **ENVIRONMENT, "TERM": "xterm"}
-        done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
-        text = done.stdout.replace("\r\n", "\n")
-        if rate:
-            assert re.search(BAR if terminal else LINE, text), text
-        else:
-            assert "waiting for" not in text
+    cluster.clean()
+    cluster.index.rate = WEIGHT // seconds if seconds else 0
+    environment = {**os.environ, **ENVIRONMENT, "TERM": "xterm"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    return done.stdout.replace("\r\n", "\n")
 
 
 def tasks_of_the_role(result: Result, name: str) -> list[str]:
