@@ -150,9 +150,10 @@ def shown(cluster: CountedCluster, folder: Path, *, seconds: int = 0, terminal: 
     cluster.clean()
     cluster.index.rate = WEIGHT // seconds if seconds else 0
     environment = {**os.environ, **ENVIRONMENT, "TERM": "xterm"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout
-    return done.stdout.replace("\r\n", "\n")
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, check=False)
+    text = done.stdout.decode().replace("\r\n", "\n")
+    assert done.returncode == 0, text
+    return text
 
 
 def tasks_of_the_role(result: Result, name: str) -> list[str]:
