@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from muster.pytorch import environments
-from muster_controller.playbook.action import OwnAction
+from muster_controller.nodes.activity import WatchedAction
 from muster_controller.pytorch.conda_steps import CondaSteps
 from muster_controller.pytorch.environment_steps import EnvironmentSteps, ExistingSteps, NamedSteps, OwnFolder
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-class ActionModule(OwnAction):
+class ActionModule(WatchedAction):
     _supports_check_mode = True
 
     def run(self, tmp: str | None = None, task_vars: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import sys
 import textwrap
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,10 +26,11 @@ from muster_controller.playbook.json_output import JSON_OUTPUT
 from muster_controller.playbook.own_actions import is_foreign, is_on_controller
 from muster_controller.playbook.screens import end_gently
 from muster_controller.playbook.terminal import typed
+from muster_controller.playbook.waiting import Waiting
 from muster_controller.report.reporter import FIRST_CONTACT, REPORTER, UNTRUSTED, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 DOCUMENTATION = """
     name: road
@@ -36,7 +38,7 @@ DOCUMENTATION = """
     short_description: Compact default output with the outcome of the run in the last line
     description:
       - Hides skipped plays and tasks, and successful checks of role arguments.
-      - Shows the duration of slow tasks.
+      - Shows the nodes that a slow task waits for, what these nodes do, and the duration of slow tasks.
       - Shows the essential part of a failure, and the complete result with C(-v).
       - Prints the outcome in the last line, either the verdict of the launch, or where and why the run stopped.
     extends_documentation_fragment:
@@ -47,8 +49,6 @@ DOCUMENTATION = """
 """
 
 LONG = 5.0  # seconds from which the duration of a task is shown
-SIGN_OF_LIFE = 20.0  # seconds between two lines that show a running task
-BANNER_AFTER = 0.7  # seconds until the title of a task with a condition is shown
 QUIET_ACTIONS = ("ansible.builtin.validate_argument_spec", "validate_argument_spec")
 # Actions with a message for people. Only the message is shown.
 SPEAKING_ACTIONS = (
@@ -95,7 +95,7 @@ ANSWERS = (
     "import_inventory",
 )
 # Actions that show their own progress or wait for input.
-OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status", "onboard_contact")
+OWN_PROGRESS = ("torchrun_launch", "host_keys", "cluster_status", "onboard_contact", "ansible.builtin.pause")
 TRUE = ("true", "yes", "on", "1")
 # Playbooks that only show a screen and the last line.
 SCREENS = ("status",)
@@ -135,8 +135,7 @@ class CallbackModule(DefaultCallback):
         way_out.use()
         self._banner_lock = threading.RLock()
         self._play_to_show: Any = None
-        self._timer: threading.Timer | None = None
-        self._at_work: Any = None
+        self._waiting = Waiting(self._display)
         self._task_began = 0.0
         self._last_result = 0.0
         self._verdict: Mapping[str, Any] | None = None
@@ -165,12 +164,15 @@ class CallbackModule(DefaultCallback):
         self._task_began = self._last_result = time.monotonic()
         if task.action in QUIET_ACTIONS:
             return
-        self._at_work = task
         if task.action in OWN_PROGRESS and self._watches():
             end_gently()
         if not task.when:
             self._print_task_banner(task)
-        self._after(BANNER_AFTER, self._wait_with, task)
+        self._waiting.begin(
+            partial(self._print_task_banner, task),
+            shown=task.action not in OWN_PROGRESS and not self._is_screen,
+            names=not task.run_once,
+        )
 
     def _watches(self) -> bool:
         """Return whether the run shows a screen until the user interrupts the run."""
@@ -188,33 +190,19 @@ class CallbackModule(DefaultCallback):
                 super().v2_playbook_on_play_start(play)
             super()._print_task_banner(task)
 
-    def _after(self, seconds: float, act: Callable[[Any], None], task: Any) -> None:
-        self._timer = threading.Timer(seconds, act, [task])
-        self._timer.daemon = True
-        self._timer.start()
-
-    def _wait_with(self, task: Any) -> None:
-        """Show the title of a slow task, and then the running time at intervals. Runs in the timer's thread."""
-        if self._at_work is not task:
-            return
-        self._print_task_banner(task)
-        seconds = time.monotonic() - self._task_began
-        if seconds >= SIGN_OF_LIFE and task.action not in OWN_PROGRESS:
-            self._display.display(f"  {seconds:.0f} s ...", color=constants.COLOR_VERBOSE)
-        self._after(SIGN_OF_LIFE, self._wait_with, task)
-
     def _end_of_task(self) -> None:
         """Show the duration of the finished task if the task was slow."""
-        self._at_work = None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._waiting.end()
         seconds = self._last_result - self._task_began
         if self._task_began and seconds >= LONG and not self._is_screen:
             self._display.display(f"  took {seconds:.0f} s", color=constants.COLOR_VERBOSE)
         self._task_began = 0.0
 
     # ------------------------------------------------------------ results
+
+    def v2_runner_on_start(self, host: Any, task: Any) -> None:
+        self._waiting.add(host.get_name())
+        super().v2_runner_on_start(host, task)
 
     def v2_runner_on_ok(self, result: Any) -> None:
         self._take(result)
@@ -237,7 +225,7 @@ class CallbackModule(DefaultCallback):
             self._display.display(line, color=colors.get(line.partition(" ")[0], constants.COLOR_OK))
 
     def v2_runner_on_skipped(self, result: Any) -> None:
-        self._last_result = time.monotonic()
+        self._finished(result)
         super().v2_runner_on_skipped(result)
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
@@ -277,8 +265,12 @@ class CallbackModule(DefaultCallback):
         _note(result)
         super().v2_runner_retry(result)
 
-    def _take(self, result: Any) -> None:
+    def _finished(self, result: Any) -> None:
         self._last_result = time.monotonic()
+        self._waiting.remove(result.host.get_name())
+
+    def _take(self, result: Any) -> None:
+        self._finished(result)
         content = result.result
         _note(result)
         if not is_on_controller(result.task):

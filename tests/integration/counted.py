@@ -36,7 +36,13 @@ class CountedCluster:
     def provide(self, *names: str, version: str = "2.0.0", **requested: Any) -> tuple[Result, int]:
         """Run the step on the named nodes, or on all nodes. Return the result and the bytes that the index sent."""
         self.index.take_count()
-        extravars = {
+        limit = ",".join(names or [machine.name for machine in self.machines])
+        extravars = self.extravars(version, **requested)
+        result = self.play("playbooks/pytorch.yml", extravars=extravars, limit=limit)
+        return result, self.index.take_count()
+
+    def extravars(self, version: str = "2.0.0", **requested: Any) -> dict[str, Any]:
+        return {
             "cluster_torch_version": version,
             "pytorch_root": ROOT,
             "pytorch_index_url": self.index.url,
@@ -46,9 +52,6 @@ class CountedCluster:
             "pytorch_lock": str(self.lock),
             **requested,
         }
-        limit = ",".join(names or [machine.name for machine in self.machines])
-        result = self.play("playbooks/pytorch.yml", extravars=extravars, limit=limit)
-        return result, self.index.take_count()
 
     def clean(self) -> None:
         for machine in self.machines:

@@ -51,6 +51,7 @@ for name, text in {**given["files"], "tmp/.muster": ""}.items():
     with open(os.path.join(home, name), "w") as file:
         file.write(text)
 environment = {**given["environment"], "HOME": home, "TMPDIR": os.path.join(home, "tmp")}
+environment["PIP_LOG"] = os.path.join(home, "pip.log")
 os.chdir(home)
 os.execve(sys.argv[1], sys.argv[1:], environment)
 """
