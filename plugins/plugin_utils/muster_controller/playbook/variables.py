@@ -84,6 +84,15 @@ def value_of_nodes(task_vars: Mapping[str, Any], templar: Templar, loader: DataL
     return {host: read_values(task_vars, templar, roles, host, [name])[name] for host in staying(task_vars, templar)}
 
 
+def may_write(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, hosts: Iterable[str]) -> bool:
+    """Return whether a role may change any of these hosts. With cluster_mode verify, only roles with a mode of their
+    own may."""
+    roles = load_roles(loader)
+    modes = [name for name, one in roles.options.items() if name.endswith("_mode") and "manage" in one.choices]
+    del modes[modes.index("cluster_mode")]
+    return any("manage" in read_values(task_vars, templar, roles, host, modes).values() for host in hosts)
+
+
 def staying(task_vars: Mapping[str, Any], templar: Templar) -> list[str]:
     """Return the nodes of the inventory, except nodes that leave the cluster in this run (cluster_leaving, set by
     playbooks/retire.yml). The inventory that this run has read can still contain these nodes."""
