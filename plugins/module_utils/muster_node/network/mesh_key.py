@@ -41,7 +41,8 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     except KeyError:
         if check and not verifies:
             # On a new node, the baseline creates the user in the same run; check mode only predicts it.
-            return {**known, "changed": True, "key": "", "diff": diff_of("", "", params["identity"])}
+            predicted = {"changes": {"file": [params["identity"]]}, "diff": diff_of("", "", params["identity"])}
+            return {**known, "changed": True, "key": "", **predicted}
         raise RefusedError(
             f"has no user {name}: run {playbook('playbooks/baseline.yml')}, or correct cluster_user, ssh_mesh_users"
         ) from None
@@ -74,7 +75,12 @@ def provide_key(params: dict[str, Any], entry: pwd.struct_passwd, *, check: bool
         after = identity.public()
     if fix and not check:
         identity.keep_well()
-    return {"changed": new or fix, "key": after, "diff": diff_of(before, after, str(identity.path))}
+    return {
+        "changed": new or fix,
+        "changes": {"file": [str(identity.path)] if new or fix else []},
+        "key": after,
+        "diff": diff_of(before, after, str(identity.path)),
+    }
 
 
 def diff_of(before: str, after: str, path: str) -> dict[str, str]:

@@ -20,6 +20,8 @@ from .memory import Forgotten
 from .root import Interpreter, PytorchRoot, ask_python
 from .wheelhouse import Wheelhouse, sources_of
 
+WHEELS_UNKNOWN = "the size of the wheels is not known before the download"
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -188,6 +190,15 @@ class EnvironmentManager:
             "changed": plan.changed or bool(forget),
             "environment": str(self.root.envs / plan.target),
             "forget": forget,
+            "changes": {
+                "environment": [
+                    *([str(self.root.envs / plan.target)] if plan.build else []),
+                    *(f"removed: {self.root.envs / name}" for name in (*plan.discard, *plan.retire)),
+                    *(f"removed: {name}" for name in forget),
+                ],
+                "file": [str(self.root.link)] if plan.switch else [],
+                "unknown": [WHEELS_UNKNOWN] if plan.build else [],
+            },
             "plan": {
                 "reasons": [*plan.reasons, *(f"environment {name} is no longer requested" for name in forget)],
                 "build": plan.target if plan.build else "",

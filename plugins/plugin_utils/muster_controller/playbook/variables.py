@@ -72,6 +72,15 @@ def _declared(specs: Path) -> dict[str, Option]:
     return options_of(yaml_load(specs.read_text(encoding="utf-8")))
 
 
+@cache
+def role_about(role: str) -> dict[str, str]:
+    """Return the purpose of a role under "", and how its changes are undone (see roles/wipe/files/undo.yml)."""
+    roles = project_root() / "roles"
+    undo: dict[str, str] = yaml_load((roles / "wipe/files/undo.yml").read_text(encoding="utf-8"))
+    specs = yaml_load((roles / role / "meta/argument_specs.yml").read_text(encoding="utf-8"))
+    return {"": str(next(iter(specs["argument_specs"].values()))["short_description"]), **undo}
+
+
 def node_variables(task_vars: Mapping[str, Any], templar: Templar, loader: DataLoader, host: str) -> dict[str, Any]:
     """Return every cluster_* variable of the host in its declared type, with defaults and templates applied."""
     roles = load_roles(loader, "cluster")
