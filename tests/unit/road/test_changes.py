@@ -47,3 +47,18 @@ def test_names_from_nodes_are_shortened_and_made_printable(names: list[str]) -> 
     (name,) = (one["name"] for one in found["rows"])
     assert len(name) <= 300
     assert name.isprintable()
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        {"changes": []},
+        {"changes": {"file": 1, "unknown": "x", "download": "many"}},
+        {"results": 1, "named": [], "diff": ["x", {"after_header": 1}]},
+    ],
+)
+def test_malformed_results_of_nodes_are_tolerated(result: dict[str, Any]) -> None:
+    found = planned_changes()
+    collect(found, "node1", "firewall", "Apply", {"changed": True, **result}, {})
+    assert [(one["kind"], one["name"]) for one in found["rows"]] == [("other", "Apply")]
+    assert (found["unknown"], found["download"]) == ({}, {})

@@ -68,9 +68,9 @@ def collect(
             found["rows"].append(one)
     for part in _parts(result):
         said = _changes(part)
-        texts = [printable(str(text))[:LONGEST] for text in said.get("unknown") or ()]
+        texts = [printable(text)[:LONGEST] for text in _texts(said.get("unknown"))]
         if texts:
-            found["unknown"].setdefault(node, []).extend(texts[:MOST])
+            found["unknown"].setdefault(node, []).extend(texts)
         if isinstance(said.get("download"), int):
             found["download"][node] = found["download"].get(node, 0) + said["download"]
 
@@ -78,9 +78,9 @@ def collect(
 def _parts(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield the result, the results of a loop, and those of named environments."""
     named = result.get("named")
-    for part in (result, *(result.get("results") or ()), *(named.values() if isinstance(named, dict) else ())):
-        if isinstance(part, dict):
-            yield part
+    items = result.get("results")
+    parts = [result, *(items if isinstance(items, list) else []), *(named.values() if isinstance(named, dict) else [])]
+    yield from (part for part in parts if isinstance(part, dict))
 
 
 def _changes(part: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -88,8 +88,13 @@ def _changes(part: Mapping[str, Any]) -> Mapping[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
+def _texts(given: Any) -> list[str]:
+    """Return the list of a result. A node may have written anything."""
+    return [str(one) for one in given[:MOST]] if isinstance(given, list) else []
+
+
 def _named(part: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    said = {kind: [str(name) for name in _changes(part).get(kind) or ()][:MOST] for kind in KINDS}
+    said = {kind: _texts(_changes(part).get(kind)) for kind in KINDS}
     yield from ((kind, name) for kind, names in said.items() for name in names)
     diffs = part.get("diff")
     for one in diffs[:MOST] if isinstance(diffs, list) else [diffs]:
@@ -122,7 +127,9 @@ def table(found: PlannedChanges) -> list[str]:
         for kind in (*KINDS, OTHER):
             of_kind = [one for one in of_role if one["kind"] == kind]
             for nodes, names in _by_nodes(of_kind):
-                lines += _wrapped(f"    {kind:<12} {few(nodes):<14} ", ("; " if kind == "firewall" else ", ").join(names))
+                lines += _wrapped(
+                    f"    {kind:<12} {few(nodes):<14} ", ("; " if kind == "firewall" else ", ").join(names)
+                )
             if of_kind:
                 undo.setdefault(of_kind[0]["undo"], []).append(kind)
         for text, kinds in undo.items():
