@@ -97,24 +97,18 @@ class ActionModule(ControllerAction):
         repositories, managed, notes = {}, {}, {}
         for seen in nodes:
             own = self._values[seen.node]
-            managed[seen.node] = [part for part in parts[seen.node] if own[f"{part}_mode"] == "manage"]
+            mine = managed[seen.node] = [part for part in parts[seen.node] if own[f"{part}_mode"] == "manage"]
             places = mirrors.resolve(mirrors_table(self._loader), request, seen.system, seen.machine)
             notes.update(dict.fromkeys(f"{note}." for note in places.notes))
-            repositories[seen.node] = self._repositories(
-                seen, needed(stack.nodes[seen.node], managed[seen.node]), places, keys
-            )
-            if RDMA in managed[seen.node] and rdma[seen.node].source == DOCA and not places.offline:
+            repositories[seen.node] = self._repositories(seen, needed(stack.nodes[seen.node], mine), places, keys)
+            if RDMA in mine and rdma[seen.node].source == DOCA and not places.offline:
                 key = controller_file(own["rdma_doca_key"])
                 if key is None:
                     raise AnsibleActionFail(f"{seen.node}: rdma_doca_key {own['rdma_doca_key']} cannot be read.")
                 repositories[seen.node].append(doca(own["rdma_doca_url"], key))
         stack = replace(stack, warnings=(*stack.warnings, *notes))
-        result: dict[str, Any] = {
-            "stack": asdict(stack),
-            "parts": parts,
-            "managed": managed,
-            "repositories": repositories,
-        }
+        result: dict[str, Any] = {"stack": asdict(stack), "parts": parts, "managed": managed}
+        result["repositories"] = repositories
         result["rdma"] = {node: {**asdict(part), "refusals": [*map(str, part.refusals)]} for node, part in rdma.items()}
         if self.options["shows"] != "nothing":
             result["msg"] = report(stack) if self.options["shows"] == "stack" else drivers(stack)

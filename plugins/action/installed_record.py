@@ -3,7 +3,6 @@
 Records the current state of each node of the play: kernel, boot, driver, GPUs, firmware, the versions of Muster's
 packages and the files of the environment. drift compares later states with this record. No step makes decisions from
 the record. A record is written only if it differs from the previous one. Writing a record is not reported as a change.
-With cluster_mode verify, nothing is recorded.
 Contacts every node with the connection settings of the inventory; use it with run_once. An unreachable node only causes
 a warning.
 

@@ -52,10 +52,10 @@ def collect(
     found: PlannedChanges, node: str, role: str, task: str, result: Mapping[str, Any], about: Mapping[str, str]
 ) -> None:
     """Add the changes of one task. about: the role's purpose under "", and the texts of undo_of by their keys."""
-    if result.get("failed") or not (result.get("changed") or "changes" in result):
+    if result.get("failed") or not result.get("changed"):
         return
     named = list(dict.fromkeys(pair for part in _parts(result) for pair in _named(part)))
-    for kind, name in named or ([(OTHER, task)] if result.get("changed") else []):
+    for kind, name in named or [(OTHER, task)]:
         one: Change = {
             "node": node,
             "role": role,
@@ -156,17 +156,17 @@ def _wrapped(begin: str, text: str) -> list[str]:
 
 def _totals(found: PlannedChanges) -> Iterator[str]:
     """Yield the numbers of changes, once for nodes with the same numbers."""
+    every = list(dict.fromkeys(one["node"] for one in found["rows"]))
     same: dict[str, list[str]] = {}
-    for node in dict.fromkeys(one["node"] for one in found["rows"]):
-        same.setdefault(_counted([one for one in found["rows"] if one["node"] == node], found, [node]), []).append(node)
+    for node in every:
+        same.setdefault(_counted(found, [node]), []).append(node)
     yield from (f"  {few(nodes)}: {'each ' if len(nodes) > 1 else ''}{text}" for text, nodes in same.items())
-    nodes = list(dict.fromkeys(one["node"] for one in found["rows"]))
-    if len(nodes) > 1:
-        yield f"  in total: {_counted(found['rows'], found, nodes)} on {plural(len(nodes), 'node')}"
+    if len(every) > 1:
+        yield f"  in total: {_counted(found, every)} on {plural(len(every), 'node')}"
 
 
-def _counted(changes: Sequence[Change], found: PlannedChanges, nodes: Iterable[str]) -> str:
-    counts = Counter(one["kind"] for one in changes)
+def _counted(found: PlannedChanges, nodes: Sequence[str]) -> str:
+    counts = Counter(one["kind"] for one in found["rows"] if one["node"] in nodes)
     words = {"hold": "held package", "firewall": "firewall line", "sshd": "sshd file", "other": "other change"}
     texts = [plural(counts[kind], words.get(kind, kind)) for kind in (*KINDS, OTHER) if counts[kind]]
     size = sum(found["download"].get(node, 0) for node in nodes)
@@ -175,7 +175,7 @@ def _counted(changes: Sequence[Change], found: PlannedChanges, nodes: Iterable[s
 
 def _notes(found: PlannedChanges) -> Iterator[str]:
     where: dict[str, list[str]] = {}
-    for node, texts in found["unknown"].items():
+    for node, texts in sorted(found["unknown"].items()):
         for text in dict.fromkeys(texts):
             where.setdefault(text, []).append(node)
     for text, nodes in where.items():

@@ -53,11 +53,12 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
     if plan.needed and not check:
         act(plan, request)
     folders = [f"{request.root}/{name}" for name in (*plan.folders, *plan.empty_folders)]
-    link = [domain.LINK] if plan.link is not None else []
-    accounts = dict.fromkeys([*plan.join, *plan.linger, *plan.leave, *plan.end_linger])
     changes = {
-        "file": [*folders, *link, *([RECORD] if plan.needed else [])],
-        "account": [*([GROUP] if plan.make_group or plan.drop_group else []), *accounts],
+        "file": [*folders, *([] if plan.link is None else [domain.LINK]), RECORD],
+        "account": [
+            *([GROUP] if plan.make_group or plan.drop_group else []),
+            *(name for names in (plan.join, plan.linger, plan.leave, plan.end_linger) for name in names),
+        ],
         "unit": [f"user manager of {name}" for name in plan.restart],
     }
     said = {"changed": plan.needed, "differences": plan.differences, "changes": changes}

@@ -20,8 +20,6 @@ from .memory import Forgotten
 from .root import Interpreter, PytorchRoot, ask_python
 from .wheelhouse import Wheelhouse, sources_of
 
-WHEELS_UNKNOWN = "the size of the wheels is not known before the download"
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -193,11 +191,10 @@ class EnvironmentManager:
             "changes": {
                 "environment": [
                     *([str(self.root.envs / plan.target)] if plan.build else []),
-                    *(f"removed: {self.root.envs / name}" for name in (*plan.discard, *plan.retire)),
-                    *(f"removed: {name}" for name in forget),
+                    *(f"removed: {name}" for name in (*plan.discard, *plan.retire, *forget)),
                 ],
                 "file": [str(self.root.link)] if plan.switch else [],
-                "unknown": [WHEELS_UNKNOWN] if plan.build else [],
+                "unknown": ["the size of the wheels is not known before the download"] if plan.build else [],
             },
             "plan": {
                 "reasons": [*plan.reasons, *(f"environment {name} is no longer requested" for name in forget)],

@@ -161,9 +161,6 @@ class Reporter:
             steps=[step for step in self.steps if step["seconds"] >= SHORTEST_STEP],
         )
         self.planned["rows"].sort(key=lambda one: place.get(one["node"], -1))
-        self.planned["unknown"] = {
-            node: self.planned["unknown"][node] for node in place if node in self.planned["unknown"]
-        }
         self.planned["stopped"] = {one["node"]: one["task"] for one in failures}
         if self.only_steps and self.run["check"]:
             self.run["planned"] = self.planned
