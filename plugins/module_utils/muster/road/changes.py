@@ -180,5 +180,4 @@ def _notes(found: PlannedChanges) -> Iterator[str]:
             where.setdefault(text, []).append(node)
     for text, nodes in where.items():
         yield from _wrapped(f"  {few(nodes)}: ", text)
-    for node, task in found["stopped"].items():
-        yield f"  {node}: incomplete, because the node stopped at '{task}'"
+    yield from (f"  {node}: incomplete, because the node stopped at '{at}'" for node, at in found["stopped"].items())

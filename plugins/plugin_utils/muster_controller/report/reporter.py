@@ -41,7 +41,6 @@ NOT_RECORDED = (*CONTACT_NO_NODE, "status")  # status is read-only and may run e
 LONGEST_REASON = 4000  # characters
 SHORTEST_STEP = 0.5  # seconds; steps of site.yml that --tags skips are shorter
 WORKERS_END = 20.0  # seconds; an interrupted supervisor first ends its launch on all nodes
-BOOKS_OF_STEPS = ("site", *(step.tag for step in STEPS))
 EVERYBODY = "cluster"  # the subject of a task that runs once for all nodes
 
 
@@ -195,7 +194,7 @@ class Reporter:
     @property
     def only_steps(self) -> bool:
         """Return whether the run consists of steps of site.yml, so that its changes are those of the roles."""
-        return all(Path(name).stem in BOOKS_OF_STEPS for name in self.playbooks)
+        return {Path(name).stem for name in self.playbooks} <= {"site", *(step.tag for step in STEPS)}
 
     @property
     def contacts_nodes(self) -> bool:
