@@ -89,6 +89,7 @@ class ActionModule(ControllerAction):
             "backend": plan.backend,
             "packages": plan.packages,
             "findings": as_dicts(findings),
+            "changes": {"package": plan.packages, "firewall": plan.changed_lines},
         }
         if notes:
             result["msg"] = "\n".join(notes)

@@ -16,6 +16,7 @@ from ansible import constants, context
 from ansible.plugins.callback.default import CallbackModule as DefaultCallback
 
 from muster.report.last_line import RunEnding, Stop, last_line
+from muster.road.changes import table
 from muster.verdict.commands import COMMAND
 from muster.verdict.printable import printable_parts
 from muster_controller.members.onboarding import ONBOARDING
@@ -117,6 +118,7 @@ FOR_PROGRAMS = (
     "stack",
     "pip_output",
     "changed",
+    "changes",
     "artifacts",
     "status",
     "closing",
@@ -336,6 +338,10 @@ class CallbackModule(DefaultCallback):
         aside = bool(self._closing.get("aside"))
         if pruned := REPORTER.tell_pruned():
             self._display.display(f"\n{pruned}", stderr=aside)
+        if "planned" in REPORTER.run:
+            JSON_OUTPUT.results["changes"] = REPORTER.planned
+            for text in table(REPORTER.planned):
+                self._display.display(typed(text), color=constants.COLOR_CHANGED, stderr=aside)
         line, color = self._of_onboarding(str(page) if page else "") or self._last_line(
             stats, str(page) if page else ""
         )

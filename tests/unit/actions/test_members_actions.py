@@ -189,6 +189,13 @@ def test_nodes_are_claimed_for_a_run(world: World, programs: Programs, monkeypat
     assert "node1" not in warning
     programs.answers["look"] = {"holder": None}
     assert world.run("claim_nodes", check=True, take_over=False) == {"changed": False}
+    for name in ("node1", "node2", "node3"):
+        world.registered(name, "cluster_mode", "verify")
+    assert world.run("claim_nodes", for_roles=True) == {"changed": False}
+    assert "claimed" in world.run("claim_nodes"), "other playbooks write despite cluster_mode"
+    world.registered("node3", "firewall_mode", "manage")
+    assert "claimed" in world.run("claim_nodes", for_roles=True)
+    claimed.clear()
     found = world.run("claim_nodes", take_over=True)
     assert found == {"changed": False, "claimed": ["node2", "node3"], "warnings": ["it waited"]}
     assert claimed[0][0::2] == (["node2", "node3"], True)

@@ -221,7 +221,8 @@ def test_sshd_settings_change_is_guarded(world: World, programs: Programs) -> No
     options: dict[str, Any] = {"path": "/etc/ssh/x.conf", "settings": "UseDNS no\n", "seconds": 33}
     found = world.run("ssh_mesh_sshd", **options)
     headers = dict.fromkeys(("before_header", "after_header"), "/etc/ssh/x.conf")
-    assert found == {"changed": True, "diff": {"before": "", "after": "UseDNS no\n", **headers}}
+    shown = {"changes": {"sshd": ["/etc/ssh/x.conf"]}, "diff": {"before": "", "after": "UseDNS no\n", **headers}}
+    assert found == {"changed": True, **shown}
     assert programs.verbs() == ["undo", "look", "arm", "apply", "confirm"]
     reload = {"argv": ["systemctl", "try-reload-or-restart", "ssh.service"], "text": ""}
     arm = {"what": "sshd", "files": ["/etc/ssh/x.conf"], "commands": [reload], "seconds": 33, "texts": {}}

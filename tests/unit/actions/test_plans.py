@@ -102,6 +102,12 @@ def test_impossible_stack_is_rejected(world: World, tmp_path: Path) -> None:
     assert world.fails("gpu_stack_plan").startswith("node1: cluster_gpus ")
 
 
+def test_only_parts_with_their_own_mode_are_managed_in_verify_mode(world: World) -> None:
+    declare(world, cluster_mode="verify", dcgm_install=True, nvidia_driver_mode="manage")
+    found = world.run("gpu_stack_plan")
+    assert (found["parts"]["node1"], found["managed"]["node1"]) == (["nvidia_driver", "dcgm"], ["nvidia_driver"])
+
+
 def test_offline_stack_requires_no_repositories(world: World) -> None:
     declare(world, cluster_offline_dir="/srv/offline")
     assert world.run("gpu_stack_plan")["repositories"] == {name: [] for name in NAMES}

@@ -69,6 +69,12 @@ class FirewallPlan:
     after: list[str] = field(default_factory=list)
     tables: dict[int, Tables] = field(default_factory=dict)
 
+    @property
+    def changed_lines(self) -> list[str]:
+        """The lines of `after` that are new, and those of `before` that are removed."""
+        gone = [f"removed: {line}" for line in self.before if line not in self.after]
+        return [*(line for line in self.after if line not in self.before), *gone]
+
     def write(self, path: str, text: str, mode: int = 0o644) -> None:
         self.files.append(path)
         self.steps.append({"write": path, "text": text, "mode": mode})

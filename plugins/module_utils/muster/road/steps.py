@@ -45,7 +45,7 @@ STEPS = (
                 "cluster_users_root",
                 "cluster_take_over",
             ),
-            "cluster_full",
+            *("cluster_full", "cluster_mode"),
             *("cluster_mirror", "cluster_mirror_urls", "cluster_http_proxy", "cluster_https_proxy"),
             *("cluster_no_proxy", "cluster_extra_ca", "cluster_offline_dir", "cluster_environments"),
             "cluster_own_environments",

@@ -186,6 +186,14 @@ class EnvironmentManager:
             "changed": plan.changed or bool(forget),
             "environment": str(self.root.envs / plan.target),
             "forget": forget,
+            "changes": {
+                "environment": [
+                    *([str(self.root.envs / plan.target)] if plan.build else []),
+                    *(f"removed: {name}" for name in (*plan.discard, *plan.retire, *forget)),
+                ],
+                "file": [str(self.root.link)] if plan.switch else [],
+                "unknown": ["the size of the wheels is not known before the download"] if plan.build else [],
+            },
             "plan": {
                 "reasons": [*plan.reasons, *self.forgotten.reasons],
                 "build": plan.target if plan.build else "",
