@@ -186,9 +186,9 @@ def test_run_stops_before_any_change_if_it_would_block_services(
         "node1: Prometheus exporter (node_exporter in node_exporter.service), port 9100/tcp",
         "node1: Prometheus (prometheus in prometheus.service), port 9090/tcp",
         f"(connected now: {outsider.address})",
-        "node2: NFS (rpc.mountd in rpc.mountd.service, rpcbind in rpcbind.service), ports 20048/tcp, 111/tcp, 111/udp",
+        "node2: NFS (rpcbind in rpcbind.service, rpc.mountd in rpc.mountd.service), ports 111/tcp, 111/udp, 20048/tcp",
         "node2: Ollama (ollama in ollama.service), port 11434/tcp",
-        "node2: Kubernetes (k3s-agent in k3s-agent.service), ports 10250/tcp, 8472/udp",
+        "node2: Kubernetes (k3s-agent in k3s-agent.service), ports 8472/udp, 10250/tcp",
         "node2: Ray (raylet in raylet.service), port 8076/tcp",
     ]
     for result in stopped:

@@ -91,7 +91,7 @@ def services_cut_off(
     request: FirewallRequest, look: FirewallState, planned: Scene, known: Sequence[KnownService]
 ) -> list[ServiceCutOff]:
     """Return the services that other hosts can reach now, or perhaps, but not with the planned rules."""
-    sockets = list(_sockets_cut_off(request, look, planned, known))
+    sockets = sorted(_sockets_cut_off(request, look, planned, known), key=lambda one: (one.port, one.proto))
     present = [one for one in known if any(one.matches(socket, _unit(look, socket)) for socket in sockets)]
     names = {one.name: one for one in present}
     groups: dict[tuple[str, str], list[ListeningSocket]] = {}
