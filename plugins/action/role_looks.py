@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 from ansible.module_utils.parsing.convert_bool import boolean
 
 from muster.firewall import services
-from muster.road.looks import looks_of, to_come
+from muster.road.looks import FIREWALL, looks_of, to_come
 from muster_controller.playbook.action import ControllerAction, Options
 from muster_controller.playbook.command_line import chosen_tags
 from muster_controller.playbook.variables import node_variables
@@ -53,8 +53,10 @@ class ActionModule(ControllerAction):
         kept.keep(of, answers)
         seen = {name: kept.of(step, name) or {} for name in names}
         judged = looks.judge(step, seen)
-        if step == "network" and not check and (stop := services.refusal(looks.services_cut_off(seen))):
-            return {"failed": True, "msg": stop}
+        if step == "network" and not check:
+            cut_off = looks.services_cut_off({name: seen[name] for name in judged.why.get(FIREWALL.role, ())})
+            if stop := services.refusal(cut_off):
+                return {"failed": True, "msg": stop}
         coming = {name for reasons in judged.why.values() for name in reasons}
         kept.forget(names if full else coming)
         kept.write()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 import yaml
 
+from conftest import UP_TO_NETWORK
 from machines import find_machine
 from outside import EVERY_PORT, LISTENER, Scan, conversation, listeners, scan, stubs
 from paths import BIN, ENVIRONMENT, INVENTORY, ROOT
@@ -179,7 +180,7 @@ def test_run_stops_before_any_change_if_it_would_block_services(
         assert say("a user") == "a user"
         shown = play("playbooks/inspect.yml")
         checked = play("site.yml", tags="inspect", check=True)
-        stopped = [play("site.yml", tags="inspect,baseline,network"), play("playbooks/network.yml"), play(PLAYBOOK)]
+        stopped = [play("site.yml", tags=UP_TO_NETWORK), play("playbooks/network.yml"), play(PLAYBOOK)]
     assert (shown.rc, checked.rc) == (0, 0), shown.stdout
     lines = [
         "node1: Slurm (slurmctld in slurmctld.service, slurmd in slurmd.service), ports 6817/tcp, 6818/tcp",
@@ -191,14 +192,15 @@ def test_run_stops_before_any_change_if_it_would_block_services(
         "node2: Kubernetes (k3s-agent in k3s-agent.service), ports 8472/udp, 10250/tcp",
         "node2: Ray (raylet in raylet.service), port 8076/tcp",
     ]
-    for result in stopped:
-        assert result.rc != 0
-        message = "\n".join(sorted({line for line in result.stdout.splitlines() if "firewall_" in line}))
-        assert "{port: 6817, comment: slurmctld}" in message, result.stdout
+    said = [" ".join(result.stdout.split()) for result in (shown, checked, *stopped)]
     for line in lines:
-        assert all(line.replace("node1: ", "").replace("node2: ", "") in one.stdout for one in (shown, checked)), line
-        assert line in stopped[0].stdout, line
-    assert "mDNS (avahi-daemon in avahi-daemon.service), port 5353/udp [default installation]" in shown.stdout
+        assert [line.removeprefix("node1: ").removeprefix("node2: ") in one for one in said[:4]] == [True] * 4, line
+        assert all(line in one for one in said[2:4]), line
+    for result, one in zip(stopped, said[2:], strict=True):
+        assert result.rc != 0
+        assert "{port: 6817, comment: slurmctld}, {port: 6818, comment: slurmd}" in one
+        assert "to firewall_cut: firewall_cut: [" in one
+    assert "mDNS (avahi-daemon in avahi-daemon.service), port 5353/udp [default installation]" in said[0]
     assert [differences(old, take(machine)) for old, machine in zip(before, lab, strict=True)] == [[], []]
 
 
@@ -210,11 +212,11 @@ def test_allowed_and_waived_services_and_defaults_do_not_stop_a_run(
     before = [state(machine) for machine in lab]
     allow = [{"port": 6817}, {"port": 6818, "from": [f"{outsider.address}/32"]}, {"port": 9100}, {"port": 9090}]
     decided = {"firewall_allow": allow, "firewall_cut": ["NFS", "ollama", "10250/tcp", "8472/udp", "Ray"]}
-    result = play("playbooks/network.yml", extravars=decided)
+    result = play("site.yml", tags=UP_TO_NETWORK, extravars=decided)
     assert result.rc == 0, result.stdout
     assert scan(outsider, first.address, 631, 6817, 6818, 9090, 9100).open == [6817, 6818, 9090, 9100]
     assert scan(outsider, second.address, 8076, 10250, 11434, 20048).open == []
-    assert play("playbooks/network.yml", extravars=decided).changed == []
+    assert play("site.yml", tags=UP_TO_NETWORK, extravars=decided).changed == []
     records = [machine.inside("stat", "-c", "%a %U %Y %i", RECORD).stdout for machine in lab]
     assert [record.split()[:2] for record in records] == [["600", "root"]] * 2
     recorded = json.loads(first.inside("cat", RECORD).stdout)["ufw"]

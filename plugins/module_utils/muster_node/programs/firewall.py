@@ -30,6 +30,8 @@ COMMAND_TIMEOUT = 60
 NO_CODE = -1  # code of an installed command that did not end
 MOST = 64_000_000  # bytes; must not be truncated, because it may be restored later
 MOST_CONNECTED = 50  # addresses for each port
+# Two queues, the local port, and the remote address.
+ESTABLISHED = re.compile(r"^\d+\s+\d+\s+\S+:(\d+)\s+\[?(?:::ffff:)?([^\]\s]+)\]?:\d+", re.MULTILINE)
 
 
 def main() -> None:
@@ -111,11 +113,10 @@ def connected(listening: str, established: str) -> dict[str, list[str]]:
     sockets = (line.split() for line in listening.splitlines())
     ports = {words[4].rpartition(":")[2] for words in sockets if len(words) > 4 and words[0] == "tcp"}
     found: dict[str, list[str]] = {}
-    for words in (line.split() for line in established.splitlines()):
-        port, remote = words[2].rpartition(":")[2], words[3].rpartition(":")[0].strip("[]").removeprefix("::ffff:")
-        there = found.setdefault(port, []) if port in ports and not re.match(r"127\.|::1$", remote) else None
-        if there is not None and remote not in there and len(there) < MOST_CONNECTED:
-            there.append(remote)
+    for port, address in ESTABLISHED.findall(established):
+        there = found.setdefault(port, []) if port in ports and not re.match(r"127\.|::1$", address) else None
+        if there is not None and address not in there and len(there) < MOST_CONNECTED:
+            there.append(address)
     return found
 
 

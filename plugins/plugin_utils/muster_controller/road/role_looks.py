@@ -192,9 +192,12 @@ class RoleLooks:
             return [str(problem)], []
 
     def services_cut_off(self, seen: Mapping[str, Json]) -> dict[str, Sequence[ServiceCutOff]]:
-        """Return, by node, the services that the role firewall would block. seen: the responses, as returned by ask."""
+        """Return, by node, the services that the role firewall would block. seen: the responses, as returned by ask.
+
+        A node is missing in the result if its firewall is not managed or could not be read.
+        """
         found: dict[str, Sequence[ServiceCutOff]] = {}
-        for name in self.names:
+        for name in seen:
             # The role itself reports errors, and stops before it blocks a service.
             with suppress(Exception):
                 options = self.tasks.judged(road.FIREWALL, self.tasks.arguments(road.FIREWALL, name))
