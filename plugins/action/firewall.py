@@ -14,10 +14,10 @@ from muster_controller.network.firewall_look import (
     PROGRAM,
     WHAT,
     blocked_by,
+    cut_off,
     findings_now,
     look_at,
     request_of,
-    services_cut_off,
 )
 from muster_controller.network.guard import Guard, GuardError, UndoCommand
 from muster_controller.nodes.connection import NodeConnection, connect
@@ -91,9 +91,9 @@ class ActionModule(ControllerAction):
         if blocked:
             lines = [*as_lines(blocked), f"{request.node}: nothing was changed."]
             return {"changed": settled, "failed": True, "msg": "\n".join(lines), "findings": as_dicts(blocked)}
-        cut_off = services_cut_off(self._loader, request, look, plan)
-        findings += services.findings_of(request.node, cut_off)
-        stop = "" if self._task.check_mode else services.refusal({request.node: cut_off})
+        lost = cut_off(self._loader, request, look, plan)
+        findings += services.findings_of(request.node, lost)
+        stop = "" if self._task.check_mode else services.refusal({request.node: lost})
         if stop:
             return {"changed": settled, "failed": True, "msg": stop, "findings": as_dicts(findings)}
         if request.leaves:

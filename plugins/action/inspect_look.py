@@ -59,14 +59,7 @@ class ActionModule(ControllerAction):
         stops = "network" in steps and not self._task.check_mode
         return {
             "nodes": {name: {"facts": one[STEP]["facts"]} for name, one in seen.items() if self._whole(one)},
-            "cut_off": [
-                *(one.as_dict() for name in cut_off for one in services.findings_of(name, cut_off[name])),
-                *(
-                    services.SERVICE_CUT_OFF.not_looked(name, why).as_dict()
-                    for name, one in seen.items()
-                    for why in one.get("firewall", {}).get("why", ())
-                ),
-            ],
+            "cut_off": [one.as_dict() for name in cut_off for one in services.findings_of(name, cut_off[name])],
             "stop": services.refusal(cut_off) if stops else "",
         }
 

@@ -22,7 +22,7 @@ from muster.inspect import cluster, table
 from muster.inspect import node as inspect_node
 from muster.inspect.facts import InspectedNode
 from muster.inspect.gpus import reminder
-from muster.verdict.finding import Skipped, add_up, findings_in, with_fix
+from muster.verdict.finding import add_up, findings_in, with_fix
 from muster_controller.artifacts.runs import run_id, write_json
 from muster_controller.gpu_stack.rdma import part_of
 from muster_controller.gpu_stack.rdma import table as rdma_table
@@ -51,10 +51,8 @@ class ActionModule(ControllerAction):
         # Nodes excluded by --limit were not inspected and are not reported.
         nodes = [node for node in nodes if node.facts is not None or node.why]
         findings = [finding for node in nodes for finding in inspect_node.judge(node)]
-        cut_off = findings_in({"findings": self.options["cut_off"]})
-        findings += [*cluster.judge(nodes), *(one for one in cut_off if one.status != "skipped")]
+        findings += [*cluster.judge(nodes), *findings_in({"findings": self.options["cut_off"]})]
         skipped = [entry for node in nodes for entry in inspect_node.skips(node)]
-        skipped += [Skipped(id=one.id, why=one.summary, node=one.node) for one in cut_off if one.status == "skipped"]
         request = next(iter(plan["requests"].values()))
         folder = Path(request["cluster_artifacts_dir"]) / request["cluster_name"]
         verdict = add_up(findings, skipped=skipped)

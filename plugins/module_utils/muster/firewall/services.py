@@ -97,10 +97,8 @@ def services_cut_off(
     groups: dict[tuple[str, str], list[ListeningSocket]] = {}
     for socket in sockets:
         found = [one for one in present if one.matches(socket, _unit(look, socket))]
-        found = [one for one in found if not one.default] or [
-            *(one for one in present if _is_one_of(socket, one.also)),
-            *found,
-        ]
+        if all(one.default for one in found):
+            found = [*(one for one in present if _is_one_of(socket, one.also)), *found]
         groups.setdefault((found[0].name, "") if found else ("", _owner(look, socket)), []).append(socket)
     return [_service(request, look, names.get(name), group) for (name, _), group in groups.items()]
 
@@ -168,34 +166,32 @@ def _owner(look: FirewallState, socket: ListeningSocket) -> str:
 # ---------------------------------------------------------------- results
 
 
-def findings_of(node: str, services: Iterable[ServiceCutOff]) -> list[Finding]:
+def findings_of(node: str, services: Sequence[ServiceCutOff]) -> list[Finding]:
     """Return a warning for each service that must be allowed or waived, and one finding for all others."""
-    found = []
-    may = []
-    for one in services:
-        if one.why:
-            may.append(f"{one.in_words} [{one.why}]")
-            continue
-        fix = f"To keep it reachable, add {', '.join(one.entries)} to firewall_allow"
-        fix += f"; to block it, add {', '.join(one.cut)} to firewall_cut"
-        summary = f"the firewall (default deny) would block a service for other hosts: {one.in_words}"
-        found.append(SERVICE_CUT_OFF.warn(node, summary, fix))
+    may, asked = [one for one in services if one.why], [one for one in services if not one.why]
+    found = [
+        SERVICE_CUT_OFF.warn(
+            node,
+            f"the firewall (default deny) would block a service for other hosts: {one.in_words}",
+            f"To keep it reachable, add {', '.join(one.entries)} to firewall_allow;"
+            f" to block it, add {', '.join(one.cut)} to firewall_cut",
+        )
+        for one in asked
+    ]
     if may:
-        found.append(SERVICE_CUT_OFF.passed(node, f"the firewall (default deny) may block {'; '.join(may)}"))
+        listed = "; ".join(f"{one.in_words} [{one.why}]" for one in may)
+        found.append(SERVICE_CUT_OFF.passed(node, f"the firewall (default deny) may block {listed}"))
     return found
 
 
 def refusal(services: Mapping[str, Sequence[ServiceCutOff]]) -> str:
     """Return why a run must stop before any change; "" if it can continue. services: by node."""
+    asked = [(node, one) for node, found in services.items() for one in found if not one.why]
     nodes: dict[str, list[str]] = {}
-    entries: dict[str, None] = {}
-    cut: dict[str, None] = {}
-    for node, found in services.items():
-        for one in found:
-            if not one.why:
-                nodes.setdefault(one.in_words, []).append(node)
-                entries |= dict.fromkeys(one.entries)
-                cut |= dict.fromkeys(one.cut)
+    for node, one in asked:
+        nodes.setdefault(one.in_words, []).append(node)
+    entries = dict.fromkeys(entry for _, one in asked for entry in one.entries)
+    cut = dict.fromkeys(name for _, one in asked for name in one.cut)
     if not nodes:
         return ""
     return "\n".join(

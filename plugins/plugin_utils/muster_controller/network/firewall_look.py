@@ -55,7 +55,7 @@ def findings_now(request: FirewallRequest, look: FirewallState) -> list[Finding]
     return [*judge.judge(request, look, judge.scene_now(look)), *judge.judge_boot(request, look)]
 
 
-def services_cut_off(
+def cut_off(
     loader: Any, request: FirewallRequest, look: FirewallState, plan: FirewallPlan | None = None
 ) -> Sequence[ServiceCutOff]:
     """Return the services that a run of the role would block."""
@@ -89,9 +89,9 @@ __all__ = [
     "PROGRAM",
     "WHAT",
     "blocked_by",
+    "cut_off",
     "findings_now",
     "look_at",
     "read_look",
-    "services_cut_off",
     "to_do",
 ]

@@ -206,7 +206,7 @@ class RoleLooks:
                 )
                 if options["mode"] == "manage":
                     look = firewall_look.read_look(seen[name]["firewall"]["look"])
-                    found[name] = firewall_look.services_cut_off(self.loader, request, look)
+                    found[name] = firewall_look.cut_off(self.loader, request, look)
         return found
 
     def _judge_mesh(self, judged: RoleDecisions, look: RoleLook, seen: Mapping[str, Json]) -> None:
