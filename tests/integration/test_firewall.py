@@ -192,7 +192,8 @@ def test_run_stops_before_any_change_if_it_would_block_services(
         "node2: Kubernetes (k3s-agent in k3s-agent.service), ports 8472/udp, 10250/tcp",
         "node2: Ray (raylet in raylet.service), port 8076/tcp",
     ]
-    said = [" ".join(result.stdout.split()) for result in (shown, checked, *stopped)]
+    tables = [next(iter(one.results("Evaluate the inspection").values()))["msg"] for one in (shown, checked)]
+    said = [*tables, *(" ".join(result.stdout.split()) for result in stopped)]
     for line in lines:
         assert [line.removeprefix("node1: ").removeprefix("node2: ") in one for one in said[:4]] == [True] * 4, line
         assert all(line in one for one in said[2:4]), line
@@ -222,7 +223,7 @@ def test_allowed_and_waived_services_and_defaults_do_not_stop_a_run(
     recorded = json.loads(first.inside("cat", RECORD).stdout)["ufw"]
     assert ("ENABLED=no" in recorded["conf"], "muster" in recorded["files"]["user.rules"]) == (True, False)
     decided["firewall_allow"] = allow[:1]
-    assert play(PLAYBOOK, extravars=decided).changed == [f"node1: {TASK}", f"node2: {TASK}"]
+    assert {f"node1: {TASK}", f"node2: {TASK}"} <= {*play(PLAYBOOK, extravars=decided).changed}
     assert [machine.inside("stat", "-c", "%a %U %Y %i", RECORD).stdout for machine in lab] == records
     first.inside("ufw", "allow", "7777/tcp")
     left = play(PLAYBOOK, extravars={"part": "forget"})
