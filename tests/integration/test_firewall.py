@@ -500,6 +500,7 @@ def test_allowed_and_waived_services_and_defaults_do_not_stop_a_run(
     recorded = json.loads(first.inside("cat", RECORD).stdout)["ufw"]
     assert ("ENABLED=no" in recorded["conf"], "muster" in recorded["files"]["user.rules"]) == (True, False)
     decided["firewall_allow"] = allow[:1]
+    decided["firewall_cut"] += ["Slurm", "Prometheus", "Prometheus exporter"]
     assert {f"node1: {TASK}", f"node2: {TASK}"} <= {*play(PLAYBOOK, extravars=decided).changed}
     assert [machine.inside("stat", "-c", "%a %U %Y %i", RECORD).stdout for machine in lab] == records
     first.inside("ufw", "allow", "7777/tcp")
