@@ -101,6 +101,19 @@ def entries_can_be_rules(inventory: Inventory) -> Iterator[Problem]:
                 yield Problem(node.name, f"entry {number} of firewall_allow {what}", fix, option="firewall_allow")
 
 
+def waivers_are_ports_or_names(inventory: Inventory) -> Iterator[Problem]:
+    for node in inventory.nodes:
+        entries = node.variables.get("firewall_cut")
+        for number, entry in enumerate(entries if isinstance(entries, list) else (), 1):
+            text = str(entry).strip()
+            port, _, proto = text.partition("/")
+            is_port = port.isdigit() and port_range(port) is not None and (proto or "tcp") in ("tcp", "udp")
+            if not is_port and (not text or text[0].isdigit()):
+                what = f"entry {number} of firewall_cut is {text[:40]!r}, which is not a port or a name"
+                fix = "Write a port such as 8080/tcp, or the name of a process such as slurmd"
+                yield Problem(node.name, what, fix, option="firewall_cut")
+
+
 def ranges_are_ranges(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         for name in ("firewall_ephemeral_range", "firewall_launch_ports"):
