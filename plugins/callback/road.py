@@ -90,7 +90,6 @@ ANSWERS = (
     "launch_comparison",
     "drift",
     "upgrade",
-    "wipe_node",
     "fresh_login",
     "import_inventory",
 )
@@ -143,6 +142,7 @@ class CallbackModule(DefaultCallback):
         self._artifacts = ""
         self._reminder = ""
         self._outcome = self._unfinished = ""
+        self._kept: list[str] = []  # sentences about what a removal leaves on nodes
         self._failures: dict[str, Stop] = {}
         self._is_screen = False
         self._status = ""
@@ -281,6 +281,8 @@ class CallbackModule(DefaultCallback):
         self._last_result = time.monotonic()
         content = result.result
         _note(result)
+        if result.task.action == "wipe_node" and content.get("msg"):
+            self._kept += str(content["msg"]).splitlines()
         if not is_on_controller(result.task):
             return
         self._reminder = str(content.get("reminder") or self._reminder)
@@ -333,6 +335,8 @@ class CallbackModule(DefaultCallback):
         if not self._is_screen:
             with way_out.own_colors():
                 super().v2_playbook_on_stats(stats)
+        if self._kept:
+            self._display.display("\n".join(["\nKept, besides installed packages:", *dict.fromkeys(self._kept)]))
         # Failures that were rescued do not count.
         ended = {**stats.failures, **stats.dark}
         self._failures = {host: why for host, why in self._failures.items() if host in ended}
