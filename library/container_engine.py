@@ -51,7 +51,7 @@ differences:
   returned: success
   type: list
   elements: str
-  sample: [/etc/docker/daemon.json does not name the runtime nvidia]
+  sample: [/etc/docker/daemon.json does not configure the nvidia runtime]
 """
 
 import contextlib

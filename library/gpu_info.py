@@ -17,8 +17,8 @@ description:
 options:
   seconds:
     description: >-
-      Time in seconds after which C(nvidia-smi) is considered to hang. Eight GPUs without persistence mode need about
-      half of the default.
+      Time in seconds after which C(nvidia-smi) is considered hung. Eight GPUs without persistence
+      mode take about half of the default time.
     type: float
     default: 30.0
 extends_documentation_fragment: action_common_attributes

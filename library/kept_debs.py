@@ -53,8 +53,8 @@ def main() -> None:
     )
     result = keep(module.params)
     if missing := result.pop("missing"):
-        where = f"{module.params['node']}: {', '.join(missing)} is no longer in apt's cache or in a repository"
-        module.fail_json(msg=f"{where}, but is needed for a rollback. The driver was not changed.")
+        where = f"{module.params['node']}: not found in apt's cache or in a repository: {', '.join(missing)}"
+        module.fail_json(msg=f"{where}. These packages are needed for a rollback, so the driver was not changed.")
     module.exit_json(**result)
 
 

@@ -195,8 +195,8 @@ def write_conf(text: str) -> None:
     path = Path(domain.PATH)
     if path.is_symlink():
         raise RefusedError(
-            f"{path} is a link to {path.readlink()}, so another tool manages it. Replace the link with a file, or "
-            'configure the settings in that tool and set nccl_conf to "off"'
+            f"{path} is a link to {path.readlink()}, so another tool manages the file. Replace the link with a "
+            'file, or configure the settings in that tool and set nccl_conf to "off"'
         )
     if not text:
         files.remove(str(path))

@@ -198,7 +198,7 @@ def build(given: dict[str, Any], wanted: domain.NcclTestsBuild) -> None:
         )
     home = f"/usr/local/cuda-{wanted.cuda}"
     if not Path(home, "bin/nvcc").exists():
-        raise RefusedError(f"{home}/bin/nvcc, which compiles nccl-tests, is missing. Set cuda_toolkit_mode to manage")
+        raise RefusedError(f"{home}/bin/nvcc, the compiler of nccl-tests, is missing. Set cuda_toolkit_mode to manage")
     lock = os.open(root, os.O_RDONLY)
     try:
         # The compiler inherits the lock, so that the next run waits for it after this run was killed.

@@ -147,8 +147,8 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         need = replace(need, keep="")
     need = need if need.keep else replace(need, keep=newest_common(need))
     if unmet(need):
-        requested = need.keep or f"a driver {need.branch}"
-        where = f"{need.source} does not have {requested} for this system: {'; '.join(unmet(need))}"
+        requested = need.keep or f"driver {need.branch}"
+        where = f"{need.source} does not offer {requested} for this system: {'; '.join(unmet(need))}"
         module.fail_json(msg=f"{given['node']}: {where}. Nothing was changed.")
     words, answer = ask(need)
     wrong = [f"apt cannot install {' '.join(words)}: {'; '.join(answer.errors)}"] if answer.errors else []
@@ -160,7 +160,7 @@ def run(module: AnsibleModule) -> dict[str, Any]:
         if done.code:
             said = complaints(done.text + done.aside)
             module.fail_json(
-                msg=f"{given['node']}: apt-get failed with exit code {done.code} while installing the driver. "
+                msg=f"{given['node']}: apt-get failed with exit code {done.code} while it installed the driver. "
                 f"{fix_with(said)}. Output:\n{said}"
             )
     before = {name: need.installed[name] for name in (*answer.installs, *answer.removes) if name in need.installed}

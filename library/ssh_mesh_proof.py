@@ -106,7 +106,7 @@ def prove(params: dict[str, Any]) -> dict[str, Any]:
     result: dict[str, Any] = {"changed": False, "tried": chosen, "not_tried": not_tried}
     refusals = ssh_mesh.refusals(params["user"], attempts)
     if refusals:
-        lines = [f"{params['node']}: {params['user']} cannot log in from here to", *(f"- {text}" for text in refusals)]
+        lines = [f"{params['node']}: {params['user']} cannot log in to", *(f"- {text}" for text in refusals)]
         result.update(failed=True, msg="\n".join(lines))
     return result
 

@@ -35,7 +35,7 @@ options:
       only: {description: Patterns of the names to remove., type: list, elements: str, default: []}
       keeps: {description: Description of kept files in messages., type: str, default: Muster did not write}
   reexec:
-    description: Whether systemd re-executes itself after the files are removed, to apply its settings.
+    description: Whether systemd re-executes itself after the files are removed, so that its default settings apply.
     type: bool
     default: false
   restart:
@@ -50,7 +50,8 @@ options:
     elements: str
     default: []
   idle:
-    description: Folder of the PyTorch environments, which must not be in use. If empty, this is not checked.
+    description: Folder that contains the PyTorch environments. The module fails if an environment is in
+      use. If this option is empty, use is not checked.
     type: path
     default: ""
   account:

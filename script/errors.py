@@ -21,7 +21,7 @@ TARGET = ROOT / "docs/errors.md"
 HEAD = """\
 # Errors
 
-Find the line that your launch printed, and its possible causes. Search this page for a part of the line without
+Find the line that your launch printed, and its possible causes. Look on this page for a part of the line without
 numbers, names and paths. Below each line are its meaning and links to its causes, in the order in which to check them.
 Each cause has checks and a fix.
 

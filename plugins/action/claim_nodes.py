@@ -33,7 +33,7 @@ class ActionModule(ControllerAction):
     def work(self) -> dict[str, Any]:
         names = self.task_vars["ansible_play_hosts"]
         if not CLAIMS.token:
-            return {"warnings": ["The nodes are not claimed for this run (callback plugin report disabled)."]}
+            return {"warnings": ["The nodes are not claimed, because the callback plugin report is disabled."]}
         if self._task.check_mode:
             connections = [connect(self, name, self.task_vars) for name in names]
             holders = holders_in(ask_all(connections, "look", {}))

@@ -146,7 +146,7 @@ class ActionModule(ControllerAction):
             if not said.get("failed"):
                 self._shown(said["msg"])
             return {"outcome": said["msg"].rstrip("."), **said}
-        text = "\n".join([*self._lines(failures), said["msg"], "Run the same command again; complete files are kept."])
+        text = "\n".join([*self._lines(failures), said["msg"], "Run the same command again to copy missing files."])
         return {**said, "failed": True, "msg": text}
 
     @staticmethod

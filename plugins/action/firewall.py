@@ -126,7 +126,7 @@ class ActionModule(ControllerAction):
         if after.steps:
             step = after.steps[0]
             what = step.get("write") or step.get("remove") or " ".join(step["run"])
-            raise FirewallError(f"the firewall was changed, but steps are still missing (next: {what}). Run again.")
+            raise FirewallError(f"the firewall was changed, but not completely (next step: {what}). Run it again.")
 
 
 def as_dicts(findings: list[Finding]) -> list[FindingShape]:

@@ -11,7 +11,7 @@ stack: The same as data: torch, variant, index, cuda, nccl, cudnn, branch, drive
 parts: The roles that install or check something on each node, in the order in which they run.
 rdma: The RDMA software of each node: source (the distribution, DOCA, or kept), packages, modules, load, and the reason
     (why); refusals if no RDMA software fits.
-repositories: The package repositories that each node needs, as the module apt_repositories takes them.
+repositories: The package repositories that each node needs, in the format of the module apt_repositories.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class ActionModule(ControllerAction):
             try:
                 keys[name] = place.read_text(encoding="utf-8")
                 if not fingerprints(keys[name].encode()):
-                    wrong.append(f"{place} contains no key. Export the key with gpg --armor --export.")
+                    wrong.append(f"{place} contains no OpenPGP key. Export the key with gpg --armor --export.")
             except OSError as error:
                 wrong.append(f"{place} cannot be read: {error.strerror}.")
             except ValueError:

@@ -71,5 +71,5 @@ class ActionModule(ControllerAction):
             )
         elif silent:
             names = ", ".join(row.node for row in silent)
-            result["warnings"] = [f"{names} did not respond. Once reachable, run {TRUST} again."]
+            result["warnings"] = [f"{names} did not respond. When reachable again, run {TRUST}."]
         return {**result, "outcome": trust.outcome(rows)}

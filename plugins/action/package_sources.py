@@ -32,7 +32,7 @@ class ActionModule(FilledIn):
             return []
         text = controller_file(name)
         if text is None:
-            raise AnsibleActionFail(f"{node}: cannot read cluster_extra_ca {name} on the controller.")
+            raise AnsibleActionFail(f"{node}: cluster_extra_ca {name} cannot be read on the controller.")
         try:
             return certificates(text)
         except CertificateError as error:

@@ -33,7 +33,7 @@ Kind = type[CondaSteps] | type[NamedSteps] | type[ExistingSteps]
 
 
 def kinds_of(declared: Mapping[str, Mapping[str, Any]]) -> dict[str, Kind]:
-    """Return the class that handles each environment. Environments with the source provided have none."""
+    """Return the class that handles each environment. Environments with `provided` set have none."""
     found: dict[str, Kind] = dict.fromkeys(environments.built(declared), NamedSteps)
     for name, entry in declared.items():
         if environments.existing(entry):

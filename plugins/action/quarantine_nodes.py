@@ -49,7 +49,7 @@ class ActionModule(ControllerAction):
         wanted = {name: self.wanted(cluster.nodes[name][OPTION]) for name in names}
         written = self.write(cluster, wanted)
         if written.by_hand:
-            again = "Then run the same command again to inform the nodes."
+            again = "Then run the same command again to update the nodes."
             raise AnsibleActionFail("\n".join(["Muster cannot edit this inventory.", *written.by_hand, again]))
         running, silent, changed = self.nodes(cluster, wanted)
         return {

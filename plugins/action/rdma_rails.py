@@ -138,7 +138,7 @@ class Trials:
         self.gather("end", messages)
 
     def calls(self, meeting: plan.RailMeeting, served: list[list[dict[str, Any]]]) -> list[list[list[str]]]:
-        """Return the commands of the connecting node: the steps before the first step without a listening process."""
+        """Return the connecting node's commands for the steps before the first step that has no listening process."""
         address = self.addresses[meeting.called]
         every = []
         for (mine, _), ends in zip(meeting.pairs, served, strict=True):

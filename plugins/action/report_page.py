@@ -31,6 +31,6 @@ class ActionModule(ControllerAction):
         asked = [folder for folder in kept if folder.name == self.options["run"] or not self.options["run"]]
         if not asked:
             known = ", ".join(folder.name for folder in kept[:3]) or "none"
-            raise AnsibleActionFail(f"This cluster has no run {self.options['run']}; the newest runs are {known}.")
+            raise AnsibleActionFail(f"This cluster has no run {self.options['run']}. The newest runs are {known}.")
         page = str(rewrite_page(asked[0]))
-        return {"page": page, "outcome": f"the report of {asked[0].name} was written again: {short(page)}"}
+        return {"page": page, "outcome": f"the report of {asked[0].name} was rewritten: {short(page)}"}

@@ -31,7 +31,7 @@ class ActionModule(OwnAction):
         step = self.arguments.pop("step", "look")
         looks = self.arguments.pop("looks", "")
         if self._task.check_mode or len(self.vars["groups"].get("gpu_nodes", [])) < 2:
-            nothing = {"skipped": True, "skip_reason": "no other node to share with, or check mode"}
+            nothing = {"skipped": True, "skip_reason": "check mode, or no other node in the cluster"}
             return {**result, **nothing}
         if step == "look":
             return {**result, **self._ask("look")}

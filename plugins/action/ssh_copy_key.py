@@ -28,7 +28,7 @@ class ActionModule(FilledIn):
 
     def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         if self._connection.transport != "ssh":
-            return {"changed": False, "msg": "The connection of this node is not SSH."}
+            return {"changed": False, "msg": "This node is not connected over SSH."}
         try:
             result = super().run(tmp, task_vars)
         except AnsibleConnectionFailure as problem:

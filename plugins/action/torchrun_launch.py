@@ -371,7 +371,7 @@ def plan_begun_here(folder: Path, name: str, nodes: list[str]) -> LaunchPlan:
     plan = kept_plan(folder / name)
     if plan is None:
         known = sorted(path.parent.name for path in folder.glob("2*/plan.json"))[-3:]
-        raise PlanError([f"Launch {name!r} was not started from here; the newest are {', '.join(known) or 'none'}."])
+        raise PlanError([f"Launch {name!r} was not started from here. Newest launches: {', '.join(known) or 'none'}."])
     missing = [one for one in plan.names if one not in nodes]
     if missing:
         raise PlanError([f"{', '.join(missing)} took part in {name}, but is no longer in gpu_nodes."])

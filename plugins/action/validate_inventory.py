@@ -135,10 +135,12 @@ def of_this_run(inventory: Inventory, run: Mapping[str, Any], folder: str, *, la
 
 
 def names_of_playbooks(names: Iterable[str]) -> list[str]:
-    """Return the names that playbooks and roles use with a default, such as a short name of an option."""
-    patterns = ("site.yml", "playbooks/*.yml", "roles/*/defaults/*.yml", "roles/*/tasks/*.yml")
+    """Return the names that playbooks and roles use with a default, such as a short name of an option, and the
+    variables of roles."""
+    patterns = ("site.yml", "playbooks/*.yml", "roles/*/defaults/*.yml", "roles/*/tasks/*.yml", "roles/*/vars/*.yml")
     text = "\n".join(path.read_text("utf-8") for pattern in patterns for path in project_root().glob(pattern))
-    return [name for name in names if re.search(rf"\b{re.escape(name)} \| default\(", text)]
+    used = {*re.findall(r"\b(\w+) \| default\(", text), *re.findall(r"^(\w+):", text, re.MULTILINE)}
+    return [name for name in names if name in used]
 
 
 def names_of_site(run: Mapping[str, Any], task_vars: Mapping[str, Any], folder: Path) -> list[str]:

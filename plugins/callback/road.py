@@ -362,7 +362,7 @@ class CallbackModule(DefaultCallback):
             end = ONBOARDING.end(check=bool(context.CLIARGS.get("check")))
         except Exception as error:
             self._display.warning(
-                f"The reasons for rejected nodes are not in the inventory: {type(error).__name__}: {error}"
+                f"The reasons for rejected nodes could not be written to the inventory: {type(error).__name__}: {error}"
             )
             return None
         if end is None:

@@ -73,7 +73,7 @@ def of_baseline() -> list[Fault]:
     faults += of_effects()
     for path in ("/etc/apt/apt.conf.d/51muster-proxy", "/etc/ssl/certs/muster.pem"):
         on, off = f"touch {path}", f"rm {path}"
-        faults.append(Fault(f"{path} is left", "baseline", "node_baseline", f"{path} is there", on, off))
+        faults.append(Fault(f"{path} is left", "baseline", "node_baseline", f"{path} exists", on, off))
     return faults
 
 
@@ -186,7 +186,7 @@ def of_people() -> list[Fault]:
         Fault(
             "torchrun is not linked",
             *role,
-            f"{files.LINK} leads to nothing",
+            f"{files.LINK} points to nothing",
             f"mv {files.LINK} /var/tmp/one-fault",
             f"mv /var/tmp/one-fault {files.LINK}",
         ),

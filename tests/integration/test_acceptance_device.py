@@ -111,7 +111,7 @@ def test_flipped_bit_in_a_product_is_reported_with_its_rank(smoke: Callable[...,
     """Corrupt every product, so that repetitions agree and only row and column sums reveal the error."""
     with flipped(find_machine("node2"), "3 1 1000000"):
         _, measured, _ = run = smoke("device")
-    what = "a matrix product (float32) is not exact in integers in 1 element, first in row 3, column 5"
+    what = "a matrix product (float32) differs from the exact integer result in 1 element, first in row 3, column 5"
     assert run.found == [f"smoke.gemm fail node2: rank 3 (node2, local rank 1): {what}"]
     assert [rank["stages"]["device"]["status"] for rank in measured["ranks"]] == ["ok", "ok", "ok", "wrong"]
 

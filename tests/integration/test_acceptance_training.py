@@ -98,9 +98,9 @@ def test_difference_from_the_single_process_result_is_reported(smoke: Callable[.
         assert was(3, "loss-mixed")["after"] == "nan"
         assert was(2, "random")["before"] > 0
     equality, resume, amp = run.found
-    assert equality.startswith("smoke.equality fail node2: DDP over 4 ranks has a different result than one process (")
+    assert equality.startswith("smoke.equality fail node2: DDP over 4 ranks and a single process have different ")
     assert "; rank 3 (node2, local rank 1): its own loss at step 1 differs by " in equality
-    assert resume.startswith("smoke.resume fail node1: all 4 ranks have a different result when resumed: ")
+    assert resume.startswith("smoke.resume fail node1: all 4 ranks have a different result after resuming: ")
     assert amp == (
         "smoke.amp fail node2: rank 3 (node2, local rank 1) has a loss that is not finite at step 1 (bfloat16)"
     )

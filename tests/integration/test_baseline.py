@@ -223,4 +223,4 @@ def test_holder_of_the_dpkg_lock_is_reported(nodes: list[Machine], on_first: Cal
 def test_uid_of_another_account_is_refused(on_first: Callable[..., Result]) -> None:
     result = on_first(cluster_user="trainer", node_baseline_user_uid="1000")
     assert result.rc != 0
-    assert "admin already has the uid 1000 for trainer" in result.stdout
+    assert "the uid 1000 of trainer already belongs to admin" in result.stdout

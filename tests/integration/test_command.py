@@ -8,7 +8,7 @@ import re
 import socket
 import subprocess
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import jsonschema
@@ -130,6 +130,7 @@ def test_ctrl_c_ends_every_verb(project: Path, tmp_path: Path) -> None:
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=128))
         lab = one_node(tmp_path / "silent", silent.getsockname()[1])
         for words in CONTACTING:
+            drain(silent)
             argv = argv_of(words, lab)
             child = pexpect.spawn(argv[0], argv[1:], env=ENVIRONMENT, cwd=str(project), timeout=PATIENCE)
             accepted, _ = silent.accept()
@@ -138,6 +139,15 @@ def test_ctrl_c_ends_every_verb(project: Path, tmp_path: Path) -> None:
             child.close()
             accepted.close()
             assert child.exitstatus == 130, (words, child.exitstatus, child.before.decode())
+
+
+def drain(server: socket.socket) -> None:
+    """Close the waiting connections, which the verb before has left."""
+    server.settimeout(0)
+    with suppress(BlockingIOError):
+        while True:
+            server.accept()[0].close()
+    server.settimeout(PATIENCE)
 
 
 def test_runner_verifies_host_keys_and_shows_the_output_of_muster(

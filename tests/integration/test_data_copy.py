@@ -187,7 +187,7 @@ def test_data_on_one_node_is_copied_to_others(nodes: list[Machine], copy: Callab
     giver.inside("sh", "-c", f"chown root: {TARGET}/train/b.bin")
     refused = copy(f"node2:{TARGET}")
     assert refused.rc == 2
-    assert f"node2: {TARGET}: 'train/b.bin': it belongs to root, but the folder to muster" in message(refused)
+    assert f"node2: {TARGET}: 'train/b.bin': owner is root, but the folder's owner is muster" in message(refused)
 
 
 def test_impossible_copy_is_reported_before_any_data_is_copied(

@@ -124,7 +124,9 @@ def test_second_launch_is_refused_or_waits(nodes: list[Machine], engineers: tupl
     shutil.copytree(newest(anna), ben.checkout / "artifacts" / CLUSTER / launch_id)
     stopped = ben.run("ansible-playbook", "playbooks/launch.yml", "-i", "../lab", "-e", f"launch_stop={launch_id}")
     assert stopped.returncode != 0
-    assert f"launch {launch_id} is a user launch of anna, but ben logs in" in " ".join(stopped.stdout.split())
+    assert f"launch {launch_id} is a user launch of anna, but the login account is ben" in " ".join(
+        stopped.stdout.split()
+    )
     assert first.poll() is None
     looked = ben.ssh(nodes[0], "ls /var/lib/muster/users/anna /run/user/2001", check=False)
     assert looked.stdout == ""

@@ -192,7 +192,7 @@ def test_writable_environment_is_reported_or_refused(cluster: Cluster, installed
         machine.inside("chmod", "o+w", f"{PREFIX}/bin")
         result = cluster.run()
         assert result.stats["failures"] == {"node1": 1}
-        assert f"node1: environment old: every user may write to {PREFIX}/bin, and so change" in result.stdout
+        assert f"node1: environment old: every user can write to {PREFIX}/bin, and thus change" in result.stdout
         machine.inside("chmod", "o-w", f"{PREFIX}/bin")
         machine.inside("chmod", "0700", BASE)
         result = cluster.run()
@@ -209,4 +209,4 @@ def test_environment_removed_from_the_inventory_is_kept(cluster: Cluster, instal
     assert (result.rc, result.changed) == (0, []), result.stdout
     assert cluster.states() == before
     refused = cluster.run(cluster_environments={"old": {"prefix": "/opt/muster/pytorch/current"}})
-    assert "lies in /opt/muster/pytorch, where Muster builds and removes" in refused.stdout
+    assert "is in /opt/muster/pytorch, where Muster builds and removes" in refused.stdout

@@ -263,8 +263,8 @@ def test_docker_that_ignores_the_reload_is_not_restarted(
     inside(node.container, "rm /run/standin/deaf; systemctl reload docker")
     assert result.rc != 0
     message = result.results("Configure the container engine")["node1"]["msg"]
-    assert message.startswith("node1: docker reloaded its configuration, but still does not know the runtime nvidia.")
-    assert message.endswith("sudo systemctl restart docker (ends the containers web).")
+    assert message.startswith("node1: docker reloaded its configuration but did not load the nvidia runtime.")
+    assert message.endswith("sudo systemctl restart docker (this stops the containers web).")
     assert of_unit(node, "docker.service", "MainPID") == before["docker"]
 
 
@@ -309,9 +309,7 @@ def test_conflicting_packages_are_refused(applied: Result, node: Machine, apply:
     node.inside("dpkg", "--purge", "nvidia-cuda-toolkit")
     assert result.rc != 0
     message = result.results("Check the CUDA toolkit packages")["node1"]["msg"]
-    assert message.startswith(
-        "node1: nvidia-cuda-toolkit 12.0.140 is installed: the distribution's toolkit has its compiler"
-    )
+    assert message.startswith("node1: nvidia-cuda-toolkit 12.0.140 is installed: the distribution's CUDA toolkit")
     assert "sudo apt remove nvidia-cuda-toolkit" in message
 
     node.inside("dpkg", "--purge", "datacenter-gpu-manager-4-cuda13", "datacenter-gpu-manager-4-core")
@@ -332,7 +330,7 @@ def test_missing_container_engine_is_not_installed(
     result = apply(container_toolkit_engine="containerd")
     assert result.rc != 0
     message = result.results("Configure the container engine")["node1"]["msg"]
-    assert message.startswith("node1: containerd is not installed, and podman is the only engine that Muster installs.")
+    assert message.startswith("node1: containerd is not installed. Muster installs only podman.")
 
 
 @pytest.mark.slow

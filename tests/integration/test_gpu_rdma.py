@@ -150,7 +150,7 @@ def test_missing_requested_adapter_is_reported(applied: Result, apply: Callable[
     before = node.inside("cat", CONF).stdout
     result = apply("node1", nccl_ib_hca=["mlx5_0", "mlx5_9"])
     assert result.rc != 0
-    said = "nccl_ib_hca has the RDMA adapter mlx5_9, but the node has only mlx5_0, mlx5_1, mlx5_bond_0"
+    said = "nccl_ib_hca lists the RDMA adapter mlx5_9, but the node has only mlx5_0, mlx5_1, mlx5_bond_0"
     assert said in result.stdout
     assert node.inside("cat", CONF).stdout == before
 

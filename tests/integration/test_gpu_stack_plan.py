@@ -36,7 +36,7 @@ def test_stack_is_printed_with_reasons(tmp_path: Path) -> None:
         "instead of cu130, because PyTorch 2.13.0 built for cu130 has no code for the V100" in line for line in lines
     )
     assert any("nvidia-driver-pinning-580, then linux-headers-generic cuda-drivers-580" in line for line in lines)
-    assert any(line.startswith("warn  node1, node2: not inspected yet. Assumed: ubuntu-22.04") for line in lines)
+    assert any(line.startswith("warn  node1, node2: not inspected yet. Assumptions: ubuntu-22.04") for line in lines)
     assert stack["branch"] == 580
     assert [stack["nodes"][name]["modules"] for name in ("node1", "node2")] == ["proprietary", "open"]
     assert result.changed == []

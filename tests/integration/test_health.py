@@ -295,7 +295,7 @@ def test_setting_lost_at_the_next_restart_is_reported(clinic: Clinic, nodes: dic
         visit = clinic.look(health_gate="warn")
     assert visit.not_passed["os.remove_ipc"] == {"node1"}
     [said] = [one["summary"] for one in visit.verdict["findings"] if one["id"] == "os.remove_ipc"]
-    assert "once systemd-logind has restarted" in said
+    assert "after the next restart of systemd-logind" in said
 
 
 def test_launch_is_refused_while_its_port_is_taken(clinic: Clinic, nodes: dict[str, Machine]) -> None:

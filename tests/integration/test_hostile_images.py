@@ -250,7 +250,7 @@ def test_image_with_a_device_file_is_refused(drill: Drill, node: Machine, system
         *PLAIN, "--read-only", "--cap-drop=all", "--user=1234", "--entrypoint=python3", MINE, "-c", script
     )
     assert opened.stdout == "b'\\x00\\x00\\x00\\x00'\n"
-    why = "the image is not safe to run: device file '/usr/lib/device' found, which would open"
+    why = "the image is not safe to run: the device file '/usr/lib/device' would give access"
     assert why in refused(drill, node)
 
 

@@ -277,7 +277,10 @@ def test_repeated_failure_ends_the_restarts(tmp_path: Path, nodes: tuple[Machine
     assert len(runs(drill)) == 2
     verdict = json.loads((runs(drill)[0] / "verdict.json").read_text())
     assert verdict["status"] == "failed"
-    assert "given up after 2 attempts: the same exception at the same place twice: RuntimeError" in verdict["summary"]
+    assert (
+        "given up after 2 attempts: the same exception occurred twice at the same place: RuntimeError"
+        in verdict["summary"]
+    )
     known = {"launch.restarted", "launch.exception", "launch.cause", "launch.given_up"}
     assert {one["id"] for one in verdict["findings"]} == known
     for run in runs(drill):

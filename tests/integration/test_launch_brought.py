@@ -121,7 +121,7 @@ def test_missing_command_is_reported(drill: Drill) -> None:
     drill.begin()
     found = drill.end()["findings"]
     assert {(one["id"], one["node"]) for one in found} == {("launch.command", "node1"), ("launch.command", "node2")}
-    said = "accelerate-that-is-not-there was not found, neither in /opt/muster/pytorch/current/bin nor in PATH"
+    said = "accelerate-that-is-not-there was found neither in /opt/muster/pytorch/current/bin nor in PATH"
     assert {one["summary"] for one in found} == {said}
 
 
@@ -129,7 +129,7 @@ def test_option_that_changes_the_plan_is_refused_before_contacting_nodes(drill: 
     drill.variables["launch_command"] = ["accelerate", "launch", "--num_processes=8"]
     drill.begin()
     drill.wait()
-    said = "launch_command sets --num_processes, which accelerate gets from the plan"
+    said = "launch_command sets --num_processes, which Muster sets for accelerate"
     assert any(said in str(event.get("event_data", {}).get("res")) for event in drill.runner.events)
     assert not list((drill.folder / "kept").glob("*/2*/plan.json"))
 

@@ -133,7 +133,7 @@ def test_second_ctrl_c_still_ends_the_launch(drill: Drill, nodes: tuple[Machine,
     until(lambda: drill.shown.count(b"^C") == 2, PATIENCE, "the second Ctrl-C was received")
     assert process.wait(PATIENCE) != 0
     until(drill.has_verdict, PATIENCE, "the verdict is written")
-    assert "ended early" in drill.verdict()["summary"], drill.shown
+    assert "stopped early" in drill.verdict()["summary"], drill.shown
     check_nothing_left(drill, *nodes)
 
 

@@ -175,7 +175,7 @@ def test_unit_contains_all_processes_and_ctrl_c_ends_them(drill: Drill, nodes: l
     process.send_signal(signal.SIGINT)
     assert process.wait(PATIENCE) != 0
     until(drill.has_verdict, PATIENCE, "the verdict is written")
-    assert "ended early" in drill.verdict()["summary"]
+    assert "stopped early" in drill.verdict()["summary"]
     check_nothing_left(drill, nodes)
 
 
@@ -264,7 +264,7 @@ def test_user_launch_in_an_image_is_refused(nodes: list[Machine], archive: Path,
         drill.begin()
         drill.wait()
         shown = drill.runner.stdout.read()
-        assert "launch_image requires an administrator launch, and this is a user launch of ada, without root" in shown
+        assert "launch_image requires an administrator launch, but this is a user launch of ada: without root" in shown
     finally:
         for machine in nodes:
             forget_launch_users(machine)

@@ -155,7 +155,7 @@ def test_user_without_root_cannot_end_the_launch_of_another_user(
         access = {"ansible_user": carl.name, "ansible_ssh_private_key_file": str(carl.key)}
         refused = other_controller(**access, **stop)
     assert refused.rc != 0
-    said = f"launch {drill.launch_id} is a user launch of ada, but carl logs in and cannot act as ada: "
+    said = f"launch {drill.launch_id} is a user launch of ada, but the login account is carl, which cannot act as ada: "
     assert said in refused.stdout
     assert drill.runs()
     assert other_controller("ada", **stop).rc == 0

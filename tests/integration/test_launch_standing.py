@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.moment, pytest.mark.slow]
 
 NOTICE = 12  # seconds: one sample every three seconds
 GATE = "/run/muster-test-stands"
-SAID = "The launch seems to be stalled"
+SAID = "The launch seems to have been stalled"
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def ranks(drill: Drill) -> dict[int, dict[str, str]]:
 
 
 def shown(drill: Drill) -> str:
-    """Return the user's screen output."""
+    """Return the text on the user's terminal."""
     return re.sub(r"\x1b\[[0-9;]*m", "", drill.runner.stdout.read())
 
 
@@ -73,7 +73,7 @@ def test_stall_notice_names_the_late_rank_and_reports_its_recovery(
     assert re.search(r"rank 3 \(node2\) has started \d+ collectives and is at File .*standing.py.* in wait_here", said)
     assert re.search(r"while rank 0 \(node1\), rank 1 \(node1\), rank 2 \(node2\) wait in all_reduce #\d+", said)
     nodes[1].inside("rm", GATE)
-    until(lambda: "The launch makes progress again" in shown(drill), PATIENCE, "the end of the stall is reported")
+    until(lambda: "The launch is making progress again" in shown(drill), PATIENCE, "the end of the stall is reported")
     for machine in nodes:
         drill.open_gate(machine)
     assert drill.end()["status"] in ("healthy", "degraded")

@@ -92,7 +92,7 @@ def test_users_are_added_and_removed(machine: Machine, play: Play, anna_and_ben:
     assert ben.ssh(machine, TAKE_A_SLOT).returncode == 0
     kept = machine.inside("cat", "/var/lib/muster/users/anna/result").stdout
     assert kept == "hers\n"
-    assert "the files of anna in /var/lib/muster/users/anna stay" in left.stdout
+    assert "the files of anna in /var/lib/muster/users/anna are kept" in left.stdout
 
     none = given(play)
     assert none.rc == 0, none.stdout
@@ -172,7 +172,7 @@ def test_running_launch_keeps_permissions_and_busy_manager_is_not_restarted(
 
     left = given(play)
     assert left.rc == 0, left.stdout
-    assert "its launch 20261123-101500-ab12 is running: its setup stays" in " ".join(left.stdout.split())
+    assert "its launch 20261123-101500-ab12 is running: the setup of the account is" in " ".join(left.stdout.split())
     assert left.changed == []
     assert anna.ssh(machine, TAKE_A_SLOT).returncode == 0
 

@@ -71,7 +71,7 @@ def test_unreachable_node_is_reported_until_its_trust_is_removed(leaver: Machine
     assert stopped.rc != 0, stopped.shown
     assert NODE not in LISTED.read_text()
     [last] = [line for line in stopped.shown.splitlines() if line.startswith("STOPPED: ")]
-    said = f". node2 may still trust {NODE}, which left the inventory. When all nodes respond, run: "
+    said = f". node2 might still trust {NODE}. When all nodes respond, run: "
     assert said in last
     command = last.partition(said)[2].partition(" (")[0]
     assert [logs_in(leaver, peer) for peer in ("node1", "node2")] == [False, True]

@@ -178,7 +178,8 @@ def test_changed_host_key_is_refused(lab: Lab, tmp_path: Path) -> None:
     refused = lab.run_as_user(tmp_path)
     assert refused.rc != 0
     line = last_line(refused.shown)
-    assert line.startswith(f"NOT ONBOARDED: {NEW} is not a member: refused (CHANGED): the known key is SHA256:"), line
+    said = f"NOT ONBOARDED: {NEW} is not a member: host key rejected (CHANGED): the known key is SHA256:"
+    assert line.startswith(said), line
     assert f"-e node={NEW} -e address={lab.address(NEW)} -e host_key=SHA256:" in line
     assert lab.hosts.read_text() == lab.written
     lab.restore()
@@ -238,7 +239,7 @@ def test_check_mode_changes_nothing(lab: Lab, story: Story) -> None:
     assert story.checked.rc == 0, story.checked.stdout
     assert story.untouched == (lab.written, lab.pinned)
     assert f"+    {NEW}:" in story.checked.stdout or f"+      {NEW}:" in story.checked.stdout
-    assert verdict(story.checked) == f"CHECKED: nothing was changed; a run without --check onboards {NEW}"
+    assert verdict(story.checked) == f"CHECKED: nothing was changed; run without --check to onboard {NEW}"
 
 
 @pytest.mark.slow

@@ -123,7 +123,7 @@ def test_only_the_launch_user_can_access_a_user_launch(
     for option in ("launch_attach", "launch_stop"):
         done = play("playbooks/launch.yml", extravars={**kept, option: drill.launch_id, "ansible_user": "bob"})
         assert done.rc != 0
-        assert f"launch {drill.launch_id} is a user launch of ada, but bob logs in" in done.stdout
+        assert f"launch {drill.launch_id} is a user launch of ada, but the login account is bob" in done.stdout
     for machine in nodes:
         for path in (drill.node_folder, drill.state_on(machine), "/var/lib/muster/users/ada"):
             looked = machine.inside("su", "bob", "--command", f"ls {path}", check=False)

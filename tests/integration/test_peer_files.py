@@ -52,8 +52,8 @@ def test_missing_files_are_fetched_from_a_peer_that_has_them(
     done = fetch("nobody", "node3", "node1")
     assert done["complete"]
     assert [(tried["peer"], tried["why"]) for tried in done["tried"]] == [
-        ("nobody", "no host key known to muster: the ssh mesh is not set up"),
-        ("node3", "one.whl and 1 more missing on the peer"),
+        ("nobody", "muster has no recorded host key of the peer: the SSH mesh is not set up"),
+        ("node3", "not found on the peer: one.whl and 1 more"),
         ("node1", ""),
     ]
     assert receiver.inside("sh", "-c", f"cd {FOLDER} && cat *").stdout == "onetwo"
@@ -95,7 +95,7 @@ def test_peer_with_another_host_key_is_not_used(
     finally:
         receiver.inside("sh", "-c", f"printf '%s' \"$1\" >{HOST_KEYS}", "sh", before)
     assert done["tried"] == [
-        {"peer": "node1", "fetched": [], "bytes": 0, "why": "its host key differs from the recorded one"}
+        {"peer": "node1", "fetched": [], "bytes": 0, "why": "the host key differs from the recorded host key"}
     ]
     assert receiver.inside("cat", HOST_KEYS).stdout == before
     assert fetch("node1")["complete"]

@@ -210,7 +210,7 @@ def test_verify_checks_and_changes_nothing(provide: Any, machine: Machine, built
     assert seen["torch"]["imported"]
     result, seen = provide("2.1.0", pytorch_mode="verify")
     assert result.rc != 0
-    assert seen["msg"].startswith("node1: torch is 2.0.0+cpu, but 2.1.0+cpu is requested. ")
+    assert seen["msg"].startswith("node1: torch 2.0.0+cpu is installed, but 2.1.0+cpu is requested. ")
     assert machine.inside("ls", "-lR", "--full-time", ROOT).stdout == before
 
 
@@ -252,7 +252,7 @@ def test_source_is_built_only_on_request_and_never_as_root(provide: Any, machine
 def test_dependency_by_url_is_refused_and_its_code_is_not_run(provide: Any, machine: Machine, sourced: str) -> None:
     result, refused = provide(pytorch_packages=[sourced], pytorch_lock="")
     assert result.rc != 0
-    assert "only packages of an index or a folder are installed" in refused["msg"]
+    assert "packages are installed only from an index or a folder" in refused["msg"]
     assert owned(machine) == ""
 
 

@@ -224,7 +224,7 @@ def test_kept_files_of_users_are_listed_at_the_end(story: Story, bare: list[Mach
         assert bare[0].inside("cat", path).stdout == text
     _, kept = story.done.shown.split("Kept, besides installed packages:")
     for path in ("/var/lib/muster/work", "/var/lib/muster/users"):
-        assert f"node1: {path} stays" in kept
+        assert f"node1: {path} is kept" in kept
     assert "DONE: Muster is removed from node1, node2. The inventory is unchanged: " in kept
 
 
@@ -252,9 +252,9 @@ def test_last_node_can_be_retired_and_wiped(
     ok(play("site.yml", tags="baseline,network", inventory=folder))
     refused = play("playbooks/retire.yml", extravars={"node": "node1"}, inventory=folder)
     assert refused.rc != 0
-    assert "No node would be left. Add -e wipe=true" in refused.stdout
+    assert "The cluster would have no nodes left. To remove Muster" in refused.stdout
     done = ok(play("playbooks/retire.yml", extravars={"node": "node1", "wipe": "true"}, inventory=folder))
-    assert "node1 has left the cluster; no node takes part in launches any longer" in done.stdout
+    assert "node1 has left the cluster; no node is left that takes part in launches" in done.stdout
     assert "node1" not in (folder / "hosts.yml").read_text()
     boot(bare[:1])
     assert unexplained(before["node1"], footprint.take(bare[0].container)) == {}

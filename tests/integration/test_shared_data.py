@@ -33,7 +33,7 @@ def nodes(networked: None, node: Callable[[str], Machine]) -> list[Machine]:
 
 @pytest.fixture(scope="module")
 def served(play: Play, nodes: list[Machine]) -> Iterator[dict[str, Any]]:
-    """Export a folder of the third node, which root on the other nodes can mount as the training user."""
+    """Export a folder of the third node. Root on the other nodes can mount it with the rights of the training user."""
     with exported(nodes[2], nodes) as mount:
         yield {"shared_data_mounts": [mount]}
         result = play(PLAYBOOK)

@@ -218,4 +218,4 @@ def test_isolated_nodes_download_alone(fresh: list[Machine], repository: Proxy, 
             machine.inside("sh", "-c", f"mv {home}.away {home}")
     assert all(map(has_both, fresh))
     assert {request.client for request in repository.requests} == {machine.address for machine in fresh}
-    assert "the ssh mesh is not set up" in str(answers_of(result))
+    assert "the SSH mesh is not set up" in str(answers_of(result))

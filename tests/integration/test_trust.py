@@ -167,7 +167,7 @@ def test_changed_key_is_refused(play: Play, tmp_path: Path, first: Machine, seco
         refused = play(TRUST, inventory=lab, extravars=YES)
         assert refused.rc != 0
         assert states(refused) == {"node2": "known", "outsider": "CHANGED", "node1": "new"}
-        assert "outsider: refused (CHANGED): the known key is SHA256:" in refused.stdout
+        assert "outsider: host key rejected (CHANGED): the known key is SHA256:" in refused.stdout
         assert "-e trust_replace=outsider." in refused.stdout
         assert pins(lab) == [*before, f"{first.address} {host_key(first)}"]
         # An expected change is still confirmed by the user.
@@ -207,7 +207,7 @@ def test_unreachable_nodes_do_not_block_the_others(
     found = states(result)
     assert found["node1"] == "new"
     assert found["node7"].startswith("no answer: ")
-    assert found["node8"] == "no answer: the port answers, but not with an SSH server"
+    assert found["node8"] == "no answer: the port is open, but the service is not an SSH server"
     assert found["node9"] == "no answer: connection refused"
     assert pins(lab) == [f"{first.address} {host_key(first)}"]
     silent = play(TRUST, inventory=lab, extravars=YES, limit="node9")
@@ -224,10 +224,7 @@ def test_inventory_fingerprints_need_no_prompt(play: Play, tmp_path: Path, first
     result = play(TRUST, inventory=lab)
     assert result.rc != 0
     assert states(result) == {"node1": "matches the inventory", "node2": "does NOT match the inventory"}
-    assert (
-        f"node2: refused (does NOT match the inventory): the key is {fingerprint(second)}, but cluster_host_key is "
-        in result.stdout
-    )
+    assert f"node2: host key rejected (does NOT match the inventory): the key is {fingerprint(second)}" in result.stdout
     assert pins(lab) == [f"{first.address} {host_key(first)}"]
 
 

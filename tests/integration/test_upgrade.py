@@ -133,7 +133,7 @@ def test_wrong_result_on_the_first_node_ends_the_upgrade(cluster: Cluster) -> No
     assert cluster.versions() == {**all_have(BEFORE), "node3": WRONG}
     said = cluster.final_message(result)
     assert said.startswith("node3: the launch finished, but the result is wrong."), said
-    assert "a matrix product (float32) is not exact in integers" in said
+    assert "a matrix product (float32) differs from the exact integer result" in said
     assert "The upgrade stops: node1, node2 and the inventory are unchanged." in said
     assert "playbooks/upgrade.yml" in said
     assert "-e rollback=true" in said

@@ -54,8 +54,8 @@ def test_all_problems_are_reported_at_once(play: Play, tmp_path: Path) -> None:
         "The inventory has 4 problems; no node was contacted.",
         f"{place} 2: every node: cluster_master_port is '29x00', not a whole number. Correct cluster_master_port.",
         f"{place} 4: node1: ansible_host cannot be evaluated: 'nowhere' is undefined. Correct ansible_host.",
-        f"{place} 5: node2: 192.0.2.7 is reserved for documentation (192.0.2.0/24). Write the node's real address.",
-        f"{place} 2: every node: cluster_user is root. Training runs as an unprivileged user; set another user.",
+        f"{place} 5: node2: 192.0.2.7 is reserved for documentation (192.0.2.0/24). Set the node's real address.",
+        f"{place} 2: every node: cluster_user is root. Set an unprivileged user: training must not run as root.",
     ]
 
 
@@ -101,8 +101,8 @@ def test_yaml_boolean_unknown_option_and_plain_password_are_reported(play: Play,
     place = f"- {tmp_path}/hosts.yml line 4: node1: "
     assert others == [
         "The inventory has 3 problems; no node was contacted.",
-        f'{place}firewall_mode is False: YAML reads unquoted off as a boolean; write "off". Correct firewall_mode.',
-        f"{place}node_baselin_mode is not a Muster option. Write node_baseline_mode, or rename the variable.",
+        f'{place}firewall_mode is False: YAML reads unquoted off as a boolean; use "off". Correct firewall_mode.',
+        f"{place}node_baselin_mode is not a Muster option. Correct it to node_baseline_mode, or rename the variable.",
     ]
     assert secret.startswith(f"- {tmp_path}/hosts.yml: ansible_become_password is a secret")
     assert secret.endswith("ansible-vault encrypt_string --prompt.")

@@ -198,7 +198,7 @@ def test_stop_ends_the_watcher_before_the_attempt(nodes: list[Machine], anna: Pe
     until(lambda: len(processes(second)) >= 3, PATIENCE, "attempt 2 runs")
     stopped = run_as(other_host, "playbooks/jobs.yml", jobs_stop=second)
     assert stopped.returncode == 0, stopped.stdout + stopped.stderr
-    assert "The watcher on node1 was told to stop the launch" in stopped.stdout
+    assert "Asked the watcher on node1 to stop the launch" in stopped.stdout
     launch.wait_for_the_end()
     assert launch.runs() == {}
     assert len(launch.attempts()) == 2

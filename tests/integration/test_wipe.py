@@ -143,7 +143,7 @@ def test_check_mode_shows_everything_and_changes_nothing(lived_in: Machine, play
         "-/etc/sysctl.d/90-muster.conf",
         "-/opt/muster/pytorch/current",
         "-/var/lib/muster/installed.json",
-        "-account muster (its home stays)",
+        "-account muster (its home is kept)",
         f"-{find_machine('node1').address} node1",
     ):
         assert line in checked.stdout, line
@@ -163,7 +163,7 @@ def test_files_and_rules_of_users_are_kept(wiped: Result, lived_in: Machine) -> 
         assert lived_in.inside("cat", path).stdout == text, path
     assert "8080/tcp" in lived_in.inside("ufw", "status").stdout
     said = wiped.results("Remove the training user if Muster created it")[NODE]["left"]
-    assert said == ["/home/muster stays, because the home of muster may contain data of users"]
+    assert said == ["/home/muster is kept, because the home of muster might contain user data"]
     assert lived_in.inside("getent", "passwd", "muster", check=False).returncode == 2
 
 
@@ -196,7 +196,7 @@ def test_wipe_of_an_unlisted_node_changes_nothing(wiped: Result, lived_in: Machi
     before = take(lived_in)
     again = play("playbooks/retire.yml", extravars=WIPE)
     assert (again.rc, again.changed) == (0, []), again.stdout
-    assert f"{NODE}: nothing was removed from it, because its connection settings were only" in again.stdout
+    assert f"{NODE}: no files were removed from the node, because its connection settings are no longer" in again.stdout
     assert (listed, pinned) == (LISTED.read_text(), PINNED.read_text())
     assert differences(before, take(lived_in)) == []
 

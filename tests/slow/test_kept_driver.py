@@ -50,9 +50,10 @@ def test_existing_driver_is_kept_while_another_node_gets_musters_driver(cluster:
     before = versions(first), boot(first)
     checked = cluster.play(check=True)
     assert checked.rc == 0, checked.stdout
-    said = "580.126.20 works and is kept; with nvidia_driver_replace: true it is replaced by 580 from nvidia"
+    said = "580.126.20 works and is kept; if nvidia_driver_replace is true, it is replaced by 580 from nvidia"
     assert said in driver_report(checked)
-    assert "none is installed; 580 from nvidia will be installed, which requires a reboot" in driver_report(checked)
+    fresh = "no driver is installed; 580 from nvidia will be installed, which requires a reboot"
+    assert fresh in driver_report(checked)
 
     result = cluster.play()
     assert result.rc == 0, result.stdout
@@ -90,11 +91,11 @@ def test_driver_is_removed_from_a_retired_node(cluster: GpuCluster) -> None:
     finally:
         second.inside("systemctl", "stop", HELD)
     assert refused.rc != 0
-    assert "has /dev/nvidia0 open: nothing is removed from a node in use" in output_of(refused)
+    assert "has /dev/nvidia0 open: the node is in use, so nothing is removed" in output_of(refused)
     assert versions(second) == before
     result = cluster.play("playbooks/retire.yml", inventory=inventory / "hosts.yml", extravars=wiped)
     assert result.rc == 0, result.stdout
     said = result.results("Remove the driver")["node2"]["msg"]
-    assert "the driver's module remains loaded until the next boot: sudo systemctl reboot" in said
+    assert "the driver module stays loaded until the next boot: sudo systemctl reboot" in said
     assert not [name for name in versions(second) if not name.startswith(("nvidia-container", "libnvidia-container"))]
     assert second.inside("ls", "/etc/modprobe.d/muster-nvidia.conf", check=False).returncode

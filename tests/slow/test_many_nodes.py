@@ -50,6 +50,6 @@ def test_file_limit_is_raised_and_threads_are_bounded(tmp_path: Path) -> None:
 
 def test_launch_is_refused_if_the_file_limit_is_too_low(tmp_path: Path) -> None:
     seen = supervised(tmp_path, 1024, 1024)
-    need = f"a launch on {NODES} nodes needs {NEEDED} open files on the controller, and the limit is 1024"
+    need = f"a launch on {NODES} nodes needs {NEEDED} open files on the controller, but the limit is 1024"
     assert seen["ending"] == [need]
     assert seen["looks"] == 0

@@ -28,7 +28,7 @@ def test_ctrl_c_ends_the_launch(drill: Drill, nodes: tuple[Machine, Machine], ta
     until(drill.has_verdict, PATIENCE, "the verdict is written")
     verdict = drill.verdict()
     assert verdict["status"] == "unknown"
-    assert "ended early" in verdict["summary"]
+    assert "stopped early" in verdict["summary"]
     drill.check_nothing_left(*nodes)
     table("Ctrl-C in the terminal", drill, verdict)
 

@@ -77,7 +77,7 @@ def test_public_key_is_copied_with_password_login(
 ) -> None:
     modules = Modules(monkeypatch, changed=True)
     action = world.action("ssh_copy_key", user="ada")
-    assert action.run(None, world.vars) == {"changed": False, "msg": "The connection of this node is not SSH."}
+    assert action.run(None, world.vars) == {"changed": False, "msg": "This node is not connected over SSH."}
     monkeypatch.setattr(type(action._connection), "transport", "ssh")
     monkeypatch.setattr(type(action._connection), "get_option", lambda *_: str(tmp_path / "id"))
     proven: list[str] = []

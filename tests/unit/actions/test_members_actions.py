@@ -134,7 +134,7 @@ def test_cluster_is_removed_and_its_inventory_stays(world: World, programs: Prog
     programs.answers["jobs"] = lambda name, _: SILENT if name == "node2" else {"launches": [{**RUNS, "nodes": []}]}
     found = world.run("remove_cluster", step="look", running=True)
     assert (found["running"], found["silent"]) == ([RUNS["launch_id"]], {"node2": "no route to host"})
-    assert found["unfinished"].startswith("may still have files of Muster. To complete the removal, run: ")
+    assert found["unfinished"].startswith("might still have files of Muster. To complete the removal, run: ")
     assert world.run("remove_cluster", check=True, step="look", running=True)["unfinished"] == ""
     said = "Muster is removed from node1, node3. Nothing was removed from node2 (node2: no route to host). "
     assert world.fails("remove_cluster", step="end", silent=found["silent"]).startswith(said)
@@ -163,7 +163,7 @@ def test_rejected_changes_leave_the_inventory_unchanged(
     (world.folder / "hosts.sh").chmod(0o755)
     lines = world.fails("quarantine_nodes", nodes=["node3"], reason="a disk", release=False).splitlines()
     again = "Then run the same command again"
-    ends = ("Muster cannot edit this inventory.", f"{again} to inform the nodes.")
+    ends = ("Muster cannot edit this inventory.", f"{again} to update the nodes.")
     assert (lines[0], lines[-1]) == ends
     lines = world.fails("retire_nodes", **options).splitlines()
     assert (lines[1], lines[-1]) == (ends[0], f"{again} to remove the node from the other nodes.")
@@ -197,7 +197,7 @@ def test_nodes_are_claimed_for_a_run(world: World, programs: Programs, monkeypat
     monkeypatch.setattr(CLAIMS, "token", "")
     assert world.run("claim_nodes", take_over=False) == {
         "changed": False,
-        "warnings": ["The nodes are not claimed for this run (callback plugin report disabled)."],
+        "warnings": ["The nodes are not claimed, because the callback plugin report is disabled."],
     }
     monkeypatch.setattr(CLAIMS, "token", "x")
     monkeypatch.setattr(CLAIMS, "missing", lambda names: names[1:])

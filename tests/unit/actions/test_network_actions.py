@@ -102,7 +102,7 @@ def test_failed_firewall_change_is_explained(world: World, programs: Programs, d
     assert world.fails("firewall", mode="verify").startswith(("node1: ", "- node1: "))
     programs.answers["look"] = firewall("bare")
     first = world.fails("firewall")
-    assert first.startswith("node1: the firewall was changed, but steps are still missing (next: ")
+    assert first.startswith("node1: the firewall was changed, but not completely (next step: ")
     programs.answers["apply"] = {"failed": "ufw is broken"}
     assert world.fails("firewall") == (
         "node1: the change of the firewall was undone, because the change failed on the node (ufw is broken). The node"

@@ -92,7 +92,7 @@ def test_first_contact_fails_if_no_node_is_accepted(
     first, second = found["msg"].splitlines()
     assert (found["failed"], first) == (True, "new1: no response: x.")
     own = f"playbooks/onboard.yml -e node=new2 -e address=203.0.113.9 -e host_key={KEY.fingerprint}"
-    assert second.startswith("new2: refused (CHANGED): its key is not the one of the file. ")
+    assert second.startswith("new2: host key rejected (CHANGED): its key is not the one of the file. ")
     assert own in second
     assert (contact.asked, displayed) == ([], [])
 
@@ -143,7 +143,8 @@ def test_new_node_is_paired_with_idle_member(
 
     programs.answers["prepare"] = prepare
     found = world.run("onboard_partner", new=["new1", "new2"])
-    why = "it was not tested with a member, because none is idle (node1: it could not be asked: no route; and 1 other)"
+    idle = "because no member is idle (node1: the node did not respond: no route; and 1 other)"
+    why = f"the node was not tested with a member, {idle}"
     assert (found["pairs"], found["idle"], found["witness"]) == ({}, [], "node3")
     assert found["busy"]["node3"] == "invalid response (TypeError)"
     assert found["onboarding"] == {name: {"notes": [why]} for name in ("new1", "new2")}

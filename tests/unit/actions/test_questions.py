@@ -98,7 +98,7 @@ def test_launches_are_listed_with_last_output_lines(
     found = world.run("launch_jobs", lines=1)
     assert found["jobs"] == [{"id": RUN, "state": "running", "user": "muster", "own": False, "nodes": ["node1"]}]
     assert found["silent"] == {"node3": "no route to host"}
-    assert found["outcome"].startswith("1 launch runs on ")
+    assert found["outcome"].startswith("1 running launch on ")
     shown = "\n".join(displayed)
     assert RUN in shown
     assert displayed[-1].strip() == "node3 did not report its launches: no route to host"
@@ -251,11 +251,11 @@ def test_report_of_a_run_can_be_written_again(world: World, tmp_path: Path) -> N
     folders = [kept_run(tmp_path, run) for run in (RUN, OLDER)]
     found = world.run("report_page")
     assert found["page"] == str(folders[0] / "report.html")
-    assert found["outcome"].startswith(f"the report of {RUN} was written again: ")
+    assert found["outcome"].startswith(f"the report of {RUN} was rewritten: ")
     assert world.run("report_page", run=OLDER)["page"] == str(folders[1] / "report.html")
     assert "<html" in (folders[1] / "report.html").read_text()
     none = "20250101-000000-0000"
-    known = f"This cluster has no run {none}; the newest runs are "
+    known = f"This cluster has no run {none}. The newest runs are "
     assert world.fails("report_page", run=none) == f"{known}{RUN}, {OLDER}."
     world.registered("node1", "cluster_name", "other")
     assert world.fails("report_page", run=none) == f"{known}none."

@@ -213,7 +213,7 @@ def test_project_file_sets_cluster_and_options_of_a_launch(project: VerbSource, 
     assert '{"launch_env": {"C": "d"}}' in words
 
 
-def test_project_file_is_data(project: VerbSource, home: Path) -> None:
+def test_project_file_is_read_as_data_and_not_executed(project: VerbSource, home: Path) -> None:
     (home / "muster.yml").write_text("cluster: ../evil\ntimex: 3\nenv: {A: \"{{ lookup('pipe', 'id') }}\"}\n")
     said = run(project, "run --show train.py").output
     assert "muster.yml: cluster ../evil is not registered; clusters: rack." in said

@@ -1,4 +1,4 @@
-"""All findings and symptoms that causes refer to exist."""
+"""Causes refer only to findings, symptoms and causes that exist."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LISTED = re.findall(r"^\| `([a-z0-9_.]+)` \|", (ROOT / "docs/findings.md").read_
 IDS = re.compile(r"net(\.[a-z_]+)+")
 
 
-def test_every_finding_that_causes_request_is_in_the_catalogue() -> None:
+def test_findings_that_causes_use_are_in_the_catalogue() -> None:
     strings = {
         part.value
         for path in sorted(FOLDER.glob("*.py"))
@@ -38,7 +38,7 @@ def questions(cause: Cause) -> tuple[Question, ...]:
 
 
 @pytest.mark.parametrize("cause", CAUSES, ids=[cause.id for cause in CAUSES])
-def test_every_symptom_that_causes_refer_to_exists(cause: Cause) -> None:
+def test_symptoms_and_replaced_causes_exist(cause: Cause) -> None:
     known = {*OTHERS, *(text.id for text in TEXTS)}
     assert {*cause.symptoms, *cause.decisive} - known == set()
     assert {*cause.instead_of} - {one.id for one in CAUSES} == set()

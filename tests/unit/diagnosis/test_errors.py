@@ -52,7 +52,7 @@ def test_text_ids_are_unique() -> None:
     assert sorted(set(ids)) == sorted(ids)
 
 
-def test_symptoms_that_causes_refer_to_exist() -> None:
+def test_symptoms_of_causes_exist() -> None:
     known = {text.id for text in TEXTS} | set(symptoms.OTHERS)
     assert {one for cause in CAUSES for one in (*cause.symptoms, *cause.decisive)} - known == set()
 

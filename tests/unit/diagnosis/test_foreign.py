@@ -1,4 +1,4 @@
-"""Every file in cases/foreign contains logs not written by Muster, the nodes of an inventory, and the expected
+"""Every file in cases/foreign contains logs that Muster did not write, the nodes of an inventory, and the expected
 decision.
 
 known: {node: [address, host names…]}. expect: nodes {name: ranks}; codes {rank: exit code}; world, meeting; word,
@@ -42,7 +42,7 @@ def test_foreign_logs_lead_to_the_expected_decision(case: dict[str, Any]) -> Non
 
 
 def test_arbitrary_text_can_be_parsed() -> None:
-    """Logs are untrusted: no text causes an exception, and none confirms a cause."""
+    """Logs are untrusted: no text raises an exception or confirms a cause."""
     chance = random.Random(1)
     pieces = [
         "[rank",

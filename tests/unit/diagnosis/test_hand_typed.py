@@ -1,4 +1,4 @@
-"""Launches started by hand: grouping of launchers, and the resulting case."""
+"""Manual launches: how launchers are grouped, and the resulting case."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_other_launches_are_excluded() -> None:
     assert hand_typed.one_launch({"node1": [of_muster]}, "ada") == []
 
 
-def test_head_node_is_the_one_named_by_most_launchers() -> None:
+def test_head_node_is_the_node_that_most_launchers_name() -> None:
     odd = agent(1)
     odd["argv"] = ["torchrun", "--nnodes=3", "--node-rank=2", "--rdzv-endpoint=[2001:db8::1]:29601", "train.py"]
     typed = hand_typed.one_launch({"node1": [agent(0)], "node2": [agent(1)], "node3": [odd]}, "ada")
@@ -97,7 +97,7 @@ def choose(agents: dict[str, list[Agent]], here: Sequence[str] = (), wanted: str
 
 
 def test_muster_launch_takes_precedence_over_other_processes() -> None:
-    """Any user with a login on the nodes can start more such processes than the launch has."""
+    """Any user who can log in to the nodes can start more torchrun processes than the launch has."""
     agents = {"node1": [agent(0, user="eve"), of_muster(FIRST)], "node2": [agent(1, user="eve")]}
     said = f"Also running: torchrun of eve on node1, node2: {DIAGNOSE} account=eve"
     assert choose(agents) == hand_typed.Choice(launch=FIRST, remark=said)
@@ -116,7 +116,7 @@ def test_another_account_is_used_if_it_is_the_only_one_or_requested() -> None:
     assert (found.launch, found.user, found.ask) == ("", "", "")
     assert found.remark == f"Running: torchrun of eve on node1: {DIAGNOSE} account=eve"
     assert choose(agents, last=False) == choose(agents, wanted="eve") == hand_typed.Choice(user="eve")
-    assert choose(agents, wanted="bob") == hand_typed.Choice(ask="No torchrun of bob runs on any node.")
+    assert choose(agents, wanted="bob") == hand_typed.Choice(ask="bob runs no torchrun on any node.")
 
 
 def test_several_launches_require_a_choice() -> None:
@@ -133,7 +133,7 @@ def test_several_launches_require_a_choice() -> None:
 @pytest.mark.parametrize("name", ["-eve", "e ve", "eve;id", "{{ 1 }}", "eve\x1b[2J"])
 def test_unusual_account_name_does_not_appear_in_commands(name: str) -> None:
     found = choose({"node1": [agent(0, user=name)]})
-    assert found.remark == "Running: torchrun of an account with an unusual name on node1"
+    assert found.remark == "Running: torchrun of an account with unusual characters in its name on node1"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Every file in cases/hostile is a log crafted to attack the user who diagnoses it.
 
-Each printed command must be one Ansible command with the intended words, for any cause: a shell must start only that
-program. expect: master address and port, and node names; "" for an invalid host.
+Each printed command must be one Ansible command with the intended arguments, for any cause. A shell must start only
+that program. expect: master address and port, and node names; "" for an invalid host.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def started(command: str, stubs: Path) -> list[list[str]]:
 
 
 @cases(__file__, "hostile")
-def test_printed_command_starts_one_program_with_the_intended_words(case: dict[str, Any], stubs: Path) -> None:
+def test_printed_command_starts_one_program_with_the_intended_arguments(case: dict[str, Any], stubs: Path) -> None:
     known = case_of(case)
     check(known, stubs)
     launch = known.launch

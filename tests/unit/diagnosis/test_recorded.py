@@ -57,7 +57,7 @@ def test_every_recorded_launch_has_an_expectation() -> None:
 
 
 @pytest.mark.parametrize("mishap", own_mishaps.MISHAPS, ids=lambda mishap: mishap.name)
-def test_every_expected_program_text_exists(mishap: own_mishaps.Mishap) -> None:
+def test_expected_text_of_every_program_exists(mishap: own_mishaps.Mishap) -> None:
     assert any(one.id.startswith(mishap.expect) for one in TEXTS)
     compile(mishap.program, mishap.name, "exec")
 

@@ -83,7 +83,7 @@ def with_answer(rules: Rules, code: int | None, output: str = "", why: str = "")
     return {**LOST, "findings": answers.findings, "ran": answers.ran, "unanswered": answers.unanswered}
 
 
-def test_answer_of_its_command_confirms_the_example_cause(example: Rules) -> None:
+def test_command_output_confirms_the_example_cause(example: Rules) -> None:
     assert said(example, with_answer(example, 1)) == ("confirmed", [("site.storage", "node2")])
 
 
@@ -129,14 +129,14 @@ def test_duplicate_ids_are_reported_with_line_numbers() -> None:
     _, problems = rules_of([RuleFile("a.yml", {"texts": [text]}, lines), again])
     unknown, twice = (str(one) for one in problems)
     assert unknown == (
-        "b.yml line 1, texts 2 (site.more): victm is unknown (did you mean victim?). Correct or remove it."
+        "b.yml line 1, texts 2 (site.more): unknown key victm (did you mean victim?). Correct or remove it."
     )
     assert twice.startswith(
         "b.yml line 3, texts 1 (site.gone): duplicate id, also used in a.yml line 3, texts 1 (site.gone)"
     )
 
 
-def test_case_that_matches_no_site_rule_is_decided_as_before(example: Rules) -> None:
+def test_site_rules_do_not_change_a_case_that_they_do_not_match(example: Rules) -> None:
     before, _ = site_rules.replayed(example, case_of(LOST).seen)
     assert [one.cause.id for one in before.causes] == ["process.exception"]
     assert before == decide(case_of(LOST), CAUSES)
@@ -157,7 +157,7 @@ def test_case_that_matches_no_site_rule_is_decided_as_before(example: Rules) -> 
         ("snapshot.frozen", {"is": True}, "not looked"),
     ],
 )
-def test_rules_are_answered_from_collected_facts(path: str, test: dict[str, Any], word: str) -> None:
+def test_questions_of_site_rules_are_answered_from_collected_facts(path: str, test: dict[str, Any], word: str) -> None:
     disks = [
         {"use": use, "path": "/x", "type": "ext4", "free": free, "total": 9, "inodes_free": 1, "read_only": False}
         for use, free in (("work", 100), ("logs", 5))

@@ -1,5 +1,4 @@
-"""Removing the evidence for a cause from any case that confirms it: the cause is no longer confirmed, and no other node
-is blamed.
+"""If the evidence for a confirmed cause is removed, the cause is no longer confirmed, and no other node is blamed.
 
 The tests remove the answers that confirm the cause and, one at a time, parts of the evidence: a finding, a node's
 record, a snapshot, the last output of a rank.
@@ -57,8 +56,9 @@ def where(one: JudgedCause) -> tuple[str, str]:
 
 
 def blames(case: LaunchCase, before: Decided, after: Decided) -> list[str]:
-    """Return newly confirmed causes on nodes that were not named before. Two exceptions: causes that are confirmed on
-    their own, and causes that concerned all nodes, because they name nodes as soon as fewer nodes are known."""
+    """Return newly confirmed causes on nodes that were not named before. There are two exceptions: causes that are
+    confirmed if only they are checked, and causes that concerned all nodes. The latter name nodes as soon as fewer
+    nodes are known."""
     alike = {one.cause.id for one in before.causes if not any(where(one))}
     named = {name for one in before.causes for name in where(one)}
     return [
@@ -72,7 +72,7 @@ def blames(case: LaunchCase, before: Decided, after: Decided) -> list[str]:
 
 
 @pytest.mark.parametrize("cause", [cause for cause in CAUSES if cause.confirm], ids=lambda cause: cause.id)
-def test_cause_is_not_confirmed_without_its_proof(cause: Cause) -> None:
+def test_cause_is_not_confirmed_without_its_evidence(cause: Cause) -> None:
     names = cases_of(cause, CONFIRMED)
     assert names, f"no case in cases/decide confirms {cause.id}: add one"
     for name in names:
@@ -86,7 +86,7 @@ def test_cause_is_not_confirmed_without_its_proof(cause: Cause) -> None:
         assert proofs, name
 
         def without(question: Question, asked: LaunchCase, place: CausePlace, proofs: Any = proofs) -> CauseAnswer:
-            return not_looked("taken away") if question in proofs else plainly(question, asked, place)
+            return not_looked("removed") if question in proofs else plainly(question, asked, place)
 
         after = decide(case, CAUSES, without)
         assert not [one for one in after.causes if one.cause.id == cause.id and one.word == CONFIRMED], name
@@ -94,7 +94,7 @@ def test_cause_is_not_confirmed_without_its_proof(cause: Cause) -> None:
 
 
 @pytest.mark.parametrize("cause", [cause for cause in CAUSES if not cause.confirm], ids=lambda cause: cause.id)
-def test_cause_that_has_no_proof_is_likely_based_on_evidence(cause: Cause) -> None:
+def test_cause_without_a_confirming_question_is_likely_only_with_its_evidence(cause: Cause) -> None:
     names = cases_of(cause, LIKELY)
     assert names, f"no case in cases/decide makes {cause.id} likely: add one"
     for name in names:
@@ -183,7 +183,7 @@ def without_part(seen: Any, part: Part) -> Any:
 
 
 def empty(field: Any, value: Any) -> Any:
-    """Return the value that stands for "not checked": empty for containers and strings, None for numbers."""
+    """Return the value that means "not checked": empty for containers and strings, None for numbers."""
     if field in EMPTY:
         return EMPTY[field]
     return type(value)() if isinstance(value, (str, list, dict, bool)) or field == "ended_at" else None

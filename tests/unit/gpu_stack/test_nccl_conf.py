@@ -78,8 +78,8 @@ def test_nccl_conf_file_matches_the_case(case: dict[str, Any]) -> None:
         (False, ["nccl_conf is False, because YAML reads off without quotes as False"]),
         ("on", ["nccl_conf is 'on'"]),
         ({"NCCL_IB_TC": 106, "NCCL_DEBUG": "WARN"}, []),
-        ({"nccl_ib_tc": 1}, ["nccl_conf has 'nccl_ib_tc', which is not a name of a variable"]),
-        ({"export NCCL_IB_TC": 1}, ["nccl_conf has 'export NCCL_IB_TC', which is not a name of a variable"]),
+        ({"nccl_ib_tc": 1}, ["nccl_conf has 'nccl_ib_tc', which is not a variable name"]),
+        ({"export NCCL_IB_TC": 1}, ["nccl_conf has 'export NCCL_IB_TC', which is not a variable name"]),
         ({"NCCL_IB_TC": [1]}, ["the value of NCCL_IB_TC in nccl_conf is not a single value"]),
         ({"NCCL_IB_TC": "1\nNCCL_ALGO=Ring"}, ["the value of NCCL_IB_TC in nccl_conf is not a single value"]),
     ],
@@ -131,9 +131,9 @@ def test_contradiction_between_file_and_launch_is_detected(conf: object, trainin
     [
         ({"hca": ("mlx5_0", "mlx5_1:1", "rocep1s0f0")}, "auto", []),
         ({"gid_index": "3", "traffic_class": "106", "service_level": "15", "pkey": "0x8001"}, {}, []),
-        ({"hca": ("=mlx5_0",)}, "auto", ["nccl_ib_hca has '=mlx5_0', which is not a name of an RDMA adapter"]),
-        ({"hca": ("a,b",)}, "auto", ["nccl_ib_hca has 'a,b', which is not a name of an RDMA adapter"]),
-        ({"hca": ("mlx5_0", "mlx5_0")}, "auto", ["nccl_ib_hca has 2 adapters"]),
+        ({"hca": ("=mlx5_0",)}, "auto", ["nccl_ib_hca has '=mlx5_0', which is not the name of an RDMA adapter"]),
+        ({"hca": ("a,b",)}, "auto", ["nccl_ib_hca has 'a,b', which is not the name of an RDMA adapter"]),
+        ({"hca": ("mlx5_0", "mlx5_0")}, "auto", ["nccl_ib_hca lists 2 adapters"]),
         ({"gid_index": "256"}, "auto", ["nccl_ib_gid_index is '256'"]),
         ({"traffic_class": "-1"}, "auto", ["nccl_ib_tc is '-1'"]),
         ({"service_level": "16"}, "auto", ["nccl_ib_sl is '16'"]),
@@ -143,7 +143,7 @@ def test_contradiction_between_file_and_launch_is_detected(conf: object, trainin
         (
             {"traffic_class": "106"},
             {"NCCL_IB_TC": 96},
-            ["nccl_conf has NCCL_IB_TC, and the option for it is also set"],
+            ["NCCL_IB_TC is set in nccl_conf and also by an nccl_ib_* option"],
         ),
     ],
 )

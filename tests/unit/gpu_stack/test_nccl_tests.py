@@ -28,8 +28,8 @@ def test_toolkit_matches_the_cuda_version_of_nccl(toolkits: list[str], default: 
 @pytest.mark.parametrize(
     ("toolkits", "packages", "why"),
     [
-        (["12.8"], NCCL, r"is built for CUDA 13, but cuda_toolkit_versions \(12\.8\) has no toolkit of CUDA"),
-        ([], NCCL, r"cuda_toolkit_versions \(empty\) has no toolkit"),
+        (["12.8"], NCCL, r"is built for CUDA 13, but cuda_toolkit_versions \(12\.8\) contains no CUDA 13 toolkit"),
+        ([], NCCL, r"cuda_toolkit_versions \(empty\) contains no CUDA 13 toolkit"),
         (["13.0"], {}, "set nccl_install to true"),
     ],
 )
@@ -46,7 +46,7 @@ def test_empty_and_complete_requests_are_valid() -> None:
 def test_all_problems_are_reported_at_once() -> None:
     assert [what for what, _ in request_problems("2.19.x", "", "abc", [], nccl=False)] == [
         "nccl_tests_version is '2.19.x'",
-        "nccl_tests_version is set, but nccl-tests require the system's NCCL",
+        "nccl_tests_version is set, but nccl-tests require the NCCL system packages",
         "nccl_tests_version is set, but compiling nccl-tests requires a CUDA toolkit",
         "nccl_tests_version is set, but nccl_tests_source is not",
         "nccl_tests_sha256 is 'abc'",

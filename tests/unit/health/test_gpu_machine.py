@@ -36,7 +36,7 @@ def standin(real: Callable[..., Any], called: set[str], name: str) -> Callable[.
     return look
 
 
-def test_every_look_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_probe_gets_its_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
     called: set[str] = set()
     for name, real in list(LOOKS.items()):
         ways = {way: standin(getattr(real, way), called, name) for way in ("look", "again") if hasattr(real, way)}

@@ -30,11 +30,11 @@ The inventory and the input given with -e have 7 problems; no node was contacted
 - job.yml line 3: launch_detached is 'maybe', not true or false. Correct launch_detached.
 - job.yml line 1: launch_scirpt is not a Muster option (did you mean launch_script?). Correct or remove it.
 - job.yml line 9: our_own is not a Muster option, and the inventory does not use it. Remove it.
-- job.yml line 6: launch_env sets RANK, which only Muster and the launcher may set. Correct launch_env.
-- job.yml line 2: entry 1 of launch_args has --epochs and more after a space; the script gets one argument. \
-Write each word as a separate entry: launch_args: ["--epochs", "..."].
-- job.yml line 5: the cluster: cluster_launch_nodes names nod2, which is not in gpu_nodes. \
-Write node2 if you meant that node.
+- job.yml line 6: launch_env sets RANK, which is reserved for Muster and the launcher. Correct launch_env.
+- job.yml line 2: entry 1 of launch_args has a space after --epochs, but is passed as one argument. \
+Make each word a separate entry: launch_args: ["--epochs", "..."].
+- job.yml line 5: the cluster: cluster_launch_nodes contains nod2, which is not in gpu_nodes. \
+Correct it to node2 if that was meant.
 """
 
 
@@ -74,7 +74,10 @@ def test_all_problems_are_reported_at_once_with_their_lines(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("job.yml", "the command line: -e job.yml sets no variable. Write -e @job.yml for a file, or NAME=value."),
+        (
+            "job.yml",
+            "the command line: -e job.yml sets no variable. Use -e @job.yml if it is a file, or -e NAME=VALUE to",
+        ),
         ("launch_stop_timeut=3", "-e: launch_stop_timeut is not a Muster option (did you mean launch_stop_timeout?)."),
         ("muster_mode=verify", "-e: muster_mode is not a Muster option, and the inventory does not use it. Remove it."),
         ("launch_script_src=nowhere.py", "-e: nowhere.py is neither a file nor a folder with a __main__.py"),
@@ -88,7 +91,7 @@ def test_problems_on_the_command_line_are_reported(tmp_path: Path, given: str, s
 
 
 def test_short_names_of_options_can_be_given(tmp_path: Path) -> None:
-    done = validate(tmp_path, "full=true", "nodes_file=/x", "launch_script=/srv/train.py")
+    done = validate(tmp_path, "full=true", "nodes_file=/x", "_ssh_mesh_sshd_settings=x", "launch_script=/srv/train.py")
     assert done.returncode == 0, done.stdout
 
 

@@ -122,7 +122,7 @@ def test_process_outside_the_unit_is_reported_as_leftover() -> None:
     record.leftovers = {"node2": Left("", [{"pid": 7, "command": "x", "user": "u", "unit": UNIT}])}
     assert attempts.stays(record) == ""
     record.leftovers["node2"].processes.append({"pid": 8, "command": "x", "user": "u", "unit": "session-4.scope"})
-    assert attempts.stays(record) == f"node2: PID 8 of attempt {LAUNCH_ID} still running outside its unit"
+    assert attempts.stays(record) == f"node2: PID 8 of attempt {LAUNCH_ID} still running outside the launch's unit"
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_process_outside_the_unit_is_reported_as_leftover() -> None:
         ({"gpus": []}, "nvidia-smi lists 0 GPUs for 1 rank"),
         ({"gpus": [{**IDLE, "used_mib": 4000}]}, "GPU 0 still has 4000 MiB in use"),
         ({"gpus": [{**IDLE, "uncorrected": 1}]}, "GPU 0 has 1 uncorrected memory error"),
-        ({"gpus": [IDLE], "running": [LAUNCH_ID]}, f"earlier attempts have not ended: {LAUNCH_ID}"),
+        ({"gpus": [IDLE], "running": [LAUNCH_ID]}, f"earlier attempts are still running: {LAUNCH_ID}"),
     ],
 )
 def test_node_is_available_once_the_old_attempt_ended_and_its_gpus_are_free(seen: Any, expected: str) -> None:
@@ -165,19 +165,19 @@ def test_rank_0_runs_on_a_node_with_the_newest_checkpoint() -> None:
     [
         (LaunchOptions(restarts=3, spares=["node3"], min_nodes=1), False, []),
         (LaunchOptions(), True, []),
-        (LaunchOptions(restarts=-1), False, ["launch_restarts is -1; it must be from 0 to 49."]),
+        (LaunchOptions(restarts=-1), False, ["launch_restarts is -1, but must be between 0 and 49."]),
         (
             LaunchOptions(spares=["node3"], min_nodes=1),
             False,
-            ["launch_spares and launch_min_nodes: no effect without launch_restarts; set it, for example to 3."],
+            ["launch_spares and launch_min_nodes: no effect without launch_restarts. Set it, for example to 3."],
         ),
         (
             LaunchOptions(restarts=1, spares=["node2", "node9"], min_nodes=3),
             False,
             [
-                "launch_spares names node2, which is already a participant (cluster_launch_nodes).",
-                "launch_spares names 'node9', which is not in gpu_nodes, or is quarantined.",
-                "launch_min_nodes is 3; the launch has 2 nodes.",
+                "launch_spares contains node2, which is already in the launch (cluster_launch_nodes).",
+                "launch_spares contains 'node9', which is not in gpu_nodes or is quarantined.",
+                "launch_min_nodes is 3, but must be between 0 and 2.",
             ],
         ),
     ],
@@ -190,7 +190,7 @@ def test_all_option_problems_are_reported_at_once(
 
 def test_restarts_of_a_detached_launch_are_rejected_with_a_reason() -> None:
     (problem,) = attempts.problems(LaunchOptions(restarts=1), ["node1"], ["node1"], unwatched=True)
-    assert "launch_restarts of a detached launch requires a watcher on the head node" in problem
+    assert "launch_restarts with launch_detached requires a watcher on the head node" in problem
 
 
 def finished() -> Any:
@@ -234,8 +234,8 @@ def test_checkpoint_without_a_valid_path_is_ignored(path: Any) -> None:
 
 def test_checkpoint_on_only_some_nodes_is_reported() -> None:
     assert attempts.alone("/srv/1.pt", ["node2"], ["node2", "node1"]) == (
-        "/srv/1.pt exists only on node2, where rank 0 runs. If every rank reads the checkpoint, put it on all nodes,"
-        " for example in a shared launch_chdir"
+        "/srv/1.pt exists only on node2, where rank 0 runs. If every rank reads"
+        " the checkpoint, make it available on all nodes, for example in a shared launch_chdir"
     )
     assert attempts.alone("/srv/1.pt", ["node1", "node2"], ["node2", "node1"]) == ""
     assert attempts.alone("", [], ["node1"]) == ""

@@ -39,6 +39,6 @@ def test_each_path_is_compared_separately() -> None:
 def test_relative_data_paths_are_rejected() -> None:
     assert data.problems_of(["/data", "/srv/SHA256SUMS"]) == []
     assert data.problems_of(["data", 7]) == [
-        "launch_data names 'data', which is not an absolute path.",
-        "launch_data names 7, which is not an absolute path.",
+        "launch_data contains 'data', which is not an absolute path.",
+        "launch_data contains 7, which is not an absolute path.",
     ]

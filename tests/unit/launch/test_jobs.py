@@ -58,8 +58,8 @@ def test_plan_in_another_users_folder_is_rejected() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"nodes": []}, "not a plan of a launch"),
-        ({"nodes": 7}, "not a plan of a launch"),
+        ({"nodes": []}, "not a launch plan"),
+        ({"nodes": 7}, "not a launch plan"),
         ({"launch_id": "20260101-120000-0000"}, "the plan belongs to another launch"),
         ({"manager": "mine"}, "the plan belongs to another launch"),
         ({"user": ""}, "the plan is incomplete"),
@@ -109,11 +109,11 @@ def test_invalid_launch_id_is_rejected(launch_id: str) -> None:
 
 @pytest.mark.parametrize("plan", [None, [], 7, "x", {}])
 def test_value_that_is_not_a_plan_is_rejected(plan: Any) -> None:
-    assert usable(plan, LAUNCH_ID, RUN_DIR, []) == "not a plan of a launch"
+    assert usable(plan, LAUNCH_ID, RUN_DIR, []) == "not a launch plan"
 
 
 def test_plan_node_outside_the_inventory_is_reported() -> None:
-    assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1"]) == "participants are not in gpu_nodes: node2"
+    assert usable(PLAN, LAUNCH_ID, RUN_DIR, ["node1"]) == "some of its nodes are not in gpu_nodes: node2"
 
 
 def test_last_line_counts_running_launches_and_shows_the_follow_command() -> None:
@@ -122,14 +122,15 @@ def test_last_line_counts_running_launches_and_shows_the_follow_command() -> Non
     over = {"launches": [{"launch_id": LAUNCH_ID, "over": True}]}
     follow = f"ansible-playbook playbooks/jobs.yml -e jobs_logs={newer}"
     assert outcome(merge({"node1": answer}), ["node1"], []) == (
-        f"2 launches run on 1 node; to follow the newest, run: {follow}"
+        f"2 running launches on 1 node; to follow the newest, run: {follow}"
     )
     assert (
-        outcome(merge({"node1": over}), ["node1"], ["node2"]) == "no launches run on 1 node, and node2 did not answer"
+        outcome(merge({"node1": over}), ["node1"], ["node2"])
+        == "no running launches on 1 node, and node2 did not respond"
     )
 
 
 def test_last_line_contains_no_invalid_id() -> None:
     forged = {"launches": [{"launch_id": "20260101-120000-abcd\x1b[2J", "state": "running"}]}
     assert merge({"node1": forged}) == []
-    assert outcome(merge({"node1": forged}), ["node1"], []) == "no launches run on 1 node"
+    assert outcome(merge({"node1": forged}), ["node1"], []) == "no running launches on 1 node"

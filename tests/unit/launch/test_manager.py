@@ -24,7 +24,7 @@ OWN = {
 }
 ROOT = "/var/lib/muster/users/ada"
 RAISED = "an administrator must increase launch_users_memlock and run site.yml --tags launch_users"
-SEVERAL = "shared files have several owners"
+SEVERAL = "shared files get different owners"
 
 
 def shown(findings: list[Any]) -> list[str]:
@@ -69,7 +69,7 @@ def test_other_users_cannot_follow_a_user_launch() -> None:
     plan = a_plan(2, a_user_request("ada"))
     seen: Any = {"node1": ADA, "node2": {**ADA, "name": "bob"}}
     assert shown(manager.not_theirs(plan, seen)) == [
-        "node2 launch.who fail: launch 20260101-120000-abcd is a user launch of ada, but bob logs in"
+        "node2 launch.who fail: launch 20260101-120000-abcd is a user launch of ada, but the login account is bob"
     ]
     assert manager.not_theirs(replace(plan, manager="system"), seen) == []
 
@@ -82,7 +82,9 @@ def test_administrator_follows_a_user_launch_as_the_launch_user() -> None:
     assert manager.others(replace(plan, manager="system"), seen) == set()
     assert manager.not_theirs(plan, seen, {"node2": ""}) == []
     [refused] = shown(manager.not_theirs(plan, seen, {"node2": "sudo: a password is required"}))
-    assert refused.endswith("of ada, but admin logs in and cannot act as ada: sudo: a password is required")
+    assert refused.endswith(
+        "of ada, but the login account is admin, which cannot act as ada: sudo: a password is required"
+    )
 
 
 def test_user_launch_uses_the_folders_of_its_user() -> None:

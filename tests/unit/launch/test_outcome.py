@@ -34,7 +34,7 @@ def judged(ending: Decided | None, text: str = "", node: str = "", **more: Any) 
 
 def test_finished_launch_is_healthy() -> None:
     verdict = judged(Ending.FINISHED)
-    assert (verdict["status"], verdict["summary"]) == ("healthy", "2 ranks on 2 nodes ran to their end (gloo)")
+    assert (verdict["status"], verdict["summary"]) == ("healthy", "2 ranks on 2 nodes succeeded (gloo)")
 
 
 def test_known_outcome_is_not_replaced_by_an_unknown_one() -> None:
@@ -52,7 +52,7 @@ def test_known_outcome_is_not_replaced_by_an_unknown_one() -> None:
 def test_warnings_of_a_finished_launch_are_reported() -> None:
     verdict = judged(Ending.FINISHED, preflight=[Finding("launch.gpus", "warn", "node2", "idle GPUs")])
     assert verdict["status"] == "degraded"
-    assert verdict["summary"].endswith("ran to their end (gloo); node2: idle GPUs")
+    assert verdict["summary"].endswith("succeeded (gloo); node2: idle GPUs")
 
 
 def test_occupied_resource_is_reported_with_its_holder() -> None:
@@ -70,8 +70,8 @@ def test_leftover_processes_of_a_finished_launch_are_reported() -> None:
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [inside, beyond])})
     assert verdict["status"] == "failed"
     assert verdict["summary"] == (
-        f"node2: left of the launch: PID 7 of muster (x, unit {UNIT}), PID 8 of muster (x, unit"
-        " session-4.scope). End it with: ansible node2 --become -m ansible.builtin.command -a"
+        f"node2: the launch has not ended completely: PID 7 of muster (x, unit {UNIT}), PID 8 of muster (x, unit"
+        " session-4.scope). End the processes with: ansible node2 --become -m ansible.builtin.command -a"
         f" 'systemctl stop {UNIT}'"
     )
 
@@ -80,8 +80,8 @@ def test_kill_command_is_shown_for_a_leftover_process_outside_the_unit() -> None
     process: ProcessFacts = {"pid": 8, "command": "sleep 9", "user": "muster", "unit": "cron.service"}
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("", [process])})
     assert verdict["summary"].endswith(
-        "End it on the node. PIDs can be reused: check that this is still the same process, then run sudo kill 8. Check"
-        " with: ansible node2 -m ansible.builtin.command -a 'ps -o pid,lstart,user,args -p 8'"
+        "End it on the node. PIDs can be reused. Before you run sudo kill 8, check that this is still the same process:"
+        " ansible node2 -m ansible.builtin.command -a 'ps -o pid,lstart,user,args -p 8'"
     )
 
 
@@ -93,7 +93,10 @@ def test_no_kill_command_is_shown_without_a_visible_pid() -> None:
 
 def test_unit_that_is_still_deactivating_is_reported() -> None:
     verdict = judged(Ending.FINISHED, leftovers={"node2": Left("the unit is still deactivating", [])})
-    assert "node2: left of the launch: the unit is still deactivating. End it with: " in verdict["summary"]
+    assert (
+        "node2: the launch has not ended completely: the unit is still deactivating. End the processes with: "
+        in verdict["summary"]
+    )
 
 
 def test_finished_launch_with_an_unreachable_node_has_unknown_outcome() -> None:
@@ -115,7 +118,7 @@ def test_rejected_launch_shows_two_reasons_and_counts_the_rest() -> None:
 def test_interrupted_launch_has_unknown_outcome() -> None:
     verdict = judged(Ending.INTERRUPTED, "interrupted (SIGINT)")
     assert verdict["status"] == "unknown"
-    assert "the launch was ended early: interrupted (SIGINT)" in verdict["summary"]
+    assert "the launch was stopped early: interrupted (SIGINT)" in verdict["summary"]
 
 
 def test_lost_node_is_named_even_without_a_reason() -> None:

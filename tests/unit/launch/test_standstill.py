@@ -23,7 +23,7 @@ def test_rank_that_blocks_a_launch_is_identified(case: dict[str, Any]) -> None:
         for rank, (node, text) in enumerate(case["stderr"].items())
     ]
     stuck = standstill.standing_still(case.get("ranks", {}))
-    found = standstill.findings("node1", "no rank wrote a line for 60 s", stuck, reports, "logs")
+    found = standstill.findings("node1", "no rank printed a line for 60 s", stuck, reports, "logs")
     assert [f"{finding.node}: {finding.summary}" for finding in found] == case["expect"]
     assert {(finding.id, finding.status) for finding in found} == {("launch.stalled", "fail")}
 

@@ -33,7 +33,7 @@ def test_removed_logs_are_reported_once_for_all_nodes() -> None:
     earlier = "20260101-110000-abcd"
     starts = {f"node{number}": {"pruned": [earlier], "bytes": 10**9} for number in range(1, 6)}
     assert text.pruned({**starts, "node9": {"pruned": [], "bytes": 0}, "node10": {}}) == (
-        f"logs of {earlier} were removed on node1, node2, node3 and 2 more: 5 GB"
+        f"old logs of {earlier} were removed on node1, node2, node3 and 2 more: 5 GB"
         " (cluster_run_keep, cluster_run_keep_mb)"
     )
     assert text.pruned({"node1": {"pruned": [], "bytes": 0}}) == ""
@@ -74,7 +74,7 @@ def test_launch_type_and_user_are_shown() -> None:
 
 def test_account_is_shown_as_a_placeholder_before_nodes_are_contacted() -> None:
     assert "folders below /users/NAME (launch_as)" in text.not_asked_yet("auto", "/users")
-    assert text.not_asked_yet("self", "/users") == "\nNAME stands for the account that logs in.\n"
+    assert text.not_asked_yet("self", "/users") == "\nNAME is a placeholder for the login account.\n"
     assert text.not_asked_yet("cluster_user", "/users") == ""
 
 

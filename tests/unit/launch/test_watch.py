@@ -122,7 +122,7 @@ def test_no_node_is_blamed_if_all_nodes_are_silent() -> None:
     decision = seen.decide(10.1)
     assert decision is not None
     why = "or the controller has lost its connection (increase launch_silence_timeout to wait longer)"
-    assert (decision.ending, decision.text) == (Ending.INTERRUPTED, f"none of 2 nodes responds, {why}")
+    assert (decision.ending, decision.text) == (Ending.INTERRUPTED, f"none of the 2 nodes responds, {why}")
 
 
 def test_finished_node_is_allowed_to_be_silent() -> None:

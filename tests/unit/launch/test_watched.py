@@ -109,7 +109,7 @@ def test_missing_watcher_is_reported() -> None:
     verdict = watched.gone(ended, "node1", "it has ended without a word")
     assert verdict["status"] == "failed"
     assert [one["id"] for one in verdict["findings"]] == ["launch.watcher", "launch.lease"]
-    assert "no further attempt starts: it has ended without a word" in verdict["summary"]
+    assert "no further attempt will start: it has ended without a word" in verdict["summary"]
 
 
 # ---------------------------------------------------------------- its state is a file of the launch's user
@@ -141,7 +141,7 @@ def test_untrusted_fix_is_not_printed(fix: Any) -> None:
     (one,) = verdict["findings"]
     assert one["fix"] == {"text": CATALOGUE["launch.exit"].fix}
     assert verdict["summary"] == (
-        "node2: anna's watcher on node1 reports: rank 1 ended with code 3. Read the named log"
+        "node2: anna's watcher on node1 reports: rank 1 ended with code 3. Read the log named in the finding"
     )
 
 

@@ -27,7 +27,7 @@ def test_toolkits_are_inspected_without_changes(monkeypatch: pytest.MonkeyPatch,
     owner = {f"dpkg-query --search {local}/cuda-13.0": f"cuda: {local}/cuda-13.0", "dpkg-query": ""}
     monkeypatch.setattr(module, "run", commands := Commands({**compilers, **owner}))
     given: dict[str, Any] = {"node": "node1", "versions": ["12.8", "13.0"], "fix": "Run it"}
-    by_hand = "/usr/local/cuda-12.8 was not installed from a package (usually from a runfile), and is used unchanged"
+    by_hand = "/usr/local/cuda-12.8 was installed without a package (usually from a runfile) and is used unchanged"
     common = {"changed": False, "warnings": [f"node1: {by_hand}."], "notes": [by_hand]}
     headers = dict.fromkeys(("before_header", "after_header"), "/usr/local/cuda")
     packages, refused = ["cuda-toolkit-13-0"], module.domain.REFUSED
@@ -53,7 +53,7 @@ def test_toolkits_are_inspected_without_changes(monkeypatch: pytest.MonkeyPatch,
         answered = answer(module, **given, default="13.0", check=check)
         assert answered == {**common, **wanted, "diff": there, "changed": check}
     assert answer(module, **given, default="13.0", mode="verify")["msg"] == (
-        "node1: /usr/local/cuda leads to nothing instead of /usr/local/cuda-13.0. Run it."
+        "node1: /usr/local/cuda points to nothing instead of /usr/local/cuda-13.0. Run it."
     )
 
 
@@ -102,9 +102,8 @@ ADDRESSES = [
     {},
 ]
 BLOCK = (
-    "# BEGIN muster: what the interfaces of this node call for, or nccl_conf says\n"
-    "NCCL_SOCKET_IFNAME==eno2\n"
-    "# END muster\n"
+    "# BEGIN muster: settings that this node's interfaces require or that nccl_conf requests\n"
+    "NCCL_SOCKET_IFNAME==eno2\n# END muster\n"
 )
 LACKS = "missing in /etc/nccl.conf: NCCL_SOCKET_IFNAME==eno2"
 

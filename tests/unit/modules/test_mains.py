@@ -170,7 +170,7 @@ def test_wipe_removes_only_files_of_muster(tmp_path: Path) -> None:
     folders = [{"path": str(theirs.parent), "only": ["wheels"], "keeps": "people wrote"}]
     given: dict[str, Any] = {**NODE, "files": [str(ours)], "folders": folders}
     gone = [str(ours), f"{tmp_path}/muster/wheels"]
-    left = f"{tmp_path}/muster stays, because it contains files that people wrote: notes"
+    left = f"{tmp_path}/muster is kept, because it contains files that people wrote: notes"
     header = "node1: files and settings of Muster"
     diff = {"before_header": header, "after_header": header, "before": f"{gone[0]}\n{gone[1]}\n", "after": ""}
     answered = {"changed": True, "gone": gone, "left": [left], "msg": f"node1: {left}.", "diff": diff}

@@ -175,7 +175,7 @@ def test_unrequested_parts_of_a_reply_are_ignored() -> None:
     link = found["links"]["node1"]
     assert link["ports"] == {"1": {"error": "", "seconds": 0.001, "greeting": None, "spoke": True}}
     assert (link["way"], link["sizes"]) == ("w" * 200, [])
-    with pytest.raises(UnusableError, match="calls"):
+    with pytest.raises(UnusableError, match="connections"):
         before_launch.read_called({"links": 3}, {})
 
 
@@ -192,7 +192,7 @@ def slow_ways(tries: list[dict[str, Any]]) -> list[str]:
 def test_stalled_link_is_reported() -> None:
     [line] = slow_ways([STALLED, STALLED])
     assert line.startswith(
-        "warn net.throughput.slow node2: a stream from this node to node1, node3 reaches 0.20 Mbit/s"
+        "warn net.throughput.slow node2: a TCP stream from this node to node1, node3 reaches only 0.20 Mbit/s"
     )
 
 

@@ -70,7 +70,7 @@ def test_mtu_is_reverted_on_all_nodes_if_one_path_fails() -> None:
     fix = "Raise the MTU of the switch ports and interfaces in between, or lower mtu_training"
     own = "packets of 9000 bytes do not reach node2 (10.0.0.2), but small packets do"
     assert list(mtu.ended("node1", judged, interface="eth1", changed=True)) == [f"{own}. {fix}"]
-    other = f"the MTU of eth1 is reverted, because on node1 {own}. {fix}"
+    other = f"the MTU of eth1 is reverted, because node1 failed its test: {own}. {fix}"
     assert list(mtu.ended("node3", judged, interface="eth1", changed=True)) == [other]
     assert list(mtu.ended("node3", judged, interface="eth1", changed=False)) == []
     assert judged.silent == {"node3": ["node4"]}

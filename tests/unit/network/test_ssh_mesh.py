@@ -40,7 +40,7 @@ def peers(count: int) -> list[str]:
 
 
 @cases(__file__, "files")
-def test_ssh_files_match_the_case(case: dict[str, Any]) -> None:
+def test_ssh_files_match_the_test_case(case: dict[str, Any]) -> None:
     before = {"authorized_keys": "", "config": "", "known_hosts": "", **case.get("before", {})}
     if "refusal" in case:
         with pytest.raises(ssh_mesh.BlockError) as refusal:
@@ -187,7 +187,7 @@ def test_weak_algorithms_offered_by_sshd_are_listed() -> None:
 
 
 def test_reply_from_a_non_ssh_server_is_rejected() -> None:
-    with pytest.raises(ValueError, match="not the message"):
+    with pytest.raises(ValueError, match="not a list of algorithms"):
         sshd.offers_of(b"HTTP/1.1 400 Bad Request")
 
 

@@ -25,8 +25,8 @@ def test_only_driver_packages_are_removed() -> None:
 def test_packages_that_depend_on_the_driver_are_named() -> None:
     (said,) = refusals(parse(SIMULATED, "", 0))
     assert said == (
-        "apt would also remove cuda-13-0, because of dependencies on the driver: remove them first, with"
-        " sudo apt-get remove cuda-13-0, or do not set wipe_driver"
+        "apt would also remove cuda-13-0, because they depend on the driver: remove them first "
+        "with sudo apt-get remove cuda-13-0, or do not set wipe_driver"
     )
 
 
@@ -37,8 +37,8 @@ def test_errors_of_apt_are_returned() -> None:
 def test_manual_steps_after_the_removal_are_listed() -> None:
     assert remark([], loaded=False) == ""
     assert remark(["/usr/bin/nvidia-uninstall"], loaded=True) == (
-        "a driver from a runfile remains; remove it: sudo /usr/bin/nvidia-uninstall; the driver's module remains"
-        " loaded until the next boot: sudo systemctl reboot"
+        "a driver from a runfile is still installed; remove it: sudo /usr/bin/nvidia-uninstall; "
+        "the driver module stays loaded until the next boot: sudo systemctl reboot"
     )
 
 

@@ -41,7 +41,7 @@ def holder(**own: Any) -> dict[str, Any]:
             0,
             "launch 20260101-000000-abcd of erika (PID 7, started 2 minutes ago) uses the node",
         ),
-        ({}, "nvidia-smi hangs", 2, "processes on its GPUs are unknown: nvidia-smi hangs"),
+        ({}, "nvidia-smi hangs", 2, "the GPU processes could not be listed: nvidia-smi hangs"),
         ({}, "there is no nvidia-smi", 0, ""),
     ],
 )
@@ -52,4 +52,4 @@ def test_process_that_uses_a_node_is_described(held: dict[str, Any], why: str, g
 def test_busy_member_counts_as_reachable() -> None:
     assert answered("")
     assert answered("PID 7 of erika uses the node")
-    assert not answered("it could not be asked: no route to host")
+    assert not answered("the node did not respond: no route to host")

@@ -123,6 +123,6 @@ def test_all_problems_are_reported_at_once(project: Path) -> None:
     (project / "hostfile").write_text("gpu1 10.0.0.1\ngpu2 10.0.0.1\ngpu3 10.0.0.300\n")
     code, said = played(project, "-e", "import_to=a/b", "-e", "nodes_file=hostfile")
     assert code == 2
-    for part in ("is not a valid folder name", "have the same address", "10.0.0.300 is not a valid IP address"):
+    for part in ("is not a valid folder name", "several nodes have the same", "10.0.0.300 is not a valid IP address"):
         assert part in said, said
     assert [path.name for path in (project / "inventory").iterdir()] == ["lab"]

@@ -31,11 +31,11 @@ def test_slurm_list_is_expanded(text: str, names: list[str]) -> None:
         ("gpu]1[", "has unbalanced brackets"),
         ("gpu[[1]]", "has unbalanced brackets"),
         ("gpu[4-1]", "has a descending range from 4 to 1"),
-        ("gpu[a-b]", "has a-b in brackets instead of numbers"),
+        ("gpu[a-b]", "has a-b in brackets; use numbers"),
         ("gpu[]", "has nothing in brackets"),
-        ("gpu[1-2000]", "names more than 1024 nodes"),
-        ("gpu[1-99]n[1-99]", "names more than 1024 nodes"),
-        ("gpu[1-1000],node[1-1000]", "names more than 1024 nodes"),
+        ("gpu[1-2000]", "lists more than 1024 nodes"),
+        ("gpu[1-99]n[1-99]", "lists more than 1024 nodes"),
+        ("gpu[1-1000],node[1-1000]", "lists more than 1024 nodes"),
     ],
 )
 def test_invalid_list_is_rejected(text: str, problem: str) -> None:

@@ -19,13 +19,13 @@ def test_duplicate_file_requests_are_merged() -> None:
 
 @pytest.mark.parametrize("name", ["", "../x", "/etc/shadow", "a/b", "-rf", ".", "..", ".hidden", "a b", "a\nb"])
 def test_file_names_with_a_path_are_rejected(name: str) -> None:
-    with pytest.raises(PeerFilesError, match="is not a bare file name"):
+    with pytest.raises(PeerFilesError, match="is not a file name without a folder"):
         peer_files.wanted_of([{"name": name, "sha256": A}])
 
 
 @pytest.mark.parametrize("sha256", ["", "a" * 63, "A" * 64, "g" * 64])
 def test_files_without_a_sha256_are_rejected(sha256: str) -> None:
-    with pytest.raises(PeerFilesError, match="is not a sha256"):
+    with pytest.raises(PeerFilesError, match="is not a hexadecimal sha256"):
         peer_files.wanted_of([{"name": "x", "sha256": sha256}])
 
 
@@ -56,16 +56,16 @@ TAR = "tar: b: Cannot stat: No such file or directory\ntar: Exiting with failure
     ("code", "said", "came", "why"),
     [
         (0, "", ["a", "b"], ""),
-        (2, TAR, ["a"], "b missing on the peer"),
-        (2, TAR, [], "a and 1 more missing on the peer"),
-        (2, "tar: /srv: Cannot open: Permission denied\n", [], "a and 1 more missing on the peer"),
-        (255, "Host key verification failed.\n", [], "its host key differs from the recorded one"),
-        (255, "muster@n1: Permission denied (publickey).\n", [], "its sshd does not accept the user's key"),
-        (255, "ssh: connect to host n1 port 22: Connection timed out\n", [], "it does not respond"),
-        (255, "ssh: connect to host n1 port 22: Connection refused\n", [], "no program listens on its ssh port"),
+        (2, TAR, ["a"], "not found on the peer: b"),
+        (2, TAR, [], "not found on the peer: a and 1 more"),
+        (2, "tar: /srv: Cannot open: Permission denied\n", [], "not found on the peer: a and 1 more"),
+        (255, "Host key verification failed.\n", [], "the host key differs from the recorded host key"),
+        (255, "muster@n1: Permission denied (publickey).\n", [], "sshd does not accept the user's key"),
+        (255, "ssh: connect to host n1 port 22: Connection timed out\n", [], "the peer did not respond"),
+        (255, "ssh: connect to host n1 port 22: Connection refused\n", [], "no program listens on the SSH port"),
         (1, "This account is currently not available.\n", [], "the user has no login shell on that node"),
         (255, "something\nnew\n", [], "something new"),
-        (255, "", [], "ssh exited with 255 without output"),
+        (255, "", [], "ssh exited with status 255 and no output"),
     ],
 )
 def test_transfer_errors_are_explained(code: int, said: str, came: list[str], why: str) -> None:
@@ -75,4 +75,4 @@ def test_transfer_errors_are_explained(code: int, said: str, came: list[str], wh
 def test_closed_connection_is_recognized() -> None:
     assert peer_files.hung_up("kex_exchange_identification: Connection closed by remote host")
     assert peer_files.hung_up("Connection reset by 192.0.2.1 port 22")
-    assert not peer_files.hung_up("its sshd does not accept the user's key")
+    assert not peer_files.hung_up("sshd does not accept the user's key")

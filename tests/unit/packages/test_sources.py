@@ -61,10 +61,10 @@ def test_proxy_that_is_no_longer_requested_is_removed() -> None:
 
 def test_overriding_proxy_setting_is_reported() -> None:
     there = SourcesState({PROXY_FILE: proxy_text(PROXIED)}, proxies={PROXY_KEYS[0]: "http://other.lab:8080"})
-    assert "apt uses Acquire::http::Proxy http://other.lab:8080 instead of" in make_plan(PROXIED, there).problems[0]
+    assert "Acquire::http::Proxy of apt is http://other.lab:8080 instead of" in make_plan(PROXIED, there).problems[0]
 
 
-def test_apt_bypasses_the_proxy_only_for_single_hosts() -> None:
+def test_apt_bypasses_the_proxy_only_for_individual_hosts() -> None:
     text = proxy_text(SourcesRequest("ubuntu", https_proxy=PROXY, no_proxy=("10.0.0.1", ".lab", "10.0.0.0/8")))
     assert text.splitlines()[1:] == [
         f'Acquire::https::Proxy "{PROXY}";',

@@ -11,10 +11,10 @@ from muster.inventory import Inventory, InventoryNode, warnings
 from muster.packages import unencrypted
 
 WHEELS = (
-    "wheels are downloaded over HTTP from mirror.lab: an attacker on the network can replace them,"
+    "wheels are downloaded over HTTP from mirror.lab: an attacker on the network can replace them"
     " until their hashes are in the lock"
 )
-DEBS = "apt packages are downloaded over HTTP from mirror.lab: they are signed, but visible"
+DEBS = "apt packages are downloaded over HTTP from mirror.lab: they are signed, but not encrypted"
 CUSTOM = {"cluster_mirror": "custom"}
 
 

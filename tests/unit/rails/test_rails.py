@@ -129,7 +129,7 @@ def test_commands_use_the_gid_partition_and_traffic_class_of_nccl() -> None:
         ("no_way", "the adapter has no route to its counterpart (Failed to modify QP to RTR)"),
         (
             "no_answer",
-            "no acknowledgement from the counterpart (Failed status transport retry counter exceeded (12) for wr_id 2)",
+            "the counterpart sent no acknowledgement (Failed status transport retry counter exceeded (12) for wr_id 2)",
         ),
         ("changed", "the received data is wrong (invalid data in page 1)"),
         ("no_device", "libibverbs does not list the adapter (IB device mlx5_9 not found)"),

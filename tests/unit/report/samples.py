@@ -112,7 +112,7 @@ def failed(count: int) -> Artifacts:
 
 def inspected(count: int) -> Artifacts:
     """Return a healthy run with inspection warnings on three nodes."""
-    text = "This matters if the nodes share a file system. Muster never changes an existing account"
+    text = "Use equal ids if the nodes share a file system. Muster never changes an existing account"
     found = [
         finding("user.uid.differs", "warn", node, "the uid is 1002, and 1001 on most nodes", fix={"text": text})
         for node in names(count)[:3]
@@ -273,6 +273,6 @@ def restarted(count: int) -> Artifacts:
         {"number": 2, "launch_id": second, "nodes": rest, "failed": [], "checkpoint": checkpoint},
     ]
     of_both[0]["summary"] = f"{left_out}: stopped answering"
-    of_both[1]["summary"] = f"{RANKS * len(rest)} ranks on {len(rest)} nodes ran to their end (nccl)"
+    of_both[1]["summary"] = f"{RANKS * len(rest)} ranks on {len(rest)} nodes succeeded (nccl)"
     verdict = {**kept.verdict, "status": "degraded", "findings": found}
     return replace(kept, verdict=verdict, attempts={"schema": 1, "attempts": of_both})

@@ -1,4 +1,4 @@
-"""Which runs are kept when their number is limited, and the sentence printed about pruning."""
+"""Selection of the runs to keep when their number is limited, and the printed summary."""
 
 from __future__ import annotations
 

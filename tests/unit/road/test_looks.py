@@ -42,7 +42,7 @@ def test_inspections_cover_the_selected_steps() -> None:
 )
 def test_roles_run_when_no_quick_inspection_covers_them(step: str, own: dict[str, object]) -> None:
     assert comes_anyhow(step, PLAIN) == ""
-    assert comes_anyhow(step, {**PLAIN, **own}).startswith("the role")
+    assert comes_anyhow(step, {**PLAIN, **own}).startswith("only the role")
 
 
 def test_pytorch_inspection_waits_for_the_gpu_stack() -> None:

@@ -75,7 +75,7 @@ def known() -> bases.Keyring:
 @needs_apt
 def test_unknown_key_package_is_not_unpacked(tmp_path: Path, known: bases.Keyring) -> None:
     mirror, _ = serve(tmp_path, known)
-    with pytest.raises(recipe.UnavailableError, match="serves an unknown package"):
+    with pytest.raises(recipe.UnavailableError, match="has an unknown package"):
         recipe.ubuntu_keyring(tmp_path, mirror, known)
     assert not (tmp_path / "keys").exists()
 
@@ -155,7 +155,7 @@ def test_base_uses_only_sources_signed_with_known_keys(
     full, missing, tool = capsys.readouterr().err.splitlines()
     assert full == bases.failure("debian12", "this machine's package sources", "E: it is full\n")
     assert missing == (
-        "debian12 cannot be created: apt on this machine has no source of Debian. If one is configured, run"
+        "debian12 cannot be created: apt on this machine has no package source for Debian. If one is configured, run"
         " apt-get update."
     )
     assert tool == "mmdebstrap is missing: run script/setup sandbox, or install it."

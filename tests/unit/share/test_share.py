@@ -83,7 +83,7 @@ def test_node_without_pinned_keys_is_rejected() -> None:
 def test_proxy_command_is_omitted_with_a_warning() -> None:
     nodes = [node("node1", command="corkscrew -a ~/.secret %h %p")]
     assert "corkscrew" not in str(share.inventory(nodes))
-    assert share.warnings(nodes)[0].startswith("node1: the ProxyCommand may use files")
+    assert share.warnings(nodes)[0].startswith("node1: the ProxyCommand might use files")
     assert share.warnings([node("node1")]) == []
 
 

@@ -32,9 +32,9 @@ WAY = notebook.SshAccess("10.0.0.11", ("-o", "ProxyJump=bastion", "-o", "UserKno
             8888,
             f"No node has JupyterLab. Add nodes to workbench_nodes, and run {SITE}.",
         ),
-        (["node1"], "node2", 8888, "node2 is not in workbench_nodes, which has node1."),
+        (["node1"], "node2", 8888, "node2 is not in workbench_nodes (node1)."),
         (["node9"], "", 8888, "node9 is in workbench_nodes but not in gpu_nodes."),
-        (["node1"], "", 0, "notebook_port is 0, but must be 1 to 65535."),
+        (["node1"], "", 0, "notebook_port is 0, but must be between 1 and 65535."),
         (["node1"], "node1", 8888, ""),
     ],
 )

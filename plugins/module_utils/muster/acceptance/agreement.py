@@ -65,7 +65,7 @@ def disagree(check: Check, reports: Reports, values: Mapping[int, Hashable], wha
         return
     if len(groups[0]) == len(groups[1]):
         sides = " against ".join(few([str(rank) for rank in group]) for group in groups[:4])
-        text = f"{what} differ between the ranks, without a majority: {sides}"
+        text = f"{what} differ between the ranks, and no value has a majority: {sides}"
         for node in by_node(reports, values):
             yield check.fail(node, text)
         return
@@ -91,7 +91,7 @@ def has(ranks: Collection[int]) -> str:
 
 
 def settled(check: Check, reports: Reports, known: Collection[int], text: str) -> Finding:
-    """Return a pass if every rank reported, else unknown. Only called if no rank failed the check."""
+    """Return a pass if every rank reported, else unknown. The caller has checked that no rank failed the check."""
     if not known:
         return check.unknown(reports.head, f"no rank reported the values for {check.id}", fix="Check the ranks' logs")
     return reports.good(check, text, whole=set(known) == set(reports.places))

@@ -40,25 +40,27 @@ BANDWIDTH = Check(
     seen="sandbox",
     reads="all-reduce busbw (as defined by nccl-tests) over all ranks, inside each node, and across nodes with one "
     "rank per node; the measured rates of the RDMA adapters (rails.json)",
-    fires="fail: below ddp_smoke_busbw_floor, if set. "
-    f"warn: over RDMA, less than {SLOW_RDMA:.0%} of the median adapter rate in rails.json. Gloo is not compared with "
-    "adapter rates",
-    fix="Check the slow level named in the finding, and the findings of smoke.pairs and smoke.sockets",
+    fires="fail: busbw is below ddp_smoke_busbw_floor, if that option is set. warn: busbw over RDMA is less than "
+    f"{SLOW_RDMA:.0%} of the median adapter rate in rails.json. Gloo is not compared with adapter rates",
+    fix="Check the slow links that the finding names (inside a node or between nodes), and the findings of "
+    "smoke.pairs and smoke.sockets",
 )
 PAIRS = Check(
     "smoke.pairs",
     seen="sandbox",
-    reads="the rate of a simultaneous exchange between each pair of nodes, 1 MiB (64 MiB from GPUs), best of three",
-    fires="warn: with three or more nodes, less than half (Gloo: a third) of the median node's best pair. The finding "
-    "names a node if most of its pairs are slow, otherwise the link",
+    reads="the rate of simultaneous transfers in both directions between each pair of nodes: the best of three "
+    "exchanges of 1 MiB (64 MiB between GPUs)",
+    fires="warn: in a launch on three or more nodes, a pair reaches less than half (Gloo: a third) of the median of "
+    "the nodes' best pairs. The finding names a node if most of its pairs are slow, otherwise the link",
     fix="Check the node's cable, the switch port, and other traffic on the link",
 )
 NVLINK = Check(
     "smoke.inside",
     seen="stand-in",
     reads="all-reduce busbw between the GPUs of a node",
-    fires=f"warn: eight GPUs reach less than {SLOW_INSIDE:.0%} of the published busbw of their model, from 256 MiB on "
-    "(H100: 440 GB/s, B300: 800, health checks of oci-hpc); other models are not evaluated",
+    fires=f"warn: with messages of 256 MiB or more, the eight GPUs of a node reach less than {SLOW_INSIDE:.0%} of the "
+    "busbw that the oci-hpc health checks require for their model (H100: 440 GB/s, B300: 800 GB/s). Other models are "
+    "not evaluated",
     fix="Check the node's NVLinks and the fabric manager",
     command="nvidia-smi nvlink --status",
 )
@@ -123,7 +125,7 @@ def slow_level(reports: Reports) -> str:
 def whole(reports: Reports) -> Iterator[Said]:
     everybody, across, node = (best(reports, level) for level in ("all", "across", "node"))
     if everybody is None:
-        yield BANDWIDTH.unknown(reports.head, "no rank reported the busbw over all ranks", fix="")
+        yield BANDWIDTH.unknown(reports.head, "no rank reported the all-reduce busbw over all ranks", fix="")
         return
     several = len(reports.plan.nodes) > 1
     rate = across if across is not None else everybody
@@ -145,7 +147,7 @@ def whole(reports: Reports) -> Iterator[Said]:
             reports.head,
             f"all-reduce busbw across nodes is {gbps(rate)}, but one RDMA adapter of this cluster reaches "
             f"{gbps(rail)} ({text})",
-            "Check whether GPUDirect is in use (smoke.gpudirect), and the distance between GPUs and adapters",
+            "Check whether GPUDirect is in use (smoke.gpudirect), and the PCIe distance between GPUs and adapters",
             "nvidia-smi topo -m",
             observed=gbps(rate),
             expected=gbps(SLOW_RDMA * rail),
@@ -181,15 +183,11 @@ def pairs(reports: Reports) -> Iterator[Said]:
     rates = tried_pairs(reports)
     count = len(reports.plan.nodes)
     if count < 3:
-        why = (
-            "there is only one node"
-            if count == 1
-            else "two nodes have only one link, so there is no other link to compare it with"
-        )
+        why = "there is only one node" if count == 1 else "a launch on two nodes has no other link to compare with"
         yield PAIRS.skip(why)
         return
     if not rates:
-        yield PAIRS.unknown(reports.head, "no rank reported the rates between pairs of nodes", fix="")
+        yield PAIRS.unknown(reports.head, "no rank reported transfer rates between nodes", fix="")
         return
     usual = usual_of(rates)
     least = usual * slow_pair(reports)
@@ -199,7 +197,7 @@ def pairs(reports: Reports) -> Iterator[Said]:
     wrong = [way for pair in bad for way in (pair, pair[::-1])]
     for share in couples(nodes, blame(nodes, wrong, list(both))):
         slow = [rates.get(link, rates.get(link[::-1], 0.0)) for link in share.links]
-        others = f"other links {gbps(usual)}"
+        others = f"the other links {gbps(usual)}"
         level = "the node's network is slow"
         own = best(reports, "node", share.node)
         if own is not None and share.way != "pair":

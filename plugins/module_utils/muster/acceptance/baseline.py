@@ -1,4 +1,4 @@
-"""Keep the accepted state of a cluster (measurements, versions and GPUs of a healthy run), and compare later runs.
+"""Store the accepted state of a cluster (measurements, versions and GPUs of a healthy run), and compare later runs.
 
 acceptance.json contains one accepted state for each mode, backend and layout of ranks. The file is stored beside the
 folders of the runs, so that it remains when the folders are removed. The first healthy run is accepted automatically,
@@ -38,9 +38,10 @@ REGRESSION = Check(
     seen="sandbox",
     reads="GEMM rate, bandwidths, latency, compute time, throughput and efficiency, compared with the accepted state of"
     " the same mode, backend and layout (acceptance.json)",
-    fires="a value is worse by more than 5 % (GEMM, memory), 10 % (links, compute, efficiency), 15 % (throughput) or"
-    " 50 % (latency), on CPUs 50 %, and by more than eight times the spread of the last ten healthy runs; always for a"
-    " loss of 80 % (warn, or fail with ddp_smoke_regression). With fewer than six healthy runs, twice the percentage",
+    fires="a value is worse by more than 5 % (GEMM, memory), 10 % (links, compute, efficiency), 15 % (throughput) or "
+    "50 % (latency; every value on CPUs), and by more than eight times the spread of the last ten healthy runs "
+    "(warn; fail if ddp_smoke_regression is fail). With fewer than six healthy runs, the percentages are doubled. A "
+    "loss of more than 80 % is always reported",
     fix="If the new values are expected, accept them",
     command=playbook("playbooks/ddp_smoke.yml", ddp_smoke_accept="true"),
 )
@@ -48,7 +49,7 @@ ACCEPTED = Check(
     "smoke.accepted",
     seen="sandbox",
     reads="the findings of a run that is to become the cluster's accepted state",
-    fires="ddp_smoke_accept requests to accept a run that is not healthy (fail)",
+    fires="ddp_smoke_accept is set, but the run is not healthy (fail)",
     fix="Fix the findings, then accept a new run",
     command=playbook("playbooks/ddp_smoke.yml", ddp_smoke_accept="true"),
 )
@@ -216,7 +217,7 @@ def _findings(drops: Sequence[Drop], reports: Reports, since: str, severity: str
     for (_, node), its in groups.items():
         worst = its[0]
         nodes = len({drop.metric.node for drop in its})
-        also = f" {len(its) - 1} more {'is' if len(its) == 2 else 'are'} worse"
+        also = f" {len(its) - 1} more {'value is' if len(its) == 2 else 'values are'} worse"
         also += (f", on {nodes} nodes in total" if nodes > 1 else "") + "."
         text = f"{worst}." + (also if len(its) > 1 else "") + since
         say = REGRESSION.fail if severity == "fail" else REGRESSION.warn

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 CHECKPOINT = Check(
     "smoke.checkpoint",
     seen="sandbox",
-    reads="a checkpoint that rank 0 writes to a temporary file, syncs and renames, read by all ranks on nodes that see"
-    " the folder and sent to the other ranks; and a newer checkpoint that the test truncates to half its size",
+    reads="a checkpoint that rank 0 writes to a temporary file, syncs and renames: ranks that share its folder read "
+    "the file, others receive a copy. Also a newer checkpoint that the test truncates to half its size",
     fires="no checkpoint can be loaded, a rank reads different bytes than were written, or the truncated checkpoint is"
     " accepted (fail)",
     fix="Check the disk or file server of the checkpoint folder: free space, kernel log, mount options",
@@ -29,10 +29,10 @@ CHECKPOINT = Check(
 RESUME = Check(
     "smoke.resume",
     seen="sandbox",
-    reads="parameters, step, learning rate and scale of a run that was resumed from a checkpoint (parameters,"
-    " optimizer, schedule, scaler, step and every rank's random state), and of the same run without interruption",
-    fires="on CPUs: the parameters are not bitwise equal; on GPUs, where the order of some sums varies: an element"
-    " differs by more than 1e-5 + 1e-4 of its value; on both: another value differs (fail)",
+    reads="parameters, step, learning rate and gradient scale after two runs: one resumed from a checkpoint "
+    "(parameters, optimizer, schedule, scaler, step and every rank's random state), and one without interruption",
+    fires="fail: on CPUs, the parameters are not bitwise equal; on GPUs, where the summation order varies, an element "
+    "differs by more than 1e-5 + 1e-4 of its value; on both, another value differs",
     fix="Check the GPUs and the memory of the node",
     command=HEALTH,
 )
@@ -48,7 +48,7 @@ def judge(reports: Reports) -> Iterator[Said]:
     wrong = list(loaded(reports, facts))
     size = number(facts[min(facts)].get("bytes")) if facts else None
     by = plural(len(facts), "rank")
-    text = f"a checkpoint of {gigabytes(size or 0)} was written and loaded by {by}; a truncated one was rejected"
+    text = f"a checkpoint of {gigabytes(size or 0)} was written and loaded by {by}; a truncated checkpoint was rejected"
     yield from wrong or [settled(CHECKPOINT, reports, list(facts), text)]
     if facts and not any(said["used"] for said in facts.values()):
         yield RESUME.skip("no checkpoint could be loaded")
@@ -77,7 +77,7 @@ def loaded(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator
         text = f"{writer} has no complete checkpoint to load: {refused}"
         yield CHECKPOINT.fail(reports.places[0].node, text)
     elif first["used"] == first["torn"]:
-        text = f"{writer} accepts {first['torn'][:100]} as a complete checkpoint, although it was truncated"
+        text = f"{writer} accepted the truncated file {first['torn'][:100]} as a complete checkpoint"
         yield CHECKPOINT.fail(reports.places[0].node, text)
 
 
@@ -91,12 +91,12 @@ def resumed(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterato
         yield from disagree(RESUME, reports, digests, "parameters after the resumed run")
     elif len(apart_by_rank) == len(facts) > 1:
         # Gradients are averaged: one rank that resumes from another state changes the result of all ranks.
-        text = f"all {plural(len(facts), 'rank')} have a different result when resumed: {apart_by_rank[min(facts)]}"
+        text = f"all {plural(len(facts), 'rank')} have a different result after resuming: {apart_by_rank[min(facts)]}"
         yield RESUME.fail(reports.head, text)
     elif apart_by_rank:
         for node, ranks in by_node(reports, apart_by_rank).items():
             how = apart_by_rank[ranks[0]]
-            yield RESUME.fail(node, f"{who(reports, ranks)} {has(ranks)} a different result when resumed: {how}")
+            yield RESUME.fail(node, f"{who(reports, ranks)} {has(ranks)} a different result after resuming: {how}")
     else:
         bitwise = all(facts[rank]["bitwise"] for rank in known)
         how = "bitwise equal" if bitwise else "within the tolerance"

@@ -18,21 +18,22 @@ if TYPE_CHECKING:
 ALL_REDUCE = Check(
     "smoke.all_reduce",
     seen="sandbox",
-    reads="all-reduces of int64 and float32 integers (1 to 2^20 elements, in full mode up to the available memory), "
-    "and of bfloat16 and float16 with exact sums (up to 256 and 2048), compared per element; int64 totals are "
-    "recomputed on the controller. Random float32 against float64",
+    reads="all-reduce of integers as int64 and float32 (1 to 2^20 elements; in full mode up to the available memory) "
+    "and as bfloat16 and float16 (sums up to 256 and 2048, which are exact), compared element by element; int64 "
+    "totals, which the controller recomputes; all-reduce of random float32 values, compared with float64",
     fires="fail: a result is not exact, or the error of random values exceeds (n - 1) u times the sum of their "
-    "absolute values, u = 2^-24 (bound for any order: Higham, Accuracy and Stability of Numerical Algorithms, 4.2). "
-    "The finding names the rank whose contribution is missing or doubled on every rank, otherwise the receiving rank",
+    "absolute values, with u = 2^-24 (bound for any summation order: Higham, Accuracy and Stability of Numerical "
+    "Algorithms, 4.2). The finding names the rank whose contribution is missing or doubled on every rank, otherwise "
+    "the receiving rank",
     fix="Check the node's GPUs and links",
 )
 COLLECTIVES = Check(
     "smoke.collectives",
     seen="sandbox",
-    reads="broadcast, all_gather, reduce_scatter, all_to_all and a ring of send and recv, of int64 and float32 "
-    "integers that encode position and rank, from 1 element; compared per element",
-    fires="fail: a result is not exact. The finding names the rank whose data arrived wrong on several other ranks, "
-    "otherwise the rank that received the data",
+    reads="broadcast, all_gather, reduce_scatter, all_to_all and a send/recv ring, with int64 and float32 integers "
+    "that encode position and rank (1 element or more), compared element by element",
+    fires="fail: a result is not exact. The finding names the sending rank if its data is wrong on several other "
+    "ranks, otherwise the receiving rank",
     fix="Check the node's GPUs and links",
 )
 CHECKS = (ALL_REDUCE, COLLECTIVES)
@@ -185,11 +186,11 @@ def hint(reports: Reports, wrong: Wrong) -> str:
         return ""
     origin, to = divmod(got // PERIOD, count)
     if (origin, to) == (wrong.samples[0].get("from"), wrong.rank):
-        return f", where another part of the data of rank {origin} arrived"
+        return f"; another part of the data of rank {origin} arrived instead"
     return (
-        f", where the data of rank {origin} for rank {to} arrived"
+        f"; the data of rank {origin} for rank {to} arrived instead"
         if wrong.collective in ("all_to_all", "ring")
-        else (f", where the data of rank {origin} arrived")
+        else (f"; the data of rank {origin} arrived instead")
     )
 
 
@@ -212,7 +213,7 @@ def totals(reports: Reports, told: set[int]) -> Iterator[Said]:
         if outside and rank not in told:
             found = True
             where = plural(outside, "element")
-            text = f"{named(reports, rank)}: sums of random float32 exceed the error bound in {where}"
+            text = f"{named(reports, rank)}: the error of random float32 sums exceeds the bound in {where}"
             yield ALL_REDUCE.fail(node, text, fix="")
         reduced = listed(said.get("all_reduce"))
         for one in reduced if rank not in told else ():
@@ -244,7 +245,7 @@ def others(reports: Reports, wrong: bool) -> Iterator[Said]:
         names = ", ".join(dict.fromkeys(case["collective"] for case in exact))
         # A rank's list does not have the collectives that the rank did not reach.
         whole = bool(exact) and reports.whole(STAGE, "cases")
-        yield reports.good(COLLECTIVES, f"{names} exact" if exact else "no other collective was run", whole=whole)
+        yield reports.good(COLLECTIVES, f"{names} exact" if exact else "no other collective ran", whole=whole)
     untried: dict[str, str] = {}
     for said in reports.facts(STAGE).values():
         not_tried = said.get("not_tried")

@@ -122,11 +122,11 @@ def table(comparison: Mapping[str, Any]) -> str:
     ends = [[cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)] for line in lines]
     shown_lines = ["  ".join([line[0].ljust(widths[0]), *end]).rstrip() for line, end in zip(lines, ends, strict=True)]
     batches = {row["global_batch"] for row in comparison["rows"]} - {None}
-    notes = [f"global batch {shown(batch)} in each" for batch in batches if len(batches) == 1]
+    notes = [f"global batch {shown(batch)} in every launch" for batch in batches if len(batches) == 1]
     if any((row["efficiency"] or 0) > TOO_GOOD for row in comparison["rows"]):
         slowed = comparison["rows"][0]["name"]
-        notes.append(f"more than the ideal: {slowed} was slowed down, for example by other processes on its node")
-    notes += [f"left out: {entry['name']}: {entry['why']}" for entry in comparison["skipped"]]
+        notes.append(f"speed-up above the ideal: {slowed} was slowed down, for example by other processes on its node")
+    notes += [f"not compared: {entry['name']}: {entry['why']}" for entry in comparison["skipped"]]
     return "\n".join([*shown_lines, *notes])
 
 

@@ -31,43 +31,43 @@ SWITCHED_GBPS = 100.0
 GEMM = Check(
     "smoke.gemm",
     seen="sandbox",
-    reads="matrix products on each rank's device: repeated and compared bitwise, and integer products against the "
-    "exact sums of their rows and columns",
+    reads="matrix products on each rank's device, repeated and compared bitwise; integer matrix products, compared "
+    "with the exact sums of their rows and columns",
     fires="a product is wrong (fail)",
-    fix="Remove the node from launches and run the long DCGM diagnostics on it (dcgmi diag -r 3). Return a device that "
-    "silently computes wrong results to its vendor",
+    fix="Remove the node from launches and run the long DCGM diagnostics on it (dcgmi diag -r 3). If a device "
+    "silently computes wrong results, return the device to its vendor",
 )
 FLOOR = Check(
     "smoke.gpu_floor",
     seen="stand-in",
     reads="the rates of matrix products and of memory copies on each GPU",
-    fires="a rate is below the floor of the model in the role's gpu_rates.yml, a fraction of the data sheet's peak "
-    "(fail); models that are not listed have no floor",
-    fix="Check its clocks, power and temperature under load: nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE",
+    fires="a rate is below the floor for the GPU model in the role's gpu_rates.yml, which is a fraction of the data "
+    "sheet's peak (fail). Models that are not in this file have no floor",
+    fix="Check the GPU's clocks, power and temperature under load: nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE",
 )
 SLOWER = Check(
     "smoke.gpu_slower",
     seen="stand-in",
-    reads="the rates of matrix products, memory copies and copies between host and GPU, against the median of all GPUs "
-    "of the model (at least three)",
-    fires=f"a rate is below {ODD:.0%} of the median (warn), below {FAR:.0%} (fail)",
-    fix="Compare its clocks, power and temperature under load with those of another GPU: "
-    "nvidia-smi -q -d PERFORMANCE,POWER,TEMPERATURE",
+    reads="the rates of matrix products, memory copies and copies between host and GPU, compared with the median of "
+    "all GPUs of the same model (at least three GPUs)",
+    fires=f"a rate is below {ODD:.0%} (warn) or {FAR:.0%} (fail) of the median",
+    fix="Compare the GPU's clocks, power and temperature under load with those of another GPU: nvidia-smi -q -d "
+    "PERFORMANCE,POWER,TEMPERATURE",
 )
 HOST = Check(
     "smoke.gpu_host",
     seen="stand-in",
-    reads="copies between pinned host memory and each GPU, one GPU of a node at a time; generation and width of the "
-    "PCIe link",
-    fires=f"the rate is below {LINK_ODD:.0%} of the link's rate (warn), below {LINK_FAR:.0%} (fail)",
-    fix="Check the width and speed of the link (health check) and the node's NUMA settings",
+    reads="the rate of copies between pinned host memory and each GPU, one GPU of a node at a time; generation and "
+    "width of the PCIe link",
+    fires=f"the rate of the copies is below {LINK_ODD:.0%} (warn) or {LINK_FAR:.0%} (fail) of the link's rate",
+    fix="Check the width and speed of the PCIe link with the health check, and check the node's NUMA settings",
 )
 PEER = Check(
     "smoke.gpu_peer",
     seen="stand-in",
-    reads="copies between the GPUs of a node, one pair at a time",
-    fires=f"on nodes with NVSwitches (median of {SWITCHED_GBPS:.0f} GB/s or more): a pair is below {FAR:.0%} of the "
-    "median (warn)",
+    reads="the rate of copies between the GPUs of a node, one pair at a time",
+    fires=f"on nodes with NVSwitches (median of {SWITCHED_GBPS:.0f} GB/s or more), a pair of GPUs reaches less than "
+    f"{FAR:.0%} of the node's median (warn)",
     fix="Check the NVLinks of both GPUs: nvidia-smi nvlink -s",
 )
 DCGM = Check(
@@ -75,7 +75,7 @@ DCGM = Check(
     seen="stand-in",
     reads="DCGM diagnostics of all GPUs of a node, if installed: level 2 in full mode, level 3 in soak mode",
     fires="a DCGM test fails (fail) or warns (warn)",
-    fix="Follow the advice in the text of the test",
+    fix="Follow the advice in the output of the DCGM test",
 )
 CHECKS = (GEMM, FLOOR, SLOWER, HOST, PEER, DCGM)
 
@@ -125,13 +125,13 @@ def gemm(reports: Reports) -> Iterator[Said]:
         elif isinstance(wrong, list) and count and count > 0:
             checked.append(int(count))
     if not found:
-        text = f"{plural(sum(checked), 'matrix product')} correct: bitwise repeatable and exact in integers"
+        text = f"checked {plural(sum(checked), 'matrix product')}: repeats bitwise equal, integer products exact"
         yield reports.good(GEMM, text, whole=len(checked) == len(reports.places))
 
 
 def sentence(one: Any, said: Mapping[str, Any]) -> str:
     wrong = one if isinstance(one, dict) else {}
-    how = "differs when repeated" if wrong.get("how") == "repeated" else "is not exact in integers"
+    how = "differs when repeated" if wrong.get("how") == "repeated" else "differs from the exact integer result"
     places, row, column = (finite(wrong.get(name)) for name in ("places", "row", "column"))
     text = f"a matrix product ({said.get('gemm_dtype')}) {how}"
     if places is None or row is None or column is None:
@@ -189,13 +189,13 @@ def slower(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
                     text += f", {value / middle:.0%} of the median of {plural(len(group), 'GPU')} ({middle:.4g})"
                     yield say(reports.places[rank].node, text, observed=f"{value:.4g}", expected=f"{middle:.4g}")
     if not compared:
-        yield SLOWER.skip(f"the launch has fewer than {agreement.MAJORITY} GPUs of one model")
+        yield SLOWER.skip(f"the launch has no model with {agreement.MAJORITY} or more GPUs")
     elif not found:
         yield reports.good(SLOWER, "GPUs of the same model have similar rates", whole=everywhere(reports))
 
 
 def alone(reports: Reports, key: str, told: dict[int, float]) -> dict[int, float]:
-    """Return the rates. Of copies over a bus, return only rates that were measured while no other copies ran on the
+    """Return the rates. For copies over a bus, return only rates that were measured while no other copy ran on the
     node."""
     facts = reports.facts(STAGE)
     return told if key in RATES else {rank: value for rank, value in told.items() if facts[rank].get("alone") is True}
@@ -240,7 +240,7 @@ def peers(reports: Reports, models: Mapping[int, str]) -> Iterator[Said]:
                 text += f"; the node's median is {middle:.3g}"
                 yield PEER.warn(node, text, observed=f"{value:.3g} GB/s", expected=f"{FAR * middle:.3g} GB/s")
     if not compared:
-        yield PEER.skip("no node has three pairs of GPUs connected by NVSwitches")
+        yield PEER.skip("no node has three or more pairs of GPUs that are connected by NVSwitches")
     elif not found:
         yield PEER.passed(reports.head, f"{plural(compared, 'pair')} of GPUs copy at similar rates")
 

@@ -19,27 +19,27 @@ DATA = Check(
     "smoke.data",
     seen="sandbox",
     reads="digests of the samples that each rank trained on, and of the global batch that each rank computes",
-    fires="a rank trained on samples outside its shard of the batch (for example another rank's), or computes a"
-    " different batch than most ranks, as with a different seed (fail)",
+    fires="fail: a rank trained on samples outside its shard of the batch, for example on those of another rank; or "
+    "it computed a different batch than most ranks, for example because of a different seed",
     fix="Compare the seed and the script of the rank with those of the other ranks",
 )
 WEIGHTS = Check(
     "smoke.weights",
     seen="sandbox",
     reads="a digest of all parameters of every rank, after DDP has wrapped the model and after each step",
-    fires="the parameters are not bitwise equal on all ranks; the ranks that differ from most ranks are named, all"
-    " ranks if there is no majority (fail)",
+    fires="the parameters are not bitwise equal on all ranks (fail). The finding names the ranks that differ from "
+    "most ranks, or all ranks if there is no majority",
     fix="Check the node's GPUs and memory",
     command=HEALTH,
 )
 EQUALITY = Check(
     "smoke.equality",
     seen="sandbox",
-    reads="losses and all parameters of some steps of SGD with momentum under DDP over all ranks, and in one process"
-    " with the same batches, in float64 and float32 (TF32 off), with and without gradient accumulation",
-    fires="an element differs by more than 1e-10 + 1e-9 of its value in float64, or 1e-5 + 1e-4 in float32 (fail). This"
-    " is a million times and a hundred times the measured effect of the summation order in 20 steps. Ranks whose loss"
-    " differs before the first averaging are named",
+    reads="losses and all parameters of some steps of SGD with momentum, under DDP over all ranks and in a single "
+    "process with the same batches; in float64 and float32 (TF32 off), with and without gradient accumulation",
+    fires="an element differs by more than the tolerance (fail): 1e-10 + 1e-9 x value in float64, 1e-5 + 1e-4 x value"
+    " in float32. In 20 steps, another summation order changed the results by a millionth (float64) and a hundredth "
+    "(float32) of that. The finding names the ranks whose loss differs before the first averaging of gradients",
     fix="Check the versions of torch and NCCL and the GPUs of all nodes",
     command=HEALTH,
 )
@@ -68,7 +68,7 @@ def judge(reports: Reports) -> Iterator[Said]:
     yield from wrong_data or [settled(DATA, reports, known, "each rank trained on its own samples")]
     differ = list(weights(reports, runs))
     known = complete(reports, runs, lambda said: bool(said.get("start") and digests_of(said)))
-    yield from differ or [settled(WEIGHTS, reports, known, "parameters bitwise equal on all ranks after each step")]
+    yield from differ or [settled(WEIGHTS, reports, known, "parameters are bitwise equal on all ranks after each step")]
     if wrong_data or differ:
         yield EQUALITY.skip("the samples or parameters already differ between ranks")
     else:
@@ -108,8 +108,8 @@ def data(reports: Reports, runs: Runs) -> Iterator[Finding]:
         for rank in wrong:
             of: Any = by_rank[rank].get("of")
             known = type(of) is int and of in reports.places
-            whose = f"the samples of {reports.named(of)}" if known else "samples that belong to no rank's shard"
-            yield DATA.fail(reports.places[rank].node, f"{reports.named(rank)} trained on {whose}, not on its shard")
+            whose = f"the samples of {reports.named(of)}" if known else "samples that are in no rank's shard"
+            yield DATA.fail(reports.places[rank].node, f"{reports.named(rank)} trained on {whose} instead of its own")
         if wrong:
             return
 
@@ -137,7 +137,7 @@ def equality(reports: Reports, runs: Runs) -> Iterator[Said]:
     if far:
         (one, run), *others = far
         more = f", also in {plural(len(others), 'other run')}" if others else ""
-        text = f"DDP over {count} has a different result than one process ({run}){more}: {one}"
+        text = f"DDP over {count} and a single process have different results ({run}){more}: {one}"
         by_rank = {rank: own for rank, said in runs[run].items() if (own := apart(said.get("own"))) and own.excess > 1}
         if len(by_rank) * 2 > len(reports.places):
             text += f"; {plural(len(by_rank), 'rank')} have other losses than the single process on {reports.named(0)}"
@@ -149,7 +149,7 @@ def equality(reports: Reports, runs: Runs) -> Iterator[Said]:
         return
     known = complete(reports, runs, lambda said: bool(apart(said.get("worst")) and apart(said.get("loss"))))
     most = max((one.excess for one, _ in worst if one), default=0.0)
-    text = f"DDP over {count} has the same result as one process, within {most:.2g} of the tolerance"
+    text = f"DDP over {count} and a single process have the same result, within {most:.2g} of the tolerance"
     yield settled(EQUALITY, reports, known, text)
 
 

@@ -46,8 +46,8 @@ LEVELS = {"all": "over all ranks", "node": "inside {}", "across": "across the no
 
 
 class Metric(NamedTuple):
-    """One value. key: is the same in every run with this layout. where: what was measured, for messages. node: "" if
-    the value is of all nodes. gpu: the UUID of the measured GPU."""
+    """One value. key: identifies the value in every run with this layout. where: what was measured, for messages. node:
+    "" if the value covers all nodes. gpu: the UUID of the measured GPU."""
 
     kind: str
     key: str

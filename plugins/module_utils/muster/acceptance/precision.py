@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 AMP = Check(
     "smoke.amp",
     seen="sandbox",
-    reads="the losses of a training under autocast, in bfloat16 if all ranks support it, otherwise in float16 with"
-    " a GradScaler, and in float32; every rank's final parameters and scale",
-    fires="a loss is not finite, does not fall, or differs from the float32 loss by more than a twentieth of the first"
-    " loss, or the final parameters or scale of a rank differ from most ranks (fail). bfloat16 has 8 significant bits:"
-    " a result is off by up to 1/256, and the measured difference of losses was 1/2000",
+    reads="the losses of a training under autocast (bfloat16 if all ranks support it, otherwise float16 with a "
+    "GradScaler) and of the same training in float32; every rank's final parameters and gradient scale",
+    fires="fail: a loss is not finite, does not fall, or differs from the float32 loss by more than 1/20 of the first "
+    "loss; or the final parameters or gradient scale of a rank differ from those of most ranks. bfloat16 has 8 "
+    "significant bits and rounds by up to 1/256; the measured difference of losses was 1/2000",
     fix="Check the GPUs of the nodes, and the versions of torch and cuDNN",
     command=HEALTH,
 )
@@ -45,7 +45,7 @@ def judge(reports: Reports) -> Iterator[Said]:
         rank for rank in reports.places if runs and all(is_told(by_rank.get(rank, {})) for by_rank in runs.values())
     ]
     names = ", ".join(runs)
-    yield from wrong or [settled(AMP, reports, known, f"{names} is close to float32 and equal on all ranks")]
+    yield from wrong or [settled(AMP, reports, known, f"losses in {names} are close to float32 and equal on all ranks")]
 
 
 def runs_of(reports: Reports) -> Runs:
@@ -102,5 +102,5 @@ def strange(losses: list[float], plain: list[float]) -> str:
         return f"does not fall: {first:.3f} -> {last:.3f}"
     far, step = max((abs(one - other), step) for step, (one, other) in enumerate(zip(losses, plain, strict=False)))
     if not far <= FAR * plain[0]:
-        return f"differs from float32 by {far:.3f} at step {step + 1}, more than {FAR * plain[0]:.3f}"
+        return f"differs from float32 by {far:.3f} at step {step + 1}, more than the allowed {FAR * plain[0]:.3f}"
     return ""

@@ -82,7 +82,7 @@ class Reports:
         return {rank: reports[rank].facts for rank in sorted(reports) if reports[rank].status in ("ok", "wrong")}
 
     def whole(self, stage: str, key: str) -> bool:
-        """Return whether every planned rank reported this fact. Only in this case can a finding make a statement about
+        """Return whether every planned rank reported this fact. Otherwise, a finding must not make a statement about
         all ranks."""
         facts = self.facts(stage)
         return all(key in facts.get(rank, {}) for rank in self.places)
@@ -93,11 +93,11 @@ class Reports:
         return f"rank {rank} ({place.node}, local rank {place.local_rank})"
 
     def good(self, check: Check, text: str, *, whole: bool) -> Finding:
-        """Return a pass if the reports are complete (whole), else unknown. Only called if no report contains a
-        failure."""
+        """Return a pass if the reports are complete (whole), else unknown. The caller has checked that no report
+        contains a failure."""
         if whole:
             return check.passed(self.head, text)
-        return check.unknown(self.head, f"some ranks did not report. The other ranks: {text}", fix="")
+        return check.unknown(self.head, f"some ranks did not report. Result of the other ranks: {text}", fix="")
 
 
 def places_of(plan: LaunchPlan) -> dict[int, RankPlace]:

@@ -20,23 +20,24 @@ if TYPE_CHECKING:
 SAMPLER = Check(
     "smoke.sampler",
     seen="sandbox",
-    reads="the indices from DistributedSampler on each rank, for numbers of samples that are and are not divisible by"
-    " the number of ranks, with and without drop_last and shuffle, in two epochs",
-    fires="the shards of n ranks are not all of N samples with ceil(N/n) * n - N of them twice; with drop_last: not N"
-    " minus the remainder of N/n samples, each once (fail). A rank with another rank's shard is named",
+    reads="the indices that DistributedSampler returns on each rank in two epochs, with and without drop_last and "
+    "shuffle, for sample counts that are and are not divisible by the number of ranks",
+    fires="fail: the shards of n ranks together do not contain all N samples, with ceil(N/n) * n - N of them twice; "
+    "or with drop_last, they do not contain N minus the remainder of N/n samples, each once. If a rank has another "
+    "rank's shard, the finding names the rank",
     fix="Compare rank and num_replicas of the rank's sampler with RANK and WORLD_SIZE",
 )
 SET_EPOCH = Check(
     "smoke.set_epoch",
     seen="sandbox",
-    reads="each rank's shuffled shard in epochs 0 and 1, and twice without a call of set_epoch in between",
+    reads="each rank's shuffled shard in epochs 0 and 1, and two shuffled shards without a set_epoch call in between",
     fires="the order is the same in both epochs, or changes without set_epoch (fail)",
-    fix="Check the software on the rank: its DistributedSampler is not the one of torch",
+    fix="Check the software on the rank: its DistributedSampler does not behave like that of torch",
 )
 EVALUATION = Check(
     "smoke.evaluation",
     seen="stand-in",
-    reads="the number of samples that all ranks count together, each without the padding of its shard",
+    reads="the number of samples that all ranks together count in their shards, without padding",
     fires="the ranks do not count each sample exactly once (fail)",
     fix="Check the findings of smoke.all_reduce",
 )
@@ -71,12 +72,12 @@ def judge(reports: Reports) -> Iterator[Said]:
     known = [rank for rank in reports.places if shards and all(rank in by_rank for by_rank in shards.values())]
     stale = list(set_epoch(reports, shards))
     wrong = list(sampler(reports, shards, stale=bool(stale))) if len(known) == count else []
-    text = f"shards of {plural(count, 'rank')} disjoint and complete in {plural(len(shards), 'case')}"
+    text = f"shards of {plural(count, 'rank')} are disjoint and complete in {plural(len(shards), 'case')}"
     yield from wrong or [settled(SAMPLER, reports, known, text)]
     told = [rank for rank in known if "repeats" in reports.facts(STAGE)[rank]]
-    yield from stale or [settled(SET_EPOCH, reports, told, "set_epoch changes the order, which is stable without it")]
+    yield from stale or [settled(SET_EPOCH, reports, told, "the order changes only with set_epoch")]
     if wrong:
-        yield EVALUATION.skip("the shards of the samples to count are wrong")
+        yield EVALUATION.skip("the shards are wrong, so their samples were not counted")
     else:
         yield from evaluation(reports)
 
@@ -119,7 +120,7 @@ def sampler(reports: Reports, shards: Shards, *, stale: bool) -> Iterator[Findin
         for rank, indices in sorted(shards[case].items()):
             other = own.get(indices)
             if other != rank:
-                what = f"the shard of {reports.named(other)}" if other is not None else "a shard of no rank"
+                what = f"the shard of {reports.named(other)}" if other is not None else "an unknown shard"
                 text = f"{reports.named(rank)} has {what} instead of its own ({case}): {few(list(map(str, indices)))}"
                 yield SAMPLER.fail(reports.places[rank].node, text)
         return
@@ -161,7 +162,7 @@ def set_epoch(reports: Reports, shards: Shards) -> Iterator[Finding]:
         yield SET_EPOCH.fail(node, text)
     unsteady = [rank for rank, said in reports.facts(STAGE).items() if said.get("repeats") is False]
     for node, ranks in by_node(reports, unsteady).items():
-        text = f"{who(reports, ranks)} {has(ranks)} a different order each time, without set_epoch"
+        text = f"{who(reports, ranks)} {has(ranks)} a different order each time, although set_epoch is not called"
         yield SET_EPOCH.fail(node, text)
 
 
@@ -174,7 +175,7 @@ def evaluation(reports: Reports) -> Iterator[Said]:
             size, total, correct = values
             counted.append(rank)
             if (total, correct) != (size, -(-size // RIGHT)):
-                wrong[rank] = f"{correct} correct of {total}, not {-(-size // RIGHT)} of {size}"
+                wrong[rank] = f"{correct} correct of {total} samples, expected {-(-size // RIGHT)} of {size}"
     if wrong and len(wrong) == len(counted):
         yield EVALUATION.fail(reports.head, f"all ranks together counted {wrong[min(wrong)]}")
     elif wrong:

@@ -21,7 +21,7 @@ SCALING = Check(
     reads="samples per second of one rank alone, and of all ranks together with the same batch per rank",
     fires="the efficiency is below ddp_smoke_scaling_floor (fail). The default is 0, because scaling depends on the "
     "model. Skipped if ranks share cores",
-    fix="Check the bandwidth of the collectives and stragglers, or lower ddp_smoke_scaling_floor",
+    fix="Check the bandwidth of the collectives, check for stragglers, or lower ddp_smoke_scaling_floor",
 )
 CHECKS = (SCALING,)
 
@@ -41,7 +41,7 @@ def judge(reports: Reports) -> Iterator[Said]:
         yield SCALING.unknown(reports.head, "no rank reported its samples per second", fix="")
         return
     count = plural(len(reports.places), "rank")
-    text = f"weak scaling {efficiency:.0%}: {told['alone']:.0f} samples/s alone"
+    text = f"weak scaling {efficiency:.0%}: {told['alone']:.0f} samples/s by one rank"
     text += f", {told['together']:.0f} by {count} together"
     if efficiency < floor:
         more: dict[str, Any] = {"observed": f"{efficiency:.2f}", "expected": f"{floor:.2f}"}
@@ -87,5 +87,5 @@ def bus_gbps(reports: Reports) -> float | None:
 def evidence(told: dict[str, Any]) -> list[dict[str, str]]:
     if "bound" not in told:
         return []
-    text = f"all-reduce at {told['busbw']:.3g} GB/s (busbw) without overlap allows {told['bound']:.0%}"
+    text = f"all-reduce at {told['busbw']:.3g} GB/s (busbw) without overlap allows an efficiency of {told['bound']:.0%}"
     return [{"source": "bandwidth in this test", "text": text}]

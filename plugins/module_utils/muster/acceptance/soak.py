@@ -50,7 +50,8 @@ RATE = Check(
     "smoke.soak_rate",
     seen="stand-in",
     reads="samples per second of each rank in the first and the last tenth of a soak test",
-    fires=f"the last is below {DROP:.0%} of the first (warn), below {FALL:.0%} (fail). Skipped if ranks share cores",
+    fires=f"the rate in the last tenth is below {DROP:.0%} (warn) or {FALL:.0%} (fail) of the rate in the first. "
+    "Skipped if ranks share cores",
     fix="Check temperature and clocks in the time series of the soak test (smoke.json)",
 )
 CHECKS = (CORRUPT, HEAT, ECC, RATE)
@@ -84,7 +85,7 @@ def corrupt(reports: Reports) -> Iterator[Said]:
 
 
 def rounds_of(reports: Reports) -> list[int]:
-    """Return the number of rounds of each rank that compared its rounds and reported their number."""
+    """Return the number of rounds that each rank compared, if the rank reported the number."""
     told = [(finite(said.get("rounds")), said.get("differences")) for said in reports.facts(STAGE).values()]
     return [int(rounds) for rounds, differences in told if rounds and rounds > 0 and isinstance(differences, list)]
 
@@ -148,7 +149,7 @@ def rate(reports: Reports, points: Mapping[int, list[Mapping[str, Any]]]) -> Ite
     told = {rank: rates_of(series) for rank, series in points.items()}
     long = {rank: rates for rank, rates in told.items() if len(rates) >= FEWEST}
     if shared or not long:
-        yield RATE.skip(shared or f"no rank reported at least {FEWEST} points")
+        yield RATE.skip(shared or f"no rank reported {FEWEST} or more measurements")
         return
     found = False
     for rank, rates in long.items():
@@ -195,7 +196,7 @@ def shown(reports: Reports, rank: int, one: Mapping[str, Any]) -> dict[str, Any]
 
 
 def thinned(series: list[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return at most KEPT points at equal distances. The first and the last point are always included."""
+    """Return at most KEPT evenly spaced points. The first and the last point are always included."""
     if len(series) <= KEPT:
         return series
     return [series[round(place * (len(series) - 1) / (KEPT - 1))] for place in range(KEPT)]

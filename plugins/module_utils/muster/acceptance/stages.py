@@ -75,8 +75,8 @@ def said(report: Report | None, why: str) -> str:
 
 def causes(not_done: Mapping[int, Report], reports: Reports) -> list[int]:
     """Return the ranks that caused the failure. They are the first of these groups that is not empty: ranks that did
-    not join; ranks that died; ranks that were stopped or wait for a device; ranks that failed with an error of their
-    own; ranks that made the least progress; all ranks."""
+    not join; ranks that died; ranks that were stopped or wait for a device; ranks that failed with their own error;
+    ranks that made the least progress; all ranks."""
     absent = {rank for report in not_done.values() for rank in absent_in(report) if rank in reports.places}
     if absent:
         return sorted(absent)

@@ -27,10 +27,11 @@ STRAGGLER = Check(
     seen="sandbox",
     reads="each rank's time for steps without collectives and for preparing their data, in blocks of 0.1 s (only CPU "
     "time if ranks share cores and no quota throttles them); clocks, quotas, load",
-    fires=f"a rank takes more than {TIMES:g} times ({TIMES_SHARED:g} times if ranks share cores) the median of its GPU "
-    f"model and lies outside three deviations (MAD) of the others; or of the fastest rank, with a quota or lowered "
-    f"clocks as the cause; or {TWICE:g} times as long as the fastest (warn; fail from {TWICE:g} times)",
-    fix="Check other processes, quotas, clocks and cooling of the node: in every step, all ranks wait for the slowest",
+    fires=f"a rank takes more than {TIMES:g} times ({TIMES_SHARED:g} times if ranks share cores) as long as the "
+    "median of its GPU model and lies more than three deviations (MAD) above the other ranks; or that much longer "
+    f"than the fastest rank because of a quota or lowered clocks; or {TWICE:g} times as long as the fastest rank "
+    f"(warn; fail at {TWICE:g} times or more)",
+    fix="Check other processes, quotas, clocks and cooling of the node: each step waits for the slowest rank",
 )
 CHECKS = (STRAGGLER,)
 

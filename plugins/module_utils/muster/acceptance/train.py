@@ -19,8 +19,8 @@ PARAMETERS = Check(
     "smoke.parameters",
     seen="stand-in",
     reads="a digest of every rank's parameters after training",
-    fires="the parameters are not bitwise equal; the ranks that differ from most ranks are named, all ranks if there is"
-    " no majority (fail)",
+    fires="the parameters are not bitwise equal on all ranks (fail). The finding names the ranks that differ from "
+    "most ranks, or all ranks if there is no majority",
     fix="Check the node's GPUs and memory",
     command=HEALTH,
 )
@@ -46,7 +46,7 @@ def parameters(reports: Reports) -> Iterator[Said]:
     """Check that the parameters of all ranks are bitwise equal after training."""
     digests = words_of(reports.facts(STAGE), "parameters_sha256")
     differ = list(disagree(PARAMETERS, reports, digests, "parameters after training"))
-    text = "parameters bitwise equal after training"
+    text = "parameters are bitwise equal on all ranks after training"
     yield from differ or [settled(PARAMETERS, reports, list(digests), text)]
 
 

@@ -21,7 +21,7 @@ SOCKETS = Check(
     seen="stand-in",
     reads='"Using network" in the output of NCCL with NCCL_DEBUG=INFO, and the ports under /sys/class/infiniband',
     fires="fail: NCCL uses sockets, although this node and another node of the launch have active RDMA ports. The "
-    "likely cause is taken from the NCCL log",
+    "finding reports the likely cause from the NCCL log",
     fix="Fix the cause named in the finding, so that NCCL uses the adapters",
 )
 DIRECT = Check(
@@ -157,11 +157,11 @@ def reason_of(said: list[str], ports: list[str]) -> tuple[str, str, str]:
         text = "Install the library on the node, or set health_verbs and run the step gpu_stack again"
         return "NCCL could not open libibverbs.so", text, "sudo apt-get install libibverbs1 ibverbs-providers"
     if "Unable to open device" in words or "Call to ibv_" in words:
-        return "the rank has no permission to open the adapter", "Check its file permissions", "ls -l /dev/infiniband"
+        return "the rank has no permission to open the adapter", "Check the device permissions", "ls -l /dev/infiniband"
     if any(port.startswith("efa") for port in ports):
         return (
             "NCCL has no plugin for EFA",
-            "Install aws-ofi-nccl (included in the EFA installer), and check that it is listed",
+            "Install aws-ofi-nccl (included in the EFA installer), and check that ldconfig lists the library",
             "ldconfig -p",
         )
     if "Failed to initialize NET plugin" in words or "Plugin load" in words:
@@ -171,10 +171,10 @@ def reason_of(said: list[str], ports: list[str]) -> tuple[str, str, str]:
             "ldconfig -p",
         )
     if "No device found" in words:
-        text = "Check NCCL_IB_HCA, and whether ports with these names and of this type exist"
-        return "NCCL found no device", text, "ibv_devinfo"
+        text = "Check whether the node has the RDMA ports that NCCL_IB_HCA selects"
+        return "NCCL found no RDMA device", text, "ibv_devinfo"
     return (
-        "the NCCL log has no reason",
+        "the NCCL log contains no reason",
         "Set NCCL_DEBUG=INFO in launch_env, and check the first NCCL lines of the log and the adapters",
         "ibv_devinfo",
     )
@@ -210,7 +210,7 @@ def direct(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iterator
             )
             command = "sudo modprobe nvidia_peermem"
         elif any(one.startswith("GPU Direct RDMA Disabled for GPU") for one in said):
-            why, fix = "NCCL reports that GPU and adapter are too far apart", "Check their connection"
+            why, fix = "NCCL reports that GPU and adapter are too far apart", "Check how they are connected"
             command = "nvidia-smi topo -m"
         else:
             why, fix = "NCCL reports GPUDirect as disabled for the adapter", "Check the kernel log for nvidia_peermem"
@@ -295,7 +295,7 @@ def interfaces(reports: Reports, facts: Mapping[int, Mapping[str, Any]]) -> Iter
             yield INTERFACE.warn(
                 node,
                 f"{who}: Gloo uses {name or 'an unnamed interface'} ({own}) instead of {planned}",
-                "Search GLOO_SOCKET_IFNAME in launch_env and in the environment of the training user",
+                "Look for GLOO_SOCKET_IFNAME in launch_env and in the environment of the training user",
                 "grep -rn GLOO_SOCKET_IFNAME /etc/environment /etc/profile.d",
                 observed=own,
                 expected=str(address),

@@ -26,14 +26,14 @@ LAYOUT = Check(
     seen="stand-in",
     reads="rank, local rank, node rank, world size and backend on each rank",
     fires="a value differs from the plan (fail)",
-    fix="Compare with plan.json; a custom environment may have changed the values",
+    fix="Compare the values with plan.json; a custom environment might have changed them",
 )
 MACHINES = Check(
     "smoke.machines",
     seen="stand-in",
     reads="the machine ID on each rank",
     fires="two nodes of the inventory are the same machine (fail)",
-    fix="List every machine only once in the inventory",
+    fix="List each machine only once in the inventory",
 )
 GPUS = Check(
     "smoke.gpus",
@@ -47,7 +47,8 @@ USED = Check(
     seen="stand-in",
     reads='the GPU of a tensor that was created on the device "cuda" without an index',
     fires="the tensor is not on the rank's GPU (fail)",
-    fix="Check the settings of the device in the training environment (sitecustomize, CUDA_VISIBLE_DEVICES)",
+    fix="Check what changes the default device in the training environment, such as sitecustomize or "
+    "CUDA_VISIBLE_DEVICES",
 )
 VERSIONS = Check(
     "smoke.versions",
@@ -117,7 +118,7 @@ def machines(reports: Reports) -> Iterator[Said]:
         other = owner.setdefault(machine, node)
         if other != node:
             found = True
-            text = f"same machine as {other}: rank {rank} runs on the machine of the ranks of {other}"
+            text = f"same machine as {other}: rank {rank} has the same machine ID as the ranks of {other}"
             yield MACHINES.fail(node, text, fix="", peer=other, observed=machine)
     if not found:
         text = plural(len(set(owner.values())), "separate machine")
@@ -208,8 +209,8 @@ def models(reports: Reports) -> Iterator[Said]:
 
 
 def differences(check: Check, trait: Trait, reports: Reports, by_rank: Mapping[int, str]) -> Iterator[Finding]:
-    """Yield a finding for each node or rank whose value differs from the majority's; for all of them if there is no
-    majority."""
+    """Yield a finding for each node or rank whose value differs from the majority's; If there is no majority, yield one
+    for all of them."""
     votes = vote(by_place(reports, by_rank))
     if votes.agree:
         return

@@ -81,7 +81,9 @@ def _user(plan: BaselinePlan, request: BaselineRequest, seen: BaselineState) -> 
     for kind, wanted in (("uid", user.uid), ("gid", user.gid)):
         owner = seen.owners.get(f"{kind} {wanted}", "")
         if wanted and owner and owner != user.name:
-            plan.problems.append(f"{owner} already has the {kind} {wanted} for {user.name}: choose another {kind}")
+            plan.problems.append(
+                f"the {kind} {wanted} of {user.name} already belongs to {owner}: choose another {kind}"
+            )
     plan.user = user
     ids = "".join(f", {kind} {wanted}" for kind, wanted in (("uid", user.uid), ("gid", user.gid)) if wanted)
     plan.differs(f"it has no user {user.name}", f"user {user.name}", "none", f"shell {user.shell}{ids}")
@@ -102,7 +104,7 @@ def _refusals(user: BaselineAccount, account: AccountState) -> Iterable[str]:
     if account.uid == 0 or admin or sudo:
         groups = f"in {', '.join(admin)}" if admin else "allowed to run every command with sudo"
         what = "root" if account.uid == 0 else groups
-        yield (f"{user.name} is {what}, and training code must not have root rights: set cluster_user to another name")
+        yield f"{user.name} is {what}, and training code must not have root privileges: set another cluster_user"
     if user.uid not in ("", str(account.uid)):
         yield f"{user.name} has the uid {account.uid}, but node_baseline_user_uid is {user.uid}"
     if user.gid not in ("", str(account.gid)):

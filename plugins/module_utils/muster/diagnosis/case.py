@@ -23,7 +23,7 @@ Found = TypeVar("Found")
 
 def once(of: Callable[[LaunchCase], Found]) -> Callable[[LaunchCase], Found]:
     """Cache the result of a function for each case. Without the cache, the function would run again for every rank,
-    which takes minutes with hundreds of ranks."""
+    which would take minutes with hundreds of ranks."""
 
     @wraps(of)
     def known(case: LaunchCase) -> Found:

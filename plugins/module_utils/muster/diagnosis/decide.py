@@ -4,7 +4,7 @@ remaining candidates.
 A confident wrong answer is worse than none:
 - a confirmed cause needs a symptom and, for the same place, a question answered with yes;
 - a check that did not run never counts as "no";
-- a failure that only follows another failure blames no node;
+- a failure that is only a consequence of another failure does not blame a node;
 - all confirmed causes are reported; several likely causes at different places make the result unknown.
 """
 

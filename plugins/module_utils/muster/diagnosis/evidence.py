@@ -1,9 +1,9 @@
 """Shapes of the evidence of a failed or hanging launch: the records of nodes, and the case that combines them.
 
 Times are in seconds. Times in a node record are on the node's wall clock, times in a case are on the controller's. A
-part that could not be checked is None, and `unseen` contains the reason. None never means that the part is empty.
+part that could not be checked is None, and `unseen` contains the reason. An empty part is never None.
 
-Values of environment variables are never stored. `environment` holds keyed digests. With the launch's key, which only
+Values of environment variables are never stored. `environment` has keyed digests. With the launch's key, which only
 the controller has, the digests show whether two nodes have the same value, and whether a variable has a suspected
 value.
 """
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 class Text:
     """A known error line.
 
-    id: the name that causes use for the line. pattern: a regular expression with named groups (address, port, node,
-    rank, seconds, size, path, name). means: the meaning of the line in one sentence. example: a printed line that
+    id: the name by which cause checks refer to the line. pattern: a regular expression with named groups (address,
+    port, node, rank, seconds, size, path, name). means: the meaning of the line in one sentence. example: a line that
     matches the pattern. source: where the line was observed. victim: the line only reports that a peer, or the
     connection to a peer, was lost.
     """

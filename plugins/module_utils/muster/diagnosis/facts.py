@@ -59,9 +59,9 @@ def problem_of(path: str, one: Mapping[str, Any]) -> tuple[str, str] | None:
         return wrong
     root, *parts = path.split(".")
     if root not in ROOTS:
-        return (f"the fact begins with {root}{near(root, ROOTS)}", f"Begin it with one of {', '.join(ROOTS)}")
+        return (f"the fact begins with the unknown part {root}{near(root, ROOTS)}", f"Use one of {', '.join(ROOTS)}")
     if "grew" in one and root != "record":
-        return ("grew compares a node's two records", "Begin the fact with record")
+        return ("grew requires a fact that begins with record", "Begin the fact with record")
     kind: Any = ROOTS[root]
     for part in parts:
         kind = next((each for each in options(kind) if each is not type(None)), kind)
@@ -76,10 +76,10 @@ def problem_of(path: str, one: Mapping[str, Any]) -> tuple[str, str] | None:
                 return None  # the rest is the key: keys of counters contain dots
         elif get_origin(kind) is list:
             if part != ALL and not part.isdigit():
-                return (f"the fact has {part} as an index of a list", "Use a number from 0 on, or * for all entries")
+                return (f"{part} is not a valid list index", "Use a number, 0 or greater, or * for all entries")
             kind = get_args(kind)[0]
         else:
-            return (f"the fact has {part} after a value without parts", "Remove this part")
+            return (f"the fact continues with {part} after a value that has no parts", "Remove this part")
     return None
 
 
@@ -91,7 +91,7 @@ def pattern_problem(one: Mapping[str, Any]) -> tuple[str, str] | None:
     try:
         re.compile(one.get("matches", ""))
     except re.error as exc:
-        return (f"matches is not a regular expression ({exc})", "Correct it")
+        return (f"matches is not a valid regular expression ({exc})", "Correct it")
     return None
 
 

@@ -27,21 +27,21 @@ CAUSE = Check(
     "launch.cause",
     seen="sandbox",
     reads=READS,
-    fires="a cause of a failed launch is confirmed: a symptom, and a check that confirms it at the same place (fail)",
+    fires="a check confirms a cause of the failed launch, at the same place as its symptom (fail)",
     fix="See the finding; docs/errors.md lists all causes",
 )
 LIKELY_CAUSE = Check(
     "launch.cause.likely",
     seen="stand-in",
     reads=READS,
-    fires="two independent pieces of evidence or one decisive line suggest a cause, but no check confirms it (warn)",
+    fires="two independent pieces of evidence or one decisive log line suggest a cause; no check confirms it (warn)",
     fix="See the finding; docs/errors.md lists all causes",
 )
 UNKNOWN_CAUSE = Check(
     "launch.cause.unknown",
     seen="stand-in",
     reads=READS,
-    fires="no check confirms a cause; the remaining candidates are listed (unknown)",
+    fires="no check confirms a cause (unknown). The finding lists the remaining candidates",
     fix="Diagnose again with",
     command=playbook("playbooks/diagnose.yml"),
 )

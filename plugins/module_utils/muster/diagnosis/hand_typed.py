@@ -75,7 +75,7 @@ def choose(
     whether the last launch is diagnosed if no launch is selected."""
     launches, accounts = of_muster(agents), typed_by(agents)
     if wanted:
-        return Choice(user=wanted) if wanted in accounts else Choice(ask=f"No torchrun of {wanted} runs on any node.")
+        return Choice(user=wanted) if wanted in accounts else Choice(ask=f"{wanted} runs no torchrun on any node.")
     mine = [one for one in launches if one in here] or list(launches)
     theirs = [one for one in accounts if one in known] or ([] if has_last else list(accounts))
     if len(mine) == 1:
@@ -114,7 +114,7 @@ def also(launches: Mapping[str, list[str]], accounts: Mapping[str, list[str]], c
         if one != chosen
     ]
     for one, nodes in accounts.items():
-        name = one if ACCOUNT.fullmatch(one) else "an account with an unusual name"
+        name = one if ACCOUNT.fullmatch(one) else "an account with unusual characters in its name"
         how = f": {playbook('playbooks/diagnose.yml', account=one)}" if ACCOUNT.fullmatch(one) else ""
         said += [f"torchrun of {name} on {few(nodes)}{how}"] if one != chosen else []
     return f"{'Also running' if chosen else 'Running'}: {few(said, '; ')}" if said else ""

@@ -33,7 +33,7 @@ MOST_INVOLVED = 16  # nodes checked after the failure: each probes every other
 
 @dataclass
 class Gathered:
-    """Records of nodes, and results of checks after the failure; see CaseShape for the fields. key: the key of the
+    """Records of nodes, and results of checks after the failure. CaseShape describes the fields. key: the key of the
     digests."""
 
     start: dict[str, NodeRecord] = field(default_factory=dict)

@@ -72,7 +72,7 @@ class Symptom:
 
 
 class CausePlace(NamedTuple):
-    """A place where a cause may apply. what: a detail, such as a path, a port, a variable or an exception."""
+    """A place where a cause can apply. what: a detail, such as a path, a port, a variable or an exception."""
 
     node: str = ""
     peer: str = ""

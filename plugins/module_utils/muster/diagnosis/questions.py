@@ -82,6 +82,6 @@ def said(name: str, asks: str, *texts: str, containing: str = "") -> Question:
             for line in (failure.traceback or failure.summary).splitlines():
                 if any(one.search(line) for one in patterns) and more.search(line):
                     return yes(line.strip()[:400], f"last output of {failure.where}", failure.when)
-        return no("no rank ended with this message")
+        return no("no rank printed this message in its last output")
 
     return Question(name, asks, look)

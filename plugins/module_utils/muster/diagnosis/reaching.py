@@ -57,7 +57,7 @@ def have_met(case: LaunchCase) -> bool:
 
 
 def before_they_met(places: Places) -> Places:
-    """Yield no places if the only symptom is that ranks hang after a completed rendezvous."""
+    """Return a function that yields no places if the only symptom is a hang after a completed rendezvous."""
 
     def filtered(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if {one.id for one in by} != {"launch.stalled"} or not have_met(case):
@@ -86,8 +86,8 @@ def place_of(found: FindingShape) -> CausePlace:
 
 
 def ways_to_head(*checks: str) -> Places:
-    """Yield the places of probe findings between the callers and the head node, and a place for each other pair of
-    caller and head node."""
+    """Return a function that yields the places of probe findings between the callers and the head node, and a place for
+    each other pair of caller and head node."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         them = callers(case, by)
@@ -104,8 +104,8 @@ def ways_to_head(*checks: str) -> Places:
 
 
 def ways_between(*checks: str) -> Places:
-    """Yield the places of probe findings between participants, and the nodes that show a symptom (all nodes if none
-    does)."""
+    """Return a function that yields the places of probe findings between participants, and the nodes that show a
+    symptom (all nodes if none does)."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         nodes = set(case.nodes)

@@ -113,7 +113,7 @@ class Reading:
 
     def rules(self, given: Any) -> Rules:
         if not isinstance(given, dict):
-            self.problems.append(Problem(self.file, "it is not a mapping", f"Begin it with one of {', '.join(KEYS)}"))
+            self.problems.append(Problem(self.file, "not a YAML mapping", f"Begin with one of {', '.join(KEYS)}"))
             return Rules()
         for name in given:
             if name not in KEYS:
@@ -151,7 +151,7 @@ class Reading:
         for name, value in one.items():
             if name not in kinds:
                 meant = near(str(name), kinds)
-                self.wrong(spot, f"{name} is unknown{meant}", "Correct or remove it", name)
+                self.wrong(spot, f"unknown key {name}{meant}", "Correct or remove it", name)
             elif not is_of(value, kinds[name]):
                 self.wrong(spot, f"{name} has the wrong type", f"Set it to {facts.named(kinds[name])}", name)
             elif isinstance(value, list) and not all(isinstance(each, str) for each in value):
@@ -161,7 +161,7 @@ class Reading:
                 self.wrong(spot, f"{name} is missing", f"Add {name}")
         if isinstance(one.get("id"), str) and not OURS.fullmatch(one["id"]):
             fix = "Use an id such as site.storage_gone"
-            self.wrong(spot, "the id does not consist of `site.` and lower-case names", fix, "id")
+            self.wrong(spot, "the id is not `site.` followed by lower-case names", fix, "id")
         for name in ("says", "fix", "asks"):
             for word in PLACEHOLDER.findall(str(one.get(name, ""))):
                 if word not in NAMES:
@@ -179,10 +179,10 @@ class Reading:
         try:
             pattern = re.compile(one["pattern"])
         except re.error as exc:
-            self.wrong(spot, f"the pattern is not a regular expression ({exc})", "Correct it", "pattern")
+            self.wrong(spot, f"the pattern is not a valid regular expression ({exc})", "Correct it", "pattern")
             return None
         if not pattern.search(one["example"]):
-            self.wrong(spot, "the pattern does not match the example", "Correct one of them", "pattern")
+            self.wrong(spot, "the pattern does not match the example", "Correct either one", "pattern")
         if pattern.search(""):
             self.wrong(spot, "the pattern matches every line", "Make it more specific", "pattern")
         return Text(
@@ -212,16 +212,16 @@ class Reading:
             self.wrong(spot, f"the command runs {program}", fix, "command")
         for word in argv:
             if len(word) > MOST_WORD or not word.isprintable() or len(argv) > MOST_WORDS:
-                fix = "Install a script on the nodes, and run that"
+                fix = "Install a script on the nodes and run the script"
                 self.wrong(spot, "the command is too long or contains control characters", fix, "command")
                 break
             if named := next((name for name in PLACEHOLDER.findall(word) if name in NAMES), ""):
-                fix = "Remove it: a command has no placeholders and checks the node on which it runs"
+                fix = "Remove the placeholder: a command checks the node on which it runs"
                 self.wrong(spot, f"the command has the placeholder {{{named}}}", fix, "command")
         if not 0 < seconds <= MOST_SECONDS:
             self.wrong(spot, f"seconds is {seconds:g}", f"Set it to at most {MOST_SECONDS:g}", "seconds")
         if "code" not in one and "matches" not in one:
-            self.wrong(spot, "the answer yes is not defined", "Set code or matches", "command")
+            self.wrong(spot, "the command does not define which result means yes", "Set code or matches", "command")
         if problem := facts.pattern_problem(one):
             self.wrong(spot, *problem, "matches")
         return Command(one["id"], argv, seconds, one.get("code"), one.get("matches", ""))

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from .evidence import CaseShape, Text
     from .model import Cause, CauseAnswer, CausePlace
 
-NOT_RUN = "its command runs only with diagnose_rules_commands: true and right after a failure"
+NOT_RUN = "the command runs only right after a failure, and only with diagnose_rules_commands: true"
 MOST_SHOWN, MOST_WHY = 200, 400  # characters of a command's output, and of the reason why it has none
 
 
@@ -63,7 +63,7 @@ class SiteQuestion(NamedTuple):
 
 @dataclass
 class Answers:
-    """The answers of commands; see CaseShape for the fields."""
+    """The answers that commands returned. CaseShape describes the fields."""
 
     findings: list[FindingShape] = field(default_factory=list)
     ran: dict[str, list[str]] = field(default_factory=dict)
@@ -128,7 +128,7 @@ def answered_by(command: Command, asks: str) -> Question:
                 return yes(found["summary"], f"{command.argv[0]} on {node}")
         silent = [node for node in nodes if command.question not in case.seen["ran"].get(node, ())]
         if not silent:
-            return no("the command's answer was no", f"{command.argv[0]} on {', '.join(nodes)}")
+            return no("the command answered no", f"{command.argv[0]} on {', '.join(nodes)}")
         why = case.seen.get("unanswered", {}).get(silent[0], {}).get(command.question, "")
         return not_looked(why or case.seen["not_looked"].get(silent[0], NOT_RUN))
 

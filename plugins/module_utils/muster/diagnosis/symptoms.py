@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 OTHERS = {
     "rank.exception": "a rank failed with an exception",
     "rank.victim": "a rank failed with an exception about a lost peer",
-    "rank.signal": "a rank was ended by a signal",
+    "rank.signal": "a rank was killed by a signal",
     "rank.exit": "a rank exited with an error code",
     "agent.ended": "the launcher failed on a node",
-    "unit.ended": "the launch unit was ended externally",
+    "unit.ended": "the launch unit was stopped from outside the launch",
     "node.lost": "a node stopped responding",
-    "launch.stalled": "no rank produced output any more, or the running launch hangs",
+    "launch.stalled": "all ranks stopped producing output, or the running launch hangs",
     "launch.limit": "the time limit was reached",
-    "launch.lease": "the lease was not renewed",
+    "launch.lease": "the lease of the launch was not renewed",
     "launch.peer": "a node of a detached launch stopped responding or ended",
     "launch.start": "the launch could not be started on a node",
 }

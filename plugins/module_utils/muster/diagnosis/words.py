@@ -36,8 +36,8 @@ ADVISED = re.compile(rf"(['\"]?)\{{({NAMES})\}}\1")
 
 
 class SaidCause(TypedDict):
-    """A cause as text. node, peer: "" if the cause names none. rank: None if the cause names none. proofs: the first
-    two answers that support the cause.
+    """A cause as text. node, peer: "" if the cause concerns no specific node. rank: None if the cause concerns no
+    specific rank. proofs: the first two answers that support the cause.
 
     open: questions that could have confirmed or ruled out the cause, and why they were not checked.
     """
@@ -283,4 +283,4 @@ def next_step(case: LaunchCase, decided: Decided) -> str:
         for question in one.open_questions:
             if command := command_of(case, one, question.command):
                 return f"to distinguish these causes, run: {command}"
-    return "keep the logs; no further check is known"
+    return "keep the logs; Muster has no further check for these symptoms"

@@ -56,7 +56,7 @@ def failure(data: Any) -> str:
 
 
 class TransferResult(TypedDict):
-    """came: names of the source nodes, the one that sent the most pieces first. error: why content is missing."""
+    """came: names of the source nodes, sorted by the number of pieces that they sent. error: why content is missing."""
 
     came: list[str]
     error: str

@@ -112,7 +112,7 @@ def _versions(node: str, check: Any, called: str, now: Any, record: Any, kind: s
 
 
 def _environment(node: str, now: Any, record: Any, link: str, called: str = "") -> Iterator[DriftDifference]:
-    """called: name of the environment; "" for the default environment."""
+    """Yield the differences of an environment. called: its name; "" for the default environment."""
     if not now or not record or not record.get("parts"):
         return
     if now["name"] != record["name"]:

@@ -21,9 +21,9 @@ AS_INSTALLED = "matches the last installation"
 REPAIR = playbook("playbooks/drift.yml", repair="true")
 ACCEPT = playbook("playbooks/drift.yml", accept="true")
 PUT_BACK = "Restore the state of the inventory on this node"
-TAKE_OVER = "If the change is intended, accept it as the installed state"
+TAKE_OVER = "If the change is intended, record it as the installed state"
 ASKED = "the steps of site.yml in check mode"
-RECORDED = "the present state, and the record of the last run of the step pytorch (/var/lib/muster/installed.json)"
+RECORDED = "the current state and the record of the last run of the step pytorch (/var/lib/muster/installed.json)"
 
 
 def wanted(identity: str, what: str, seen: Seen = "sandbox") -> Check:
@@ -42,23 +42,23 @@ def recorded(identity: str, fires: str, seen: Seen = "stand-in") -> Check:
 
 
 FILE = wanted("drift.file", "a file of Muster is missing, or its content, owner or mode differs")
-PACKAGE = wanted("drift.package", "a package of the inventory is missing or has a different version")
+PACKAGE = wanted("drift.package", "a required package is missing or has a different version")
 SYSCTL = wanted("drift.sysctl", "a kernel setting has a different value")
 UNIT = wanted("drift.unit", "a systemd unit is not enabled or not running")
 NAMES = wanted("drift.names", "the hosts file does not resolve every node's name to its address")
 SSH = wanted("drift.ssh", "a key, a line of known_hosts or authorized_keys, or an sshd setting differs")
 FIREWALL = wanted("drift.firewall", "a rule of Muster is missing, or a rule that Muster removed is present again")
 MTU = wanted("drift.mtu", "the training interface has a different MTU", "stand-in")
-SOURCES = wanted("drift.sources", "mirrors, proxies, certificates or repositories differ", "stand-in")
+SOURCES = wanted("drift.sources", "mirrors, proxies, certificates or apt repositories differ", "stand-in")
 DRIVER = wanted("drift.driver", "the driver differs from the one selected for the inventory", "stand-in")
-STACK = wanted("drift.stack", "another part of the GPU stack differs", "stand-in")
+STACK = wanted("drift.stack", "another part of the GPU stack differs from the plan", "stand-in")
 ENVIRONMENT = wanted("drift.environment", "the PyTorch environment differs from the lock")
 USERS = wanted("drift.users", "the setup for user launches is incomplete", "stand-in")
 ACCOUNT = Check(
     "drift.account",
     reads=ASKED,
     fires="fail: the training user is missing, or has rights that training code must not have",
-    fix="Remove the rights: Muster does not change accounts that the site created",
+    fix="Remove these rights. Muster does not change accounts that it did not create",
     seen="sandbox",
 )
 REFUSED = Check(
@@ -72,25 +72,25 @@ UNREACHABLE = Check(
     "drift.unreachable",
     reads="the connection to the node",
     fires="unknown: the node does not respond, or was not checked completely",
-    fix="Check the node, and run this again",
+    fix="Check the node, and run the playbook again",
     seen="sandbox",
 )
 
 KERNEL = recorded("drift.kernel", "fail: the running kernel differs from the one at the last installation")
 REBOOT = recorded("drift.reboot", "warn: the node was rebooted since the last installation")
-LOADED = recorded("drift.driver_loaded", "fail: the loaded NVIDIA driver has a different version")
-GPU = recorded("drift.gpu", "fail: a GPU is missing, or a different one is present")
-FIRMWARE = recorded("drift.firmware", "fail: the version of a BIOS, VBIOS or adapter firmware differs")
+LOADED = recorded("drift.driver_loaded", "fail: the loaded NVIDIA driver differs from the installed state")
+GPU = recorded("drift.gpu", "fail: a GPU was removed or added since the last installation")
+FIRMWARE = recorded("drift.firmware", "fail: the version of a BIOS, VBIOS or adapter firmware changed")
 VERSION = recorded(
     "drift.version",
-    "fail: a package of Muster was changed, removed or added, but not by a run of Muster; warn:"
-    " changed by unattended upgrades",
+    "fail: a package that Muster manages was changed, removed or added by something other than Muster; warn: by"
+    " unattended upgrades",
     "sandbox",
 )
 CONTENT = Check(
     "drift.content",
     reads=RECORDED,
-    fires="fail: files of the environment were changed on disk, but not by a run of Muster",
+    fires="fail: files of the environment were changed by something other than Muster",
     fix="Build the environment again from the lock",
     command=REPAIR,
     seen="sandbox",
@@ -125,7 +125,7 @@ class Looked(NamedTuple):
 
 
 def findings(drifted: Sequence[Drifted], looked: Mapping[str, Looked]) -> Iterator[Finding | Skipped]:
-    """looked: the inspection results of all nodes."""
+    """Yield the findings of all nodes. looked: the inspection result of each node."""
     for node, look in looked.items():
         own = [one for one in drifted if one.difference.node == node]
         yield from map(finding, own)

@@ -129,7 +129,7 @@ def _by_its_diff(one: Taken) -> Iterator[DriftDifference]:
         )
         yield _of(one, check, f"{what} {alone}", _shown(there), _shown(wanted), subjects)
     if not one["sides"]:
-        yield _of(one, check, f"the task “{one['task']}” would change something", "", "", _others(one, ""))
+        yield _of(one, check, f"the task “{one['task']}” would change the node", "", "", _others(one, ""))
 
 
 def _refusals(one: Taken) -> Iterator[DriftDifference]:

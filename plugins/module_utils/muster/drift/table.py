@@ -22,8 +22,8 @@ LONGEST = 100  # characters of the observed and expected values
 def table(
     drifted: Sequence[Drifted], statuses: Sequence[str], unknown: Sequence[Finding], skipped: Mapping[str, str]
 ) -> list[str]:
-    """statuses: the status of each difference. unknown: what was not checked. skipped: why the record is missing, by
-    node.
+    """Return the table. statuses: the status of each difference. unknown: what was not checked. skipped: why the
+    record is missing, by node.
     """
     nodes = [one.difference.node for one in drifted] + [one.node for one in unknown]
     wide = max(map(len, nodes), default=0)
@@ -62,8 +62,8 @@ def advice(drifted: Sequence[Drifted], statuses: Sequence[str]) -> list[str]:
     failed = [one.difference for one, status in zip(drifted, statuses, strict=True) if status == "fail"]
     lines = []
     if any(one.tag for one in failed):
-        lines.append(f"To restore it: {REPAIR}")
-    lines += [f"To restore that version: {line}" for line in filter(None, map(by_hand, failed))][:MOST_BY_HAND]
+        lines.append(f"To restore the state of the inventory: {REPAIR}")
+    lines += [f"To restore the recorded version: {line}" for line in filter(None, map(by_hand, failed))][:MOST_BY_HAND]
     if any(one.check not in OF_THE_INVENTORY for one in failed):
         lines.append(f"To accept intended changes since the last installation: {ACCEPT}")
     return lines

@@ -33,22 +33,22 @@ MANAGE = playbook("playbooks/network.yml", firewall_mode="manage")
 LAUNCH_BLOCKED = Check(
     "firewall.launch.blocked",
     seen="recording",
-    reads="the rules in force, for the packets of a launch from every peer",
-    fires="a peer cannot reach a launch port (fail), or this depends on a rule that cannot be evaluated (unknown)",
+    reads="the rules in force, applied to launch packets from every peer",
+    fires="a peer cannot reach a launch port (fail), or a rule that decides this cannot be evaluated (unknown)",
     fix="Change the rule shown, or let the role firewall manage the rules",
 )
 LAUNCH_OPEN = Check(
     "firewall.launch.open",
     seen="recording",
-    reads="the rules in force, for packets from outside the cluster",
+    reads="the rules in force, applied to packets from outside the cluster",
     fires="any host can reach a launch port (fail)",
     fix="Remove the rule shown",
 )
 SSH_BLOCKED = Check(
     "firewall.ssh.blocked",
     seen="recording",
-    reads="the rules in force, for Ansible's SSH connection",
-    fires="SSH is blocked (fail), or this depends on a rule that cannot be evaluated (unknown)",
+    reads="the rules in force, applied to Ansible's SSH connection",
+    fires="SSH is blocked (fail), or a rule that decides this cannot be evaluated (unknown)",
     fix="Change the rule shown",
 )
 SERVICE_OPEN = Check(
@@ -77,7 +77,7 @@ UNREADABLE = Check(
     seen="stand-in",
     reads="the rules in force",
     fires="some rules could not be read (unknown)",
-    fix="See the error shown",
+    fix="Fix the error shown",
 )
 
 # Documentation addresses (RFC 5737, RFC 3849): no host has them, so no rule names them.
@@ -201,7 +201,8 @@ def judge_launch(request: FirewallRequest, look: FirewallState, scene: Scene) ->
         who = _named(list(dict.fromkeys(names)))
         said = f"{who} cannot reach port {_numbers(ports)} on this node: {_stopper(look, outcome)}"
         if outcome.verdict == "unknown":
-            said = f"whether {who} can reach port {_numbers(ports)} on this node depends on {_stopper(look, outcome)}"
+            rule = f"it depends on {_stopper(look, outcome)}"
+            said = f"unknown whether {who} can reach port {_numbers(ports)} on this node: {rule}"
         elif outcome.verdict == "redirect":
             said = f"packets from {who} to port {_numbers(ports)} are redirected: {_stopper(look, outcome)}"
         peers = sorted({request.peers[name] for name in names})
@@ -226,11 +227,11 @@ def judge_ssh(request: FirewallRequest, look: FirewallState, scene: Scene) -> li
     for port in look.ssh_ports[:1] if not look.ssh_server_port else (look.ssh_server_port,):
         outcome = scene.outcome(Packet("tcp", source, port, interface))
         if outcome.lets_in:
-            findings.append(SSH_BLOCKED.passed(request.node, f"SSH can reach port {port}"))
+            findings.append(SSH_BLOCKED.passed(request.node, f"SSH connections can reach port {port}"))
             continue
         where = f"port {port} on this node from {source}"
         if outcome.verdict == "unknown":
-            make, said = SSH_BLOCKED.unknown, f"whether SSH can reach {where} depends on {_stopper(look, outcome)}"
+            make, said = SSH_BLOCKED.unknown, f"unknown whether SSH can reach {where}: {_stopper(look, outcome)}"
         else:
             make, said = SSH_BLOCKED.fail, f"SSH cannot reach {where}: {_stopper(look, outcome)}"
         proof = evidence(outcome.place, outcome.rule)
@@ -410,7 +411,7 @@ def _fix(look: FirewallState, outcome: PacketOutcome, match: str) -> tuple[str, 
     if outcome.place.startswith("nft "):
         _, family, table = words[0].split()
         return (
-            "Accept the packet before this rule, also in the site's rules file (often /etc/nftables.conf)",
+            "Insert an accept rule before this rule, also in the site's rules file (often /etc/nftables.conf)",
             f"nft insert rule {family} {table} {chain} {match} accept",
         )
     if len(words) > 2:

@@ -199,7 +199,7 @@ def training_interface(request: FirewallRequest, look: FirewallState) -> str:
 def ssh_openings(look: FirewallState) -> list[Opening]:
     """Return the openings for SSH. Raises FirewallError."""
     if not look.ssh_ports:
-        raise FirewallError("no SSH port was found on the node; without one, no port is closed.")
+        raise FirewallError("no SSH port was found on the node, so no port is closed.")
     return [Opening(("tcp",), ((port, port),), "", "", "ssh") for port in look.ssh_ports]
 
 

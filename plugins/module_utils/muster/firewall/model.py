@@ -92,7 +92,7 @@ def make_request(
         for name, (low, high) in (("firewall_launch_ports", launch), ("cluster_master_port", (master, master))):
             if low <= ephemeral[1] and high >= ephemeral[0]:
                 raise FirewallError(
-                    f"{name} overlaps with firewall_ephemeral_range, so any program may use a launch's port."
+                    f"{name} overlaps with firewall_ephemeral_range, so any program might use a launch's port."
                 )
     return FirewallRequest(
         node=node,
@@ -116,7 +116,7 @@ def port_pair(name: str, text: object) -> tuple[int, int]:
         low, high = int(match[1]), int(match[2] or match[1])
         if 1 <= low <= high <= 65535:
             return low, high
-    raise FirewallError(f'{name} is {text!r}; write a port or a port range such as "29400-29599".')
+    raise FirewallError(f'{name} is {text!r}; use a port or a port range such as "29400-29599".')
 
 
 def _allowed(number: int, entry: Mapping[str, Any]) -> Allowed:

@@ -346,7 +346,7 @@ def _plan_hooks(plan: FirewallPlan, chains: Mapping[str, Chain], version: int) -
 
 
 def _plan_live_undo(plan: FirewallPlan, look: FirewallState) -> None:
-    """Plan the undo that restores ufw's chains and policies as they are in force now, whatever the files contain."""
+    """Plan the undo that restores the ufw chains and policies that are now in force, regardless of ufw's files."""
     if not look.ufw_runs:
         plan.undo_by("/lib/ufw/ufw-init", "force-stop")
     for version, command in RESTORES.items():

@@ -73,6 +73,6 @@ def way_out(names: Iterable[str]) -> str:
     there = list(names)
     screens = [name for name in there if is_screen(name)]
     if not screens:
-        return "wait until the processes end, or end them"
-    others = "" if len(screens) == len(there) else "wait until the other processes end, or end them, and "
+        return "wait until the processes finish, or end them"
+    others = "" if len(screens) == len(there) else "wait until the other processes finish, or end them, and "
     return f"{others}stop the desktop and its programs with {SCREEN_END} ({BACK}; {FOR_GOOD})"

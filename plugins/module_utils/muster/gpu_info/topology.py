@@ -24,7 +24,7 @@ NOT_ASKED = re.compile(r"queries are not supported", re.IGNORECASE)
 # no replay errors). CRC errors matter only by their rate, which NVIDIA/DCGM monitors.
 ERRORS = (
     *("replay errors", "recovery errors"),
-    *("link recovery failed events", "link recovery successful events", "effective errors", "symbol errors"),
+    *("failed link recoveries", "link recovery successful events", "effective errors", "symbol errors"),
     *("malformed packet errors", "buffer overrun errors", "rx errors", "rx remote errors", "rx general errors"),
     *("local link integrity errors", "tx discards"),
 )

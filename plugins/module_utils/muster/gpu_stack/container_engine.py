@@ -84,10 +84,10 @@ def make_plan(seen: ContainerEngineState) -> ContainerEnginePlan:
         here = (
             ". Set node_baseline_podman to true and run site.yml --tags baseline"
             if seen.engine == "podman"
-            else f", and podman is the only engine that Muster installs. Install {seen.engine} on the node"
+            else f". Muster installs only podman. Install {seen.engine} on the node"
         )
         plan.problems.append(
-            f"{program} is not installed{here}, or set container_toolkit_engine to the installed engine or to none"
+            f"{program} is not installed{here}, or set container_toolkit_engine to an installed engine or to none"
         )
         return plan
     {"docker": _docker, "containerd": _containerd, "podman": _podman}[seen.engine](plan, seen)
@@ -103,26 +103,28 @@ def _configure(engine: str) -> ContainerEngineStep:
 def _docker(plan: ContainerEnginePlan, seen: ContainerEngineState) -> None:
     if seen.snap:
         plan.problems.append(
-            f"docker is a snap, which does not read {DAEMON} and may have no access to the driver. Install docker "
-            "from a package, or set container_toolkit_engine to none"
+            f"docker was installed as a snap, so it does not read {DAEMON} and might not be able to use the driver. "
+            "Install docker from a deb package, or set container_toolkit_engine to none"
         )
         return
     if "nvidia" in seen.runtimes:
         return  # from its file or from its command line
-    reload = ContainerEngineStep("Reload the configuration of docker", ("systemctl", "reload", "docker.service"))
+    reload = ContainerEngineStep("Reload the docker configuration", ("systemctl", "reload", "docker.service"))
     steps = [reload] if seen.answers else []
     try:
         known = _runtimes(seen.files.get(DAEMON, ""))
     except ValueError as error:
-        plan.problems.append(f"{DAEMON} {error}, so docker would not start. Correct the file")
+        plan.problems.append(f"{DAEMON} {error}, so docker cannot start. Correct the file")
         return
     if "nvidia" not in known:
-        plan.do(f"{DAEMON} does not configure the runtime nvidia", _configure("docker"), *steps)
+        plan.do(f"{DAEMON} does not configure the nvidia runtime", _configure("docker"), *steps)
     elif seen.answers:
         # A reload of docker activates new runtimes (moby, daemon/reload.go), without effect on running containers.
-        plan.do("docker has not loaded the runtime nvidia, which is in its file", *steps)
+        plan.do(f"docker has not loaded the nvidia runtime that {DAEMON} configures", *steps)
     if not seen.answers:
-        plan.notes.append(f"docker does not respond ({seen.why}). It loads the runtime at its next start")
+        plan.notes.append(
+            f"docker did not respond ({seen.why}). It will load the nvidia runtime when it is next started"
+        )
 
 
 def _runtimes(text: str) -> Mapping[str, Any]:
@@ -134,7 +136,7 @@ def _runtimes(text: str) -> Mapping[str, Any]:
         raise ValueError(f"is not JSON (line {error.lineno})") from None
     runtimes = config.get("runtimes", {}) if isinstance(config, dict) else None
     if not isinstance(runtimes, dict):
-        raise ValueError("has no mapping of runtimes")
+        raise ValueError("does not contain a mapping of runtimes")
     return runtimes
 
 
@@ -142,9 +144,9 @@ def after_reload(seen: ContainerEngineState) -> str:
     """Return the manual step that is needed if Docker does not know the runtime after a reload; "" if it does."""
     if seen.engine != "docker" or not seen.answers or "nvidia" in seen.runtimes:
         return ""
-    ends = "" if seen.survive or not seen.containers else f" (ends the containers {', '.join(seen.containers)})"
+    ends = "" if seen.survive or not seen.containers else f" (this stops the containers {', '.join(seen.containers)})"
     return (
-        "docker reloaded its configuration, but still does not know the runtime nvidia. "
+        "docker reloaded its configuration but did not load the nvidia runtime. "
         f"Restart docker: sudo systemctl restart docker{ends}"
     )
 
@@ -156,15 +158,15 @@ def _containerd(plan: ContainerEnginePlan, seen: ContainerEngineState) -> None:
     may = seen.survive or not seen.containers
     steps = [restart] if seen.answers and may else []
     if RUNTIME not in main + drop_in:
-        plan.do(f"{CONTAINERD} and its drop-in do not configure {RUNTIME}", _configure("containerd"), *steps)
+        plan.do(f"neither {CONTAINERD} nor its drop-in configures {RUNTIME}", _configure("containerd"), *steps)
     elif seen.answers and seen.behind and may:
-        plan.do("the files of containerd changed after it was started", *steps)
+        plan.do("the containerd configuration was changed after containerd was started", *steps)
     elif not (seen.answers and seen.behind):
         return
     if not may:
         plan.notes.append(
-            "containerd must be restarted to load the runtime, which ends its running containers: "
-            f"{', '.join(seen.containers)}. When they may end, run: sudo systemctl restart containerd"
+            "containerd must be restarted to load the runtime, but a restart stops its containers: "
+            f"{', '.join(seen.containers)}. When they can be stopped, run: sudo systemctl restart containerd"
         )
 
 
@@ -174,7 +176,7 @@ def _without_comments(text: str) -> str:
 
 def _podman(plan: ContainerEnginePlan, seen: ContainerEngineState) -> None:
     if not seen.driver:
-        plan.notes.append("no driver is loaded, so no GPU devices are available for podman yet")
+        plan.notes.append("no NVIDIA driver is loaded, so podman cannot use the GPUs yet")
         return
     for folder in reversed(SPEC_FOLDERS):
         specs = {path: text for path, text in seen.files.items() if path.startswith(f"{folder}/") and KIND in text}
@@ -187,21 +189,21 @@ def _podman(plan: ContainerEnginePlan, seen: ContainerEngineState) -> None:
     if foreign:
         renew = shell("sudo nvidia-ctk cdi generate --output={path}", path=foreign[0])
         plan.problems.append(
-            f"{', '.join(foreign)} was not created by Muster, and describes the GPUs for a driver other than the "
-            f"loaded {seen.driver}. Renew the file: {renew}; or remove it"
+            f"{', '.join(foreign)} was not created by Muster and does not match the loaded driver {seen.driver}. "
+            f"Regenerate the file: {renew}; or remove it"
         )
         return
     why = (
-        f"{old[0]} is for a driver other than {seen.driver}"
+        f"{old[0]} was generated for a driver other than {seen.driver}"
         if old
-        else f"podman has no CDI specification of the GPUs ({KIND})"
+        else f"podman has no CDI specification for the GPUs ({KIND})"
     )
     plan.do(why, *_renewals(seen))
 
 
 def _renewals(seen: ContainerEngineState) -> Iterator[ContainerEngineStep]:
     if seen.refresh:
-        yield ContainerEngineStep("Refresh the CDI specification of the GPUs", ("systemctl", "restart", REFRESH))
+        yield ContainerEngineStep("Refresh the CDI specification for the GPUs", ("systemctl", "restart", REFRESH))
     else:
         argv = ("nvidia-ctk", "cdi", "generate", f"--output={SPEC}")
-        yield ContainerEngineStep("Create the CDI specification of the GPUs", argv)
+        yield ContainerEngineStep("Create the CDI specification for the GPUs", argv)

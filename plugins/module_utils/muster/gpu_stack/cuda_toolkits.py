@@ -17,8 +17,8 @@ ALTERNATIVE = "/etc/alternatives/cuda"
 # The packages of Ubuntu and Debian install nvcc and the headers into /usr, where every compiler finds them first.
 REFUSED = {
     "nvidia-cuda-toolkit": (
-        "the distribution's toolkit has its compiler and headers in /usr, where they are found before any other. "
-        "Remove it: sudo apt remove nvidia-cuda-toolkit; or keep it, and leave cuda_toolkit_versions empty"
+        "the distribution's CUDA toolkit is installed in /usr, where compilers find it before any other toolkit. "
+        "Remove it: sudo apt remove nvidia-cuda-toolkit; or leave cuda_toolkit_versions empty to keep it"
     )
 }
 
@@ -75,12 +75,12 @@ def make_plan(versions: Sequence[str], default: str, seen: ToolkitsState, *, ver
         if folder is None:
             plan.differences.append(f"the CUDA toolkit {version} is not installed")
         elif folder.release != version:
-            sentence = f"{ROOT}-{version}/bin/nvcc {_said(folder)}, not release {version}"
+            sentence = f"{ROOT}-{version}/bin/nvcc {_said(folder, version)}"
             if by_hand:
-                fix = f"Reinstall it, or remove {ROOT}-{version}"
-                plan.problems.append(f"{sentence}; it was not installed from a package. {fix}")
+                fix = f"Reinstall the toolkit, or remove {ROOT}-{version}"
+                plan.problems.append(f"{sentence}; the toolkit was not installed from a package. {fix}")
             else:
-                fix = f"Reinstall it: sudo apt install --reinstall cuda-nvcc-{version.replace('.', '-')}"
+                fix = f"Reinstall the package: sudo apt install --reinstall cuda-nvcc-{version.replace('.', '-')}"
                 plan.differences.append(f"{sentence}. {fix}")
     plan.notes += _by_hand(versions, seen)
     _default(plan, versions, default, seen)
@@ -99,15 +99,16 @@ def newest(versions: Sequence[str]) -> str:
     return max(versions, key=lambda version: [int(part) for part in version.split(".")], default="")
 
 
-def _said(folder: ToolkitFolder) -> str:
-    return f"reports release {folder.release}" if folder.release else f"failed ({folder.why or 'no release'})"
+def _said(folder: ToolkitFolder, version: str) -> str:
+    instead = f"reports release {folder.release} instead of {version}"
+    return instead if folder.release else f"failed ({folder.why or 'its output contains no release'})"
 
 
 def _by_hand(versions: Sequence[str], seen: ToolkitsState) -> Iterator[str]:
     for version, folder in sorted(seen.folders.items()):
         if not folder.owned:
             end = "is used unchanged" if version in versions else "is left unchanged"
-            yield f"{ROOT}-{version} was not installed from a package (usually from a runfile), and {end}"
+            yield f"{ROOT}-{version} was installed without a package (usually from a runfile) and {end}"
 
 
 def _default(plan: ToolkitsPlan, versions: Sequence[str], default: str, seen: ToolkitsState) -> None:
@@ -121,10 +122,10 @@ def _default(plan: ToolkitsPlan, versions: Sequence[str], default: str, seen: To
     elif seen.folder_instead or (seen.link and seen.link != ALTERNATIVE):
         what = "a folder" if seen.folder_instead else f"a link to {seen.link}"
         plan.problems.append(
-            f"{ROOT} is {what} that was created manually instead of a link of update-alternatives, and is not changed. "
-            f"Remove it ({'sudo mv ' + ROOT + ' ' + ROOT + '.old' if seen.folder_instead else 'sudo rm ' + ROOT}), "
+            f"{ROOT} is {what} that was created manually. Muster changes only a link of update-alternatives. "
+            f"Run {'sudo mv ' + ROOT + ' ' + ROOT + '.old' if seen.folder_instead else 'sudo rm ' + ROOT}, "
             "or leave cuda_toolkit_default empty"
         )
     else:
         plan.default = wanted
-        plan.differences.append(f"{ROOT} leads to {seen.target or 'nothing'} instead of {wanted}")
+        plan.differences.append(f"{ROOT} points to {seen.target or 'nothing'} instead of {wanted}")

@@ -26,8 +26,8 @@ def choose_branch(case: StackCase, floor: str) -> tuple[Branch | None, list[Refu
     """Return the driver branch that supports every GPU and the required CUDA version. If there is none, return the
     refusals for the preferred branch.
 
-    Drivers that Muster does not install and working drivers that are kept are evaluated as they are. If all drivers are
-    of this kind, the oldest of them is returned.
+    Drivers that Muster does not install, and working drivers that are kept, are checked but not chosen. If no node gets
+    a driver, the oldest installed branch is returned.
     """
     given = case.given
     judged = [node for node in case.nodes if not node.seen.managed or node.name in case.kept]
@@ -60,13 +60,13 @@ def ended(branch: Branch, month: str) -> bool:
 def _judge_theirs(node: StackNode, floor: str) -> Iterator[Refusal]:
     theirs = node.seen.driver
     if not theirs and node.seen.container:
-        yield Refusal(node.name, "the node is a container, and its host has no driver", "Install one on the host")
+        yield Refusal(node.name, "the node is a container, and its host has no driver", "Install a driver on the host")
     elif not theirs:
         why = "no driver is installed, and nvidia_driver_mode does not allow Muster to install one"
         yield Refusal(node.name, why, "Set nvidia_driver_mode to manage")
     elif numbers(theirs) < numbers(floor):
         fix = REPLACE if node.seen.managed else ""
-        yield Refusal(node.name, f"the driver is {theirs}, but this CUDA requires {floor} or newer", fix)
+        yield Refusal(node.name, f"driver {theirs} is installed, but this CUDA version requires {floor} or newer", fix)
 
 
 def _branches_to_try(case: StackCase) -> list[int]:
@@ -96,7 +96,7 @@ def _against(case: StackCase, number: int, node: StackNode, floor: str) -> Itera
         return
     branch = case.table.branches[number]
     for why in _unfit(case, branch, node, floor):
-        yield Refusal(node.name, f"driver {number} does not fit: {why}", "")
+        yield Refusal(node.name, f"driver {number} cannot be used: {why}", "")
 
 
 def _unfit(case: StackCase, branch: Branch, node: StackNode, floor: str) -> Iterator[str]:
@@ -108,19 +108,19 @@ def _unfit(case: StackCase, branch: Branch, node: StackNode, floor: str) -> Iter
         if architecture.newest and branch.number > architecture.newest:
             yield f"{node.gpu(chip)} is supported up to branch {architecture.newest}"
         if branch.number < architecture.oldest:
-            yield f"{node.gpu(chip)} is supported from branch {architecture.oldest} on"
+            yield f"{node.gpu(chip)} requires branch {architecture.oldest} or newer"
     if modules_of(case, node) == "proprietary" and not branch.proprietary:
         newest = max(number for number, row in case.table.branches.items() if row.proprietary)
-        yield f"proprietary kernel modules end with branch {newest}"
+        yield f"branch {newest} is the last branch with proprietary kernel modules"
 
 
 def with_kept(case: StackCase) -> StackCase:
-    """Return the case with the set of nodes that keep their driver filled in."""
+    """Return the case with `kept` set to the nodes that keep their driver."""
     return replace(case, kept=frozenset(node.name for node in case.managed if _keeps(case, node)))
 
 
 def is_ours(case: StackCase, node: StackNode) -> bool:
-    """Return whether the installed packages are those that Muster would install, so that Muster can manage the driver
+    """Return whether the installed packages are those that Muster would install. Muster can then manage the driver
     without changing it.
     """
     branch = case.table.branches.get(node.installed_branch)
@@ -172,16 +172,16 @@ def becomes(case: StackCase, node: StackNode, branch: Branch, instead: Branch | 
     if not seen.managed:
         return ""
     if not seen.looked:
-        return f"{new}, unless a working driver is installed, which is kept while {OPTION} is false"
+        return f"{new}, unless a working driver is installed: Muster keeps it while {OPTION} is false"
     if not seen.driver:
-        return f"none is installed; {new} will be installed, {REBOOT}"
+        return f"no driver is installed; {new} will be installed, {REBOOT}"
     has = f"{seen.driver}"
     right = node.installed_branch == branch.number and _fits(case.request.driver, node)
     if seen.works and right and is_ours(case, node):
         return f"{has} works and is kept; to change it, set gpu_stack_driver"
     if node.name in case.kept:
         by = f"{instead.number} from {source_of(case, node)}" if instead else "a driver for the GPUs"
-        return f"{has} works and is kept; with {OPTION}: true it is replaced by {by}, {REBOOT}"
+        return f"{has} works and is kept; if {OPTION} is true, it is replaced by {by}, {REBOOT}"
     if not seen.works:
         return f"{has} does not work; {new} will be installed, {REBOOT}"
     driver = "" if _fits(case.request.driver, node) else f"gpu_stack_driver is {case.request.driver}"

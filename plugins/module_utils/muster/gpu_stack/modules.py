@@ -87,7 +87,9 @@ def module_choices(case: StackCase, node: StackNode) -> Iterator[StackChoice]:
     if node.has_fabric:
         switches = node.seen.nvswitches
         found = f"{switches} NVSwitches on the bus" if switches else "the board has NVSwitches"
-        yield StackChoice("fabric manager", "same version", f"{found}; required by CUDA, in the version of the driver")
+        yield StackChoice(
+            "fabric manager", "same version", f"{found}; CUDA requires it in the same version as the driver"
+        )
 
 
 def _why_source(case: StackCase, node: StackNode, source: str) -> str:
@@ -96,8 +98,8 @@ def _why_source(case: StackCase, node: StackNode, source: str) -> str:
     locked = _who_needs_signed(case)
     if source == "ubuntu" and locked:
         where = "" if locked is node else f" on {locked.name}"
-        return f"Secure Boot is enabled{where} and the key of dkms is not enrolled: the modules of Ubuntu are signed"
-    return "has the branch, and a package that pins all parts of it to one version"
+        return f"Secure Boot is enabled{where} and the dkms key is not enrolled; Ubuntu's modules are signed"
+    return "offers the branch and a package that pins all driver packages to one version"
 
 
 def _why_modules(case: StackCase, node: StackNode) -> str:
@@ -106,4 +108,4 @@ def _why_modules(case: StackCase, node: StackNode) -> str:
     deciding = node.only_open or node.only_proprietary
     if deciding:
         return f"required by {node.gpu(deciding)}"
-    return "recommended by NVIDIA since Turing"
+    return "recommended by NVIDIA for Turing and newer GPUs"

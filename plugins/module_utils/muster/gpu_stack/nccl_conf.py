@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 PATH = "/etc/nccl.conf"
-BEGIN = "# BEGIN muster: what the interfaces of this node call for, or nccl_conf says"
+BEGIN = "# BEGIN muster: settings that this node's interfaces require or that nccl_conf requests"
 END = "# END muster"
 IFNAME = "NCCL_SOCKET_IFNAME"
 UNASKED = nccl_ib.Options()
@@ -78,16 +78,16 @@ class NcclConfRewrite:
 
 def request_problems(request: object) -> Iterator[tuple[str, str]]:
     """Yield (problem, fix) for errors in nccl_conf that can be detected without facts about the nodes."""
-    instead = 'Write auto, "off", or a mapping of variables to values'
+    instead = 'Use auto, "off", or a mapping of variables to values'
     if request is False:
-        yield "nccl_conf is False, because YAML reads off without quotes as False", 'Write "off"'
+        yield "nccl_conf is False, because YAML reads off without quotes as False", 'Use "off" with quotes'
     elif not isinstance(request, dict):
         if request not in ("auto", "off"):
             yield f"nccl_conf is {request!r}", instead
     else:
         for name, value in request.items():
             if not isinstance(name, str) or not _NAME.fullmatch(name):
-                yield f"nccl_conf has {name!r}, which is not a name of a variable", instead
+                yield f"nccl_conf has {name!r}, which is not a variable name", instead
             elif isinstance(value, (dict, list)) or value is None or "\n" in str(value):
                 yield f"the value of {name} in nccl_conf is not a single value", instead
             elif is_debugging(name, str(value)):
@@ -119,7 +119,7 @@ def wanted(
     if seen.training in up and taken != [seen.training]:
         # "=" selects exactly this name. Without it, NCCL uses every interface whose name begins with the value.
         lines[IFNAME] = f"={seen.training}"
-        reasons.append(f"{seen.training} is the interface for training, but NCCL would use {', '.join(taken)}")
+        reasons.append(f"{seen.training} is the training interface, but NCCL would use {', '.join(taken)} by default")
     return NcclConfLines({**lines, **of_fabric.lines}, (*reasons, *of_fabric.reasons), of_fabric.undecided)
 
 
@@ -133,9 +133,9 @@ def taken_unasked(up: Sequence[str]) -> list[str]:
 
 
 def rewrite(text: str | None, want: NcclConfLines, training: str = "") -> NcclConfRewrite:
-    """Return the new file: the lines of others unchanged, followed by Muster's block if it has lines.
+    """Return the new file: the other lines unchanged, followed by Muster's block if it has lines.
 
-    The block leaves out variables that lines of others already set, because NCCL uses the first line. text: None if the
+    The block omits variables that other lines already set, because NCCL uses the first line. text: None if the
     file does not exist. The result is "" if no line remains.
     """
     foreign, block = _divide(text or "")
@@ -157,16 +157,16 @@ def rewrite(text: str | None, want: NcclConfLines, training: str = "") -> NcclCo
     if missing:
         differences.append(f"missing in {PATH}: {', '.join(missing)}")
     if extra:
-        differences.append(f"obsolete in Muster's block in {PATH}: {', '.join(extra)}")
+        differences.append(f"obsolete lines in Muster's block in {PATH}: {', '.join(extra)}")
     if not differences and new != (text or ""):
         differences.append(f"Muster's block in {PATH} was changed")
     return NcclConfRewrite(new, tuple(differences), tuple(_notes(foreign, theirs, want, training)))
 
 
 def _divide(text: str) -> tuple[list[str], list[str]]:
-    """Separate the lines of others from Muster's block.
+    """Separate the lines of Muster's block from all other lines.
 
-    If the end marker is missing, all lines count as lines of others.
+    If the end marker is missing, no line counts as part of the block.
     """
     foreign: list[str] = []
     block: list[str] = []
@@ -191,24 +191,24 @@ def _notes(foreign: list[str], theirs: Mapping[str, str], want: NcclConfLines, t
             continue
         if not sign or not _NAME.fullmatch(name):
             yield (
-                f"{PATH} has a line that NCCL cannot read (foreign line {number}): "
-                f"{line.strip()!r}. Write NAME=value, without export and without spaces"
+                f"{PATH} has a line that NCCL cannot read (line {number} outside Muster's block): "
+                f"{line.strip()!r}. Use NAME=value without export and without spaces"
             )
     for name, value in theirs.items():
         if is_debugging(name, value):
             yield (
                 f"{PATH} sets {name}={value}, which is only for debugging but applies to every launch on this node. "
-                "Muster does not change foreign lines; remove it manually"
+                "Muster changes only its own lines; remove this line manually"
             )
     launched = f"={training}" if training else ""
     if launched and theirs.get(IFNAME, launched) != launched:
         yield (
             f"{PATH} sets {IFNAME}={theirs[IFNAME]}, but launches set {launched} in their environment, which takes "
-            "precedence. Programs that are started manually use a different interface"
+            "precedence. Programs that are started manually use the interface from the file"
         )
     for name, value in want.lines.items():
         if name != IFNAME and theirs.get(name, value) != value:
-            yield f"{PATH} sets {name}={theirs[name]} instead of {value}. Muster does not change foreign lines"
+            yield f"{PATH} sets {name}={theirs[name]} instead of {value}. Muster changes only its own lines"
 
 
 def contradiction(request: object, training: str) -> str:
@@ -217,6 +217,6 @@ def contradiction(request: object, training: str) -> str:
     if not given or not training or given == f"={training}":
         return ""
     return (
-        f"nccl_conf sets {IFNAME}={given}, but every launch sets ={training} in its environment, which has priority. "
-        f"Set cluster_interface to the intended interface, and remove {IFNAME}"
+        f"nccl_conf sets {IFNAME}={given}, but every launch sets {IFNAME}=={training} in its environment, "
+        f"which takes precedence. Set cluster_interface to the intended interface, and remove {IFNAME} from nccl_conf"
     )

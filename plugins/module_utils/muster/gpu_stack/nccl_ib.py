@@ -82,28 +82,28 @@ def request_problems(options: Options, conf: object) -> Iterator[tuple[str, str]
     for name in options.hca:
         if not _HCA.fullmatch(name):
             yield (
-                f"nccl_ib_hca has {name!r}, which is not a name of an RDMA adapter",
-                'Write it like mlx5_0 or "mlx5_1:1"',
+                f"nccl_ib_hca has {name!r}, which is not the name of an RDMA adapter",
+                'Use a name such as mlx5_0 or "mlx5_1:1"',
             )
     if len(set(options.hca)) < len(options.hca) or len(options.hca) > MOST_HCAS:
-        yield f"nccl_ib_hca has {len(options.hca)} adapters", f"List each adapter once, and at most {MOST_HCAS}"
+        yield f"nccl_ib_hca lists {len(options.hca)} adapters", f"List at most {MOST_HCAS} adapters, each only once"
     for option, value, most in (
         ("nccl_ib_gid_index", options.gid_index, 255),
         ("nccl_ib_tc", options.traffic_class, 255),
         ("nccl_ib_sl", options.service_level, 15),
     ):
         if value and not (value.isascii() and value.isdigit() and int(value) <= most):
-            yield f"{option} is {value!r}", f'Write a number from "0" to "{most}", or leave it empty'
+            yield f"{option} is {value!r}", f'Use a number from "0" to "{most}", or leave the option empty'
     if options.pkey and not (_PKEY.fullmatch(options.pkey) and int(options.pkey, 16) & ~FULL_MEMBER):
         yield (
             f"nccl_ib_pkey is {options.pkey!r}",
-            'Write the key of the partition, such as "0x8001"',
+            'Use a partition key such as "0x8001"',
         )
     if options.named and conf in ("off", False):
         yield f'nccl_conf is "off", but {_option(options)} is set', "Set nccl_conf to auto, or leave the option empty"
     for name in options.named:
         if isinstance(conf, dict) and name in conf:
-            yield f"nccl_conf has {name}, and the option for it is also set", "Remove one of the two"
+            yield f"{name} is set in nccl_conf and also by an nccl_ib_* option", "Remove one of the two settings"
 
 
 def _option(options: Options) -> str:
@@ -118,7 +118,7 @@ def problems(options: Options, ports: Sequence[RdmaPort]) -> Iterator[str]:
     for name in options.hca:
         if not any(_is(port, name) for port in ports):
             has = f"the node has only {', '.join(there)}" if there else "the node has no RDMA adapter"
-            yield f"nccl_ib_hca has the RDMA adapter {name}, but {has}. Correct nccl_ib_hca for this node"
+            yield f"nccl_ib_hca lists the RDMA adapter {name}, but {has}. Correct nccl_ib_hca for this node"
     used = [port for port in _used(options, ports) if port.layer == "InfiniBand"]
     if not options.pkey or not used:
         return
@@ -127,8 +127,8 @@ def problems(options: Options, ports: Sequence[RdmaPort]) -> Iterator[str]:
         if place is None:
             keys = ", ".join(dict.fromkeys(next(port for port in used if _name(port) == name).pkeys)) or "none"
             yield (
-                f"{name} is not in the partition {options.pkey} (nccl_ib_pkey), but in {keys}. Add the port to the "
-                "partition in the subnet manager, or correct nccl_ib_pkey"
+                f"{name} is not a member of the partition {options.pkey} (nccl_ib_pkey); its partitions: {keys}. "
+                "Add the port to the partition in the subnet manager, or correct nccl_ib_pkey"
             )
     if len({place for place in places.values() if place is not None}) > 1:
         shown = ", ".join(f"{place} on {name}" for name, place in places.items())
@@ -178,14 +178,14 @@ def _best(ports: Sequence[RdmaPort], *, halves: bool) -> tuple[list[RdmaPort], s
     if len(fabrics) < 2:
         both = fabrics.get("RoCE", [])
         if halves and len(both) > 1:
-            return both, f"each cable of this machine has two adapters, and both are active: {_named(both)}"
+            return both, f"each cable of this machine connects two adapters, and both are active: {_named(both)}"
         return [], ""
     speeds = {name: sum(port.rate for port in of_fabric) for name, of_fabric in fabrics.items()}
     best = max(fabrics, key=lambda name: speeds[name])
     known = ", ".join(f"{name} ({_named(of_it)}; {speeds[name]} Gbit/s)" for name, of_it in fabrics.items())
     if list(speeds.values()).count(speeds[best]) > 1:
-        fix = "Set the adapters for training: nccl_ib_hca: [mlx5_0, mlx5_1]"
-        return [], f"the node has several fabrics, and none is the fastest: {known}. {fix}"
+        fix = "Choose the adapters for training, for example nccl_ib_hca: [mlx5_0, mlx5_1]"
+        return [], f"the node has several fabrics with the same total rate: {known}. {fix}"
     return fabrics[best], f"{best} is the fastest fabric of the node: {known}"
 
 
@@ -213,8 +213,8 @@ def _missing_halves(used: Sequence[RdmaPort], ports: Sequence[RdmaPort]) -> Iter
         for other in ports:
             if other.active and other not in used and _place_in_domain(other) == _place_in_domain(port) != "":
                 yield (
-                    f"nccl_ib_hca has {port.device} but not {other.device}, the second adapter of the same cable: half "
-                    f"of the cable's rate is not used. Add {other.device}"
+                    f"nccl_ib_hca lists {port.device} but not {other.device}, the second adapter of the same cable, so "
+                    f"half of the cable's rate is unused. Add {other.device}"
                 )
 
 
@@ -229,7 +229,7 @@ def _partition(options: Options, used: Sequence[RdmaPort]) -> tuple[int | None, 
     tables = [port for port in used if port.layer == "InfiniBand" and port.pkeys]
     if options.pkey:
         found = [place for port in tables if (place := _place(port, options.pkey)) is not None]
-        return (found[0], f"the partition {options.pkey} has this index") if found else (None, "")
+        return (found[0], f"{PKEY} is the index of the partition {options.pkey}") if found else (None, "")
     if not tables or all(_key(port.pkeys[0]) & FULL_MEMBER for port in tables):
         return None, ""
     shortest = min(len(port.pkeys) for port in tables)
@@ -241,7 +241,7 @@ def _partition(options: Options, used: Sequence[RdmaPort]) -> tuple[int | None, 
     if len(full) != 1:
         return None, ""
     why = "the node is a limited member of the first partition, and limited members cannot communicate with each other"
-    return full[0], f"{why}; it is a full member of {tables[0].pkeys[full[0]]}"
+    return full[0], f"{why}; the node is a full member of {tables[0].pkeys[full[0]]}"
 
 
 def _place(port: RdmaPort, pkey: str) -> int | None:

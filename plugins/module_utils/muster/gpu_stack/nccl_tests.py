@@ -37,9 +37,9 @@ def request_problems(
     if not version:
         return
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
-        yield f"nccl_tests_version is {version!r}", 'Write all three numbers, for example "2.19.6"'
+        yield f"nccl_tests_version is {version!r}", 'Use all three numbers of a version, for example "2.19.6"'
     if not nccl:
-        yield "nccl_tests_version is set, but nccl-tests require the system's NCCL", "Set nccl_install to true"
+        yield "nccl_tests_version is set, but nccl-tests require the NCCL system packages", "Set nccl_install to true"
     if not toolkits:
         yield (
             "nccl_tests_version is set, but compiling nccl-tests requires a CUDA toolkit",
@@ -48,10 +48,10 @@ def request_problems(
     if not source:
         yield (
             "nccl_tests_version is set, but nccl_tests_source is not",
-            "Set it to the URL of the source archive or to a file on the controller",
+            "Set nccl_tests_source to the URL of the source archive or to a file on the controller",
         )
     if not re.fullmatch(r"[0-9a-fA-F]{64}", sha256):
-        yield f"nccl_tests_sha256 is {sha256!r}", "Write the 64 digits that sha256sum prints for nccl_tests_source"
+        yield f"nccl_tests_sha256 is {sha256!r}", "Use the 64 digits that sha256sum prints for nccl_tests_source"
 
 
 def build_of(
@@ -64,13 +64,13 @@ def build_of(
     built_for = re.search(r"\+cuda(\d+)", nccl)
     if not nccl or not built_for:
         raise NcclTestsError(
-            "nccl-tests require the system's NCCL, which is not part of the stack: set nccl_install to true"
+            "nccl-tests require the NCCL system packages, which are not part of the GPU stack: set nccl_install to true"
         )
     fitting = [toolkit for toolkit in toolkits if toolkit.partition(".")[0] == built_for[1]]
     if not fitting:
         raise NcclTestsError(
             f"NCCL {nccl} is built for CUDA {built_for[1]}, but cuda_toolkit_versions "
-            f"({', '.join(toolkits) or 'empty'}) has no toolkit of CUDA {built_for[1]}: add one"
+            f"({', '.join(toolkits) or 'empty'}) contains no CUDA {built_for[1]} toolkit. Add one"
         )
     cuda = default if default in fitting else newest(fitting)
     return NcclTestsBuild(cuda, f"{version}_cuda{cuda}_nccl{nccl.partition('-')[0]}_{sha256[:8].lower()}")

@@ -72,7 +72,7 @@ class StackNode:
 class StackCase:
     """The data on which all decisions are based.
 
-    month: the present month, such as 2026-11. kept: nodes that keep a working driver.
+    month: the current month, such as 2026-11. kept: nodes that keep a working driver.
     """
 
     table: VersionsTable
@@ -104,7 +104,11 @@ def nodes_with_gpus(
             what = seen.system or "an unknown system"
             known = ", ".join(table.systems)
             refusals.append(
-                Refusal(seen.node, f"no driver is known for {what}", f"Install one of {known}, or remove the node")
+                Refusal(
+                    seen.node,
+                    f"no driver is known for {what}",
+                    f"Install one of {known}, or remove the node from the inventory",
+                )
             )
             continue
         chips, unknown = _chips(table, seen)
@@ -121,12 +125,12 @@ def _chips(table: VersionsTable, seen: StackNodeFacts) -> tuple[tuple[Chip, ...]
             return (declared,), []
         if seen.model:
             why, fix = (
-                f"cluster_gpu_model {seen.model} is not in the table",
-                "Write the model in the form H100, L40S or RTX 4090",
+                f"cluster_gpu_model {seen.model} is not in the table of versions",
+                "Use a model name such as H100, L40S or RTX 4090",
             )
         else:
             why, fix = (
-                "the GPU model is unknown before the node is inspected",
+                "the node was not inspected yet, so its GPU model is unknown",
                 "Set cluster_gpu_model, for example to H100",
             )
         return (), [Refusal(seen.node, why, fix)]
@@ -136,7 +140,7 @@ def _chips(table: VersionsTable, seen: StackNodeFacts) -> tuple[tuple[Chip, ...]
         chip = table.chip_of_id(pci_id) or declared
         if chip is None:
             fix = "Set cluster_gpu_model to a similar model"
-            refusals.append(Refusal(seen.node, f"the GPU {pci_id} is not in the table", fix))
+            refusals.append(Refusal(seen.node, f"the GPU {pci_id} is not in the table of versions", fix))
         else:
             chips[chip.capability] = chip
     return tuple(chips.values()), refusals

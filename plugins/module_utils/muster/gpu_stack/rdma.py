@@ -88,7 +88,7 @@ def request_problems(userspace: str, url: str, key: str) -> Iterator[tuple[str, 
             if not value:
                 yield f"rdma_userspace is doca, but {name} is empty", f"Set {name} to {what}"
     if url and not url.startswith(("https://", "http://", "file:/")):
-        yield f"rdma_doca_url is {url!r}, which is not a URL", "Write it as https://HOST/PATH"
+        yield f"rdma_doca_url is {url!r}, which is not a URL", "Use the form https://HOST/PATH"
 
 
 def decide(table: RdmaTable, request: RdmaRequest, seen: RdmaNodeFacts) -> RdmaPart:
@@ -97,7 +97,7 @@ def decide(table: RdmaTable, request: RdmaRequest, seen: RdmaNodeFacts) -> RdmaP
     if not rdma or not (rdma["adapters"] or rdma["ports"]):
         return RdmaPart(why="the node has no RDMA adapter")
     if not seen.has_gpus:
-        return RdmaPart(why="only NCCL uses RDMA, and the node has no GPUs")
+        return RdmaPart(why="the node has no GPUs, and only NCCL uses RDMA")
     if request.mode == "off":
         return RdmaPart(why='rdma_mode is "off"')
     if rdma["stack"]:
@@ -111,7 +111,7 @@ def decide(table: RdmaTable, request: RdmaRequest, seen: RdmaNodeFacts) -> RdmaP
     extra: tuple[str, ...] = ()
     if missing and seen.distribution != "ubuntu":
         fix = "Boot the distribution's standard kernel: cloud kernels are built without these modules"
-        why = f"the RDMA adapter requires the module {few(missing)}, which the kernel {rdma['kernel']} does not have"
+        why = f"the kernel {rdma['kernel']} does not have the module that the RDMA adapter requires: {few(missing)}"
         return RdmaPart(why=why, refusals=(Refusal(seen.node, why, fix),))
     if missing:
         # For Ubuntu's kernels for clouds and virtual machines, rarely used modules are in a separate package.
@@ -121,7 +121,7 @@ def decide(table: RdmaTable, request: RdmaRequest, seen: RdmaNodeFacts) -> RdmaP
         (*table.packages, *extra),
         modules,
         load,
-        why="NCCL uses sockets if libibverbs is missing",
+        why="without libibverbs, NCCL uses sockets instead of RDMA",
     )
 
 
@@ -140,7 +140,7 @@ def _beside(request: RdmaRequest, seen: RdmaNodeFacts, stack: str) -> RdmaPart:
     if fix:
         why = f"{stack} is installed, but rdma_userspace is {request.userspace}, and the two cannot be mixed"
         return RdmaPart(why=why, refusals=(Refusal(seen.node, why, fix),))
-    return RdmaPart("kept", why=f"{stack} is installed and is kept")
+    return RdmaPart("kept", why=f"{stack} is already installed and is kept")
 
 
 def wanted_modules(table: RdmaTable, rdma: Mapping[str, Any]) -> tuple[str, ...]:
@@ -167,7 +167,7 @@ def describe(part: RdmaPart, rdma: Mapping[str, Any]) -> str:
         missing = [name for name in part.packages if name not in rdma["packages"]]
         todo = [f"installs {few(missing)}"] if missing else []
         todo += [f"loads {few(part.load)}"] if part.load else []
-        then = f"the step gpu_stack {' and '.join(todo)}" if todo else "the libraries for NCCL are installed"
+        then = f"the step gpu_stack {' and '.join(todo)}" if todo else "the RDMA libraries for NCCL are installed"
     return f"{_ports(rdma)}; {then}"
 
 

@@ -28,8 +28,10 @@ if TYPE_CHECKING:
     from .table import Branch, Release, VersionsTable
 
 UNTOUCHED = StackChoice("GPU stack", "none", "the node has no GPUs and is left unchanged")
-UNUSED = StackChoice("GPU stack", "none", "PyTorch for CPUs uses no GPU: installed software is left unchanged")
-HOPELESS = "No known release fits: remove the node, or install other GPUs"
+UNUSED = StackChoice(
+    "GPU stack", "none", "the CPU build of PyTorch uses no GPUs, so installed software is left unchanged"
+)
+HOPELESS = "No known PyTorch release is compatible: remove the node, or install other GPUs"
 # PyTorch is released every two months: a table that is older than two periods misses releases.
 STALE_DAYS = 120
 
@@ -51,12 +53,12 @@ def resolve(
     if release is None and numbers(request.torch) > numbers(newest):
         release = table.releases[newest]
         warnings.append(
-            f"PyTorch {request.torch} is newer than the table of {table.seen}, and is treated like {newest}: "
-            f"run {tool('torch_rows.py')}."
+            f"PyTorch {request.torch} is newer than the table of versions ({table.seen}) and is treated like {newest}. "
+            f"To update the table, run {tool('torch_rows.py')}."
         )
     if release is None:
         fix = f"Set cluster_torch_version to {min(table.releases, key=numbers)} or newer"
-        refusals.append(Refusal("", f"PyTorch {request.torch} is not in the table", fix))
+        refusals.append(Refusal("", f"PyTorch {request.torch} is not in the table of versions", fix))
     if refusals or release is None:
         return ResolvedStack(refusals=tuple(refusals), warnings=tuple(warnings))
     stack = _fit(case, replace(release, version=request.torch), everybody)
@@ -68,12 +70,12 @@ def _unknown_toolkits(table: VersionsTable, request: StackRequest) -> Iterator[R
     fix = f"Correct cuda_toolkit_versions; the available versions are {', '.join(known)}"
     for version in request.cuda_toolkits:
         if version not in known:
-            yield Refusal("", f"the CUDA toolkit {version} does not exist", fix)
+            yield Refusal("", f"the CUDA toolkit {version} is not in the table of versions", fix)
 
 
 def _without_gpus(request: StackRequest, everybody: Sequence[StackNodeFacts]) -> ResolvedStack:
     if request.variant not in (*UNASKED, "cpu"):
-        fix = "Set it to auto, or set cluster_gpus for the nodes with GPUs"
+        fix = "Set pytorch_variant to auto, or set cluster_gpus for the nodes with GPUs"
         return ResolvedStack(
             refusals=(Refusal("", f"pytorch_variant is {request.variant}, but no node has GPUs", fix),)
         )
@@ -137,7 +139,7 @@ def _node_stack(case: StackCase, node: StackNode, stack: ResolvedStack, branch: 
         dcgm=packages.dcgm(table, node, number) if request.dcgm else (),
     )
     if not node.seen.managed:
-        why = "belongs to the host" if node.seen.container else "nvidia_driver_mode is not manage"
+        why = "installed on the host" if node.seen.container else "nvidia_driver_mode is not manage"
         judged = StackChoice("driver", node.seen.driver, f"{why}: checked, but not changed")
         return replace(beside, choices=(judged,))
     if not is_maintained(case, node, branch):
@@ -161,7 +163,7 @@ def choices(case: StackCase, found: Candidate, branch: Branch) -> Iterator[Stack
     yield StackChoice("PyTorch", f"{release.version}+{variant}", _why_variant(case, found))
     nccl, cudnn = release.variants[variant]
     if nccl:
-        yield StackChoice("NCCL", nccl, "included in this build, and used in training")
+        yield StackChoice("NCCL", nccl, "included in this build and used for training")
     if cudnn:
         yield StackChoice("cuDNN", cudnn, "included in this build")
     if case.given:
@@ -174,7 +176,7 @@ def _why_variant(case: StackCase, found: Candidate) -> str:
     if case.request.variant == found.variant:
         return "requested by pytorch_variant"
     if found.variant == default:
-        return "the default build of this release; it has code for every GPU"
+        return "the default build of this release; it has code for every GPU of the cluster"
     return f"instead of {default}, because {consider(case, found.release, default).refusals[0].why}"
 
 
@@ -203,10 +205,7 @@ def warnings(case: StackCase, found: Candidate, branch: Branch) -> Iterator[str]
         if not node.seen.looked:
             assumed.setdefault(node.system.name, []).append(node.name)
     for system, names in assumed.items():
-        yield (
-            f"{few(names)}: not inspected yet. "
-            f"Assumed: {system} (gpu_stack_system), without Secure Boot and without a driver."
-        )
+        yield (f"{few(names)}: not inspected yet. Assumptions: {system} (gpu_stack_system), no Secure Boot, no driver.")
     blind = [
         node.name
         for node in case.given
@@ -215,11 +214,11 @@ def warnings(case: StackCase, found: Candidate, branch: Branch) -> Iterator[str]
     if blind:
         yield (
             f"{few(blind)}: the state of Secure Boot is unknown. "
-            "If it is enabled, enroll the signing key of dkms first."
+            "If Secure Boot is enabled, enroll the signing key of dkms first."
         )
 
 
 def stale(table: VersionsTable, today: date) -> Iterator[str]:
     age = (today - date.fromisoformat(table.seen)).days
     if age > STALE_DAYS:
-        yield f"The table of versions is {age} days old and misses newer releases: run {tool('torch_rows.py')}."
+        yield f"The table of versions is {age} days old. To add newer releases, run {tool('torch_rows.py')}."

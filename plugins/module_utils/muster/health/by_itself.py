@@ -1,5 +1,4 @@
-"""Automatic quarantine after a health check. At most one node is quarantined, and only for a hardware fault of that
-node."""
+"""Choose at most one node with a hardware fault for automatic quarantine after a health check."""
 
 from __future__ import annotations
 
@@ -21,22 +20,22 @@ if TYPE_CHECKING:
 # The only findings that cause a quarantine, and only as a fail: reported by the hardware or its driver, about this node
 # alone, and not caused by another program, setting or peer. The worst come first.
 HARD = {
-    LOST.id: "a GPU has left the bus: no rank finds it, and its processes have failed",
+    LOST.id: "a GPU has fallen off the bus, so no rank can use it, and its processes have failed",
     MEMORY_UNREPAIRABLE.id: "the driver reports memory that cannot be repaired",
-    REMAP_FAILED.id: "no spare row was left for a faulty row: NVIDIA replaces such GPUs",
+    REMAP_FAILED.id: "no spare row was left for a faulty memory row (NVIDIA replaces GPUs with this fault)",
     ECC_SRAM_THRESHOLD.id: "the GPU reports too many uncorrectable errors",
-    ECC_UNCORRECTED.id: "an uncorrectable error: results are wrong, or the process was killed",
-    XID.id: "within a day, an Xid for which NVIDIA's catalogue requires a reset, a restart or an inspection",
-    SXID.id: "within a day, a fatal error of an NVSwitch",
-    INACTIVE.id: "NVLinks are down that are up on other GPUs: collectives hang or are slow",
-    COLLECTIVE_WRONG.id: "an all-reduce on this node alone gave a wrong result",
+    ECC_UNCORRECTED.id: "an uncorrectable memory error occurred, so results are wrong or the process was killed",
+    XID.id: "within the last day, an Xid was logged that requires a reset, a restart or an inspection (NVIDIA)",
+    SXID.id: "within the last day, an NVSwitch had a fatal error",
+    INACTIVE.id: "some NVLinks of the GPU are down, so collectives hang or are slow",
+    COLLECTIVE_WRONG.id: "an all-reduce between the ranks of this node returned a wrong result",
 }
 
 
 @dataclass(frozen=True)
 class SelfQuarantine:
-    """The decision about an automatic quarantine. node: the quarantined node, or "". reason: why the node is
-    quarantined. notes: nodes with faults that were not quarantined, and why."""
+    """The decision about an automatic quarantine. node: the node to quarantine, or "". reason: the fault of this node.
+    notes: sentences about nodes with faults that were not quarantined."""
 
     node: str = ""
     reason: str = ""
@@ -46,8 +45,8 @@ class SelfQuarantine:
 def decide(
     findings: Sequence[Mapping[str, Any]], nodes: Mapping[str, bool | Mapping[str, Any]], chosen: Sequence[str] = ()
 ) -> SelfQuarantine:
-    """Choose the node to quarantine. findings: the findings of a verdict. nodes: the value of cluster_quarantined by
-    node, in inventory order. chosen: the value of cluster_launch_nodes."""
+    """Return the node to quarantine. findings: the findings of a verdict. nodes: cluster_quarantined by node, in
+    inventory order. chosen: the value of cluster_launch_nodes."""
     faults = [one for one in findings if one["status"] == "fail" and one["id"] in HARD and not one.get("peer")]
     order = list(HARD)
     faults.sort(key=lambda one: order.index(one["id"]))
@@ -61,12 +60,12 @@ def decide(
     first = broken[0]
     if first in chosen:
         return SelfQuarantine(
-            notes=[f"{first} is not quarantined automatically: it is listed in cluster_launch_nodes."]
+            notes=[f"{first} was not quarantined automatically, because cluster_launch_nodes lists this node."]
         )
     if len(taking_part) < 2:
-        return SelfQuarantine(notes=[f"{first} is not quarantined automatically: no participating node would remain."])
+        return SelfQuarantine(notes=[f"{first} was not quarantined automatically, because no other node participates."])
     worst = next(one for one in faults if one["node"] == first)
-    others = [f"{few(broken[1:])}: not quarantined, because the quarantine of {first} is not confirmed yet."]
+    others = [f"{few(broken[1:])}: not quarantined, because the quarantine of {first} must be confirmed first."]
     return SelfQuarantine(first, f"{worst['id']}: {worst['summary']}", others if len(broken) > 1 else [])
 
 
@@ -74,6 +73,6 @@ def unconfirmed(node: str, said: bool | Mapping[str, Any], broken: Sequence[str]
     confirm = playbook("playbooks/quarantine.yml", node=node, reason="...")
     release = playbook("playbooks/release.yml", node=node)
     return (
-        f"{few(broken)} {'is' if len(broken) == 1 else 'are'} not quarantined automatically: {node} is quarantined"
-        f"{words(said)} and not confirmed yet. Confirm the quarantine with {confirm}, or end it with {release}"
+        f"{few(broken)} {'was' if len(broken) == 1 else 'were'} not quarantined, because a quarantine is unconfirmed: "
+        f"{node} is quarantined{words(said)}. Confirm the quarantine with {confirm}, or end it with {release}"
     )

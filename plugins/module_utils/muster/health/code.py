@@ -1,5 +1,4 @@
-"""The code that jobs run (health_code): whether the code exists on the node, and whether all nodes have the same
-code."""
+"""Check whether the code of jobs (health_code) exists on the node, and whether all nodes have the same code."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ MISSING = Check(
     seen="recording",
     reads="the paths in health_code",
     fires="fail: a path does not exist on this node",
-    fix="Copy it to the same path on every node",
+    fix="Copy the code to the same path on every node",
 )
 CHECKS = (MISSING,)
 LOOKS = ("code",)

@@ -1,4 +1,4 @@
-"""A short all-reduce over all ranks of one node: whether the all-reduce works and returns the correct result."""
+"""Check that a short all-reduce between all ranks of one node succeeds and returns the correct result."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 COLLECTIVE_FAILED = Check(
     "job.collective.failed",
     seen="recording",
-    reads="an all-reduce over the ranks of this node alone, in a unit like a launch's (requires health_collective)",
-    fires="fail: the all-reduce ends with an error, or does not end",
-    fix="Check the node's GPUs, libraries and limits; the network between nodes is not involved",
+    reads="an all-reduce between this node's ranks, in a unit with a launch's settings (requires health_collective)",
+    fires="fail: the all-reduce returns an error or does not finish",
+    fix="Check the node's GPUs, libraries and resource limits. The network between nodes is not involved",
 )
 COLLECTIVE_WRONG = Check(
     "job.collective.wrong",
     seen="recording",
-    reads="the result of the same all-reduce on every rank",
+    reads="the result that this all-reduce returns on every rank",
     fires="fail: a result differs from the expected value",
     fix="Exclude the node from launches (cluster_quarantined: true), and test its GPUs with",
     command="dcgmi diag -r 3",
@@ -43,7 +43,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     if seen["why"]:
         yield COLLECTIVE_FAILED.fail(
             node,
-            f"an all-reduce of {request['nproc']} ranks on this node alone failed: {seen['why']}",
+            f"an all-reduce between the {request['nproc']} ranks of this node failed: {seen['why']}",
             observed=seen["why"],
             evidence=evidence("output of the ranks", seen["said"]),
         )
@@ -51,7 +51,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     elif seen["wrong"]:
         yield COLLECTIVE_WRONG.fail(
             node,
-            f"an all-reduce on this node alone gave a wrong result on rank {', '.join(map(str, seen['wrong']))}",
+            f"an all-reduce on this node alone was wrong on rank {', '.join(map(str, seen['wrong']))}",
             observed=f"wrong on {len(seen['wrong'])} ranks",
             expected="correct on all",
         )

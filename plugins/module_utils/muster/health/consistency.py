@@ -1,6 +1,6 @@
 """Values that must be the same on all nodes. A finding names the nodes that differ from the majority.
 
-If there is no majority, for example with two nodes, the finding shows the values of all nodes and blames none of them.
+If there is no majority, for example with two nodes, the finding shows the values of all nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..verdict.finding import Finding
     from ..verdict.majority import Vote
 
-READ_BY_ALL = "the values of all nodes, compared"
+READ_BY_ALL = "the values that the nodes report"
 
 PYTORCH = playbook("site.yml", tags="pytorch")
 GPU_STACK = playbook("site.yml", tags="gpu_stack")
@@ -28,8 +28,8 @@ GPU_STACK = playbook("site.yml", tags="gpu_stack")
 
 @dataclass(frozen=True)
 class Trait:
-    """A value that nodes must share. name: the key in nccl_health; what: the name in sentences; why: the effect of a
-    difference."""
+    """A value that must be the same on all nodes. name: the key in nccl_health. what: the name in messages. why: the
+    effect of a difference."""
 
     name: str
     check: Check
@@ -55,7 +55,7 @@ TRAITS = (
         "sandbox",
         "fail",
         "version of PyTorch",
-        "ranks then use different store protocols",
+        "different versions use different store protocols",
         "Build the same environment on all nodes with",
         PYTORCH,
     ),
@@ -65,8 +65,8 @@ TRAITS = (
         "stand-in",
         "fail",
         "NCCL version that PyTorch loads",
-        "NCCL refuses to connect different versions (Mismatched NCCL version detected)",
-        "Remove what loads another NCCL (LD_LIBRARY_PATH, a separate libnccl2), or rebuild the environment with",
+        "ranks with different NCCL versions cannot connect (Mismatched NCCL version detected)",
+        "Remove the source of the other NCCL (LD_LIBRARY_PATH, a separate libnccl2), or rebuild the environment with",
         PYTORCH,
     ),
     trait(
@@ -75,7 +75,7 @@ TRAITS = (
         "stand-in",
         "fail",
         "CUDA version that PyTorch is built for",
-        "each build has a different NCCL and different kernels",
+        "builds for different CUDA versions contain different NCCL versions and kernels",
         "Build the same environment on all nodes with",
         PYTORCH,
     ),
@@ -85,8 +85,8 @@ TRAITS = (
         "stand-in",
         "warn",
         "Python version of the environment",
-        "pickled objects and wheels may be incompatible",
-        "Set pytorch_python, and rebuild the environments with",
+        "pickled objects and wheels might be incompatible",
+        "Set pytorch_python to one version, and rebuild the environments with",
         PYTORCH,
     ),
     trait(
@@ -95,7 +95,7 @@ TRAITS = (
         "stand-in",
         "warn",
         "NVIDIA driver version",
-        "a program may work on one node and fail on another",
+        "a program might work on one node and fail on another",
         "Set gpu_stack_driver to one version and run",
         GPU_STACK,
     ),
@@ -105,8 +105,8 @@ TRAITS = (
         "stand-in",
         "warn",
         "running kernel version",
-        "drivers and networks may behave differently",
-        "Reboot the nodes that do not run their newest kernel, or upgrade the others",
+        "drivers and the network might behave differently on each node",
+        "Reboot the nodes that do not run their newest installed kernel, or upgrade the other nodes",
     ),
     trait(
         "os",
@@ -114,8 +114,8 @@ TRAITS = (
         "stand-in",
         "warn",
         "operating system",
-        "library versions then differ",
-        "Install the same release on all nodes",
+        "different releases contain different library versions",
+        "Install the same operating system release on all nodes",
     ),
     trait(
         "vbios",
@@ -123,8 +123,8 @@ TRAITS = (
         "stand-in",
         "warn",
         "VBIOS version of the GPUs",
-        "GPUs of one model may then differ in limits and bugs",
-        "Ask the machine vendor for one version",
+        "GPUs of the same model with different VBIOS versions can have different limits and bugs",
+        "Ask the vendor of the machines for a common VBIOS version for all GPUs",
     ),
     trait(
         "hca_firmware",
@@ -132,8 +132,8 @@ TRAITS = (
         "stand-in",
         "warn",
         "firmware of the RDMA adapters",
-        "links of the fabric may then differ in errors and speed",
-        "Update the adapters to one firmware version",
+        "links might differ in error rate and speed",
+        "Update all adapters to the same firmware version",
     ),
     trait(
         "rdma_ports",
@@ -151,7 +151,7 @@ TRAITS = (
         "warn",
         "InfiniBand subnet of the ports that NCCL would use",
         "ports of different subnets cannot reach each other without a router",
-        "Check which switch each port is cabled to, and select the adapters of one fabric (nccl_ib_hca)",
+        "Check which switch each port is connected to, and select the adapters of one fabric (nccl_ib_hca)",
     ),
     trait(
         "ib_managers",
@@ -160,7 +160,7 @@ TRAITS = (
         "warn",
         "LID of the subnet manager of the InfiniBand ports",
         "the nodes are on two fabrics, or another subnet manager is taking over",
-        "Check again in a minute; if they still differ, show each node's subnet manager with",
+        "Run the check again in a minute. If the LIDs still differ, show each node's subnet manager with",
         "sudo sminfo",
     ),
     trait(
@@ -170,7 +170,7 @@ TRAITS = (
         "warn",
         "InfiniBand partition (P_Key) that NCCL uses",
         "ports of different partitions cannot communicate",
-        "Put all ports into one partition on the subnet manager (partitions.conf), or select one (nccl_ib_pkey)",
+        "Add all ports to one partition (partitions.conf of opensm), or select a common partition (nccl_ib_pkey)",
     ),
     trait(
         "roce_mtu",
@@ -204,7 +204,7 @@ TRAITS = (
         "sandbox",
         "warn",
         "environment inherited by jobs",
-        "NCCL, Gloo and PyTorch may then behave differently on the nodes",
+        "NCCL, Gloo and PyTorch might behave differently on each node",
         "Set the same variables on all nodes, or remove them (/etc/environment, systemd's DefaultEnvironment)",
     ),
     trait(
@@ -213,7 +213,7 @@ TRAITS = (
         "stand-in",
         "warn",
         "content of nccl.conf",
-        "NCCL then uses different settings on the nodes",
+        "NCCL uses different settings on each node",
         "Write the same nccl.conf with",
         GPU_STACK,
     ),
@@ -248,5 +248,5 @@ def differences(one: Trait, votes: Vote) -> Iterator[Finding]:
         if votes.usual is None:
             yield one.differs(node, f"the {one.what} differs ({votes.spread()}): {one.why}", value)
         else:
-            summary = f"the {one.what} is {value}, on most nodes {votes.usual}: {one.why}"
+            summary = f"the {one.what} is {value}, but {votes.usual} on most nodes: {one.why}"
             yield one.differs(node, summary, value, votes.usual)

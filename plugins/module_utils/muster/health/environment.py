@@ -1,5 +1,4 @@
-"""Environment variables that are set outside a launch: in files that NCCL reads, and in the environments of units and
-logins."""
+"""Check variables that are set outside launches: in files that NCCL reads, and for systemd units and logins."""
 
 from __future__ import annotations
 
@@ -28,31 +27,31 @@ UNITS = "the environment of systemd units"
 # Variables that torchrun or another launcher sets for each rank, and one that hides GPUs from all ranks.
 OF_RANKS = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "CUDA_VISIBLE_DEVICES")
 # Launches are not in this list: they only have the environment of their plan.
-HEIRS = {"/etc/environment": "programs started by hand", UNITS: "every other unit"}
+HEIRS = {"/etc/environment": "programs started manually", UNITS: "all systemd units except launches"}
 
 DEBUGGING = Check(
     "env.debugging",
     seen="recording",
     reads="/etc/nccl.conf and the training user's .nccl.conf, which NCCL reads in every process; "
-    "/etc/environment and the environment of units, which a launch does not inherit",
-    fires="warn: they set a variable that NCCL documents for debugging only (NCCL_P2P_DISABLE, NCCL_ALGO, "
+    "/etc/environment and the environment of systemd units, which launches do not inherit",
+    fires="warn: a variable is set that NCCL documents for debugging only (NCCL_P2P_DISABLE, NCCL_ALGO, "
     "NCCL_DEBUG=INFO and others)",
-    fix="Remove it; set it for a single launch with launch_env",
+    fix="Remove the variable. To set the variable for a single launch, use launch_env",
 )
 LAUNCHER = Check(
     "env.launcher",
     seen="sandbox",
-    reads="/etc/environment and the environment of units",
-    fires="warn: they set PET_*, which torchrun reads as options: a torchrun started by hand uses other settings",
+    reads="/etc/environment and the environment of systemd units",
+    fires="warn: a PET_* variable is set. torchrun reads it as an option, so a manually started torchrun is affected",
     fix="Remove the variables",
 )
 FOR_LOGINS = Check(
     "env.login",
     seen="recording",
-    reads="/etc/environment, which applies to every login and not to launches of Muster",
-    fires="warn: it sets which GPUs a program sees, or its rank (CUDA_VISIBLE_DEVICES, RANK, MASTER_ADDR and others): "
-    "programs started by hand, or by Slurm for a login, see another environment than Muster checked",
-    fix="Remove it; set it for a single launch with launch_env",
+    reads="/etc/environment, which applies to every login but not to Muster launches",
+    fires="warn: a variable for GPUs or ranks is set (CUDA_VISIBLE_DEVICES, RANK, MASTER_ADDR and others), so programs "
+    "started manually or by a Slurm login run with a different environment from the one that Muster checked",
+    fix="Remove the variable. To set the variable for a single launch, use launch_env",
 )
 CHECKS = (DEBUGGING, LAUNCHER, FOR_LOGINS)
 LOOKS = ("host", "unit")
@@ -130,7 +129,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             yield DEBUGGING.warn(
                 node,
                 f"{file} sets {name}={value}, which is for debugging only and affects {who}",
-                "Remove it, and set it with launch_env for the launch that needs it. Find it with",
+                "Remove the variable. If a launch needs it, set it with launch_env. Show the variable with",
                 _grep(name, place, request["user"])
                 if place.startswith(("/", "~"))
                 else "systemctl show --property=Environment",
@@ -143,8 +142,8 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         if names:
             yield LAUNCHER.warn(
                 node,
-                f"{place} sets {', '.join(names)}, which torchrun reads as its own options",
-                "Remove the variables; show them with",
+                f"{place} sets {', '.join(names)}, which torchrun reads as options",
+                "Remove the variables. Show them with",
                 command=shell("grep -n PET_ {place}", place=place)
                 if place.startswith("/")
                 else "systemctl show --property=Environment",
@@ -155,8 +154,8 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         said = ", ".join(f"{name}={value}" for name, value in seen["of_ranks"].items())
         yield FOR_LOGINS.warn(
             node,
-            f"/etc/environment sets {said}, which affects programs started by hand or by a login, but not launches",
-            "Remove them, and set them with launch_env for a single launch. Find them with",
+            f"/etc/environment sets {said}, which affects logins and manually started programs, but not launches",
+            "Remove the variables. To set them for a single launch, use launch_env. Show the lines with",
             command=shell("grep -nE {names} /etc/environment", names="|".join(seen["of_ranks"])),
             observed=said,
             expected="not set",
@@ -164,8 +163,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 
 def shown(variables: Mapping[str, str]) -> str:
-    """Return the variables as one string for comparison, without the variables that can legitimately differ between
-    nodes."""
+    """Return the variables as one string for comparison, without those that may differ between nodes."""
     return " ".join(f"{name}={value}" for name, value in sorted(variables.items()) if name not in OF_THE_NODE)
 
 

@@ -24,34 +24,34 @@ WRONG = ("rx_errors", "tx_errors", "rx_crc_errors", "rx_missed_errors", "tx_carr
 LINK_DOWN = Check(
     "eth.link.down",
     seen="recording",
-    reads="operstate and carrier of the training interface and of the links below it",
+    reads="operstate and carrier of the training interface and of its underlying links",
     fires="fail: the interface is down or has no carrier",
-    fix="Check its cable and switch port, and bring it up with",
+    fix="Check the cable and the switch port, and bring the interface up with",
     command="sudo ip link set {name} up && ip -s link show {name}",
 )
 LINK_DUPLEX = Check(
     "eth.link.duplex",
     seen="recording",
     reads="duplex of the training interface's link",
-    fires="warn: half duplex, such as after failed negotiation: collisions make the link slow",
-    fix="Enable autonegotiation on both ends; show the result with",
+    fires="warn: the link is half duplex (for example after failed negotiation), so collisions slow it down",
+    fix="Enable autonegotiation on both ends. Show the result with",
     command="sudo ethtool {name}",
 )
 BOND_DEGRADED = Check(
     "eth.bond.degraded",
     seen="stand-in",
     reads="/proc/net/bonding of the training interface",
-    fires="warn: one of its links is down, or they have different speeds",
-    fix="Check the cable and the switch port of that link; show the bond with",
+    fires="warn: a link of the bond is down, or its links have different speeds",
+    fix="Check the cable and the switch port of the affected link. Show the bond with",
     command="cat /proc/net/bonding/{name}",
 )
 ERRORS = Check(
     "eth.errors",
     seen="recording",
-    reads="error counters of the training interface, at the beginning and at the end of the check",
-    fires="warn: errors are 1 % or more of all packets since boot (Prometheus' node alerts), or of the packets during "
-    "the check (at least three)",
-    fix="Replace the cable or transceiver, and check the switch's counters; show the node's counters with",
+    reads="error counters of the training interface at the start and at the end of the check",
+    fires="warn: at least 1 % of all packets since boot had errors (Prometheus' node alerts), or at least 1 % of the "
+    "packets during the check (three packets or more)",
+    fix="Replace the cable or transceiver, and check the switch's counters. Show the node's counters with",
     command="sudo ethtool -S {name} | grep -iE 'err|drop|crc'",
 )
 CHECKS = (LINK_DOWN, LINK_DUPLEX, BOND_DEGRADED, ERRORS)
@@ -113,7 +113,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     if not any(link["duplex"] in ("half", "full") for link in seen["links"].values()):
         yield LINK_DUPLEX.skip(f"{seen['name']} reports no duplex mode (usual for wireless and virtual interfaces)")
     if not all(link["counted"] for link in seen["links"].values()):
-        yield ERRORS.skip("the counters of a link cannot be read")
+        yield ERRORS.skip("the error counters of at least one link cannot be read")
     bonds = {name: link["slaves"] for name, link in seen["links"].items() if link["slaves"]}
     if not bonds:
         yield BOND_DEGRADED.skip(f"{seen['name']} is not a bond")
@@ -149,7 +149,7 @@ def _errors(node: str, name: str, link: Mapping[str, Any]) -> Iterator[Said]:
     grew = {key: more for key, more in link["grown"].items() if more >= max(GREW, ERROR_PART * link["meanwhile"])}
     if grew:
         grown = ", ".join(f"{key} by {value}" for key, value in grew.items())
-        summary = f"errors on {name} increased during the check (one second): {grown}"
+        summary = f"the error counters of {name} increased during the check (1 s): {grown}"
     elif link["packets"] >= ENOUGH_PACKETS and worst >= ERROR_PART * link["packets"]:
         summary = f"{name} has had errors on {worst / link['packets']:.1%} of its packets since boot: {shown}"
     else:
@@ -179,5 +179,5 @@ def _bond(node: str, name: str, slaves: Mapping[str, Mapping[str, str]]) -> Iter
         summary,
         named={"name": name},
         observed=", ".join(down) or ", ".join(sorted(speeds)),
-        expected=f"{len(slaves)} links up, with one speed",
+        expected=f"{len(slaves)} links up, with the same speed",
     )

@@ -50,49 +50,49 @@ RESTART = f"sudo systemctl stop nvidia-fabricmanager && {RESET} && sudo systemct
 INACTIVE = Check(
     "fabric_manager.inactive",
     seen="stand-in",
-    reads="the unit nvidia-fabricmanager, on a node with NVSwitches on its bus or with GPUs that wait for a fabric "
-    "(boards of B200 and B300 hide their switches)",
-    fires="fail: the unit is not active, and the GPUs do not report a complete fabric: CUDA then fails with error 802. "
-    "Skipped on rack-scale systems, where it runs on the switch trays",
+    reads="the unit nvidia-fabricmanager, on nodes with NVSwitches on the bus or with GPUs that wait for a fabric "
+    "(the NVSwitches of B200 and B300 boards are not visible on the bus)",
+    fires="fail: the unit is not active and the GPUs do not report a complete fabric, so CUDA fails with error 802. "
+    "Skipped on rack-scale systems, where the fabric manager runs on the switch trays",
     fix=START,
 )
 VERSION = Check(
     "fabric_manager.version",
     seen="stand-in",
     reads="the versions of nv-fabricmanager and of the loaded driver",
-    fires="fail: the versions differ: the fabric manager does not start",
-    fix=f"Install the driver's version with {GPU_STACK}, and hold both packages",
+    fires="fail: the versions differ, so the fabric manager does not start",
+    fix=f"Install matching versions with {GPU_STACK}, and put both packages on hold",
 )
 STATE = Check(
     "fabric_manager.state",
     seen="recording",
     reads="the fabric state of each GPU",
     fires="fail: the state is not Completed, or the status is not Success",
-    fix="Stop the fabric manager, reset all GPUs, and start it again, in this order",
+    fix="Stop the fabric manager, reset all GPUs, and start the fabric manager again, in this order",
 )
 HEALTH = Check(
     "fabric_manager.health",
     seen="recording",
     reads="the fabric health of each GPU (drivers since 560)",
     fires="fail: the fabric is unhealthy, a route is broken, no partition is assigned, or the configuration is wrong. "
-    "warn: the bandwidth is degraded, a route is being recovered, or the manager is disconnected",
-    fix="Stop the fabric manager, reset all GPUs, and start it again; on rack-scale systems, ask the administrator of "
-    "the switches to check the partition",
+    "warn: the bandwidth is degraded, a route is being recovered, or the fabric manager is disconnected",
+    fix="Stop the fabric manager, reset all GPUs, and start the fabric manager again. On rack-scale systems, ask the "
+    "administrator of the switches to check the partition",
 )
 IMEX = Check(
     "fabric_manager.imex",
     seen="recording",
-    reads="the unit nvidia-imex, on a node whose GPUs belong to an NVLink cluster of several nodes (cluster UUID)",
-    fires="warn: the unit is not active: NCCL then uses the network, or fails with CUDA error 800",
-    fix="Start it on every node of the NVLink domain with",
+    reads="the unit nvidia-imex, on nodes whose GPUs share an NVLink domain with other nodes (cluster UUID)",
+    fires="warn: the unit is not active, so NCCL uses the network instead of NVLink, or fails with CUDA error 800",
+    fix="Start the unit on every node of the NVLink domain with",
     command="sudo systemctl enable --now nvidia-imex",
 )
 LOG = Check(
     "fabric_manager.log",
     seen="stand-in",
     reads="/var/log/fabricmanager.log since the fabric manager's last start (root only)",
-    fires="fail: a fatal error of an NVSwitch or a link, a GPU that was not found, or versions that do not match",
-    fix="Stop the fabric manager, reset all GPUs, and start it again; if it recurs, have the board inspected",
+    fires="fail: the log reports a fatal error of an NVSwitch or NVLink, a missing GPU, or mismatched versions",
+    fix="Restart the fabric manager and reset all GPUs. If the fault recurs, have the board inspected",
 )
 CHECKS = (INACTIVE, VERSION, STATE, HEALTH, IMEX, LOG)
 
@@ -101,7 +101,7 @@ def absent(node: GpuNode) -> Iterator[Said]:
     if not node.facts["nvswitches"] and not any(gpu["fabric"] for gpu in node.gpus):
         yield from skip_all(CHECKS, "the node has no NVSwitch")
     elif _of_a_rack(node):
-        yield from skip_all((INACTIVE, VERSION, LOG), "in a rack, the fabric manager runs on the switch trays")
+        yield from skip_all((INACTIVE, VERSION, LOG), "on rack systems, the fabric manager runs on the switch trays")
 
 
 def _of_a_rack(node: GpuNode) -> bool:
@@ -142,8 +142,8 @@ def active(node: GpuNode) -> Iterator[Said]:
     install = seen is None
     yield INACTIVE.fail(
         node.name,
-        f"{who} require the fabric manager, which {what}: CUDA cannot start",
-        f"{'Install' if install else 'Start'} it{outside} with",
+        f"{who} require the fabric manager, which {what}, so CUDA cannot start",
+        f"{'Install' if install else 'Start'} the fabric manager{outside} with",
         GPU_STACK if install else START,
         observed=(seen or {}).get("unit", "") or "not installed",
         expected="active",
@@ -159,8 +159,8 @@ def version(node: GpuNode) -> Iterator[Said]:
         return
     yield VERSION.fail(
         node.name,
-        f"the fabric manager has version {seen['version']} and the driver {loaded}: the versions must be identical",
-        "Install the driver's version with",
+        f"the fabric manager has version {seen['version']}, but the driver has version {loaded}",
+        "The versions must be identical. Install matching versions with",
         GPU_STACK,
         observed=seen["version"],
         expected=loaded,
@@ -170,7 +170,7 @@ def version(node: GpuNode) -> Iterator[Said]:
 
 def state(node: GpuNode) -> Iterator[Said]:
     if any(active(node)):
-        yield STATE.skip("the fabric manager is not running (reported separately)")
+        yield STATE.skip("the fabric manager is not running (see fabric_manager.inactive)")
         return
     by_state = defaultdict(list)
     for gpu in node.gpus:
@@ -185,7 +185,7 @@ def state(node: GpuNode) -> Iterator[Said]:
     for said, gpus in by_state.items():
         yield STATE.fail(
             node.name,
-            f"the fabric of {node.named(gpus)} is: {said}",
+            f"the fabric state of {node.named(gpus)} is: {said}",
             *_way_out(node),
             observed=said,
             expected="Completed, Success",
@@ -196,11 +196,11 @@ def state(node: GpuNode) -> Iterator[Said]:
 def _way_out(node: GpuNode) -> tuple[str, str]:
     """Return the fix for a faulty fabric, and the command of the fix."""
     if _of_a_rack(node):
-        return "Have the administrator of the rack's switches check the partition; reset the node's GPUs with", RESET
+        return "Ask the administrator of the rack's switches to check the partition. Reset the node's GPUs with", RESET
     if _runs(node):
-        return "Stop the fabric manager, reset all GPUs, and start it again with", RESTART
+        return "Stop the fabric manager, reset all GPUs, and start the fabric manager again with", RESTART
     return (
-        "If a reset does not help, ask the administrator of the fabric manager (not on this node). Reset all GPUs with",
+        "If a reset does not help, ask the provider of the fabric manager. Reset all GPUs with",
         RESET,
     )
 
@@ -238,7 +238,7 @@ def imex(node: GpuNode) -> Iterator[Said]:
         yield IMEX.warn(
             node.name,
             f"{node.named(clustered)} {have(clustered)} NVLink to other nodes, but nvidia-imex is "
-            f"{node.facts['imex'] or 'not installed'}: memory cannot be shared over NVLink",
+            f"{node.facts['imex'] or 'not installed'}, so memory cannot be shared over NVLink",
             observed=node.facts["imex"],
             expected="active",
         )
@@ -251,7 +251,7 @@ def log(node: GpuNode) -> Iterator[Said]:
         yield LOG.fail(
             node.name,
             f"the fabric manager has logged a fault since its start: {faults[-1][:200]}",
-            "Stop it, reset all GPUs, and start it again; if it recurs, have the board inspected. Show the log with",
+            "Restart the fabric manager and reset all GPUs. If the fault recurs, replace the board. Show the log with",
             "sudo tail -n 50 /var/log/fabricmanager.log",
             evidence=evidence("/var/log/fabricmanager.log", few([line[:300] for line in faults[-3:]])),
         )

@@ -1,4 +1,4 @@
-"""The GPUs of a node: whether they are present and respond. Other modules check everything else about GPUs."""
+"""Check that a node's GPUs are present and respond. Other modules make all other checks of GPUs."""
 
 from __future__ import annotations
 
@@ -29,43 +29,43 @@ LOG = "sudo dmesg | grep -iE 'nvrm|xid|pcie'"
 # (another error), only the kernel log can give the cause.
 EXITS = {
     3: ("the GPU or driver does not support the query", "Install the driver that the GPU requires with", GPU_STACK),
-    4: ("permission is denied", "Check the permissions of the devices with", "ls -l /dev/nvidia*"),
-    8: ("a GPU's power cables are not attached", "Power the node off and check the cables; show the log with", LOG),
-    9: ("the loaded driver does not respond", "Reboot the node; first save the kernel log with", LOG),
-    10: ("the kernel has an interrupt problem with a GPU", "Reboot the node; first save the kernel log with", LOG),
-    12: ("the driver's library is missing", "Install it with", GPU_STACK),
-    13: ("the driver's library is too old for nvidia-smi", "Install one version of both with", GPU_STACK),
-    14: ("the infoROM of a GPU is corrupt", "Have the GPU inspected; show the log with", LOG),
-    15: ("a GPU has fallen off the bus", "Power-cycle the node; first save the kernel log with", LOG),
+    4: ("permission is denied", "Check the permissions of the device files with", "ls -l /dev/nvidia*"),
+    8: ("a GPU's power cables are not attached", "Power off the node and check the cables. Show the log with", LOG),
+    9: ("the loaded driver does not respond", "Reboot the node, but first save the kernel log with", LOG),
+    10: ("the kernel has an interrupt problem with a GPU", "Reboot the node, but first save the kernel log with", LOG),
+    12: ("the driver's library is missing", "Install the library with", GPU_STACK),
+    13: ("the driver's library is too old for nvidia-smi", "Install matching versions with", GPU_STACK),
+    14: ("the infoROM of a GPU is corrupt", "Have the GPU inspected. Show the log with", LOG),
+    15: ("a GPU has fallen off the bus", "Power-cycle the node, but first save the kernel log with", LOG),
 }
 
 HEALTH = Check(
     "gpu.health",
     seen="recording",
     reads="every other check of the node's GPUs, its NVLinks and its fabric manager",
-    fires="never: reported as a pass when none of these checks found anything, otherwise not reported",
+    fires="never: passes if none of these checks finds a problem, otherwise not reported",
 )
 LOST = Check(
     "gpu.lost",
     seen="recording",
     reads="the PCI bus in /sys, and the GPUs that nvidia-smi lists",
-    fires="fail: the driver does not list or cannot read a GPU that is on the bus, or the bus reads all ones from it",
-    fix="Power-cycle the node; first save the kernel log with",
+    fires="fail: the driver does not list or cannot read a GPU on the bus, or the bus returns only ones for a GPU",
+    fix="Power-cycle the node, but first save the kernel log with",
     command=LOG,
 )
 DRIVER_NOT_LOADED = Check(
     "gpu.driver.not_loaded",
     seen="stand-in",
     reads="/sys/module/nvidia and /proc/driver/nvidia",
-    fires="fail: cluster_gpus is not 0, and no driver is loaded; under WSL, Windows provides no driver",
-    fix=f"Install it with {GPU_STACK}, and reboot if that is requested; under WSL, install it on Windows",
+    fires="fail: cluster_gpus is not 0, but no driver is loaded (under WSL: Windows provides no driver)",
+    fix=f"Install the driver with {GPU_STACK}, and reboot if requested. Under WSL, install the driver on Windows",
 )
 DRIVER_MISMATCH = Check(
     "gpu.driver.mismatch",
     seen="stand-in",
     reads="the versions of the loaded kernel module, of libnvidia-ml and of the module on disk",
-    fires="fail: the loaded module and the library differ: CUDA cannot start; warn: only the module on disk differs, "
-    "which the next boot will load",
+    fires="fail: the loaded module and the library have different versions, so CUDA cannot start. warn: only the "
+    "module on disk, which the next boot loads, has another version",
     fix="Reboot the node",
 )
 SMI_MISSING = Check(
@@ -73,30 +73,30 @@ SMI_MISSING = Check(
     seen="stand-in",
     reads="nvidia-smi",
     fires="unknown: the driver is loaded, but nvidia-smi is not installed, so the GPUs cannot be checked",
-    fix="Install it with",
+    fix="Install nvidia-smi with",
     command=GPU_STACK,
 )
 SMI_HANGS = Check(
     "gpu.smi.hangs",
     seen="stand-in",
-    reads="how long nvidia-smi takes",
-    fires="fail: no response within 30 s, typical of a GPU that has fallen off the bus or of a stuck driver",
-    fix="Reboot the node; first save the kernel log (Xid messages) with",
+    reads="the run time of nvidia-smi",
+    fires="fail: nvidia-smi does not respond within 30 s (typical of a lost GPU or a stuck driver)",
+    fix="Reboot the node, but first save the kernel log (Xid messages) with",
     command=LOG,
 )
 SMI_SLOW = Check(
     "gpu.smi.slow",
     seen="stand-in",
-    reads="how long nvidia-smi takes",
-    fires="warn: more than 10 s, with persistence on",
-    fix="A GPU that responds slowly is often about to fail; check for Xid messages with",
+    reads="the run time of nvidia-smi",
+    fires="warn: nvidia-smi takes more than 10 s although persistence mode is on",
+    fix="A GPU that responds slowly is often about to fail. Check for Xid messages with",
     command=LOG,
 )
 SMI_FAILED = Check(
     "gpu.smi.failed",
     seen="stand-in",
-    reads="the exit status of nvidia-smi, and what it printed",
-    fires="fail: nvidia-smi failed; unknown: its output cannot be parsed",
+    reads="the exit status and the output of nvidia-smi",
+    fires="fail: nvidia-smi failed. unknown: the output of nvidia-smi cannot be parsed",
     fix="Run nvidia-smi on the node to see the cause",
 )
 # These checks require GPUs that respond.
@@ -125,7 +125,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     node = GpuNode(facts, request)
     if not request["gpus"]:
         seen = len(facts["gpus"]) or len(facts["bus"])
-        why = f"cluster_gpus is 0: {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
+        why = f"cluster_gpus is 0, so {plural(seen, 'GPU')} will not be used" if seen else "cluster_gpus is 0"
         yield from skip_all(CHECKS, why)
         return
     rules = [driver, lost, presence, mismatch_on_disk, speed]
@@ -164,11 +164,11 @@ def driver(node: GpuNode) -> Iterator[Said]:
     if status == "not_run" or (status == "no_driver" and not version["loaded"]):
         yield _no_driver(node)
     elif status == "mismatch":
-        library = f" and the library's is {version['library']}" if version["library"] else ""
+        library = f"version {version['library']}" if version["library"] else "another version"
         yield DRIVER_MISMATCH.fail(
             node.name,
-            f"the loaded driver's version is {version['loaded']}{library}: CUDA cannot start",
-            "An update has replaced the files of the loaded driver; reboot the node with",
+            f"the loaded driver has version {version['loaded']}, but its library has {library}, so CUDA cannot start",
+            "An update has replaced the files of the loaded driver. Reboot the node with",
             "sudo reboot",
             observed=version["loaded"],
             expected=version["library"],
@@ -183,7 +183,7 @@ def driver(node: GpuNode) -> Iterator[Said]:
             evidence=evidence("nvidia-smi -q -x", smi["why"]),
         )
     elif status == "missing":
-        summary = f"the driver {version['loaded']} is loaded, but nvidia-smi is missing: the GPUs cannot be checked"
+        summary = f"the driver {version['loaded']} is loaded, but nvidia-smi is missing, so the GPUs cannot be checked"
         yield SMI_MISSING.unknown(
             node.name,
             summary,
@@ -194,11 +194,11 @@ def driver(node: GpuNode) -> Iterator[Said]:
 
 def _no_driver(node: GpuNode) -> Finding:
     installed = node.facts["driver"]["on_disk"]
-    fix, command = "Install it with", GPU_STACK
+    fix, command = "Install the driver with", GPU_STACK
     if node.under_windows:
         fix, command = "Install NVIDIA's driver on Windows, then run wsl --shutdown there", ""
     elif installed:
-        fix, command = f"The driver {installed} is installed but not loaded; load it with", "sudo modprobe nvidia"
+        fix, command = f"The driver {installed} is installed but not loaded. Load it with", "sudo modprobe nvidia"
     where = "Windows provides no driver to WSL" if node.under_windows else "no NVIDIA driver is loaded"
     summary = f"{where}, but cluster_gpus is {node.request['gpus']}"
     return DRIVER_NOT_LOADED.fail(node.name, summary, fix, command, observed="", expected="a driver")
@@ -260,11 +260,11 @@ def presence(node: GpuNode) -> Iterator[Said]:
     if facts["smi"]["status"] != "ok":
         return
     if listed < wanted and not any(lost(node)):
-        on_bus = f", and {len(facts['bus'])} on the bus" if facts["bus"] else ""
+        on_bus = f" ({len(facts['bus'])} on the bus)" if facts["bus"] else ""
         yield COUNT_DIFFERS.fail(
             node.name,
-            f"the driver lists {plural(listed, 'GPU')}{on_bus}; cluster_gpus is {wanted}",
-            "Correct cluster_gpus; if a GPU is missing, check the kernel log with",
+            f"the driver lists {plural(listed, 'GPU')}{on_bus}, but cluster_gpus is {wanted}",
+            "Correct cluster_gpus. If a GPU is missing, check the kernel log with",
             LOG,
             observed=str(listed),
             expected=str(wanted),
@@ -273,8 +273,8 @@ def presence(node: GpuNode) -> Iterator[Said]:
     elif listed > wanted:
         yield COUNT_DIFFERS.warn(
             node.name,
-            f"{plural(listed - wanted, 'GPU')} of {listed} will not be used: cluster_gpus is {wanted}",
-            f"Set cluster_gpus to {listed} to use all of them",
+            f"{plural(listed - wanted, 'GPU')} of {listed} will not be used, because cluster_gpus is {wanted}",
+            f"Set cluster_gpus to {listed} to use all GPUs",
             observed=str(listed),
             expected=str(wanted),
         )
@@ -288,8 +288,8 @@ def mismatch_on_disk(node: GpuNode) -> Iterator[Said]:
     if version["loaded"] and others:
         yield DRIVER_MISMATCH.warn(
             node.name,
-            f"the loaded driver is {version['loaded']}, but {few(sorted(others))} is installed",
-            "Before starting a program that requires the new driver, reboot the node with",
+            f"the loaded driver has version {version['loaded']}, but {few(sorted(others))} is installed",
+            "Before you start a program that requires the new driver, reboot the node with",
             "sudo reboot",
             observed=version["loaded"],
             expected=few(sorted(others)),
@@ -302,7 +302,7 @@ def speed(node: GpuNode) -> Iterator[Said]:
     if smi["status"] == "ok" and kept and (smi["seconds"] or 0) > SLOW:
         yield SMI_SLOW.warn(
             node.name,
-            f"nvidia-smi took {smi['seconds']:.0f} s although persistence is on",
+            f"nvidia-smi took {smi['seconds']:.0f} s although persistence mode is on",
             observed=f"{smi['seconds']:.0f} s",
             expected=f"{SLOW:.0f} s",
         )

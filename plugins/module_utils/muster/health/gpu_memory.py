@@ -26,28 +26,28 @@ MOST_REMAPPED = 512
 MOST_RETIRED = 60
 # nvidia-smi's manual, "GPU Recovery Action".
 RECOVERY = {
-    "reset": ("sudo nvidia-smi --gpu-reset", "End its processes, and reset it with"),
-    "bus reset": ("sudo nvidia-smi -r bus", "End its processes, and reset it with"),
-    "reboot": ("sudo reboot", "Reboot the node: a reset is not enough"),
-    "system reboot": ("sudo reboot", "Reboot the node: a reset is not enough"),
-    "drain p2p": ("nvidia-smi -q | grep -i 'recovery action'", "End processes that copy between GPUs; check with"),
-    "drain and reset": ("sudo nvidia-smi --gpu-reset", "Start no new work; when running work has ended, reset it with"),
-    "recover imex domain": ("sudo systemctl restart nvidia-imex", "Restart IMEX on every node of its domain with"),
+    "reset": ("sudo nvidia-smi --gpu-reset", "End the processes on the GPU, and reset the GPU with"),
+    "bus reset": ("sudo nvidia-smi -r bus", "End the processes on the GPU, and reset the GPU with"),
+    "reboot": ("sudo reboot", "A GPU reset is not enough. Reboot the node with"),
+    "system reboot": ("sudo reboot", "A GPU reset is not enough. Reboot the node with"),
+    "drain p2p": ("nvidia-smi -q | grep -i 'recovery action'", "End the processes that copy between GPUs. Check with"),
+    "drain and reset": ("sudo nvidia-smi --gpu-reset", "Let running work finish, start no new work, and reset with"),
+    "recover imex domain": ("sudo systemctl restart nvidia-imex", "Restart IMEX on every node of the domain with"),
 }
 
 RESET_NEEDED = Check(
     "gpu.reset.needed",
     seen="recording",
     reads="gpu_recovery_action of nvidia-smi (before 570: gpu_reset_status)",
-    fires="fail: the driver requests a reset or a reboot; warn: `drain and reset`, which can wait for running work",
+    fires="fail: the driver requests a reset or a reboot. warn: `drain and reset`, which can wait for running work",
     fix="Reset the GPU or reboot the node, as requested",
 )
 ECC_UNCORRECTED = Check(
     "gpu.ecc.uncorrected",
     seen="recording",
     reads="uncorrectable ECC errors since the driver was loaded",
-    fires="fail: one or more: results may be wrong, or a process was killed",
-    fix="Reset the GPU; if errors recur, run dcgmi diag -r 3 and have the GPU replaced",
+    fires="fail: at least one error occurred, so results may be wrong or a process was killed",
+    fix="Reset the GPU. If errors recur, run dcgmi diag -r 3 and have the GPU replaced",
 )
 ECC_CORRECTED = Check(
     "gpu.ecc.corrected",
@@ -66,7 +66,7 @@ ECC_SRAM_THRESHOLD = Check(
 ECC_OFF = Check(
     "gpu.ecc.off",
     seen="recording",
-    reads="the ECC mode, on models with ECC on by default",
+    reads="the ECC mode of GPU models that have ECC on by default",
     fires="warn: ECC is off, so memory errors are not detected",
     fix="Run sudo nvidia-smi -e 1, then reset the GPU",
 )
@@ -74,51 +74,51 @@ ECC_PENDING = Check(
     "gpu.ecc.pending",
     seen="recording",
     reads="the current ECC mode, and the mode after the next reset",
-    fires="warn: the modes differ: ECC changes at the next boot",
+    fires="warn: the modes differ, so ECC changes at the next reset",
     fix="Reset the GPU, or revert the change with nvidia-smi -e",
 )
 REMAP_PENDING = Check(
     "gpu.remap.pending",
     seen="recording",
     reads="remapped_rows of nvidia-smi (Ampere and newer)",
-    fires="a faulty row is replaced only at the next GPU reset. fail: the driver uses the row until then; warn: on "
-    "A100, Hopper and Blackwell, where the page is no longer used and only the memory size is reduced",
+    fires="a faulty memory row is replaced only at the next GPU reset. fail: the driver uses the row until the reset. "
+    "warn: the driver has stopped using the row, which reduces the memory size (A100, Hopper and Blackwell)",
     fix="Reset the GPU",
 )
 REMAP_FAILED = Check(
     "gpu.remap.failed",
     seen="recording",
     reads="remapped_rows of nvidia-smi",
-    fires="fail: a row could not be replaced",
+    fires="fail: a faulty memory row could not be replaced",
     fix="Have the GPU replaced",
 )
 REMAP_MANY = Check(
     "gpu.remap.many",
     seen="recording",
     reads="remapped_rows of nvidia-smi",
-    fires=f"warn: all {MOST_REMAPPED} spare rows are used, or a bank has none left",
+    fires=f"warn: all {MOST_REMAPPED} spare rows are used, or a memory bank has no spare row left",
     fix="Have the GPU replaced before its next error",
 )
 RETIRED_PENDING = Check(
     "gpu.retired.pending",
     seen="recording",
     reads="retired_pages of nvidia-smi (before Ampere)",
-    fires="fail: a faulty page stays in use until the driver is reloaded",
+    fires="fail: a faulty memory page remains in use until the driver is reloaded",
     fix="Reset the GPU, or reboot the node",
 )
 RETIRED_MANY = Check(
     "gpu.retired.many",
     seen="recording",
     reads="retired_pages of nvidia-smi",
-    fires=f"warn: {MOST_RETIRED} pages or more (DCGM's limit)",
+    fires=f"warn: {MOST_RETIRED} or more pages are retired (DCGM's limit)",
     fix="Have the GPU replaced",
 )
 MEMORY_UNREPAIRABLE = Check(
     "gpu.memory.unrepairable",
     seen="recording",
     reads="unrepairable_memory, channel_repair_pending and tpc_repair_pending of nvidia-smi (580 and newer)",
-    fires="fail: memory cannot be repaired; warn: a repair is pending until the next reset",
-    fix="Reset the GPU to complete a pending repair; if memory cannot be repaired, have the GPU replaced",
+    fires="fail: memory cannot be repaired. warn: a repair is pending until the next reset",
+    fix="Reset the GPU to complete a pending repair. If memory cannot be repaired, have the GPU replaced",
 )
 REMAPPED_ROWS = (REMAP_PENDING, REMAP_FAILED, REMAP_MANY)
 OF_ECC = (ECC_UNCORRECTED, ECC_CORRECTED, ECC_SRAM_THRESHOLD, ECC_OFF, ECC_PENDING)
@@ -142,7 +142,7 @@ def recovery(node: GpuNode) -> Iterator[Said]:
             one = f" -i {address(gpu['slot'])}" if command.startswith("sudo nvidia-smi") else ""
             yield (RESET_NEEDED.warn if action == "drain and reset" else RESET_NEEDED.fail)(
                 node.name,
-                f"{node.named([gpu])} has had a fault; the driver requests: {action}",
+                f"{node.named([gpu])} has had a fault, and the driver requests: {action}",
                 text,
                 command + one,
                 observed=action,
@@ -159,7 +159,7 @@ def ecc(node: GpuNode) -> Iterator[Said]:
             yield ECC_UNCORRECTED.fail(
                 node.name,
                 f"{node.named([gpu])} has had {errors} uncorrectable memory errors since the driver was loaded",
-                "If errors recur after a reset, have the GPU replaced; reset it with",
+                "If errors recur after a reset, have the GPU replaced. Reset the GPU with",
                 shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
                 observed=_counts(now, "uncorrectable"),
                 expected="0",
@@ -169,7 +169,7 @@ def ecc(node: GpuNode) -> Iterator[Said]:
             yield ECC_CORRECTED.warn(
                 node.name,
                 f"{node.named([gpu])} has had {sram} corrected errors in SRAM and {dram} in DRAM over its lifetime",
-                "Have it inspected at the next maintenance, and test it with",
+                "Have the GPU inspected at the next maintenance, and test it with",
                 "sudo dcgmi diag -r 3",
                 observed=_counts(ever, "correctable"),
                 expected=f"at most {MOST_SRAM_CORRECTED} and {MOST_DRAM_CORRECTED}",
@@ -178,7 +178,7 @@ def ecc(node: GpuNode) -> Iterator[Said]:
             yield ECC_SRAM_THRESHOLD.fail(
                 node.name,
                 f"{node.named([gpu])} reports too many uncorrectable errors in SRAM",
-                "Have it replaced; until then, exclude it (cluster_gpus) or the node (cluster_quarantined)",
+                "Have the GPU replaced. Until then, exclude the GPU (cluster_gpus) or the node (cluster_quarantined)",
                 observed=_counts(ever, "uncorrectable"),
             )
 
@@ -192,8 +192,8 @@ def ecc_mode(node: GpuNode) -> Iterator[Said]:
     if off:
         yield ECC_OFF.warn(
             node.name,
-            f"{node.named(off)} {have(off)} ECC off: memory errors are not detected",
-            "Enable ECC, then reset the GPU; enable it with",
+            f"{node.named(off)} {have(off)} ECC disabled, so memory errors are not detected",
+            "A GPU reset is required after you enable ECC with",
             node.only("sudo nvidia-smi -e 1", off),
             observed="off",
             expected="on",
@@ -205,8 +205,8 @@ def ecc_mode(node: GpuNode) -> Iterator[Said]:
         to = "on" if pending[0]["ecc"]["pending"] else "off"
         yield ECC_PENDING.warn(
             node.name,
-            f"ECC of {node.named(pending)} will be switched {to} at the next reset",
-            "While nothing runs, reset with",
+            f"the next reset will turn {to} ECC of {node.named(pending)}",
+            "While no process is using the GPUs, reset them with",
             node.only("sudo nvidia-smi --gpu-reset", pending),
             observed="off" if to == "on" else "on",
             expected=to,
@@ -223,17 +223,17 @@ def remapping(node: GpuNode) -> Iterator[Said]:
             yield REMAP_FAILED.fail(
                 node.name,
                 f"{node.named([gpu])} could not replace a faulty memory row",
-                "Have it replaced; until then, exclude it (cluster_gpus) or the node (cluster_quarantined)",
+                "Have the GPU replaced. Until then, exclude the GPU (cluster_gpus) or the node (cluster_quarantined)",
                 observed=rows,
             )
         if remap["pending"]:
             model = model_of(gpu["name"])
             offlined = bool(model and model.offlines)
-            until = "its page is not used until then" if offlined else "it stays in use until then"
+            until = "the driver does not use the page of this row" if offlined else "the driver uses the row"
             yield (REMAP_PENDING.warn if offlined else REMAP_PENDING.fail)(
                 node.name,
-                f"{node.named([gpu])} has a faulty memory row that is replaced at the next reset; {until}",
-                "While nothing runs on it, reset it with",
+                f"{node.named([gpu])} has a faulty memory row, which the next reset replaces; until then, {until}",
+                "While no process is using the GPU, reset it with",
                 shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
                 observed=rows,
                 expected="nothing pending",
@@ -243,7 +243,7 @@ def remapping(node: GpuNode) -> Iterator[Said]:
             yield REMAP_MANY.warn(
                 node.name,
                 f"{node.named([gpu])} has no spare rows left in {remap['banks_without'] or 'some'} memory banks",
-                "Have it replaced before its next error",
+                "Have the GPU replaced before its next error",
                 observed=rows,
                 expected=f"fewer than {MOST_REMAPPED}",
             )
@@ -258,8 +258,8 @@ def retirement(node: GpuNode) -> Iterator[Said]:
         if retired["pending"]:
             yield RETIRED_PENDING.fail(
                 node.name,
-                f"{node.named([gpu])} has a faulty memory page that stays in use until the next reset",
-                "Reset it with",
+                f"{node.named([gpu])} has a faulty memory page, which remains in use until the next reset",
+                "Reset the GPU with",
                 shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
                 observed=f"{pages} retired",
             )
@@ -267,7 +267,7 @@ def retirement(node: GpuNode) -> Iterator[Said]:
             yield RETIRED_MANY.warn(
                 node.name,
                 f"{node.named([gpu])} has {pages} retired memory pages",
-                "Have it replaced",
+                "Have the GPU replaced",
                 observed=str(pages),
                 expected=f"fewer than {MOST_RETIRED}",
             )
@@ -280,13 +280,13 @@ def repair(node: GpuNode) -> Iterator[Said]:
             yield MEMORY_UNREPAIRABLE.fail(
                 node.name,
                 f"{node.named([gpu])} has memory that cannot be repaired",
-                "Have it replaced; until then, exclude it (cluster_gpus) or the node (cluster_quarantined)",
+                "Have the GPU replaced. Until then, exclude the GPU (cluster_gpus) or the node (cluster_quarantined)",
             )
         elif waits:
             yield MEMORY_UNREPAIRABLE.warn(
                 node.name,
-                f"a repair of {node.named([gpu])} ({' and '.join(waits)}) is pending until the next reset",
-                "While nothing runs on it, reset it with",
+                f"a repair of {node.named([gpu])} ({' and '.join(waits)}) is pending and requires a reset",
+                "While no process is using the GPU, reset it with",
                 shell("sudo nvidia-smi --gpu-reset -i {slot}", slot=address(gpu["slot"])),
             )
 

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
 # On these kinds of GPU some checks mean nothing, whatever the values are.
 WSL = "under WSL, Windows manages the GPU and its driver"
-VIRTUAL = "this is a virtual GPU: the host manages the physical GPU, its memory and its processes"
+VIRTUAL = "the GPU is virtual: the host manages the physical GPU, its memory and its processes"
 # NVML says "generation 1, 1 lane" of a GB10 (Syllo/nvtop, pull request 499), and has no memory of its own for it.
 ON_CHIP = "the GPU is on the processor's chip and has no PCIe slot"
-NO_VALUE = "nvidia-smi reports no value for this on any GPU (N/A)"
+NO_VALUE = "nvidia-smi reports N/A instead of the required value"
 # The facts of query.gpu that each check requires; of several, one is enough.
 READINGS = {
     THROTTLED: ("throttle",),

@@ -23,16 +23,16 @@ PERSISTENCE_OFF = Check(
     "gpu.persistence.off",
     seen="recording",
     reads="persistence mode",
-    fires="warn: persistence is off on a GPU without a display: the driver is unloaded between jobs, ECC counts are "
-    "lost, and every job start waits for the driver",
-    fix=f"Run {GPU_STACK}; until the next boot, sudo nvidia-smi -pm 1. Enabling nvidia-persistenced alone does nothing "
-    "if its unit has --no-persistence-mode, as on Ubuntu",
+    fires="warn: persistence mode is off on a GPU without a display, so the driver is unloaded between jobs, ECC "
+    "counts are lost, and every job waits until the driver is loaded",
+    fix=f"Run {GPU_STACK}. Until the next boot, sudo nvidia-smi -pm 1 is enough. Enabling nvidia-persistenced has no "
+    "effect if its unit sets --no-persistence-mode, as on Ubuntu",
 )
 MIG_ON = Check(
     "gpu.mig.on",
     seen="recording",
     reads="MIG mode",
-    fires="fail: MIG is on: CUDA gives a process one slice of one GPU, so all ranks except the first find no GPU",
+    fires="fail: MIG is on. CUDA gives a process one slice of one GPU, so all ranks except the first find no GPU",
     fix="Run sudo nvidia-smi -mig 0, or remove the node from the inventory",
 )
 MIG_PENDING = Check(
@@ -46,43 +46,43 @@ COMPUTE_MODE = Check(
     "gpu.compute_mode",
     seen="recording",
     reads="compute mode",
-    fires="fail: Prohibited; warn: Exclusive, where a rank that opens a second GPU, or a leftover process, blocks "
-    "other ranks",
+    fires="fail: the mode is Prohibited. warn: the mode is Exclusive, so a rank that opens a second GPU, or a leftover "
+    "process, blocks other ranks",
     fix="Run sudo nvidia-smi -c 0",
 )
 CLOCKS_LOWERED = Check(
     "gpu.clocks.lowered",
     seen="recording",
-    reads="application clocks and their default",
-    fires="warn: the clocks are set below their default",
+    reads="application clocks and their defaults",
+    fires="warn: an application clock is lower than its default",
     fix="Run sudo nvidia-smi -rac",
 )
 POWER_LOWERED = Check(
     "gpu.power.lowered",
     seen="recording",
-    reads="the power limit in force and its default",
-    fires="warn: the limit is set more than 1 % below its default",
-    fix="Reset it with sudo nvidia-smi -pl WATTS, using the default from nvidia-smi -q -d POWER",
+    reads="the current power limit and its default",
+    fires="warn: the current limit is more than 1 % below its default",
+    fix="Restore the default with sudo nvidia-smi -pl WATTS (nvidia-smi -q -d POWER shows the default)",
 )
 MODEL_MIXED = Check(
     "gpu.model.mixed",
     seen="recording",
     reads="the models of the node's GPUs",
-    fires="warn: the models differ: every step waits for the slowest GPU, and the smallest memory limits the job",
-    fix="Use GPUs of one model (cluster_gpus, CUDA_VISIBLE_DEVICES), or accept the speed of the slowest",
+    fires="warn: the models differ, so every step waits for the slowest GPU, and the smallest memory limits the job",
+    fix="Use GPUs of the same model (cluster_gpus, CUDA_VISIBLE_DEVICES), or accept the speed of the slowest GPU",
 )
 VBIOS_MIXED = Check(
     "gpu.vbios.mixed",
     seen="recording",
-    reads="the VBIOS of GPUs of one model",
-    fires="warn: the versions differ, such as after a replacement",
-    fix="Install one version with the vendor's tool",
+    reads="the VBIOS versions of GPUs of the same model",
+    fires="warn: the versions differ, for example after a GPU was replaced",
+    fix="Install one VBIOS version with the vendor's tool",
 )
 INFOROM_CORRUPT = Check(
     "gpu.inforom.corrupt",
     seen="stand-in",
     reads="the warnings of nvidia-smi",
-    fires="warn: `infoROM is corrupted`: the GPU's records of errors and retired memory are unreliable",
+    fires="warn: nvidia-smi prints `infoROM is corrupted`, so the GPU's error and retirement records are unreliable",
     fix="Have the vendor inspect the GPU",
 )
 CHECKS = (
@@ -106,8 +106,8 @@ def persistence(node: GpuNode) -> Iterator[Said]:
     if off:
         yield PERSISTENCE_OFF.warn(
             node.name,
-            f"persistence is off on {node.named(off)}: each job start waits for the driver to load",
-            f"Enable it permanently with {GPU_STACK}, or until the next boot with",
+            f"persistence mode is off on {node.named(off)}, so each job waits until the driver is loaded",
+            f"Enable persistence mode permanently with {GPU_STACK}, or until the next boot with",
             node.only("sudo nvidia-smi -pm 1", off),
             observed="off",
             expected="on",
@@ -119,8 +119,8 @@ def mig(node: GpuNode) -> Iterator[Said]:
     if on:
         yield MIG_ON.fail(
             node.name,
-            f"{node.named(on)} {have(on)} MIG on: one rank gets one slice, and the other ranks find no GPU",
-            "While nothing runs on the GPUs, turn MIG off with",
+            f"{node.named(on)} {have(on)} MIG enabled: one rank gets one slice, and the other ranks find no GPU",
+            "While no process is using the GPUs, turn MIG off with",
             node.only("sudo nvidia-smi -mig 0", on),
             observed="on",
             expected="off",
@@ -131,8 +131,8 @@ def mig(node: GpuNode) -> Iterator[Said]:
     if pending:
         yield MIG_PENDING.warn(
             node.name,
-            f"MIG of {node.named(pending)} will be {'on' if pending[0]['mig_pending'] else 'off'} after the next reset",
-            "While nothing runs, reset with",
+            f"the next reset will turn {'on' if pending[0]['mig_pending'] else 'off'} MIG of {node.named(pending)}",
+            "While no process is using the GPUs, reset them with",
             node.only("sudo nvidia-smi --gpu-reset", pending),
         )
 
@@ -144,7 +144,7 @@ def compute_mode(node: GpuNode) -> Iterator[Said]:
             by_mode[gpu["compute_mode"]].append(gpu)
     for mode, gpus in by_mode.items():
         nobody = "prohibited" in mode.lower()
-        means = "no process may compute" if nobody else "one process at a time may compute on each"
+        means = "compute processes cannot run" if nobody else "only one compute process can run on a GPU"
         yield (COMPUTE_MODE.fail if nobody else COMPUTE_MODE.warn)(
             node.name,
             f"the compute mode of {node.named(gpus)} is {mode}: {means}",
@@ -161,7 +161,7 @@ def clocks(node: GpuNode) -> Iterator[Said]:
         now, usual = slow[0]["clocks"]["set"], slow[0]["clocks"]["set_default"]
         yield CLOCKS_LOWERED.warn(
             node.name,
-            f"the clock of {node.named(slow)} is set to {now} MHz; the default is {usual} MHz",
+            f"the application clock of {node.named(slow)} is {now} MHz, but the default is {usual} MHz",
             "Restore the default with",
             node.only("sudo nvidia-smi -rac", slow),
             observed=f"{now} MHz",
@@ -175,8 +175,8 @@ def power(node: GpuNode) -> Iterator[Said]:
         now, usual = low[0]["power"]["limit"], low[0]["power"]["default"]
         yield POWER_LOWERED.warn(
             node.name,
-            f"the power limit of {node.named(low)} is {now:.0f} W; the default is {usual:.0f} W",
-            "If the limit is not intended, restore the default with",
+            f"the power limit of {node.named(low)} is {now:.0f} W, but the default is {usual:.0f} W",
+            "If the lower limit is not intentional, restore the default with",
             node.only(f"sudo nvidia-smi -pl {usual:.0f}", low),
             observed=f"{now:.0f} W",
             expected=f"{usual:.0f} W",
@@ -209,8 +209,8 @@ def mixed(node: GpuNode) -> Iterator[Said]:
             odd = [gpu for version, others in versions.items() if version != usual for gpu in others]
             yield VBIOS_MIXED.warn(
                 node.name,
-                f"the VBIOS of {node.named(odd)} is {few(sorted({str(gpu['vbios']) for gpu in odd}))}; the other "
-                f"{name} GPUs have {usual}",
+                f"the VBIOS version of {node.named(odd)} is {few(sorted({str(gpu['vbios']) for gpu in odd}))}, but the "
+                f"other {name} GPUs have {usual}",
                 observed=few(sorted(versions)),
                 expected="one version",
             )
@@ -222,7 +222,7 @@ def inforom(node: GpuNode) -> Iterator[Said]:
         where = few([line.rpartition("at gpu ")[2] for line in said if "at gpu " in line])
         yield INFOROM_CORRUPT.warn(
             node.name,
-            f"the infoROM of {where or 'a GPU'} is corrupt: its error records are unreliable",
+            f"the infoROM of {where or 'a GPU'} is corrupt, so its error records are unreliable",
             evidence=evidence("nvidia-smi", few(said)),
         )
 

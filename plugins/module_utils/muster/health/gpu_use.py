@@ -1,5 +1,4 @@
-"""The current state of a node's GPUs: temperature, throttling, PCIe links, processes outside launches, and memory that
-remains in use."""
+"""Check a node's GPUs for heat, throttling, slow PCIe links, processes outside launches, and memory left in use."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ SERVES = ("nvidia-cuda-mps-server", "/usr/bin/nvidia-cuda-mps-server")
 WHY = {
     "hw_slowdown": "hardware slowdown is active",
     "hw_thermal": "the temperature is too high",
-    "power_brake": "the power supply's brake is active",
+    "power_brake": "the power brake is active",
     "sw_thermal": "the temperature is too high",
 }
 # Parts of a process type such as "M+C+G" that compute: CUDA and its Multi-Process Service. The others drive a display.
@@ -43,8 +42,8 @@ COMPUTES = {"C", "M"}
 THROTTLED = Check(
     "gpu.throttled",
     seen="recording",
-    reads="the throttle reasons",
-    fires="warn: thermal slowdown, power brake or hardware slowdown is active; the software power limit is ignored",
+    reads="the reasons for throttled clocks that nvidia-smi reports",
+    fires="warn: thermal slowdown, power brake or hardware slowdown is active (a software power limit is ignored)",
     fix="Check the cooling and the power supplies of the node",
 )
 HOT = Check(
@@ -57,31 +56,31 @@ HOT = Check(
 PCIE_NARROW = Check(
     "gpu.pcie.narrow",
     seen="recording",
-    reads="the current width of the PCIe link, and the maximum of the bridge above the GPU (sysfs)",
-    fires="warn: fewer lanes than both the GPU and its slot support. If the slot is unknown, as in a virtual machine: "
-    "fewer than other GPUs of the model on this node, or than boards with NVLink provide",
+    reads="the current width of the GPU's PCIe link, and the maximum width of the bridge above the GPU (sysfs)",
+    fires="warn: the link uses fewer lanes than both the GPU and its slot support or, if the slot is unknown (virtual "
+    "machines), fewer lanes than other GPUs of the model on this node use or than boards with NVLink provide",
     fix="Reseat the GPU or its riser",
 )
 PCIE_SLOW = Check(
     "gpu.pcie.slow",
     seen="recording",
-    reads="the current and configured generation of the PCIe link, and the generations of GPU and slot",
-    fires="warn: the link is configured for a lower generation than both ends support, or runs below that generation "
-    "under load. An idle link is slow to save power, so its current generation is ignored",
-    fix="Reseat the GPU, and check the link's setting in the firmware",
+    reads="the current and configured generation of the PCIe link, and the generations that GPU and slot support",
+    fires="warn: the link is configured for a lower generation than both ends support, or runs below the configured "
+    "generation under load. The current generation of an idle link is ignored, because idle links save power",
+    fix="Reseat the GPU, and check the PCIe link speed setting in the firmware",
 )
 PROCESS_FOREIGN = Check(
     "gpu.process.foreign",
     seen="recording",
     reads="the processes that compute on the GPUs",
-    fires="fail: a process outside a launch holds more than half of a GPU's memory; warn: a process holds less",
-    fix="Ask the owner, or end the process",
+    fires="fail: a process outside a launch holds more than half of a GPU's memory. warn: it holds half or less",
+    fix="Ask the owner of the process, or end the process",
 )
 MEMORY_HELD = Check(
     "gpu.memory.held",
     seen="recording",
     reads="the memory in use on GPUs, minus the memory of listed processes",
-    fires=f"warn: more than {HELD_MIB} MiB: left by a process that ended, or held by a process in another container",
+    fires=f"warn: more than {HELD_MIB} MiB, held by an ended process or by a process in another container",
     fix="End the process that has the device open (sudo fuser -v /dev/nvidia*), or reset the GPU",
 )
 CHECKS = (THROTTLED, HOT, PCIE_NARROW, PCIE_SLOW, PROCESS_FOREIGN, MEMORY_HELD)
@@ -95,7 +94,7 @@ def throttled(node: GpuNode) -> Iterator[Said]:
             yield THROTTLED.warn(
                 node.name,
                 f"the clocks of {node.named([gpu])} are throttled: {why}",
-                "Check the node's cooling and power, and check again under load with",
+                "Check the node's cooling and power supply. Then check the clocks under load with",
                 shell("nvidia-smi -q -d PERFORMANCE,TEMPERATURE -i {slot}", slot=address(gpu["slot"])),
                 observed=", ".join(reasons),
                 expected="none",
@@ -106,16 +105,15 @@ def hot(node: GpuNode) -> Iterator[Said]:
     for gpu in node.gpus:
         seen = gpu["temperature"]
         if seen["margin"] is not None and seen["margin"] <= 0:
-            what = f"{node.named([gpu])} is at {seen['gpu']:.0f} °C" if seen["gpu"] is not None else node.named([gpu])
-            limit = "its slowdown temperature"
+            what, limit, degrees = node.named([gpu]), "its slowdown temperature", seen["gpu"]
         elif seen["memory"] is not None and seen["memory_max"] and seen["memory"] >= seen["memory_max"]:
-            what, limit = f"the memory of {node.named([gpu])} is at {seen['memory']:.0f} °C", "its limit"
+            what, limit, degrees = f"the memory of {node.named([gpu])}", "its temperature limit", seen["memory"]
         else:
             continue
         yield HOT.warn(
             node.name,
-            f"{what}, {limit}",
-            "Check the node's cooling; show the temperatures with",
+            f"{what} has reached {limit}" + ("" if degrees is None else f" ({degrees:.0f} °C)"),
+            "Check the node's cooling. Show the temperatures with",
             shell("nvidia-smi -q -d TEMPERATURE -i {slot}", slot=address(gpu["slot"])),
             observed=f"{seen['gpu']} °C, {seen['margin']} °C left",
         )
@@ -133,7 +131,7 @@ def _narrow(node: GpuNode, gpu: Mapping[str, Any]) -> Iterator[Said]:
         yield PCIE_NARROW.warn(
             node.name,
             f"{node.named([gpu])} is connected with {width} PCIe lanes, but {_why(node, gpu, wanted)}",
-            "If the width stays low under load, power the node off and reseat the GPU or its riser. Check with",
+            "If the width stays low under load, power off the node and reseat the GPU or riser. Check the width with",
             shell("sudo lspci -vv -s {slot} | grep Lnk", slot=gpu["slot"]),
             observed=f"x{width}",
             expected=f"x{wanted}",
@@ -153,7 +151,7 @@ def _lanes(node: GpuNode, gpu: Mapping[str, Any]) -> int:
 
 
 def _why(node: GpuNode, gpu: Mapping[str, Any], wanted: int) -> str:
-    return f"its slot supports {wanted}" if _slot(node, gpu)["slot_width"] else f"{wanted} are usual"
+    return f"its slot supports {wanted} lanes" if _slot(node, gpu)["slot_width"] else f"{wanted} lanes are usual"
 
 
 def _slot(node: GpuNode, gpu: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -167,9 +165,9 @@ def _slow(node: GpuNode, gpu: Mapping[str, Any]) -> Iterator[Said]:
     slot = GENERATIONS.get(_slot(node, gpu)["slot_speed"] or 0)
     both = min(device or 0, slot or 0)
     if most and most < both:
-        what, seen, wanted = f"is configured for generation {most}, but GPU and slot support {both}", most, both
+        what, seen, wanted = f"is limited to generation {most}, but both ends support {both}", most, both
     elif _busy(gpu) and now and most and now < most:
-        what, seen, wanted = f"runs at generation {now} under load, but is configured for {most}", now, most
+        what, seen, wanted = f"runs at generation {now} under load, but is set to generation {most}", now, most
     else:
         return
     summary = f"the PCIe link of {node.named([gpu])} {what}"
@@ -197,7 +195,7 @@ def foreign(node: GpuNode) -> Iterator[Said]:
         who = f"{process['name'] or 'a process'} (PID {pid} of {process['owner'] or 'an unknown user'}{unit})"
         yield (PROCESS_FOREIGN.fail if big else PROCESS_FOREIGN.warn)(
             node.name,
-            f"{who} has used {node.named(gpus)} for {duration(process['age'])} and holds {memory} MiB",
+            f"{who} has used {node.named(gpus)} for {duration(process['age'])} and holds {memory} MiB of GPU memory",
             *_end(process, pid),
             observed=f"{memory} MiB",
             expected="no foreign process",
@@ -246,7 +244,7 @@ def _held(node: GpuNode, stuck: list[dict[str, Any]], memory: int) -> Finding:
     elif len(holders) == 1:
         pids = [holders[0]["pid"]]
         fix, command = processes.advice(pids, "sudo kill"), processes.look(pids)
-    listed = "no listed process holds them" if any(gpu["processes"] for gpu in stuck) else f"{NOBODY} {whom}"
+    listed = "no listed process holds this memory" if any(gpu["processes"] for gpu in stuck) else f"{NOBODY} {whom}"
     return MEMORY_HELD.warn(
         node.name,
         f"{memory} MiB are in use on {node.named(stuck)}, but {listed}"

@@ -1,4 +1,4 @@
-"""GPUDirect RDMA: whether RDMA adapters can access the GPUs' memory."""
+"""Check whether RDMA adapters can access GPU memory (GPUDirect RDMA)."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ WITHOUT = re.compile(r"GeForce|\bGB10\b|TITAN", re.IGNORECASE)
 GPUDIRECT_MISSING = Check(
     "rdma.gpudirect.missing",
     seen="stand-in",
-    reads="kernel modules, the driver flavour, the versions of kernel and rdma-core, the models of the GPUs",
-    fires="warn: the node has GPUs and active RDMA ports, but neither nvidia_peermem nor DMA-BUF (open driver, kernel "
-    "5.12, rdma-core 34): every message is copied through host memory (NCCL's GPU troubleshooting guide). "
-    "Skipped for GeForce and GB10, which do not support it. ACS and the IOMMU, which slow or break it, have the checks "
-    "pci.acs.redirects and pci.iommu.translates",
-    fix="Load nvidia-peermem, now and at every boot, with",
+    reads="the kernel modules, the driver flavour, the versions of the kernel and rdma-core, and the GPU models",
+    fires="warn: the node has GPUs and active RDMA ports, but neither nvidia_peermem nor DMA-BUF (requires the open "
+    "driver, kernel 5.12 and rdma-core 34), so every message is copied through host memory (NCCL's GPU troubleshooting "
+    "guide). Skipped for GeForce and GB10, which do not support GPUDirect RDMA. pci.acs.redirects and "
+    "pci.iommu.translates check the ACS and IOMMU settings that slow or break GPUDirect RDMA",
+    fix="Load nvidia-peermem now and at every boot with",
     command="sudo modprobe nvidia-peermem && echo nvidia-peermem | sudo tee /etc/modules-load.d/nvidia-peermem.conf",
 )
 CHECKS = (GPUDIRECT_MISSING,)
@@ -41,7 +41,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     if why := unused(facts, request):
         yield GPUDIRECT_MISSING.skip(why)
     elif not request["gpus"] or not active_ports(facts):
-        yield GPUDIRECT_MISSING.skip("requires GPUs and an active RDMA port")
+        yield GPUDIRECT_MISSING.skip("GPUDirect RDMA requires GPUs and an active RDMA port")
     elif models and all(WITHOUT.search(model) for model in models):
         yield GPUDIRECT_MISSING.skip(f"{', '.join(sorted(models))} does not support GPUDirect RDMA")
     elif not facts["driver"]["loaded"]:

@@ -39,40 +39,40 @@ TRUE = ("1", "yes", "y", "true", "t", "on")
 TMP_UNUSABLE = Check(
     "os.tmp.unusable",
     seen="recording",
-    reads="the folder for temporary files, by writing there as the training user",
-    fires="fail: no folder is writable; warn: the folder is not /tmp, because /tmp is full or not writable",
-    fix="Free space in /tmp, and make it writable for all users with",
+    reads="the folder for temporary files, by writing a file as the training user",
+    fires="fail: no folder is writable. warn: /tmp is full or not writable, so the user writes to another folder",
+    fix="Free up space in /tmp, and make /tmp writable for all users with",
     command="sudo chmod 1777 /tmp && df -h /tmp",
 )
 SHM_UNUSABLE = Check(
     "os.shm.unusable",
     seen="recording",
-    reads="/dev/shm, inside a unit like a launch's",
+    reads="/dev/shm in a unit with a launch's settings",
     fires="fail: /dev/shm is missing or not writable",
-    fix="Mount a tmpfs there with mode 1777",
+    fix="Mount a tmpfs with mode 1777 on /dev/shm",
 )
 SHM_SMALL = Check(
     "os.shm.small",
     seen="sandbox",
-    reads="size and free space of /dev/shm, inside a unit like a launch's",
-    fires="warn: with NCCL and several ranks, less than 1 GiB free (NCCL's guide); NCCL is known to fail with a "
-    "container's default of 64 MiB. Otherwise, less than 40 MB free: a data loader worker keeps two batches there, and "
-    "ends with a bus error if they do not fit",
-    fix="Increase its size; start a container with a larger --shm-size",
+    reads="size and free space of /dev/shm in a unit with a launch's settings",
+    fires="warn: for NCCL with several ranks, less than 1 GiB is free (NCCL's guide; NCCL is known to fail with a "
+    "container's default of 64 MiB). Otherwise, less than 40 MB is free: a data loader worker keeps two batches in "
+    "/dev/shm and ends with a bus error if these batches do not fit",
+    fix="Increase the size of /dev/shm. Start a container with a larger --shm-size",
 )
 SHM_LEFT_BEHIND = Check(
     "os.shm.left_behind",
     seen="recording",
     reads="files of NCCL, Gloo and data loaders in /dev/shm, while no rank runs",
-    fires="warn: the files fill a tenth of /dev/shm or more; killed ranks leave such files",
-    fix="Delete them while no job runs, with",
+    fires="warn: files that killed ranks have left fill at least a tenth of /dev/shm",
+    fix="While no job is running, delete the files with",
 )
 REMOVE_IPC = Check(
     "os.remove_ipc",
     seen="sandbox",
     reads="RemoveIPC of systemd-logind: the active value, and the value in its configuration files",
-    fires="warn: a value is yes and the training user is not a system user: shared memory of a launch is deleted when "
-    "that user's last session ends (NCCL troubleshooting guide)",
+    fires="warn: a value is yes and the training user is not a system user: systemd-logind deletes shared memory of a "
+    "launch when that user's last session ends (NCCL troubleshooting guide)",
     fix="Set RemoveIPC=no with",
     command=playbook("site.yml", tags="baseline"),
 )
@@ -80,14 +80,14 @@ CLOCK_SOURCE = Check(
     "os.clock.source",
     seen="recording",
     reads="the kernel's clock source",
-    fires="warn: a chipset clock, thousands of times slower to read than tsc, because the kernel found tsc unstable",
-    fix="Find the reason in the kernel log; a firmware update often fixes it",
+    fires="warn: the kernel found tsc unstable and uses a chipset clock, which takes thousands of times longer to read",
+    fix="Find the reason in the kernel log. A firmware update often fixes the problem",
 )
 CONNTRACK_FULL = Check(
     "os.conntrack.full",
     seen="recording",
     reads="the fill level of the connection tracking table",
-    fires=f"warn: {FULL_CONNTRACK:.0%} or more; when it is full, new connections are dropped",
+    fires=f"warn: the table is at least {FULL_CONNTRACK:.0%} full. A full table drops new connections",
     fix="Raise net.netfilter.nf_conntrack_max",
 )
 CHECKS = (
@@ -105,7 +105,7 @@ def facts_of(looks: Mapping[str, Any], _: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "remove_ipc": said[1] if said else None,
         "remove_ipc_next": _at_the_next_start(look["login_files"]),
-        "remove_ipc_why": look["login_why"] or "systemd-logind does not report it",
+        "remove_ipc_why": look["login_why"] or "systemd-logind does not report RemoveIPC",
         "first_ordinary_uid": int(system_uids[1]) + 1 if system_uids else FIRST_ORDINARY_UID,
         "clock_source": look["clock_source"],
         "clock_sources": look["clock_sources"].split(),
@@ -153,7 +153,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     elif count >= FULL_CONNTRACK * most:
         yield CONNTRACK_FULL.warn(
             node,
-            f"the connection tracking table has {count} of {most} entries; a full table drops connections silently",
+            f"the connection tracking table has {count} of {most} entries. A full table silently drops connections",
             "Raise the limit with",
             shell("sudo sysctl -w net.netfilter.nf_conntrack_max={most}", most=most * 4),
             observed=str(count),
@@ -170,7 +170,7 @@ def _disk(node: str, facts: Mapping[str, Any], request: Mapping[str, Any]) -> It
     if room["read_only"]:
         what = "is mounted read-only"
     elif room["inodes_free"] is not None and room["inodes_free"] < FEW_INODES:
-        what = "has no inodes left"
+        what = f"has fewer than {FEW_INODES} free inodes"
     elif room["free"] < LITTLE_FREE:
         what = f"has {gigabytes(room['free'])} free"
     if not what:
@@ -178,8 +178,8 @@ def _disk(node: str, facts: Mapping[str, Any], request: Mapping[str, Any]) -> It
     bad = room["read_only"] or not what.endswith("free") or room["free"] < LEAST_FREE
     yield (DISK_SMALL.fail if bad else DISK_SMALL.warn)(
         node,
-        f"{room['on']}, which holds the logs of launches ({request['run_root']}), {what}",
-        "Free space, or change cluster_run_root; show what uses the space with",
+        f"{room['on']}, where launches write logs ({request['run_root']}), {what}",
+        "Free up space, or change cluster_run_root. Show the largest folders with",
         shell("sudo du -xhd1 {on}", on=room["on"]),
         observed=what,
         expected=f"{gigabytes(LITTLE_FREE)} free",
@@ -193,7 +193,7 @@ def _temporary(node: str, facts: Mapping[str, Any]) -> Iterator[Said]:
     elif "why" in inside["tmp"]:
         yield TMP_UNUSABLE.fail(
             node,
-            f"the training user has no folder for temporary files: {inside['tmp']['why']}",
+            f"the training user has no writable folder for temporary files: {inside['tmp']['why']}",
         )
     elif inside["tmp"]["path"] != "/tmp":
         yield TMP_UNUSABLE.warn(
@@ -216,13 +216,13 @@ def _shared_memory(node: str, facts: Mapping[str, Any], request: Mapping[str, An
         return
     shm = inside["shm"]
     container = is_container(facts)
-    fix = "Increase its size with" if not container else "Start the container with --shm-size=1g or more"
+    fix = "Increase the size of /dev/shm with" if not container else "Start the container with --shm-size=1g or larger"
     command = "" if container else "sudo mount -o remount,size=50% /dev/shm"
     if "why" in shm or not shm["writable"]:
         yield SHM_UNUSABLE.fail(
             node,
             f"the training user cannot use shared memory: {shm.get('why') or '/dev/shm is not writable'}",
-            "Mount a tmpfs with",
+            "Mount a tmpfs on /dev/shm with",
             "sudo mount -t tmpfs -o mode=1777 tmpfs /dev/shm",
         )
         yield SHM_SMALL.skip("/dev/shm cannot be used")
@@ -231,7 +231,7 @@ def _shared_memory(node: str, facts: Mapping[str, Any], request: Mapping[str, An
     more = {"observed": gigabytes(shm["free"]), "evidence": evidence("statvfs /dev/shm in a unit", said)}
     if request["backend"] != "nccl" or request["nproc"] < 2:
         if shm["free"] < LITTLE_SHM:
-            summary = f"{said}: workers of data loaders keep batches there, and end with a bus error when it is full"
+            summary = f"{said}. Data loader workers keep batches there, and end with a bus error when it is full"
             yield SHM_SMALL.warn(node, summary, fix, command, **more)
     elif shm["free"] < WANTED_SHM:
         # With NVLink and newer drivers NCCL may not need it (NCCL's guide, cuMem host allocations): a warning only.
@@ -249,14 +249,14 @@ def _left_behind(node: str, facts: Mapping[str, Any]) -> Iterator[Said]:
         yield SHM_LEFT_BEHIND.skip("permission to list /dev/shm is denied")
         return
     if facts["jobs"]["processes"]:
-        yield SHM_LEFT_BEHIND.skip("a job is running and may own the files")
+        yield SHM_LEFT_BEHIND.skip("a job is running and might own the files")
         return
     size = sum(each["size"] for each in inside["left_behind"])
     if size >= LEFT_BEHIND_PART * inside["shm"]["size"]:
         names = [each["name"] for each in inside["left_behind"]]
         yield SHM_LEFT_BEHIND.warn(
             node,
-            f"killed ranks have left {gigabytes(size)} in {len(names)} files in /dev/shm",
+            f"killed ranks have left {len(names)} files ({gigabytes(size)}) in /dev/shm",
             command="sudo find /dev/shm -maxdepth 1 -type f "
             "\\( -name 'nccl-*' -o -name 'torch_*' -o -name 'gloo-*' \\) -mmin +10 -delete",
             observed=gigabytes(size),
@@ -273,13 +273,13 @@ def _remove_ipc(node: str, facts: Mapping[str, Any], request: Mapping[str, Any])
     elif inside["uid"] < host["first_ordinary_uid"]:
         yield REMOVE_IPC.skip(f"{request['user']} is a system user, which RemoveIPC does not affect")
     elif host["remove_ipc"] != "yes" and host["remove_ipc_next"] is None:
-        yield REMOVE_IPC.skip("the configured value cannot be read (logind.conf)")
+        yield REMOVE_IPC.skip("the configured value of RemoveIPC cannot be read (logind.conf)")
     elif "yes" in (host["remove_ipc"], host["remove_ipc_next"]):
         now = host["remove_ipc"] == "yes"
-        later = " once systemd-logind has restarted: logind.conf has RemoveIPC=yes, the active value is no"
+        later = " after the next restart of systemd-logind (the active value is no, but logind.conf has RemoveIPC=yes)"
         yield REMOVE_IPC.warn(
             node,
-            f"shared memory of a launch is deleted when the last session of {request['user']} ends"
+            f"systemd-logind deletes shared memory of a launch when the last session of {request['user']} ends"
             + (" (RemoveIPC=yes)" if now else later),
             observed="RemoveIPC=yes",
             expected="RemoveIPC=no",
@@ -298,20 +298,20 @@ def _clock(node: str, facts: Mapping[str, Any]) -> Iterator[Said]:
     elif source in SLOW_CLOCKS:
         yield CLOCK_SOURCE.warn(
             node,
-            f"the kernel uses the clock source {source}, thousands of times slower than tsc",
-            "Find out why the kernel stopped using tsc, with",
+            f"the kernel uses the clock source {source}, which is thousands of times slower than tsc",
+            "Find out why the kernel stopped using tsc with",
             "sudo dmesg | grep -iE 'tsc|clocksource'",
             observed=source,
             expected="tsc",
         )
     clock = facts["clock"]
     if clock["synchronised"] is None:
-        yield UNSYNCHRONISED.skip(facts["skipped"].get("clock", "the kernel does not report it"))
+        yield UNSYNCHRONISED.skip(facts["skipped"].get("clock", "the kernel does not report the clock status"))
     elif not clock["synchronised"]:
         sources = ", ".join(clock["sources"])
         yield UNSYNCHRONISED.warn(
             node,
-            f"the clock is not synchronised ({f'{sources} is running' if sources else 'no time service runs'})",
+            f"the clock is not synchronised ({f'{sources} is running' if sources else 'no time service is running'})",
             "Check the time sources with" if sources else "Run the step baseline, which sets up a time service",
             "chronyc -n sources" if "chrony" in sources else "timedatectl timesync-status" if sources else "",
         )

@@ -23,29 +23,29 @@ if TYPE_CHECKING:
 STALE = Check(
     "job.stale",
     seen="sandbox",
-    reads="processes with torchrun's variables whose torchrun has ended (their parent is PID 1)",
-    fires="fail: orphaned ranks on a node whose ranks use GPUs, because they hold GPU memory; warn: on other nodes",
+    reads="processes with torchrun's environment variables whose torchrun has ended (parent PID 1)",
+    fires="fail: orphaned ranks are running on a node with GPUs and hold GPU memory. warn: on other nodes",
     fix="End the processes by PID",
 )
 OTHER = Check(
     "job.other",
     seen="recording",
-    reads="processes with torchrun's variables that do not belong to a launch of Muster",
-    fires="warn: another job runs on the node; both jobs get slower or fail",
-    fix="Wait until the job ends, or end it; show it with",
+    reads="processes with torchrun's environment variables that are not part of a Muster launch",
+    fires="warn: another job is running on the node, so both jobs slow down or fail",
+    fix="Wait until the job ends, or end the job. Show its processes with",
 )
 STOPPED = Check(
     "job.stopped",
     seen="recording",
     reads="the state of every rank",
-    fires="warn: a rank is stopped (SIGSTOP, a debugger), and all other ranks wait for it",
+    fires="warn: a rank is stopped (by SIGSTOP or a debugger), and all other ranks wait for this rank",
     fix="Continue the process, or end the job",
 )
 PORT_HELD = Check(
     "job.port.held",
     seen="sandbox",
     reads="the process that listens on cluster_master_port",
-    fires="fail on the head node, warn on others: the process does not belong to a launch of Muster",
+    fires="fail on the head node, warn on other nodes: the process is not part of a Muster launch",
     fix="Stop the process, or set another cluster_master_port",
 )
 USER_MISSING = Check(
@@ -53,7 +53,7 @@ USER_MISSING = Check(
     seen="recording",
     reads="the account of cluster_user",
     fires="fail: the account does not exist, so no launch can start",
-    fix="Create it with",
+    fix="Create the account with",
     command=playbook("site.yml", tags="baseline"),
 )
 CHECKS = (STALE, OTHER, STOPPED, PORT_HELD, USER_MISSING, PUBLISHED)
@@ -96,7 +96,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     if facts["training_user"] is None:
         yield USER_MISSING.fail(
             node,
-            f"the training user {request['user']}, which launches run as, does not exist",
+            f"the training user {request['user']} does not exist, so no launch can start",
         )
     if not seen["saw_all"]:
         why = seen["why"] or "only root can see the processes of other users"
@@ -119,7 +119,7 @@ def _processes(node: str, seen: list[dict[str, Any]], request: Mapping[str, Any]
         yield report(
             node,
             f"{plural(len(stale), 'orphaned rank')} of a torchrun that has ended: PID {named} of "
-            f"{first['user']}, for {age(first['age'])}",
+            f"{first['user']}, running for {age(first['age'])}",
             f"End the processes. {processes.advice(pids, 'sudo kill -9')}",
             processes.look(pids),
             observed=" ".join(map(str, pids)),
@@ -134,7 +134,7 @@ def _processes(node: str, seen: list[dict[str, Any]], request: Mapping[str, Any]
         yield OTHER.warn(
             node,
             f"a job not started by Muster is running: {plural(ranks, 'rank')} of {first['user']} "
-            f"(PID {first['pid']}, {first['command'][:80]}, for {age(first['age'])})",
+            f"(PID {first['pid']}, {first['command'][:80]}, running for {age(first['age'])})",
             command=processes.look([each["pid"] for each in others[:8]]),
             observed=f"{len(others)} processes",
             expected="none",
@@ -145,7 +145,7 @@ def _processes(node: str, seen: list[dict[str, Any]], request: Mapping[str, Any]
         yield STOPPED.warn(
             node,
             f"rank {', '.join(each['rank'] for each in stopped[:8])} of the job {stopped[0]['run'] or '(unnamed)'} "
-            f"is stopped (PID {' '.join(map(str, pids))}), and all other ranks wait",
+            f"is stopped (PID {' '.join(map(str, pids))}), and all other ranks wait for it",
             f"Continue the process. {processes.advice(pids, 'sudo kill -CONT')}",
             processes.look(pids),
             observed="stopped",
@@ -165,7 +165,7 @@ def _port(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> Ite
         yield PORT_HELD.skip(f"the running launch {', '.join(running)} uses the port")
         return
     if all(each["process"] == PROBE for each in seen["port"]):
-        yield PORT_HELD.skip("an interrupted network probe still holds the port; it ends after its timeout")
+        yield PORT_HELD.skip("an interrupted network probe still uses the port until its timeout expires")
         return
     who = "; ".join(_holder(holder) for holder in holders) or "an unknown process"
     stop = next(
@@ -184,7 +184,7 @@ def _port(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> Ite
         fix += f". {processes.advice(pids, 'sudo kill')}"
         command = processes.look(pids)
     else:
-        fix += ". Find it with"
+        fix += ". Find the process with"
         command = shell("sudo ss -lptn {what}", what=f"sport = :{request['port']}")
     report = PORT_HELD.fail if request["head"] else PORT_HELD.warn
     yield report(
@@ -221,7 +221,7 @@ def _published(node: str, facts: Mapping[str, Any], request: Mapping[str, Any]) 
         yield PUBLISHED.warn(
             node,
             f"port {span}/{proto}, published by {each['place']}, bypasses the firewall and is open to everyone",
-            f"Publish it on one address only (such as -p 127.0.0.1:{low}:...), or close it with",
+            f"Publish the port on one address only (for example -p 127.0.0.1:{low}:...), or block it with",
             f"iptables -I DOCKER-USER -p {proto} -m conntrack --ctorigdstport {low} --ctdir ORIGINAL -j DROP",
             observed=each["place"],
             expected="not published",

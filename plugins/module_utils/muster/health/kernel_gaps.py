@@ -1,4 +1,4 @@
-"""Skips checks for which the kernel log is incomplete, because lines were cut off or the log starts too late."""
+"""Skip checks for which the kernel log is incomplete, because lines are missing or the log starts too late."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 def not_seen(log: Mapping[str, Any], windows: Mapping[tuple[Check, str], float]) -> Iterator[Skipped]:
-    """Yield a skip for each of these checks. windows: how many seconds of the log a check needs, by the check and the
-    kind of lines."""
+    """Yield a skip for each check whose part of the log is missing. windows: the seconds of the log that a check
+    requires, by check and kind of line."""
     for (check, kind), within in windows.items():
         if count := log["cut"].get(kind):
             yield check.skip(f"{plural(count, 'matching line')} of the kernel log not read (limit exceeded)")

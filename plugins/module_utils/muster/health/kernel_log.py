@@ -28,25 +28,25 @@ MOST_SHOWN = 3
 XID = Check(
     "gpu.xid",
     seen="stand-in",
-    reads="Xids of NVIDIA's driver in the kernel log, since the driver was last loaded",
-    fires="fail: within the last day, an Xid for which NVIDIA's catalogue requires a GPU reset, a restart of the "
-    "machine or a mechanical check. warn: the same, but older or with a driver that requests no action any "
-    "more, or an Xid to watch (63, 92, 94, 157, 160, 161, and non-fatal Xids of NVLink 5, 144 to 150). "
-    "Xids of applications (13, 31, 43, 45 and others) are ignored",
-    fix="Follow the catalogue: reset the idle GPU, or restart the machine; have the GPU replaced if the Xid recurs",
+    reads="Xid messages of NVIDIA's driver in the kernel log since the driver was last loaded",
+    fires="fail: within the last day, the driver logged an Xid for which NVIDIA's catalogue requires a GPU reset, a "
+    "restart of the machine or a mechanical check. warn: such an Xid is older or the driver no longer requests an "
+    "action, or an Xid requires attention (63, 92, 94, 157, 160, 161, and non-fatal Xids of NVLink 5, 144 to 150). "
+    "Application errors (Xid 13, 31, 43, 45 and others) are ignored",
+    fix="Reset the idle GPU or restart the machine, as the catalogue says. If the Xid recurs, have the GPU replaced",
 )
 SXID = Check(
     "nvlink.sxid",
     seen="stand-in",
-    reads="SXids of NVSwitches in the kernel log, since the driver was last loaded",
-    fires="fail: a fatal SXid within the last day; warn: an older fatal SXid, or 10 non-fatal SXids within a day",
-    fix="Stop the fabric manager and reset all GPUs together; have the switch replaced if the SXid recurs",
+    reads="SXid messages of NVSwitches in the kernel log since the driver was last loaded",
+    fires="fail: a fatal SXid within the last day. warn: an older fatal SXid, or 10 or more non-fatal SXids in a day",
+    fix="Stop the fabric manager and reset all GPUs together. If the SXid recurs, have the NVSwitch replaced",
 )
 OOM = Check(
     "os.oom",
     seen="recording",
     reads="the kernel log",
-    fires="warn: a process was killed by the OOM killer within a day",
+    fires="warn: the OOM killer killed a process within the last day",
     fix="Give the job more memory, or use fewer data loaders",
 )
 DISK_READ_ONLY = Check(
@@ -60,57 +60,57 @@ DISK_ERRORS = Check(
     "os.disk.errors",
     seen="stand-in",
     reads="the kernel log",
-    fires="warn: a disk had errors within a day",
+    fires="warn: a disk had errors within the last day",
     fix="Check the disk's SMART data",
 )
 HUNG_TASK = Check(
     "os.hung_task",
     seen="stand-in",
     reads="the kernel log",
-    fires="warn: a process was blocked in the kernel for two minutes, or a CPU had a soft lockup, within a day",
-    fix="Find out what the process waited for",
+    fires="warn: a process was blocked in the kernel for two minutes, or a CPU had a soft lockup, within the last day",
+    fix="Find out which resource the process was waiting for",
 )
 MACHINE_CHECK = Check(
     "os.machine_check",
     seen="stand-in",
     reads="the kernel log",
-    fires="warn: the processor or its memory reported errors within a day",
+    fires="warn: the processor or its memory reported errors within the last day",
     fix="Check the firmware's event log",
 )
 NFS = Check(
     "os.nfs",
     seen="stand-in",
     reads="the kernel log",
-    fires="warn: an NFS server does not respond, and no later line reports that it is back",
+    fires="warn: an NFS server did not respond, and no later log line reports that the server responds again",
     fix="Check the NFS server and the network path to it",
 )
 POWER = Check(
     "pci.power",
     seen="stand-in",
     reads="the kernel log",
-    fires="warn: a network adapter reported insufficient power from its slot, since boot",
+    fires="warn: since boot, a network adapter has reported insufficient power from its slot",
     fix="Check the slot's power limit and the power supplies",
 )
 MODULE_HOT = Check(
     "rdma.module.hot",
     seen="stand-in",
     reads="the kernel log",
-    fires="warn: a transceiver overheated within a day",
+    fires="warn: a transceiver overheated within the last day",
     fix="Check the cooling",
 )
 FLAPPING = Check(
     "eth.flapping",
     seen="stand-in",
     reads="the kernel log",
-    fires="warn: the training interface lost its link 5 times or more within a day (Azure's node checks)",
+    fires="warn: the training interface lost its link at least 5 times within the last day (Azure's node checks)",
     fix="Replace the cable or the transceiver",
 )
 NCCL_CRASHED = Check(
     "sw.nccl.crashed",
     seen="stand-in",
     reads="the kernel log",
-    fires="warn: a process crashed inside libnccl within a day",
-    fix="Compare the versions of torch, NCCL and the driver with the other nodes, and check the stack limit",
+    fires="warn: a process crashed inside libnccl within the last day",
+    fix="Compare the versions of torch, NCCL and the driver with those of other nodes, and check the stack limit",
 )
 OF_GPUS = (XID, SXID)
 CHECKS = (
@@ -142,14 +142,14 @@ SIGNS = (
         "oom",
         OOM,
         "the OOM killer killed {what}",
-        "Give the job more memory, or use fewer data loaders; show the memory use with",
+        "Give the job more memory, or use fewer data loaders. Show the messages of the OOM killer with",
         "sudo journalctl -k -b --grep='oom|Killed process'",
     ),
     Sign(
         "read_only",
         DISK_READ_ONLY,
         "a file system or a disk array has failed: {line}",
-        "Check the disk, and repair the file system before the next boot; show the errors with",
+        "Check the disk, and repair the file system before the next boot. Show the errors with",
         "findmnt -O ro && sudo journalctl -k -b --grep='EXT4-fs error|XFS|I/O error|md/raid'",
         within=math.inf,
         fails=True,
@@ -158,14 +158,14 @@ SIGNS = (
         "disk",
         DISK_ERRORS,
         "the disk {what} has had errors",
-        "Check its SMART data with",
+        "Check the disk's SMART data with",
         "sudo smartctl -a /dev/{what}",
     ),
     Sign(
         "hung",
         HUNG_TASK,
         "{what} was blocked in the kernel for minutes",
-        "Find out what it waited for (often a network file system or a GPU) with",
+        "Find out what it was waiting for (often a network file system or a GPU) with",
         "sudo journalctl -k -b --grep='blocked for more|soft lockup' -A 20",
     ),
     Sign(
@@ -179,14 +179,14 @@ SIGNS = (
         "aer_uncorrected",
         AER,
         "a PCIe device has had uncorrectable errors",
-        "Reseat the device, and check its slot, riser and power; show the errors with",
+        "Reseat the device, and check its slot, riser and power. Show the errors with",
         "sudo journalctl -k -b --grep='AER|PCIe Bus Error'",
     ),
     Sign(
         "aer_corrected",
         AER,
-        "a PCIe device repeatedly corrects errors on its link",
-        "Reseat the device, and check its slot and riser; show the errors with",
+        "a PCIe device repeatedly corrected errors on its link",
+        "Reseat the device, and check its slot and riser. Show the errors with",
         "sudo journalctl -k -b --grep='AER|PCIe Bus Error'",
         least=10,
     ),
@@ -194,7 +194,7 @@ SIGNS = (
         "power",
         POWER,
         "a slot provides too little power for its network adapter",
-        "Check the power supplies and the slot's limit in the firmware; show the lines with",
+        "Check the power supplies and the slot's limit in the firmware. Show the log lines with",
         "sudo journalctl -k -b --grep='insufficient power'",
         within=math.inf,
     ),
@@ -202,7 +202,7 @@ SIGNS = (
         "module_hot",
         MODULE_HOT,
         "a transceiver has overheated",
-        "Check the cooling, and reseat or replace the transceiver; show the lines with",
+        "Check the cooling, and reseat or replace the transceiver. Show the log lines with",
         "sudo journalctl -k -b --grep='Port module event'",
     ),
     Sign(
@@ -216,7 +216,7 @@ SIGNS = (
         "nccl",
         NCCL_CRASHED,
         "a process crashed in NCCL",
-        "Check that the versions match, and check the stack limit; show the lines with",
+        "Compare the versions with the other nodes, and check the stack limit. Show the log lines with",
         "sudo journalctl -k -b --grep=libnccl",
     ),
 )
@@ -230,7 +230,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     node = request["node"]
     log = facts["kernel_log"]
     if facts["system"]["container"]:
-        yield from skip_all(CHECKS, f"a container ({facts['system']['virtual']}) has the kernel log of its host")
+        yield from skip_all(CHECKS, f"a container ({facts['system']['virtual']}) shows the kernel log of its host")
         return
     if log["why"]:
         yield from skip_all(CHECKS, log["why"])
@@ -302,7 +302,7 @@ def _sxids(node: str, lines: Sequence[Mapping[str, Any]], source: str) -> Iterat
     yield report(
         node,
         f"NVSwitch {match[1]} logged SXid {match[2]} ({match[3].lower()}) {age(line['age'])} ago: {match[4][:100]}",
-        "If the SXid recurs, have the switch replaced. Stop the fabric manager and reset all GPUs together with",
+        "If the SXid recurs, have the NVSwitch replaced. Stop the fabric manager and reset all GPUs together with",
         "sudo systemctl stop nvidia-fabricmanager && sudo nvidia-smi -r && sudo systemctl start nvidia-fabricmanager",
         observed=f"{len(fatal)} fatal, {len(found) - len(fatal)} non-fatal",
         expected="none",
@@ -335,8 +335,8 @@ def _flapping(node: str, lines: Sequence[Mapping[str, Any]], interface: str) -> 
     if len(lost) >= FLAPS:
         yield FLAPPING.warn(
             node,
-            f"{interface} lost its link {len(lost)} times within a day, the last time {age(lost[-1]['age'])} ago",
-            "Replace its cable or transceiver, and check the switch port; show the lines with",
+            f"{interface} lost its link {len(lost)} times in the last day, most recently {age(lost[-1]['age'])} ago",
+            "Replace the cable or transceiver, and check the switch port. Show the log lines with",
             shell("sudo journalctl -k -b --grep={interface}", interface=interface),
             observed=str(len(lost)),
             expected=f"fewer than {FLAPS}",

@@ -35,32 +35,32 @@ BASELINE = playbook("site.yml", tags="baseline")
 UNIT_FAILED = Check(
     "os.unit.failed",
     seen="recording",
-    reads="a transient systemd unit like a launch's, which runs a small test program as the training user",
-    fires="fail: the unit does not start, or the program fails; unknown: the unit does not end in time",
+    reads="a transient systemd unit with a launch's settings, which runs a small test program as the training user",
+    fires="fail: the unit does not start, or the program fails. unknown: the unit does not finish before the timeout",
     fix="Check the output of systemd-run",
 )
 MEMLOCK = Check(
     "os.limits.memlock",
     seen="recording",
-    reads="RLIMIT_MEMLOCK inside a unit like a launch's, as the training user",
-    fires="fail: the limit is finite, and NCCL will use an RDMA adapter, which requires buffers locked in memory "
+    reads="RLIMIT_MEMLOCK of the training user in a unit with a launch's settings",
+    fires="fail: the limit is finite, but NCCL will use an RDMA adapter, which requires locked memory for buffers "
     "(NCCL troubleshooting guide: 'Call to ibv_reg_mr failed'). Skipped without RDMA",
-    fix="Set LimitMEMLOCK=infinity for units; start a container with --ulimit memlock=-1",
+    fix="Set LimitMEMLOCK=infinity for systemd units. Start a container with --ulimit memlock=-1",
 )
 NOFILE = Check(
     "os.limits.nofile",
     seen="recording",
-    reads="RLIMIT_NOFILE inside a unit like a launch's",
+    reads="RLIMIT_NOFILE in a unit with a launch's settings",
     fires=f"warn: the soft limit is {FEW_FILES} (the default of Linux) or less. NCCL raises it to the hard limit "
-    "(src/os/linux.cc); Gloo and data loaders, whose sockets and files grow with the ranks, do not",
-    fix="Raise it with",
+    "(src/os/linux.cc). Gloo and data loaders do not, although they need more sockets and files for each rank",
+    fix="Raise the limit with",
     command=BASELINE,
 )
 STACK = Check(
     "os.limits.stack",
     seen="recording",
-    reads="RLIMIT_STACK inside a unit like a launch's",
-    fires="warn: the stack is unlimited, so glibc gives NCCL's threads 2 MB; before NCCL 2.28 they can crash "
+    reads="RLIMIT_STACK in a unit with a launch's settings",
+    fires="warn: the stack is unlimited, so glibc gives NCCL's threads only 2 MB. NCCL before 2.28 can then crash "
     "(NCCL troubleshooting guide, stack size). Skipped if NCCL is not used",
     fix="Set DefaultLimitSTACK=8M:infinity in /etc/systemd/system.conf.d, then run",
     command="sudo systemctl daemon-reexec",
@@ -77,7 +77,7 @@ PROCESSORS = Check(
     seen="recording",
     reads="cpu.max of the unit's cgroup and its parents",
     fires="warn: the quota is less than one processor per rank",
-    fix="Raise the quota of the cgroup, or reduce cluster_nproc_per_node; show the quota with",
+    fix="Raise the quota of the cgroup, or reduce cluster_nproc_per_node. Show the quota with",
     command="systemctl show --property=CPUQuotaPerSecUSec system.slice",
 )
 LIMITS = (MEMLOCK, NOFILE, STACK, TASKS, PROCESSORS)
@@ -114,7 +114,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     elif quota is not None and quota < request["nproc"]:
         yield PROCESSORS.warn(
             node,
-            f"a launch is limited to {quota:g} processors, less than one for each of {request['nproc']} ranks",
+            f"a launch is limited to {quota:g} processors, which is less than one per rank ({request['nproc']} ranks)",
             observed=f"{quota:g}",
             expected=str(request["nproc"]),
         )
@@ -127,7 +127,7 @@ def _no_unit(node: str, why: str, user: str) -> Iterator[Said]:
     report = UNIT_FAILED.unknown if late else UNIT_FAILED.fail
     yield report(
         node,
-        f"a test unit like a launch's, as {user}, " + ("takes too long" if late else "cannot be started") + f": {why}",
+        f"a test unit with a launch's settings, run as {user}, {'did not finish' if late else 'failed'}: {why}",
         "Reproduce the problem with",
         shell("sudo systemd-run --wait --pipe --property=User={user} python3 -c 'print(1)'", user=user),
         evidence=evidence("systemd-run", why),
@@ -139,14 +139,14 @@ def _memlock(
 ) -> Iterator[Said]:
     soft, hard = seen["limits"]["memlock"]
     if request["backend"] != "nccl":
-        yield MEMLOCK.skip("only RDMA locks memory, and Gloo does not use RDMA")
+        yield MEMLOCK.skip("only RDMA requires locked memory, and Gloo does not use RDMA")
     elif not facts["rdma"]["active"]:
-        yield MEMLOCK.skip("only RDMA locks memory, and the node has no active RDMA port")
+        yield MEMLOCK.skip("only RDMA requires locked memory, and the node has no active RDMA port")
     elif soft is not None:
         container = is_container(facts)
         yield MEMLOCK.fail(
             node,
-            f"a launch can lock only {soft // 1024} kB of memory, but RDMA locks all of its buffers",
+            f"a launch can lock only {soft // 1024} kB of memory, but RDMA must lock all of its buffers",
             "Start the container with --ulimit memlock=-1" if container else "Remove the limit with",
             "" if container else BASELINE,
             observed=str(soft),
@@ -162,7 +162,7 @@ def _stack(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> It
     elif soft is None:
         yield STACK.warn(
             node,
-            "the stack of a launch is unlimited, so NCCL's threads get only 2 MB; before NCCL 2.28 they can crash",
+            "the stack of a launch is unlimited, so NCCL's threads get only 2 MB. NCCL before 2.28 can then crash",
             observed="unlimited",
             expected="8192 kB",
         )
@@ -176,7 +176,7 @@ def _tasks(node: str, seen: Mapping[str, Any], request: Mapping[str, Any]) -> It
         name = min(least, key=lambda each: least[each])
         yield TASKS.warn(
             node,
-            f"a launch is limited to {least[name]} threads ({name}); {request['nproc']} ranks can require {wanted}",
+            f"a launch is limited to {least[name]} threads ({name}), but {request['nproc']} ranks can require {wanted}",
             named={"name": name},
             observed=str(least[name]),
             expected=str(wanted),

@@ -1,4 +1,4 @@
-"""Network file systems: whether each mount responds, and whether the requested file systems are mounted."""
+"""Check that network file systems respond, and that the requested file systems are mounted."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 SILENT = Check(
     "data.silent",
     seen="sandbox",
-    reads="every mounted network file system, with one system call in a separate process",
-    fires="fail: no response within 4 s: processes that use the mount block, and a launch hangs silently",
-    fix="Check the file server and the network path to it; show the kernel's messages with",
+    reads="every mounted network file system, by one system call in a separate process",
+    fires="fail: the mount does not respond within 4 s, so processes that use it block, and a launch hangs silently",
+    fix="Check the file server and the network path to it. Show the kernel's messages with",
 )
 BROKEN = Check(
     "data.broken",
     seen="sandbox",
     reads="every mounted network file system",
     fires="fail: the mount returns an error, such as a stale file handle",
-    fix="Unmount it; the next access mounts it again. Unmount with",
+    fix="The next access mounts the file system again. Unmount the file system with",
 )
 MISSING = Check(
     "data.missing",
     seen="sandbox",
     reads="the folders in shared_data_mounts, by accessing each",
-    fires="fail: the requested file system is not mounted, or another one is mounted there",
-    fix="Mount it with",
+    fires="fail: the requested file system is not mounted, or another file system is mounted on the folder",
+    fix="Mount the file system with",
     command=playbook("site.yml", tags="network"),
 )
 CHECKS = (SILENT, BROKEN, MISSING)
@@ -52,7 +52,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             server = one["source"] or (requested[path].source if path in requested else "its server")
             yield SILENT.fail(
                 node,
-                f"{path} ({server}) does not respond: processes that use it block, including launches",
+                f"{path} ({server}) does not respond, so processes that use it block, including launches",
                 command=shell(
                     "sudo journalctl -kb --no-pager --grep 'not responding|timed out'; findmnt {path}", path=path
                 ),

@@ -20,7 +20,7 @@ HEALTH = Check(
     "node.health",
     seen="stand-in",
     reads="all checks of nccl_health on the node",
-    fires="never: reported as a pass when no check of the node fires",
+    fires="never: passes if no check of the node finds a problem",
     fix="No action required",
 )
 CHECKS = (HEALTH,)

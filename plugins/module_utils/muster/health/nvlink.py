@@ -31,32 +31,32 @@ INACTIVE = Check(
     "nvlink.inactive",
     seen="recording",
     reads="the state of every NVLink",
-    fires="fail: fewer active links than the model's known number, or than the other GPUs of the node have; a model "
-    "with bridges may have none",
-    fix="Check the fabric manager, then reset the GPUs; if a link stays down, have the GPU or its board replaced",
+    fires="fail: a GPU has fewer active links than its model or, for an unknown model, than other GPUs of the node. A "
+    "model with NVLink bridges may have none",
+    fix="Check the fabric manager, then reset the GPUs. If a link stays down, have the GPU or its board replaced",
 )
 SLOW = Check(
     "nvlink.slow",
     seen="recording",
     reads="the rate of every active NVLink",
-    fires="warn: the rate is more than 2 % below that of the model",
-    fix="Reset the GPU; if the rate stays low, have the GPU replaced",
+    fires="warn: the rate is more than 2 % below the rate of the GPU model",
+    fix="Reset the GPU. If the rate stays low, have the GPU replaced",
 )
 ERRORS = Check(
     "nvlink.errors",
     seen="recording",
-    reads="the error counters of every NVLink since the driver was loaded: replay and recovery errors, with NVLink 5 "
-    "link recovery events, effective, symbol, packet and integrity errors; and the node's uptime",
-    fires="fail: a link could not be recovered (as in NVIDIA DCGM). warn: one or more other errors on the first day, "
-    "later one per day (DCGM warns of one in a minute). unknown: counters with unknown names. CRC errors are "
-    "ignored: they matter only at 100 per second (DCGM)",
-    fix="Run dcgmi diag -r 3; if the errors increase, have the GPU or its board inspected",
+    reads="the error counters of every NVLink since the driver was loaded: replay and recovery errors; for NVLink 5, "
+    "also link recovery events, effective, symbol, packet and integrity errors. The node's uptime",
+    fires="fail: a link could not be recovered (as in NVIDIA DCGM). warn: on average, at least one other error per day "
+    "of uptime; on the first day, any error (DCGM warns at one per minute). unknown: a counter has an unknown name. "
+    "CRC errors are ignored, because they matter only at 100 per second (DCGM)",
+    fix="Run dcgmi diag -r 3. If the errors increase, have the GPU or its board inspected",
 )
 PAIR = Check(
     "nvlink.pair",
     seen="recording",
     reads="nvidia-smi topo -m",
-    fires="fail: a pair of GPUs has no NVLink, but most pairs of the node do; warn: a pair has fewer NVLinks",
+    fires="fail: a pair of GPUs has no NVLink, but most pairs have NVLink. warn: a pair has fewer NVLinks than most",
     fix="Check the links of both GPUs, and the fabric manager",
 )
 CHECKS = (INACTIVE, SLOW, ERRORS, PAIR)
@@ -102,7 +102,7 @@ def inactive(node: GpuNode) -> Iterator[Said]:
         yield INACTIVE.fail(
             node.name,
             f"{node.named([gpu])} has {len(active)} of {plural(wanted, 'NVLink')} up{which}",
-            "Check the fabric manager and the kernel log, then reset the GPUs; check again with",
+            "Check the fabric manager and the kernel log, then reset the GPUs. Check the links again with",
             shell("nvidia-smi nvlink -s -i {slot}", slot=address(gpu["slot"])),
             observed=f"{len(active)} active",
             expected=f"{wanted} active",
@@ -154,7 +154,7 @@ def slow(node: GpuNode) -> Iterator[Said]:
                 node.name,
                 f"NVLink {numbers} of {node.named([gpu])} runs at {min(link['gbs'] for link in low):g} GB/s "
                 f"instead of {wanted:g} GB/s",
-                "Reset the GPU, and check again with",
+                "Reset the GPU, and check the rate again with",
                 shell("nvidia-smi nvlink -s -i {slot}", slot=address(gpu["slot"])),
                 observed=f"{min(link['gbs'] for link in low):g} GB/s",
                 expected=f"{wanted:g} GB/s",
@@ -176,7 +176,7 @@ def errors(node: GpuNode) -> Iterator[Said]:
             node.name,
             f"{node.named([gpu])} has had {plural(count, 'error')} on {plural(len(bad), 'NVLink')} since the driver "
             "was loaded" + (", and a link that could not be recovered" if broken else ""),
-            "Reset it; if errors recur, have it or its board inspected. Show them with" if broken else GROWS,
+            "Reset the GPU. If errors recur, have the GPU inspected. Show the errors with" if broken else GROWS,
             shell("nvidia-smi nvlink -e -i {slot}", slot=address(gpu["slot"])),
             observed=shown,
             expected="0",
@@ -198,7 +198,7 @@ def _unknown(node: GpuNode) -> Iterator[Said]:
         yield ERRORS.unknown(
             node.name,
             f"nvidia-smi reports unknown NVLink counters: {few(sorted(counted))}",
-            "Check whether they are errors and increase under load, with",
+            "Check whether these counters count errors and increase under load with",
             "nvidia-smi nvlink -e",
             evidence=evidence("nvidia-smi nvlink -e", few([f"link {link}: {name}" for name, link in counted.items()])),
         )
@@ -239,8 +239,8 @@ def pairs(node: GpuNode) -> Iterator[Said]:
     shown = few([f"{one}-{other} {way}" for (one, other), way in odd.items()])
     yield (PAIR.fail if unlinked else PAIR.warn)(
         node.name,
-        f"{plural(len(odd), 'GPU pair')} without the {usual} connection of the others, most often with {culprit}",
-        "Check the fabric manager, and the links of that GPU with",
+        f"{plural(len(odd), 'GPU pair')} without the {usual} connection of other pairs ({culprit} in most of them)",
+        f"Check the fabric manager, and check the links of {culprit} with",
         node.at("nvidia-smi nvlink -s", culprit),
         observed=shown,
         expected=usual,

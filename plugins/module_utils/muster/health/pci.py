@@ -25,16 +25,16 @@ REDIRECTS = {0x04: "ReqRedir", 0x08: "CmpltRedir", 0x10: "UpstreamFwd"}
 ACS_REDIRECTS = Check(
     "pci.acs.redirects",
     seen="stand-in",
-    reads="the ACS control register of every bridge above a GPU or an RDMA adapter (root)",
-    fires="warn: ACS redirects traffic between devices to the root of the bus: peer-to-peer traffic gets slow "
+    reads="the ACS control register of every bridge above a GPU or an RDMA adapter (requires root)",
+    fires="warn: ACS redirects traffic between devices to the root of the bus, so peer-to-peer traffic is slow "
     "or hangs (NCCL's GPU troubleshooting guide). Skipped in virtual machines, which need ACS, and in containers",
-    fix="Disable ACS or IO virtualisation in the firmware; setpci disables ACS until the next boot",
+    fix="Disable ACS or IO virtualisation in the firmware. setpci disables ACS until the next boot",
 )
 IOMMU_TRANSLATES = Check(
     "pci.iommu.translates",
     seen="stand-in",
-    reads="the type of each GPU's IOMMU group, the kernel command line",
-    fires="warn: the IOMMU translates peer-to-peer traffic: type DMA or DMA-FQ (NCCL's GPU troubleshooting guide)",
+    reads="the type of each GPU's IOMMU group, and the kernel command line",
+    fires="warn: the type is DMA or DMA-FQ, so the IOMMU translates peer traffic (NCCL's GPU troubleshooting guide)",
     fix="Add iommu=pt (on Arm: iommu.passthrough=1) to the kernel command line, or disable IO virtualisation in the"
     " firmware",
 )
@@ -43,15 +43,15 @@ LINK_SLOW = Check(
     seen="stand-in",
     reads="current and maximum link speed and width of RDMA adapters and of the bridges above them",
     fires="warn: the link is slower or narrower than both ends support",
-    fix="Reseat the adapter; check the slot and the riser",
+    fix="Reseat the adapter, and check the slot and the riser",
 )
 AER = Check(
     "pci.aer",
     seen="recording",
-    reads="counters of uncorrectable errors (AER) of adapters, and of the bridges above them and above GPUs; the "
+    reads="counters of uncorrectable errors (AER) of RDMA adapters and of the bridges above adapters and GPUs, and the "
     "kernel log",
-    fires="warn: a counter is not 0, or the log has AER errors within a day",
-    fix="Reseat the device; check its slot, riser and power",
+    fires="warn: a counter is not 0, or the log has AER errors from the last day",
+    fix="Reseat the device, and check its slot, riser and power",
 )
 CHECKS = (ACS_REDIRECTS, IOMMU_TRANSLATES, LINK_SLOW, AER)
 LOOKS = ("pci",)
@@ -146,8 +146,8 @@ def _acs(node: str, seen: Mapping[str, Any], facts: Mapping[str, Any]) -> Iterat
         first = next(iter(wrong))
         yield ACS_REDIRECTS.warn(
             node,
-            f"{len(wrong)} of {len(between)} bridges above GPUs redirect peer-to-peer traffic to the root (ACS)",
-            "Disable ACS in the firmware; until the next boot, disable it on each bridge with",
+            f"{len(wrong)} of {len(between)} bridges above GPUs redirect peer traffic to the root of the bus (ACS)",
+            "Disable ACS in the firmware. Until the next boot, disable ACS on each bridge with",
             shell("sudo setpci -s {first} ECAP_ACS+0x6.w=0000", first=first),
             observed=", ".join(f"{slot} {'+'.join(words)}" for slot, words in list(wrong.items())[:4]),
             expected="none",
@@ -200,7 +200,7 @@ def _links(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
                 node,
                 f"{name} ({slot}) has a link of {device['speed']:g} GT/s x{device['width']}, but both ends support "
                 f"{speed:g} GT/s x{width:g}",
-                "Reseat it, and check its slot and riser; show the link with",
+                "Reseat the adapter, and check its slot and riser. Show the link with",
                 shell("sudo lspci -s {slot} -vv | grep -E 'LnkCap|LnkSta'", slot=slot),
                 observed=f"{device['speed']:g} GT/s x{device['width']}",
                 expected=f"{speed:g} GT/s x{width:g}",
@@ -222,7 +222,7 @@ def _errors(node: str, seen: Mapping[str, Any]) -> Iterator[Said]:
             yield AER.warn(
                 node,
                 f"the PCIe device {slot} has had uncorrectable errors since boot: {shown}",
-                "Reseat it, and check its slot, riser and power; show the errors with",
+                "Reseat the device, and check its slot, riser and power. Show the errors with",
                 shell("sudo lspci -s {slot} -vv && sudo dmesg | grep -i aer", slot=slot),
                 observed=shown,
                 expected="none",

@@ -17,9 +17,9 @@ RAS = Check(
     "job.ras",
     seen="recording",
     reads="the response of NCCL RAS on localhost port 28028, while a job with NCCL 2.24 or newer runs",
-    fires="warn: RAS lists errors: processes that are dead or do not respond. A MISMATCH alone is ignored: "
-    "it comes and goes while a job runs",
-    fix="Check the processes that RAS names; query it with",
+    fires="warn: RAS reports processes that are dead or do not respond. A MISMATCH alone is ignored, because it is "
+    "transient while a job runs",
+    fix="Check the processes that RAS reports. Query RAS with",
     command="echo verbose status | nc localhost 28028",
 )
 CHECKS = (RAS,)

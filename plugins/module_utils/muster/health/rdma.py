@@ -39,32 +39,32 @@ PORT_DOWN = Check(
     "rdma.port.down",
     seen="recording",
     reads="state and phys_state of every port in /sys/class/infiniband that NCCL would use",
-    fires="fail: NCCL_IB_HCA names a port that is not active, or no port is active although one is not disabled. "
-    "warn: a port is not active, but others of the same board are",
+    fires="fail: a port named in NCCL_IB_HCA is not active, or no port is active although at least one is enabled. "
+    "warn: a port is not active, but other ports of the same adapter type are active",
     fix="Check the cable and the switch port",
 )
 PORT_UNMANAGED = Check(
     "rdma.port.unmanaged",
     seen="stand-in",
     reads="state and phys_state of every InfiniBand port",
-    fires="fail: the link is up, but the port stays in INIT or ARMED: no subnet manager has configured it",
-    fix="Start a subnet manager on a switch or a machine of the fabric; check for one with",
+    fires="fail: the link is up, but the port stays in INIT or ARMED: no subnet manager has configured the port",
+    fix="Start a subnet manager on a switch or host of the fabric. Check for a running one with",
     command="sudo sminfo",
 )
 PORT_SLOW = Check(
     "rdma.port.slow",
     seen="stand-in",
     reads="rate of the active ports",
-    fires="warn: a port is slower than others of the same board on this node",
-    fix="Replace the cable or transceiver, and check the switch port; show the link with",
+    fires="warn: a port is slower than other ports of the same adapter type on this node",
+    fix="Replace the cable or transceiver, and check the switch port. Show the link with",
     command="sudo mlxlink -d {device}",
 )
 PORT_NARROW = Check(
     "rdma.port.narrow",
     seen="stand-in",
     reads="rate of the active InfiniBand ports, with the number of lanes (kernel, drivers/infiniband/core/sysfs.c)",
-    fires="warn: the link came up on one lane (1X); adapters have four lanes, two with a splitter cable",
-    fix="Replace the cable or transceiver, and check the switch port; show the link with",
+    fires="warn: the link uses only one lane (1X). Adapters have four lanes, or two with a splitter cable",
+    fix="Replace the cable or transceiver, and check the switch port. Show the link with",
     command="sudo mlxlink -d {device}",
 )
 LAYERS_MIXED = Check(
@@ -78,17 +78,17 @@ LAYERS_MIXED = Check(
 ERRORS = Check(
     "rdma.errors",
     seen="stand-in",
-    reads="error counters of the ports, at the beginning and at the end of the check",
+    reads="error counters of the ports at the start and at the end of the check",
     fires="warn: a counter increases during the check (NCCL's networking troubleshooting guide)",
-    fix="Replace the cable or transceiver, and check the switch port; show the counters with",
+    fix="Replace the cable or transceiver, and check the switch port. Show the counters with",
     command="rdma statistic show link {device}/{port}",
 )
 FIRMWARE_MIXED = Check(
     "rdma.firmware.mixed",
     seen="stand-in",
-    reads="fw_ver of adapters of the same board",
-    fires="warn: the versions differ on one node",
-    fix="Update the older adapters; list the available firmware with",
+    reads="fw_ver of adapters of the same type",
+    fires="warn: adapters of the same type on a node have different firmware versions",
+    fix="Update the older adapters. List the available firmware with",
     command="sudo mlxfwmanager --query",
 )
 CHECKS = (PORT_DOWN, PORT_UNMANAGED, PORT_SLOW, PORT_NARROW, LAYERS_MIXED, ERRORS, FIRMWARE_MIXED)
@@ -198,7 +198,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
             grown = ", ".join(f"{key} by {value}" for key, value in port["grown"].items())
             yield ERRORS.warn(
                 node,
-                f"errors on {port['name']} increased during the check (one second): {grown}",
+                f"the error counters of {port['name']} increased during the check (1 s): {grown}",
                 named={"device": port["device"], "port": port["name"].partition(":")[2]},
                 observed=grown,
                 expected="none",
@@ -217,7 +217,7 @@ def _down(node: str, ports: list[dict[str, Any]], active: list[dict[str, Any]], 
         if port["layer"] == "InfiniBand" and port["state"] in ("INIT", "ARMED") and port["physical"] == "LinkUp":
             yield PORT_UNMANAGED.fail(
                 node,
-                f"{port['name']} has a link but stays in {port['state']}: no subnet manager has configured it",
+                f"{port['name']} has a link but stays in {port['state']}, because no subnet manager has configured it",
                 observed=said,
                 expected="ACTIVE",
             )
@@ -229,8 +229,8 @@ def _down(node: str, ports: list[dict[str, Any]], active: list[dict[str, Any]], 
         yield report(
             node,
             f"{port['name']} is not active ({said})"
-            + (f"; active ports of its type: {', '.join(same[:3])}" if same else ""),
-            "Check its cable and the switch port; show the port with",
+            + (f"; active ports of the same adapter type: {', '.join(same[:3])}" if same else ""),
+            "Check the cable and the switch port. Show the port with",
             "ibstat" if port["layer"] == "InfiniBand" else "rdma link show",
             observed=said,
             expected="ACTIVE, LinkUp",
@@ -246,7 +246,7 @@ def _speed(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
             if port["rate"] < best:
                 yield PORT_SLOW.warn(
                     node,
-                    f"{port['name']} runs at {port['rate']:g} Gbit/s, other adapters of its type at {best:g} Gbit/s",
+                    f"{port['name']} runs at {port['rate']:g} Gbit/s, but others of its type at {best:g} Gbit/s",
                     named={"device": port["device"]},
                     observed=f"{port['rate']:g} Gbit/s",
                     expected=f"{best:g} Gbit/s",
@@ -258,7 +258,7 @@ def _narrow(node: str, active: list[dict[str, Any]]) -> Iterator[Said]:
         if port["narrow"]:
             yield PORT_NARROW.warn(
                 node,
-                f"{port['name']} runs on one lane, at {port['rate']:g} Gbit/s",
+                f"{port['name']} uses only one lane ({port['rate']:g} Gbit/s)",
                 named={"device": port["device"]},
                 observed="1X",
                 expected="4X, or 2X with a splitter cable",
@@ -286,7 +286,7 @@ def _firmware(node: str, devices: Mapping[str, Mapping[str, str]]) -> Iterator[S
             shown = "; ".join(f"{version}: {', '.join(names)}" for version, names in versions.items())
             yield FIRMWARE_MIXED.warn(
                 node,
-                f"adapters of type {board} have different firmware ({shown})",
+                f"adapters of type {board} have different firmware versions ({shown})",
                 observed=shown,
                 expected="one version",
             )

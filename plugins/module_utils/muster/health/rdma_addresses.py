@@ -27,31 +27,31 @@ GID_MISSING = Check(
     "rdma.gid.missing",
     seen="stand-in",
     reads="the GIDs of active Ethernet ports (RoCE)",
-    fires="warn: no GID is RoCE v2 with an IPv4 address, which NCCL requires",
+    fires="warn: the port has no RoCE v2 GID with an IPv4 address, which NCCL requires",
     fix="Assign an IPv4 address to the adapter's interface",
 )
 GID_INDEX = Check(
     "rdma.gid.index",
     seen="stand-in",
     reads="NCCL_IB_GID_INDEX in nccl.conf, and the GIDs of the active ports",
-    fires="fail: a port that NCCL would use has no GID at that index. warn: the GID is not RoCE v2 with an IPv4 "
-    "address, but another GID is (indexes change when addresses are added or removed)",
+    fires="fail: a port that NCCL would use has no GID at that index. warn: the GID is not a RoCE v2 GID with an "
+    "IPv4 address, but another GID is (indexes change when addresses are added or removed)",
     fix="Leave nccl_ib_gid_index empty: NCCL 2.21 and newer select the GID",
 )
 PKEY_MISSING = Check(
     "rdma.pkey.missing",
     seen="stand-in",
     reads="the partitions (P_Keys) of active InfiniBand ports, and NCCL_IB_PKEY in nccl.conf, which is an index",
-    fires="fail: no partition at the index that NCCL uses: connections are impossible",
-    fix="Have the subnet manager make this port a member of the partition (partitions.conf of opensm)",
+    fires="fail: the port has no partition at the index that NCCL uses, so connections are impossible",
+    fix="On the subnet manager, make the port a member of the partition (partitions.conf of opensm)",
 )
 PKEY_PARTIAL = Check(
     "rdma.pkey.partial",
     seen="stand-in",
     reads="the partition (P_Key) of active InfiniBand ports that NCCL uses",
-    fires="warn: the port is a limited member (bit 15 is 0): two limited members cannot communicate "
+    fires="warn: the port is a limited member (bit 15 is 0), and two limited members cannot communicate "
     "(InfiniBand Architecture Specification, volume 1, 10.9)",
-    fix="Have the subnet manager make this port a full member (partitions.conf of opensm)",
+    fix="On the subnet manager, make the port a full member of the partition (partitions.conf of opensm)",
 )
 CHECKS = (GID_MISSING, GID_INDEX, PKEY_MISSING, PKEY_PARTIAL)
 LOOKS = ("rdma",)
@@ -88,7 +88,7 @@ def _gids(node: str, ports: list[dict[str, Any]], settings: Mapping[str, str]) -
             yield GID_MISSING.warn(
                 node,
                 f"{port['name']} has no RoCE v2 GID with an IPv4 address, which NCCL requires",
-                "Assign an IPv4 address to its interface; show the interfaces with",
+                "Assign an IPv4 address to the interface of the port. Show the interfaces with",
                 "rdma link show && ip -br addr",
                 observed=shown,
                 expected="RoCE v2, ::ffff:a.b.c.d",
@@ -104,8 +104,8 @@ def _index(node: str, port: Mapping[str, Any], index: str, routable: list[str], 
     kind = f"is {gid['gid']} ({gid['type']})" if gid else "is empty"
     yield (GID_INDEX.warn if gid else GID_INDEX.fail)(
         node,
-        f"nccl.conf sets {GID_INDEX_NAME}={index}, but that GID of {port['name']} {kind}",
-        "Remove the index from nccl_ib_gid_index or nccl_conf; show the GIDs with",
+        f"nccl.conf sets {GID_INDEX_NAME}={index}, but GID {index} of {port['name']} {kind}",
+        "Remove the index from nccl_ib_gid_index or nccl_conf. Show the GIDs with",
         shell(
             "grep -H . /sys/class/infiniband/{device}/ports/{port}/gids/*",
             device=port["device"],
@@ -139,8 +139,8 @@ def _partitions(node: str, ports: list[dict[str, Any]], settings: Mapping[str, s
             yield PKEY_MISSING.fail(
                 node,
                 f"{port['name']} has no partition at index {index}, which NCCL uses",
-                "Have the subnet manager make the port a member, or select another partition (nccl_ib_pkey); "
-                "show the port's partitions with",
+                "On the subnet manager, make the port a member, or select another partition (nccl_ib_pkey). "
+                "Show the port's partitions with",
                 shell("grep -H . {folder}/*", folder=folder),
                 observed=shown,
                 expected=f"a P_Key at index {index}",
@@ -148,9 +148,9 @@ def _partitions(node: str, ports: list[dict[str, Any]], settings: Mapping[str, s
         elif not pkey & FULL:
             yield PKEY_PARTIAL.warn(
                 node,
-                f"{port['name']} is a limited member of the partition {pkey:#06x}: limited members cannot communicate "
-                "with each other",
-                "Have the subnet manager make it a full member; show the port's partitions with",
+                f"{port['name']} is a limited member of the partition {pkey:#06x}, and limited members cannot "
+                "communicate with each other",
+                "On the subnet manager, make the port a full member. Show the port's partitions with",
                 shell("grep -H . {folder}/*", folder=folder),
                 observed=shown,
                 expected=f"{pkey | FULL:#06x}",

@@ -1,4 +1,4 @@
-"""Checks whether a rank can open the RDMA adapters. If it cannot, NCCL silently falls back to sockets."""
+"""Check whether ranks can open the RDMA adapters. If they cannot, NCCL silently uses sockets."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ PROVIDER = re.compile(r"lib(.+)-rdmav\d+\.so")
 RELEASE = re.compile(r"libibverbs\.so\.1\.\d+\.(\d+)\.\d+")
 INSTALL = "sudo apt-get install libibverbs1 ibverbs-providers"
 # The network card of a cloud machine is an RDMA adapter, too, and a launch over its TCP may be intended.
-GRADE = "fail with active InfiniBand or an adapter named in NCCL_IB_HCA, warn with other Ethernet adapters:"
+GRADE = "fail if InfiniBand is active or NCCL_IB_HCA names an adapter, warn for other Ethernet adapters:"
 
 DEVICES_MISSING = Check(
     "rdma.devices.missing",
     seen="stand-in",
     reads="/dev/infiniband/uverbs*",
-    fires=f"{GRADE} a port is active, but these files are missing: ranks cannot open the adapter",
-    fix="Run sudo modprobe ib_uverbs; start a container with --device /dev/infiniband",
+    fires=f"{GRADE} a port is active, but these files are missing, so ranks cannot open the adapter",
+    fix="Run sudo modprobe ib_uverbs. Start a container with --device /dev/infiniband",
 )
 VERBS_MISSING = Check(
     "rdma.verbs.missing",
     seen="stand-in",
-    reads="libibverbs.so.1 in the linker's cache (ldconfig -p), which NCCL opens when it starts (nccl, ibvsymbols.cc)",
-    fires=f"{GRADE} a port is active, but the library is missing: NCCL silently uses sockets",
+    reads="libibverbs.so.1, which NCCL opens at startup (nccl, ibvsymbols.cc), in the linker's cache (ldconfig -p)",
+    fires=f"{GRADE} a port is active, but the library is missing, so NCCL silently uses sockets",
     fix="Install rdma-core's user space with",
     command=INSTALL,
 )
@@ -57,7 +57,7 @@ PROVIDER_MISSING = Check(
     "rdma.provider.missing",
     seen="stand-in",
     reads="the kernel driver of each adapter, and the installed providers of libibverbs (rdma-core, providers/)",
-    fires=f"{GRADE} no provider for the driver of an active port, so libibverbs does not list the adapter",
+    fires=f"{GRADE} libibverbs has no provider for the driver of an active port and does not list the adapter",
     fix="Install rdma-core's providers with",
     command=INSTALL,
 )
@@ -92,7 +92,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
         yield (DEVICES_MISSING.fail if certain else DEVICES_MISSING.warn)(
             node,
             "/dev/infiniband/uverbs* is missing, so ranks cannot open an RDMA adapter",
-            "Start the container with --device /dev/infiniband" if container else "Load the module with",
+            "Start the container with --device /dev/infiniband" if container else "Load the kernel module with",
             "" if container else "sudo modprobe ib_uverbs",
         )
     if not seen["library"]:
@@ -108,8 +108,8 @@ def _library(node: str, why: str, adapters: list[str], certain: bool) -> Iterato
     yield PROVIDER_MISSING.skip("libibverbs, which loads the providers, is missing")
     yield (VERBS_MISSING.fail if certain else VERBS_MISSING.warn)(
         node,
-        f"libibverbs.so.1 is missing, which {', '.join(adapters)} requires: launches would silently use sockets",
-        "Install it with",
+        f"libibverbs.so.1, required for {', '.join(adapters)}, is missing, so launches would silently use sockets",
+        "Install the library with its providers with",
         INSTALL,
         observed="none",
         expected="libibverbs.so.1",
@@ -121,15 +121,15 @@ def _providers(node: str, seen: Mapping[str, Any], adapters: list[str], certain:
     unknown = [name for name in adapters if seen["drivers"].get(name) not in PROVIDERS]
     if unknown:
         drivers = ", ".join(f"{name}: {seen['drivers'].get(name) or 'none'}" for name in unknown)
-        yield PROVIDER_MISSING.skip(f"the provider of this driver is unknown ({drivers})")
+        yield PROVIDER_MISSING.skip(f"the libibverbs provider for this driver is unknown ({drivers})")
     for provider in sorted({PROVIDERS[seen["drivers"][name]] for name in adapters if name not in unknown}):
         if provider in seen["providers"]:
             continue
         own = [name for name in adapters if PROVIDERS.get(seen["drivers"].get(name, "")) == provider]
         yield (PROVIDER_MISSING.fail if certain else PROVIDER_MISSING.warn)(
             node,
-            f"libibverbs has no provider {provider} for {', '.join(own)}: launches would silently use sockets",
-            "Install it with",
+            f"libibverbs has no provider {provider} for {', '.join(own)}, so launches would silently use sockets",
+            "Install the library with its providers with",
             INSTALL,
             observed=", ".join(seen["providers"]) or "none",
             expected=provider,

@@ -29,10 +29,10 @@ MODE = re.compile(r"\b(\d+)base\w+/Full")
 PFC_OFF = Check(
     "rdma.pfc.off",
     seen="stand-in",
-    reads="priorities with flow control (mlnx_qos, or dcb of iproute2), pause frames (ethtool -a) and, if the "
-    "driver shows it, ECN, of the interfaces of active RoCE ports",
-    fires="warn: no PFC on any priority, no pause frames in both directions, and no ECN: packets are lost under load, "
-    "and RDMA retransmits all following data (NVIDIA's recommendation for RoCE). Direct cables need none of these",
+    reads="for the interfaces of active RoCE ports: priorities with flow control (mlnx_qos, or dcb of iproute2), pause "
+    "frames (ethtool -a) and, if the driver shows it, ECN",
+    fires="warn: PFC and ECN are off, and pause frames are not on in both directions. Packets are lost under load, and "
+    "RDMA retransmits all data after them (NVIDIA's recommendation for RoCE). Direct cables do not need the settings",
     fix="Unless a direct cable connects the nodes, enable PFC for one priority on the switch and on the node with",
     command="sudo mlnx_qos -i {netdev} --pfc 0,0,0,1,0,0,0,0",
 )
@@ -40,22 +40,22 @@ ECN_OFF = Check(
     "rdma.ecn.off",
     seen="stand-in",
     reads="/sys/class/net/*/ecn/roce_np and roce_rp (drivers of DOCA and OFED), of active RoCE ports",
-    fires="warn: PFC is on, but ECN is off for every priority, sending or receiving: PFC alone stops whole links",
+    fires="warn: PFC is on, but ECN is off for sending or receiving on every priority. PFC alone stops whole links",
     fix="Write 1 to ecn/roce_np/enable/3 and ecn/roce_rp/enable/3 of the interface",
 )
 CLASS_UNPROTECTED = Check(
     "rdma.class.unprotected",
     seen="stand-in",
-    reads="NCCL_IB_TC in nccl.conf or the adapter's traffic class, and its priority in mlnx_qos",
+    reads="NCCL_IB_TC in nccl.conf or the adapter's traffic class, and the priority of this class in mlnx_qos",
     fires="warn: PFC is on, but not for the priority of NCCL's packets, which can be dropped",
-    fix="Set nccl_ib_tc to a class of a priority that has PFC",
+    fix="Set nccl_ib_tc to a traffic class whose priority has PFC",
 )
 BELOW = Check(
     "rdma.port.below",
     seen="stand-in",
     reads="speed and supported link modes of the interfaces of active RoCE ports (ethtool)",
-    fires="warn: the link is slower than the adapter's fastest mode, because of a slower switch or a bad cable",
-    fix="Check the cable, the transceiver and the speed of the switch port; show the modes of both ends with",
+    fires="warn: the link is slower than the adapter's fastest mode (typical of a slower switch or a bad cable)",
+    fix="Check the cable, the transceiver and the speed of the switch port. Show the modes of both ends with",
     command="sudo ethtool {netdev}",
 )
 ENDS = {"roce_np": "receiving", "roce_rp": "sending"}
@@ -130,22 +130,22 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 
 def _flow(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
     if port["pfc"] is None or port["pause"] is None:
-        whys = sorted(why for tool, why in port["why"].items() if tool != "modes") or ["no tool reports it"]
+        whys = sorted(why for tool, why in port["why"].items() if tool != "modes") or ["no tool reports the settings"]
         yield PFC_OFF.skip(f"flow control of {name} cannot be read: {'; '.join(whys)}")
     elif not port["pfc"] and not port["pause"] and not any(port["ecn"].values()):
         yield PFC_OFF.warn(
             node,
-            f"RoCE packets of {name} ({port['netdev']}) can be dropped: flow control is off (no priority with PFC, "
+            f"flow control is off, so RoCE packets of {name} ({port['netdev']}) can be dropped (no priority with PFC, "
             "no pause frames)",
             named={"netdev": port["netdev"]},
             observed="PFC off, pause off" + (", ECN off" if port["ecn"] else ", ECN not shown"),
-            expected="PFC on one priority, or ECN",
+            expected="PFC on at least one priority, or ECN",
         )
 
 
 def _ecn(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
     if len(port["ecn"]) < len(ENDS):
-        yield ECN_OFF.skip(f"the driver of {name} does not show ECN for both directions (those of DOCA and OFED do)")
+        yield ECN_OFF.skip(f"the driver of {name} does not report ECN for both directions (DOCA and OFED drivers do)")
         return
     off = [end for end, on in port["ecn"].items() if not on]
     if off and port["pfc"] is None:
@@ -154,7 +154,7 @@ def _ecn(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
         yield ECN_OFF.warn(
             node,
             f"ECN of {name} ({port['netdev']}) is off for {' and '.join(ENDS[end] for end in off)}, on every priority",
-            f"Enable it for priority {port['pfc'][0]}, which has flow control, with",
+            f"Enable ECN for priority {port['pfc'][0]}, which has flow control, with",
             " && ".join(
                 shell(
                     "echo 1 | sudo tee /sys/class/net/{netdev}/ecn/{end}/enable/{pfc}",
@@ -172,10 +172,10 @@ def _ecn(node: str, name: str, port: Mapping[str, Any]) -> Iterator[Said]:
 
 def _traffic(node: str, name: str, port: Mapping[str, Any], settings: Mapping[str, str]) -> Iterator[Said]:
     if not port["pfc"]:
-        yield CLASS_UNPROTECTED.skip(f"no known priority with flow control on {name}")
+        yield CLASS_UNPROTECTED.skip(f"{name} has no known priority with flow control")
         return
     if port["trust"] != "dscp" or not port["dscp"]:
-        yield CLASS_UNPROTECTED.skip(f"no trusted DSCP mapping on {name}: the priority of a traffic class is unknown")
+        yield CLASS_UNPROTECTED.skip(f"{name} has no DSCP mapping, so the priority of a traffic class is unknown")
         return
     said = settings.get(CLASS_NAME, "0").strip()
     own = int(said) if said.isdigit() else 0
@@ -190,7 +190,7 @@ def _traffic(node: str, name: str, port: Mapping[str, Any], settings: Mapping[st
         node,
         f"NCCL's packets on {name} have traffic class {used} and priority {priority}, but flow control "
         f"(PFC) is on for priority {guarded} only",
-        f"Set nccl_ib_tc to {protected << 2}, or to the value that your switches expect; show the mapping with",
+        f"Set nccl_ib_tc to {protected << 2}, or to the value that your switches expect. Show the mapping with",
         shell("sudo mlnx_qos -i {netdev}", netdev=port["netdev"]),
         observed=f"class {used}, priority {priority}",
         expected=f"priority {guarded}",

@@ -1,5 +1,4 @@
-"""The Python environment of launches: torch, the CUDA version that torch is built for, and the NCCL library that torch
-loads."""
+"""Check the Python environment of launches: torch, its CUDA version, and the NCCL library that torch loads."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ GPU_STACK = playbook("site.yml", tags="gpu_stack")
 TORCHRUN_MISSING = Check(
     "sw.torchrun.missing",
     seen="sandbox",
-    reads="cluster_torchrun, as the training user",
+    reads="the file cluster_torchrun, as the training user",
     fires="fail: the file is missing, or the training user is not allowed to run it",
     fix=f"Build the environment with {PYTORCH}",
 )
@@ -30,21 +29,21 @@ TORCH_MISSING = Check(
     "sw.torch.missing",
     seen="recording",
     reads="the environment's Python",
-    fires="fail: Python has no torch, or does not start",
+    fires="fail: Python does not start, or torch is not installed",
     fix=f"Build the environment with {PYTORCH}",
 )
 TORCH_HANGS = Check(
     "sw.torch.hangs",
     seen="recording",
-    reads="the time of an import of torch, if its build has CUDA",
-    fires="unknown: the import does not end within 50 s, typical of a GPU that does not respond or a very slow disk",
+    reads="the time to import torch, if torch is built with CUDA",
+    fires="unknown: the import does not finish within 50 s (typical of an unresponsive GPU or a very slow disk)",
     fix="Check the GPUs first",
 )
 TORCH_BROKEN = Check(
     "sw.torch.broken",
     seen="recording",
-    reads="an import of torch inside a unit like a launch's, if its build has CUDA and ranks use GPUs",
-    fires="fail: the import ends with an error",
+    reads="an import of torch in a unit with a launch's settings, if torch is built with CUDA and ranks use GPUs",
+    fires="fail: the import raises an error",
     fix="Rebuild the environment with",
     command=PYTORCH,
 )
@@ -53,13 +52,13 @@ TORCH_NO_CUDA = Check(
     seen="stand-in",
     reads="the CUDA version and the backends of the torch build",
     fires="fail: launches use NCCL, but torch is built without CUDA or without NCCL",
-    fix="Choose a build with both (cluster_torch_version, pytorch_variant), and build the environment with",
+    fix="Choose a torch build with both (cluster_torch_version, pytorch_variant), and build the environment with",
     command=PYTORCH,
 )
 TORCH_GPUS = Check(
     "sw.torch.gpus",
     seen="stand-in",
-    reads="torch.cuda.device_count() inside a unit like a launch's",
+    reads="torch.cuda.device_count() in a unit with a launch's settings",
     fires="fail: torch sees fewer GPUs than cluster_gpus",
     fix="Check the GPUs, and the training user's permissions on the devices, with",
     command="nvidia-smi -L && ls -l /dev/nvidia*",
@@ -69,14 +68,14 @@ TORCH_NO_CODE = Check(
     seen="stand-in",
     reads="torch.cuda.get_arch_list() and the GPUs' compute capabilities",
     fires="fail: the build has no code for one of the GPUs ('no kernel image is available')",
-    fix="Choose a build with that code (pytorch_variant), and build the environment with",
+    fix="Choose a torch build with code for the GPU (pytorch_variant), and build the environment with",
     command=PYTORCH,
 )
 CUDA_DRIVER_OLD = Check(
     "sw.cuda.driver_old",
     seen="stand-in",
     reads="the loaded driver's version and torch.version.cuda",
-    fires="fail: the driver is older than that CUDA major version requires (NVIDIA's CUDA compatibility guide)",
+    fires="fail: the driver is too old for the CUDA major version (NVIDIA's CUDA compatibility guide)",
     fix="Install a compatible driver with",
     command=GPU_STACK,
 )
@@ -84,15 +83,15 @@ NCCL_OTHER = Check(
     "sw.nccl.other",
     seen="recording",
     reads="the libnccl that torch loads, and the NCCL wheel in the environment",
-    fires="warn: torch loads another file or another version than the wheel's",
-    fix="Remove what loads it first: LD_LIBRARY_PATH, /etc/ld.so.preload, or a system library",
+    fires="warn: torch loads a different NCCL file or version from the one in the wheel",
+    fix="Remove the source of the other file: LD_LIBRARY_PATH, /etc/ld.so.preload, or a system library",
 )
 PRELOAD = Check(
     "env.preload",
     seen="stand-in",
     reads="/etc/ld.so.preload",
-    fires="warn: the file loads a libnccl or libcuda instead of the environment's, in every process of the node",
-    fix="Remove that line from /etc/ld.so.preload; show the file with",
+    fires="warn: the file makes every process of the node load a libnccl or libcuda from outside the environment",
+    fix="Remove the line with the library from /etc/ld.so.preload. Show the file with",
 )
 BY_AN_IMPORT = (TORCH_GPUS, TORCH_NO_CODE, NCCL_OTHER)
 OF_CUDA = (TORCH_BROKEN, *BY_AN_IMPORT, CUDA_DRIVER_OLD)
@@ -123,7 +122,7 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
     if not (seen["there"] and seen["usable"]):
         forbidden = seen["there"] and facts["unit"]["way"] == "unit"
         what = f"{request['user']} is not allowed to run it" if forbidden else "the file does not exist"
-        summary = f"launches start {request['torchrun']}, but {what}"
+        summary = f"launches run {request['torchrun']}, but {what}"
         yield TORCHRUN_MISSING.fail(node, summary, "Build the environment with", PYTORCH, observed=what)
         yield from skip_all((TORCH_MISSING, TORCH_HANGS, *OF_TORCH), "torchrun is missing")
     elif not said.get("torch"):
@@ -135,15 +134,15 @@ def judge(facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said
 def _no_torch(
     node: str, seen: Mapping[str, Any], said: Mapping[str, Any], request: Mapping[str, Any]
 ) -> Iterator[Said]:
-    why = seen.get("why") or said.get("error") or "no Python next to torchrun"
+    why = seen.get("why") or said.get("error") or "the environment has no Python"
     if seen.get("hangs"):
         command = f"time {seen['python']} -c 'import torch'"
-        yield TORCH_HANGS.unknown(node, f"torch cannot be checked: {why}", "Measure the import with", command)
-        yield from skip_all((TORCH_MISSING, *OF_TORCH), "torch did not respond")
+        yield TORCH_HANGS.unknown(node, f"torch cannot be checked: {why}", "Measure the import time with", command)
+        yield from skip_all((TORCH_MISSING, *OF_TORCH), "the import of torch did not finish")
     else:
-        summary = f"the Python next to {request['torchrun']} has no torch: {why}"
+        summary = f"the environment of {request['torchrun']} has no usable torch: {why}"
         yield TORCH_MISSING.fail(node, summary, "Build the environment with", PYTORCH)
-        yield from skip_all((TORCH_HANGS, *OF_TORCH), "torch did not respond")
+        yield from skip_all((TORCH_HANGS, *OF_TORCH), "torch is missing")
 
 
 def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request: Mapping[str, Any]) -> Iterator[Said]:
@@ -183,7 +182,7 @@ def _cuda(node: str, said: Mapping[str, Any], facts: Mapping[str, Any], request:
 def _driver(node: str, cuda: str, driver: str) -> Iterator[Said]:
     floor = CUDA_FLOORS.get(cuda.partition(".")[0])
     if not driver or not floor:
-        yield CUDA_DRIVER_OLD.skip("no driver is loaded" if not driver else f"unknown minimum driver for CUDA {cuda}")
+        yield CUDA_DRIVER_OLD.skip(f"the minimum driver of CUDA {cuda} is unknown" if driver else "no driver is loaded")
     elif numbers(driver) < numbers(floor):
         yield CUDA_DRIVER_OLD.fail(
             node,
@@ -236,14 +235,14 @@ def _nccl(node: str, wheel: Mapping[str, Any], loaded: Mapping[str, Any]) -> Ite
     # torch reports three numbers; a wheel may have a fourth.
     other_version = numbers(wheel["version"])[:3] != numbers(loaded["version"])[:3]
     if other_file or other_version:
-        fix, command = "The environment mixes files of several versions; rebuild it with", PYTORCH
+        fix, command = "The environment mixes files of several versions. Rebuild the environment with", PYTORCH
         if other_file:
-            fix = "Remove what loads it first (LD_LIBRARY_PATH, ld.so.preload, ld.so.conf). List the libraries with"
+            fix = "Remove the source of this file (LD_LIBRARY_PATH, ld.so.preload, ld.so.conf). List the libraries with"
             command = "ldconfig -p | grep nccl"
         yield NCCL_OTHER.warn(
             node,
             f"torch loads NCCL {loaded['version']} from {loaded['file'] or 'an unknown file'}, but the environment "
-            f"has {wheel['version']}",
+            f"contains NCCL {wheel['version']}",
             fix,
             command,
             observed=f"{loaded['version']} ({loaded['file']})",

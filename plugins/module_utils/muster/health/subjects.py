@@ -50,5 +50,5 @@ def facts_of(name: str, looks: Any, request: Any) -> dict[str, Any]:
 
 
 def has_facts(name: str) -> bool:
-    """Return whether a subject has facts of its own and does not only use those of other subjects."""
+    """Return whether a subject has its own facts, in addition to facts of other subjects."""
     return hasattr(subjects()[name], "facts_of") or name in subjects()[name].LOOKS

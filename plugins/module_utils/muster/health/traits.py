@@ -1,5 +1,4 @@
-"""Values that must be the same on every node, as comparable strings. A value is None if it is unknown or not
-applicable."""
+"""Return the values that must be the same on every node as strings. Unknown and inapplicable values are None."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 CATALOG = "Xid Catalog, immediate action {}"
 TEXT = "Xid Catalog, text: {}"
 # The same page's second table: with NVLink 5 the message has the severity; most non-fatal Xids are to be ignored.
-NVLINK5 = "Xid Catalog, table of NVLink 5: the message has the severity"
+NVLINK5 = "Xid Catalog, table of NVLink 5: the log message contains the severity"
 
 
 # With MIG on, the slice follows: "(PCI:0000:01:00 GPU-I:05 GPU-CI:00)" (NVIDIA/open-gpu-kernel-modules).
@@ -39,14 +39,14 @@ class Xid(NamedTuple):
 
 # The fix for an Xid, the mildest first.
 ACTIONS = {
-    "watch": ("If it recurs, have the GPU replaced; check it with", "nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER"),
-    "inside": ("Check the GPU's power cable and seating; show the power state with", "nvidia-smi -q -i {gpu} -d POWER"),
+    "watch": ("If the Xid recurs, replace the GPU. Check the GPU with", "nvidia-smi -q -i {gpu} -d ECC,ROW_REMAPPER"),
+    "inside": ("Check the GPU's power cable and seating. Show the power state with", "nvidia-smi -q -i {gpu} -d POWER"),
     "reset": (
-        "If a reset fails, restart the node. While nothing uses the GPU, reset it with",
+        "If a reset fails, restart the node. While no process is using the GPU, reset it with",
         "sudo nvidia-smi --gpu-reset -i {gpu}",
     ),
     "restart": (
-        "If the GPU is still missing after a restart, power-cycle the node, then have the GPU replaced. Restart with",
+        "If the GPU is still missing after a restart, power-cycle the node or have the GPU replaced. Restart with",
         "sudo systemctl reboot",
     ),
 }
@@ -54,12 +54,12 @@ RESET_GPU = CATALOG.format("RESET_GPU")
 IGNORE = CATALOG.format("IGNORE, then {}")
 XIDS = {
     46: Xid("the GPU stopped processing", "reset", RESET_GPU),
-    48: Xid("double bit ECC error", "reset", TEXT.format("a reset or a reboot is needed to clear it")),
+    48: Xid("double bit ECC error", "reset", TEXT.format("a reset or a reboot is needed to clear the error")),
     54: Xid("auxiliary power is not connected", "inside", CATALOG.format("CHECK_MECHANICALS")),
     62: Xid("internal micro-controller halt", "reset", RESET_GPU),
     63: Xid("a row of memory was remapped", "watch", CATALOG.format("IGNORE")),
     64: Xid("a row of memory could not be remapped", "reset", RESET_GPU),
-    74: Xid("NVLink error, before Blackwell", "reset", TEXT.format("a reset or a reboot is needed to clear it")),
+    74: Xid("NVLink error, before Blackwell", "reset", TEXT.format("a reset or a reboot is needed to clear the error")),
     79: Xid("the GPU has fallen off the bus", "restart", CATALOG.format("RESTART_BM")),
     92: Xid("high rate of corrected ECC errors", "watch", IGNORE.format("CONTACT_SUPPORT")),
     94: Xid("contained memory error", "watch", TEXT.format("reset when convenient; other applications continue")),
@@ -79,8 +79,8 @@ XIDS = {
     149: Xid("NVLink 5, NETIR", "reset", NVLINK5, said=True),
     150: Xid("NVLink 5, MSE", "reset", NVLINK5, said=True),
     155: Xid("NVLink was taken down by software", "reset", RESET_GPU),
-    156: Xid("a resource was retired", "reset", RESET_GPU),
-    157: Xid("a resource could not be retired", "watch", IGNORE.format("CONTACT_SUPPORT")),
+    156: Xid("the GPU took a faulty resource out of use", "reset", RESET_GPU),
+    157: Xid("the GPU could not take a faulty resource out of use", "watch", IGNORE.format("CONTACT_SUPPORT")),
     158: Xid("fatal timeout", "reset", RESET_GPU),
     160: Xid("a memory channel was retired", "watch", IGNORE.format("INVESTIGATE_SW")),
     161: Xid("a memory channel could not be retired", "watch", IGNORE.format("INVESTIGATE_SW")),

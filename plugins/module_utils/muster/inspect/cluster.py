@@ -48,7 +48,7 @@ HOST_KEY_SHARED = Check(
 MTU_DIFFERS = Check(
     "net.mtu.differ",
     seen="recording",
-    reads="the facts of all nodes, compared",
+    reads="the facts of all nodes",
     fires="the MTU of the training interface differs between nodes (fail): packets larger than the smallest MTU are"
     " dropped silently",
     fix="Set the same MTU on all nodes (mtu_training)",
@@ -56,12 +56,12 @@ MTU_DIFFERS = Check(
 MODELS_DIFFER = Check(
     "gpu.models.differ",
     seen="recording",
-    reads="the facts of all nodes, compared",
+    reads="the facts of all nodes",
     fires="the GPU model differs between nodes (warn): a launch runs at the speed of the slowest GPU",
     fix="Launch on nodes with the same GPU model (cluster_launch_nodes)",
 )
 LOST_UNSEEN = "Set the same MTU on all nodes; packets larger than the smallest MTU are dropped silently"
-SHARED_FILES = "This matters if the nodes share a file system. Muster never changes an existing account"
+SHARED_FILES = "Use equal ids if the nodes share a file system. Muster never changes an existing account"
 SLOWEST = "A launch on all nodes runs at the speed of the slowest GPU"
 
 
@@ -96,7 +96,7 @@ def same_machines(nodes: list[InspectedNode]) -> Iterator[Finding]:
                 yield check.warn(
                     node.name,
                     f"{few([node.name for node in group], ' and ')} have the same {what} (typical of cloned images)",
-                    "Generate a new one on all but one of these nodes with",
+                    f"Generate a new {what} on all but one of these nodes with",
                     command,
                 )
 

@@ -1,4 +1,4 @@
-"""Convert the data collected on a node (muster_node/look_*.py) into facts.
+"""Convert the data collected on a node (muster_node/looks/) into facts.
 
 Facts that could not be collected are absent or None, with the reason in `skipped`.
 """
@@ -65,7 +65,7 @@ class InspectedNode:
 def facts(looks: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts of a node.
 
-    looks: the result of each look_*.py, by subject. Only the subject "system" is required.
+    looks: the data of each collector, by subject. Only the subject "system" is required.
     """
     skipped: dict[str, str] = {}
     system = _system(looks["system"])
@@ -151,9 +151,9 @@ def _gpus(look: Mapping[str, Any], system: Mapping[str, Any], skipped: dict[str,
     if look["why"]:
         skipped["gpus"] = look["why"]
     elif system["virtual"] == WSL:
-        skipped["gpus"] = "under WSL, the PCI bus belongs to Windows"
+        skipped["gpus"] = "under WSL, Windows controls the PCI bus"
     elif system["container"]:
-        skipped["gpus"] = f"a container ({system['virtual']}) shows the host's PCI bus, not the GPUs it may use"
+        skipped["gpus"] = f"a container ({system['virtual']}) shows the host's PCI bus, with GPUs that it cannot use"
     names = device_names(look["catalogue"])
     devices = [
         {

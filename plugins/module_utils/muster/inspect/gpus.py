@@ -19,12 +19,12 @@ COUNT_DIFFERS = Check(
     seen="recording",
     reads="/sys/bus/pci/devices; before a launch, the driver's list of GPUs",
     fires="the node has fewer GPUs than cluster_gpus (fail), or more GPUs, which stay idle (warn)",
-    fix="Correct cluster_gpus, or search dmesg for the missing GPU",
+    fix="Correct cluster_gpus, or check dmesg for errors of the missing GPU",
 )
 VENDOR_OTHER = Check(
     "gpu.vendor.other",
     seen="stand-in",
-    reads="the vendors of display controllers and accelerators on the bus",
+    reads="the vendors of display controllers and accelerators on the PCI bus",
     fires="cluster_gpus is not 0, but the node has AMD GPUs and no NVIDIA GPUs (fail); Muster supports only NVIDIA"
     " GPUs",
     fix="Set cluster_gpus to 0 to train on the CPU, or remove the node from the inventory",
@@ -59,7 +59,7 @@ def gpus(node: InspectedNode) -> Iterator[Finding]:
         yield COUNT_DIFFERS.fail(
             node.name,
             f"{plural(len(devices), 'GPU')} on the PCI bus, but cluster_gpus is {wanted}",
-            "Correct cluster_gpus; if a GPU is missing, search for errors with",
+            "Correct cluster_gpus; if a GPU is missing, check the kernel log with",
             "sudo dmesg | grep -iE 'nvrm|pcie'",
             observed=str(len(devices)),
             expected=str(wanted),
@@ -69,7 +69,7 @@ def gpus(node: InspectedNode) -> Iterator[Finding]:
         yield COUNT_DIFFERS.warn(
             node.name,
             f"{plural(len(devices), 'GPU')} on the PCI bus, but cluster_gpus is not set, so training would use the CPU",
-            f"Write '{line_to_add(unused_gpus(node))}' under {node.name} in the inventory's hosts.yml",
+            f"Add '{line_to_add(unused_gpus(node))}' under {node.name} in the inventory's hosts.yml",
             observed=str(len(devices)),
             expected="cluster_gpus",
         )

@@ -24,8 +24,8 @@ DISK_SMALL = Check(
     "node.disk.small",
     seen="sandbox",
     reads="the file systems Muster writes to",
-    fires="a file system is read-only, has no free inodes or not enough free space (fail). For logs only, less than"
-    " 64 MB fails and less than 500 MB warns",
+    fires="a file system is read-only, or lacks free inodes or free space (fail). A file system used only for logs"
+    " fails below 64 MB and warns below 500 MB",
     fix="Free disk space, or choose another location",
 )
 UNSYNCHRONISED = Check(
@@ -33,7 +33,7 @@ UNSYNCHRONISED = Check(
     seen="recording",
     reads="the kernel's clock state (adjtimex)",
     fires="the clock is not synchronized (warn)",
-    fix="Check the sources of the time daemon",
+    fix="Check the time servers of the time daemon",
 )
 UNREACHABLE = Check(
     "node.unreachable",
@@ -46,7 +46,7 @@ NOTHING_AGAINST = Check(
     "inspect.node",
     seen="stand-in",
     reads="all checks of inspect",
-    fires="never: the pass of a node without problems",
+    fires="never; shown as passed for a node without problems",
 )
 OS_UNSUPPORTED = Check(
     "node.os.unsupported",
@@ -166,7 +166,7 @@ def python(node: InspectedNode) -> Iterator[Finding]:
         oldest = ".".join(map(str, OLDEST_PYTHON))
         yield PYTHON_OLD.fail(
             node.name,
-            f"{seen['python_path']} is Python {seen['python']}, older than {oldest}",
+            f"{seen['python_path']} is Python {seen['python']}, which is older than {oldest}",
             named={"oldest": oldest},
             observed=seen["python"],
             expected=f"{oldest} or newer",
@@ -225,7 +225,7 @@ def clock(node: InspectedNode) -> Iterator[Finding]:
         yield UNSYNCHRONISED.warn(
             node.name,
             f"the clock is not synchronized ({f'{sources} runs' if sources else 'no time daemon runs'})",
-            "Check its time sources" if sources else "The step baseline sets up a time daemon",
+            "Check the time servers with" if sources else "Run the step baseline, which sets up a time daemon",
             "chronyc -n sources" if "chrony" in sources else "timedatectl timesync-status" if sources else "",
         )
 
@@ -234,7 +234,7 @@ def starting(node: InspectedNode) -> Iterator[Finding]:
     if node.seen["packages"]["cloud_init"] == "error":
         yield CLOUD_INIT_FAILED.warn(
             node.name,
-            "cloud-init reported errors at the last boot, so its setup may be incomplete",
+            "cloud-init reported errors at the last boot, so the node might be set up incompletely",
         )
 
 

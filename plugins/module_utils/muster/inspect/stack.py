@@ -1,4 +1,4 @@
-"""Convert the GPU stack data collected on a node (muster_node/look_stack.py) into facts."""
+"""Convert the GPU stack data collected on a node (muster_node/looks/stack.py) into facts."""
 
 from __future__ import annotations
 

@@ -43,13 +43,13 @@ INTERFACE_DOWN = Check(
     seen="recording",
     reads="/sys/class/net/*/operstate",
     fires="the training interface is down (warn)",
-    fix="Bring it up with",
+    fix="Bring the interface up with",
     command="ip link set {interface} up",
 )
 PEER_OTHER_INTERFACE = Check(
     "net.peer.other_interface",
     seen="sandbox",
-    reads="ip route get, for every peer",
+    reads="ip route get for every peer",
     fires="the route to a peer does not use the interface with the training address (warn; fail if connections to the"
     " peer fail)",
     fix="Add a route for the training network, or use addresses of the same network",
@@ -57,7 +57,7 @@ PEER_OTHER_INTERFACE = Check(
 PEER_NO_ROUTE = Check(
     "net.peer.no_route",
     seen="recording",
-    reads="ip route get, for every peer",
+    reads="ip route get for every peer",
     fires="a peer has no route (warn)",
     fix="Check the route with",
     command="ip route get {address}",
@@ -66,7 +66,7 @@ PORTS_OVERLAP = Check(
     "net.ports.overlap",
     seen="recording",
     reads="/proc/sys/net/ipv4/ip_local_port_range",
-    fires="cluster_master_port is in the ephemeral port range, so an outgoing connection may use it (warn)",
+    fires="cluster_master_port is in the ephemeral port range, so an outgoing connection might use it (warn)",
     fix="Choose a cluster_master_port outside this range, or reserve the port with",
     command="sudo sysctl -w net.ipv4.ip_local_reserved_ports={port}",
 )
@@ -151,8 +151,8 @@ def ports(node: InspectedNode) -> Iterator[Finding]:
         return  # Muster will pin another range
     yield PORTS_OVERLAP.warn(
         node.name,
-        f"port {port} (cluster_master_port) is in the ephemeral port range {span[0]} to {span[1]}, so any outgoing"
-        " connection may use it",
+        f"port {port} (cluster_master_port) is in the ephemeral port range {span[0]} to {span[1]}, so an outgoing"
+        " connection might already use it",
         named={"port": port},
         observed=f"{span[0]}-{span[1]}",
         expected=f"without {port}",

@@ -37,7 +37,7 @@ def addresses_are_whole(inventory: Inventory) -> Iterator[Problem]:
         for text, variable in given.items():
             if like_an_address(text) and ip(text) is None:
                 what = f"{variable} is {text}, which is not a valid IP address"
-                fix = "Write only the address, without a port, prefix or brackets; each IPv4 number is 0 to 255"
+                fix = "Set only the address, without port, prefix or brackets. IPv4 numbers range from 0 to 255"
                 yield Problem(node.name, what, fix, option=variable)
 
 
@@ -50,7 +50,7 @@ def addresses_are_given(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(node.name, "no IP address is set", "Set ansible_host to the node's IP address")
         else:
             what = f"cluster_address is {address}, but training requires an IP address, not a host name"
-            fix = "Set cluster_address to the node's IP address; ansible_host may remain a host name"
+            fix = "Set cluster_address to an IP address. ansible_host can be a host name"
             yield Problem(node.name, what, fix, option="cluster_address")
 
 
@@ -69,7 +69,7 @@ def addresses_are_used_once(inventory: Inventory) -> Iterator[Problem]:
         # cluster_address defaults to ansible_host: report a duplicate of both as one problem.
         if len(names) > 1 and (address_text, *names) not in reported:
             reported.add((address_text, *names))
-            what = f"these nodes have the same address {address_text} ({variable})"
+            what = f"several nodes have the same {variable} {address_text}"
             fix = "Give each node a unique address, and list each machine only once"
             yield Problem(", ".join(names), what, fix)
 
@@ -83,7 +83,7 @@ def no_documentation_addresses(inventory: Inventory) -> Iterator[Problem]:
             for network in DOCUMENTATION:
                 if address and address in network:
                     what = f"{address} is reserved for documentation ({network})"
-                    fix = "Write the node's real address"
+                    fix = "Set the node's real address"
                     yield Problem(node.name, what, fix, option="ansible_host")
 
 
@@ -107,7 +107,7 @@ def addresses_can_be_reached(inventory: Inventory) -> Iterator[Problem]:
         host = ip(node.connects_to)
         if host and node.connects_to != text and _unreachable_kind(host) == NOBODY:
             yield Problem(
-                node.name, f"ansible_host {host} is {NOBODY}", "Write the node's real address", option="ansible_host"
+                node.name, f"ansible_host {host} is {NOBODY}", "Set the node's real address", option="ansible_host"
             )
 
 
@@ -119,7 +119,7 @@ def link_local_on_all_or_none(inventory: Inventory) -> Iterator[Problem]:
     if linked and others:
         yield Problem(
             CLUSTER,
-            f"link-local training addresses ({join(linked, [])}) and other training addresses ({join(others, [])})"
+            f"link-local training addresses ({join(linked, [])}) and routable training addresses ({join(others, [])})"
             " cannot reach each other",
             "Set cluster_address to addresses of the same network on all nodes",
         )
@@ -142,7 +142,7 @@ def interfaces_are_names(inventory: Inventory) -> Iterator[Problem]:
         name = node.text("cluster_interface")
         if "cluster_interface" in node.variables and name and not re.fullmatch(r"[^\s/:@]{1,15}", name):
             what = f"cluster_interface is {name!r}, which is not a valid network interface name"
-            fix = "Use the name that ip link shows, without @ and what follows, or leave cluster_interface empty"
+            fix = "Use a name from the output of ip link, without the part after @, or leave cluster_interface empty"
             yield Problem(node.name, what, fix, option="cluster_interface")
 
 
@@ -166,7 +166,7 @@ def names_can_be_hosts(inventory: Inventory) -> Iterator[Problem]:
             fix = "Use letters, digits, - and dots in the name, and set the address as ansible_host"
             yield Problem(repr(node.name), what, fix)
         elif node.name.lower().split(".")[0] == "localhost" and len(inventory.nodes) > 1:
-            yield Problem(node.name, "this name resolves to loopback on every node", "Give the node another name")
+            yield Problem(node.name, "every node resolves this name to loopback", "Give the node another name")
         host = node.connects_to
         if host and host != node.name and not can_be_host(host) and not like_an_address(host):
             if "@" in host:
@@ -186,7 +186,7 @@ def names_are_used_once(inventory: Inventory) -> Iterator[Problem]:
             addressed[host].append(node.name)
     for same in spelt.values():
         if len(same) > 1:
-            what = "these names differ only in case, which hosts files ignore"
+            what = "these node names differ only in case, which hosts files ignore"
             fix = "Give each node a unique name, and list each machine only once"
             yield Problem(join(same, []), what, fix)
     for node in inventory.nodes:
@@ -194,7 +194,7 @@ def names_are_used_once(inventory: Inventory) -> Iterator[Problem]:
         if name in _addresses(node):
             continue  # its own address; addresses_are_used_once reports duplicates
         for other in addressed.get(name, []):
-            what = f"this node name is the address of another node, {other}"
+            what = f"the name of this node is the address of node {other}"
             fix = "Give the node another name"
             yield Problem(node.name, what, fix)
 

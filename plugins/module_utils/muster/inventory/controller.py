@@ -26,7 +26,7 @@ def is_recent(ansible: tuple[int, ...], python: tuple[int, ...]) -> Iterator[Pro
     if python < OLDEST_PYTHON:
         have, need = _dotted(python), _dotted(OLDEST_PYTHON)
         what = f"Ansible uses Python {have}, which is too old; Muster requires {need} or newer"
-        fix = "Run script/setup, which finds a newer Python, then use .venv/bin/ansible-playbook"
+        fix = "Run script/setup to create .venv with a newer Python, then use .venv/bin/ansible-playbook"
         yield Problem(CONTROLLER, what, fix)
 
 
@@ -42,7 +42,7 @@ def enough_forks(inventory: Inventory) -> Iterator[Problem]:
     count = len(inventory.nodes)
     if inventory.forks < count:
         what = f"forks is {inventory.forks}, but Muster works on all {count} nodes in parallel"
-        fix = f"Set forks to {count} or more in ansible.cfg, or add --forks {count} to the command"
+        fix = f"Set forks to at least {count} in ansible.cfg, or add --forks {count} to the command"
         yield Problem(CONTROLLER, what, fix)
 
 

@@ -58,7 +58,7 @@ class WholeRun:
 def forgotten_at(inventory: Inventory) -> Iterator[Problem]:
     """Report a file that was passed to -e without the @. Ansible ignores such an argument."""
     for word in inventory.unassigned:
-        fix = f"Write -e @{word} for a file, or NAME=value"
+        fix = f"Use -e @{word} if it is a file, or -e NAME=VALUE to set a variable"
         yield Problem("the command line", f"-e {word} sets no variable", fix)
 
 
@@ -97,12 +97,12 @@ def one_thing_is_launched(inventory: Inventory) -> Iterator[Problem]:
         requested, scripts = chosen(node, RUNS), chosen(node, SCRIPTS)
         if len(scripts) > 1:
             yield Problem(
-                place(inventory, *scripts), f"{listed(scripts)} are set, but a launch has one", "Keep one of them"
+                place(inventory, *scripts), f"{listed(scripts)} are set, but a launch runs one", "Remove one of them"
             )
         running = chosen(node, RUNNING)
         if len(running) > 1:
-            what = f"{listed(running)} are set; choose to follow or to stop the launch"
-            yield Problem(place(inventory, *running), what, "Keep one of them")
+            what = f"{listed(running)} are set, but only one of them is allowed"
+            yield Problem(place(inventory, *running), what, "Remove one of them")
         # Misspelt options and options of the wrong type are reported by other rules.
         meant = {nearest(inventory, name) for name in inventory.given if name not in inventory.options}
         reported = [name for name in (*RUNS, *RUNNING) if name in node.errors or name in meant]
@@ -153,7 +153,7 @@ def detached_has_a_limit(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes[:1]:
         detached = node.variables.get("launch_detached") is True and "launch_time_limit" not in node.errors
         if detached and not chosen(node, RUNNING) and (node.number("launch_time_limit") or 0) <= 0:
-            what = "launch_detached requires a time limit, and launch_time_limit is not set"
+            what = "launch_detached requires a time limit, but launch_time_limit is not set"
             fix = "Set launch_time_limit (seconds)"
             yield Problem(place(inventory, "launch_detached"), what, fix, option="launch_detached")
 
@@ -176,8 +176,8 @@ def arguments_are_words(inventory: Inventory) -> Iterator[Problem]:
             word, space, _rest = entry.partition(" ")
             if space and word.startswith("-") and "=" not in word:
                 # The value may be a secret, so it is not shown.
-                what = f"entry {number} of launch_args has {word} and more after a space; the script gets one argument"
-                fix = f'Write each word as a separate entry: launch_args: ["{word}", "..."]'
+                what = f"entry {number} of launch_args has a space after {word}, but is passed as one argument"
+                fix = f'Make each word a separate entry: launch_args: ["{word}", "..."]'
                 yield Problem(place(inventory, "launch_args"), what, fix)
 
 
@@ -211,7 +211,7 @@ def code_in_a_job(names: Mapping[str, str], templates: Sequence[tuple[str, str]]
     """
     found = [
         f"{where}: {name} contains a template, which would run on the controller; a job file may contain only data."
-        " Write the value itself, move the template to the inventory, or mark the value as !unsafe to pass it as is."
+        " Replace the template with a value, move it to the inventory, or mark it with !unsafe to pass it unchanged."
         for name, where in templates
     ]
     return found + [
@@ -230,7 +230,7 @@ def part_of_the_run(limit: str, left_out: Sequence[str], tags: Sequence[str], wh
     """
     options = []
     if limit and whole.nodes:
-        leaves = f" leaves out {few(left_out)}" if left_out else " may leave out nodes"
+        leaves = f" leaves out {few(left_out)}" if left_out else " might leave out nodes"
         options.append((f"--limit {limit}{leaves}", whole.nodes))
     if tags and whole.tasks:
         options.append((f"{' '.join(tags)} leaves out tasks", whole.tasks))

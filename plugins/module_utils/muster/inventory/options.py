@@ -52,7 +52,7 @@ def read(option: Option, value: Any) -> Any:
         # YAML reads unquoted off, on, yes and no as booleans.
         words = [word for word in option.choices if word in (_TRUE if value else _FALSE)]
         if words:
-            raise ValueError(f'is {value!r}: YAML reads unquoted {words[0]} as a boolean; write "{words[0]}"')
+            raise ValueError(f'is {value!r}: YAML reads unquoted {words[0]} as a boolean; use "{words[0]}"')
     result = _read_list(option, value) if option.type == "list" else _read_one(option.type, value)
     wrong = [one for one in (result if option.type == "list" else [result]) if one not in option.choices]
     if option.choices and wrong:
@@ -81,7 +81,7 @@ def _read_list(option: Option, value: Any) -> list[Any]:
         try:
             result = _read_one(option.elements, entry)
         except ValueError as error:
-            raise ValueError(f"has an invalid {_ordinal(number)} entry, which {error}") from None
+            raise ValueError(f"has an invalid {_ordinal(number)} entry: it {error}") from None
         read_entries.append(result.strip() if isinstance(result, str) else result)
     return read_entries
 
@@ -120,7 +120,7 @@ def _str(value: Any) -> str:
         raise ValueError("has no value")
     if isinstance(value, (dict, list, tuple)):
         raise ValueError(f"is {_short(value)}, not text")
-    raise ValueError(f"is {_short(value)}, not text; put it in quotes")
+    raise ValueError(f"is {_short(value)}, not text; enclose it in quotes")
 
 
 def _dict(value: Any) -> dict[Any, Any]:

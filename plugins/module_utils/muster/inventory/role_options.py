@@ -57,7 +57,7 @@ def users_root_is_a_path(inventory: Inventory) -> Iterator[Problem]:
         root = node.text("cluster_users_root")
         if "cluster_users_root" in node.variables and not (root.startswith("/") and root.strip("/")):
             what = f"cluster_users_root is {root!r}, which is not an absolute path"
-            fix = "Write a path below /"
+            fix = "Set an absolute path other than /"
             yield Problem(node.name, what, fix, option="cluster_users_root")
 
 
@@ -68,8 +68,8 @@ def nodes_exist(inventory: Inventory) -> Iterator[Problem]:
         for name in chosen if isinstance(chosen, list) else ():
             if name not in nodes:
                 close = difflib.get_close_matches(str(name), nodes, n=1)
-                hint = f"Write {close[0]} if you meant that node" if close else "Add it to gpu_nodes or remove it"
-                what = f"workbench_nodes names {name}, which is not in gpu_nodes"
+                hint = f"Correct it to {close[0]} if that was meant" if close else "Add it to gpu_nodes or remove it"
+                what = f"workbench_nodes contains {name}, which is not in gpu_nodes"
                 yield Problem(node.name, what, hint, option="workbench_nodes")
 
 
@@ -99,8 +99,8 @@ def ranges_are_ranges(inventory: Inventory) -> Iterator[Problem]:
                 continue
             ports = port_range(node.variables[name])
             if ports is None or ports[0] < 1024:
-                what = f"{name} is {str(node.variables[name])[:80]!r}, which is not a port range within 1024-65535"
-                fix = 'Write the first and the last port, such as "32768-40959"'
+                what = f"{name} is {str(node.variables[name])[:80]!r}, which is not a port range between 1024 and 65535"
+                fix = 'Set the first and the last port, such as "32768-40959"'
                 yield Problem(node.name, what, fix, option=name)
 
 
@@ -122,7 +122,7 @@ def _faults(entry: Any) -> Iterator[tuple[str, str]]:
     if port_range(entry.get("port")) is None:
         yield (
             f"has the invalid port {str(entry.get('port'))[:40]!r}" if "port" in entry else "has no port",
-            'Write a number from 1 to 65535, or a range in quotes such as "9100-9110"',
+            'Use a number from 1 to 65535, or a range in quotes such as "9100-9110"',
         )
     if str(entry.get("proto", "tcp")).lower() not in _PROTOS:
         yield f"has the invalid proto {str(entry['proto'])[:40]!r}", f"Use one of {', '.join(_PROTOS)}"
@@ -130,7 +130,7 @@ def _faults(entry: Any) -> Iterator[tuple[str, str]]:
         if not _is_network(source):
             yield (
                 f"allows {str(source)[:60]!r}, which is neither an IP address nor a network",
-                "Write an address such as 10.0.0.7 or a network without host bits such as 10.0.0.0/24, not a host name",
+                "Use an address such as 10.0.0.7 or a network without host bits such as 10.0.0.0/24, not a host name",
             )
 
 
@@ -160,13 +160,13 @@ def toolkits_are_versions(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         for version in _toolkits(node):
             if not re.fullmatch(r"\d+\.\d+", str(version), re.ASCII):
-                fix = 'Write the major and minor version, such as "13.0"'
-                what = f"cuda_toolkit_versions has {version!r}, which is not a version"
+                fix = 'Set the major and minor version, such as "13.0"'
+                what = f"cuda_toolkit_versions contains {version!r}, which is not a version"
                 yield Problem(node.name, what, fix, option="cuda_toolkit_versions")
         default = node.text("cuda_toolkit_default")
         if default and default not in _toolkits(node):
             what = f"cuda_toolkit_default is {default}, which is not in cuda_toolkit_versions"
-            fix = "Add it to cuda_toolkit_versions, or leave the default empty"
+            fix = "Add it to cuda_toolkit_versions, or leave cuda_toolkit_default empty"
             yield Problem(node.name, what, fix, option="cuda_toolkit_default")
 
 
@@ -178,8 +178,8 @@ def nccl_conf_is_a_mapping(inventory: Inventory) -> Iterator[Problem]:
         for what, fix in nccl_conf.request_problems(request):
             yield Problem(node.name, what, fix, option="nccl_conf")
         if isinstance(request, dict) and node.variables.get("nccl_install") is not True:
-            what = "nccl_conf sets variables, but nccl_install is false, so they would not be written"
-            fix = "Set nccl_install to true, or write them to /etc/nccl.conf manually"
+            what = "nccl_conf sets variables, but nccl_install is false, so /etc/nccl.conf is not written"
+            fix = "Set nccl_install to true, or add the variables to /etc/nccl.conf yourself"
             yield Problem(node.name, what, fix, option="nccl_conf")
 
 

@@ -57,5 +57,5 @@ def is_secret(name: str, text: str) -> bool:
 def none_in_clear_text(inventory: Inventory) -> Iterator[Problem]:
     for secret in inventory.secrets:
         what = f"{secret.variable} is a secret in clear text"
-        fix = f"Replace it with the output of this command for the name {secret.variable}: {vault()}"
+        fix = f"Replace the value with the output of this command for the name {secret.variable}: {vault()}"
         yield Problem(secret.file, what, fix)

@@ -45,12 +45,12 @@ def mirror_urls_can_be_used(inventory: Inventory) -> Iterator[Problem]:
 def _url(place: str, what: str, url: object) -> Iterator[Problem]:
     text = url if isinstance(url, str) else ""
     if _password(text):
-        fix = "Let the mirror authorize the nodes by IP address, or put the password in their /etc/apt/auth.conf.d"
-        what = f"{what} contains a password, which every user of a node could read"
+        fix = "Authorize the nodes by IP address on the mirror, or put the password in their /etc/apt/auth.conf.d"
+        what = f"{what} contains a password that every user of a node could read"
         yield Problem(place, what, fix, option=what.split(maxsplit=1)[0])
     elif not re.fullmatch(r"(https?://[^\s/]+|file:)/\S*", text):
         what = f"{what} is {url!r}, which is not a URL"
-        fix = "Write a URL such as http://mirror.lab/ubuntu/"
+        fix = "Set a URL such as http://mirror.lab/ubuntu/"
         yield Problem(place, what, fix, option=what.split(maxsplit=1)[0])
     unknown = sorted(set(re.findall(r"\{(\w*)\}", text)) - _PLACEHOLDERS)
     if unknown:
@@ -67,17 +67,17 @@ def proxies_can_be_used(inventory: Inventory) -> Iterator[Problem]:
             if not text:
                 continue
             if _password(text):
-                fix = "Let the proxy authorize the nodes by IP address, or run a local proxy that logs in upstream"
-                what = f"{name} contains a password, which every user of a node could read"
+                fix = "Authorize the nodes by IP address on the proxy, or use a local proxy that logs in upstream"
+                what = f"{name} contains a password that every user of a node could read"
                 yield Problem(node.name, what, fix, option=name)
             elif not re.fullmatch(r"https?://([\w.-]+|\[[0-9A-Fa-f:]+\]):\d{1,5}/?", text, re.ASCII):
-                fix = "Write a URL such as http://proxy.lab:3128"
+                fix = "Set a URL such as http://proxy.lab:3128"
                 yield Problem(node.name, f"{name} is {text!r}, which is not a proxy URL", fix, option=name)
         hosts = node.variables.get("cluster_no_proxy")
         for host in hosts if isinstance(hosts, list) else ():
             if not _HOST.fullmatch(str(host)):
                 what = f"cluster_no_proxy has {host!r}, which is not a host"
-                fix = "Write host names, domain suffixes such as .example.org, or IP addresses, without http:// or port"
+                fix = "Use host names, domain suffixes such as .example.org, or IP addresses, without http:// and port"
                 yield Problem(node.name, what, fix, option="cluster_no_proxy")
 
 
@@ -102,8 +102,8 @@ def offline_folders_are_paths(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         folder = node.text("cluster_offline_dir")
         if folder and not re.fullmatch(r"/[\w./+-]*", folder, re.ASCII):
-            what = f"cluster_offline_dir is {folder!r}, which apt cannot use as a folder"
-            yield Problem(node.name, what, "Write an absolute path without spaces", option="cluster_offline_dir")
+            what = f"cluster_offline_dir is {folder!r}, which cannot be used in an apt source"
+            yield Problem(node.name, what, "Set an absolute path without spaces", option="cluster_offline_dir")
 
 
 def _password(url: str) -> bool:

@@ -26,11 +26,11 @@ PORTS = range(1024, 65536)
 EPHEMERAL_PORTS = range(32768, 61000)
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}=?")
 _NAMED = (
-    ("pytorch_variant", r"auto|cpu|cuda|cu\d{2,4}", "Write auto, cpu, cuda, or a build such as cu126"),
+    ("pytorch_variant", r"auto|cpu|cuda|cu\d{2,4}", "Set auto, cpu, cuda, or a build such as cu126"),
     (
         "gpu_stack_driver",
         r"|\d{3}(\.\d+){0,2}",
-        'Write a branch such as "580", an exact version such as "580.159.04", or ""',
+        'Set a branch such as "580", an exact version such as "580.159.04", or ""',
     ),
 )
 CLUSTER_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
@@ -54,7 +54,7 @@ def misspelt_options(inventory: Inventory) -> Iterator[Problem]:
         for name in node.unknown:
             if name in meant:
                 what = f"{name} is not a Muster option"
-                fix = f"Write {meant[name]}, or rename the variable"
+                fix = f"Correct it to {meant[name]}, or rename the variable"
                 yield Problem(node.name, what, fix, option=name)
 
 
@@ -87,7 +87,7 @@ def user_is_unprivileged(inventory: Inventory) -> Iterator[Problem]:
             continue
         if user == "root":
             what = "cluster_user is root"
-            fix = "Training runs as an unprivileged user; set another user"
+            fix = "Set an unprivileged user: training must not run as root"
             yield Problem(node.name, what, fix, option="cluster_user")
         elif not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", user):
             what = f"cluster_user is {user!r}, which is not a valid user name"
@@ -102,7 +102,7 @@ def torch_version_is_exact(inventory: Inventory) -> Iterator[Problem]:
             r"\d+\.\d+\.\d+((a|b|rc)\d+)?(\+\w+)?", version
         ):
             what = f"cluster_torch_version is {version!r}, not an exact version"
-            fix = 'Write all three numbers, such as "2.13.0"'
+            fix = 'Set all three numbers, such as "2.13.0"'
             yield Problem(node.name, what, fix, option="cluster_torch_version")
 
 
@@ -120,7 +120,7 @@ def torch_version_is_known(inventory: Inventory) -> Iterator[Problem]:
         nearest = nearest_release(release[1]) if release else None
         if release and nearest:
             what = f"cluster_torch_version is {release[1]}, which PyTorch never released"
-            fix = f'Write a released version, such as "{nearest}" (the closest)'
+            fix = f'Set a released version, such as "{nearest}" (the closest)'
             yield Problem(node.name, what, fix, option="cluster_torch_version")
 
 
@@ -137,7 +137,7 @@ def master_port_is_free_to_use(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(
                 node.name,
                 f"cluster_master_port is {port}, which is in Linux's ephemeral port range"
-                f" ({EPHEMERAL_PORTS[0]} to {EPHEMERAL_PORTS[-1]}), so any outgoing connection may use it",
+                f" ({EPHEMERAL_PORTS[0]} to {EPHEMERAL_PORTS[-1]}), so an outgoing connection might already use it",
                 f"Choose a port below {EPHEMERAL_PORTS[0]}, such as 29500",
                 option="cluster_master_port",
             )
@@ -148,7 +148,7 @@ def ssh_port_is_a_port(inventory: Inventory) -> Iterator[Problem]:
         port = node.text("ansible_port")
         if port and not (port.isdecimal() and 0 < int(port) < 65536):
             what = f"ansible_port is {port}, which is not a port"
-            yield Problem(node.name, what, "Write a number from 1 to 65535", option="ansible_port")
+            yield Problem(node.name, what, "Set a number from 1 to 65535", option="ansible_port")
 
 
 def master_port_is_outside_the_pinned_range(inventory: Inventory) -> Iterator[Problem]:
@@ -159,8 +159,8 @@ def master_port_is_outside_the_pinned_range(inventory: Inventory) -> Iterator[Pr
             yield Problem(
                 node.name,
                 f"cluster_master_port is {port}, which is in firewall_ephemeral_range ({ends[0]} to {ends[1]}),"
-                " so any outgoing connection may use it",
-                "Choose a port outside that range",
+                " so an outgoing connection might already use it",
+                "Choose a port outside this range",
                 option="cluster_master_port",
             )
 
@@ -174,7 +174,7 @@ def training_mtu_is_one(inventory: Inventory) -> Iterator[Problem]:
         seconds = node.number("mtu_confirm_seconds")
         if seconds is not None and seconds < LEAST_SECONDS:
             what = f"mtu_confirm_seconds is {seconds}, which is too short"
-            fix = f"Write {LEAST_SECONDS} or more: all nodes are changed and tested in that time"
+            fix = f"Set at least {LEAST_SECONDS}, because all nodes must be changed and tested within this time"
             yield Problem(node.name, what, fix)
 
 
@@ -184,7 +184,7 @@ def processes_fit_the_gpus(inventory: Inventory) -> Iterator[Problem]:
         nproc = node.number("cluster_nproc_per_node")
         if gpus is not None and gpus < 0:
             what = f"cluster_gpus is {gpus}, which is not valid"
-            fix = "Write the number of GPUs, or 0 for none"
+            fix = "Set the number of GPUs, or 0 to train on the CPU"
             yield Problem(node.name, what, fix, option="cluster_gpus")
         if nproc is not None and nproc < 1:
             what = f"cluster_nproc_per_node is {nproc}, which is not valid"
@@ -192,7 +192,7 @@ def processes_fit_the_gpus(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(node.name, what, fix, option="cluster_nproc_per_node")
         if gpus is not None and nproc is not None and 0 < gpus < nproc:
             what = f"cluster_nproc_per_node is {nproc}, but the node has {gpus} GPUs (cluster_gpus)"
-            fix = "Each process requires a separate GPU: lower cluster_nproc_per_node or correct cluster_gpus"
+            fix = "Each process requires its own GPU: lower cluster_nproc_per_node, or correct cluster_gpus"
             yield Problem(node.name, what, fix, option="cluster_nproc_per_node")
 
 
@@ -210,8 +210,8 @@ def launch_nodes_exist(inventory: Inventory) -> Iterator[Problem]:
     for name in dict.fromkeys(chosen):
         if name not in nodes:
             close = difflib.get_close_matches(name, nodes, n=1)
-            hint = f"Write {close[0]} if you meant that node" if close else "Add it to gpu_nodes or remove it"
-            what = f"cluster_launch_nodes names {name}, which is not in gpu_nodes"
+            hint = f"Correct it to {close[0]} if that was meant" if close else "Add it to gpu_nodes or remove it"
+            what = f"cluster_launch_nodes contains {name}, which is not in gpu_nodes"
             yield Problem(CLUSTER, what, hint, option="cluster_launch_nodes")
         elif nodes[name].quarantined:
             what = "the node is in cluster_launch_nodes but quarantined (cluster_quarantined)"
@@ -226,7 +226,7 @@ def host_keys_are_keys(inventory: Inventory) -> Iterator[Problem]:
             yield Problem(
                 node.name,
                 "cluster_host_key is neither an SSH fingerprint nor a public key",
-                "Use the SHA256:... part of what the node prints for: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
+                "Set the fingerprint shown on the node by: ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub",
                 option="cluster_host_key",
             )
 
@@ -235,7 +235,7 @@ def soak_is_of_its_mode(inventory: Inventory) -> Iterator[Problem]:
     for node in inventory.nodes:
         stages, mode = node.variables.get("ddp_smoke_stages"), node.text("ddp_smoke_mode") or "quick"
         if isinstance(stages, list) and "soak" in stages and mode != "soak":
-            what = f"ddp_smoke_stages has soak, which is not a stage of the mode {mode} (ddp_smoke_mode)"
+            what = f"ddp_smoke_stages contains soak, but ddp_smoke_mode is {mode}, which has no soak stage"
             fix = "Set ddp_smoke_mode to soak, or remove soak from ddp_smoke_stages"
             yield Problem(node.name, what, fix, option="ddp_smoke_stages")
 

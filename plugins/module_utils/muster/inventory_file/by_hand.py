@@ -21,7 +21,7 @@ def to_add(file: str, group: str, name: str, variables: Mapping[str, Any]) -> st
         lines += [" " * 2 * STEP + line for line in edits.entry(name, variables, STEP, on_one_line=False)]
     else:
         lines = [f"[{group}]", " ".join([name, *(f"{key}={_ini(value)}" for key, value in variables.items())])]
-    return _write(f"Add {name} to {file}, with the lines that are missing", lines)
+    return _write(f"Add {name} to {file}. Add these lines where they are missing", lines)
 
 
 def to_assign(file: str, name: str, variables: Mapping[str, Any]) -> str:

@@ -39,7 +39,7 @@ class RangeError(CannotEditError):
 
     def __init__(self, place: InventoryEntry) -> None:
         few = ", ".join(place.names[:4]) + (" and more" if len(place.names) > 4 else "")
-        super().__init__(f"has {place.key.value}, which is a range for {few}")
+        super().__init__(f"has the entry {place.key.value}, which is a range of several nodes ({few})")
         self.place = place
 
 
@@ -48,7 +48,7 @@ def has(text: str, name: str, language: Language) -> bool:
 
 
 def has_group(text: str, group: str, language: Language) -> bool:
-    """Return whether the file has this group with hosts."""
+    """Return whether the file defines this group with at least one host."""
     return any(name == group and "hosts" in _keys(value) for name, _, value in groups(language.parse(text)))
 
 
@@ -132,7 +132,7 @@ def _own_variables(before: str, language: Language, variable: str, after: str) -
     for variables in pairs:
         variables.pop(variable, None)
     if pairs[0] != pairs[1]:
-        raise CannotEditError("cannot be changed by editing a single line")
+        raise CannotEditError("cannot be changed by editing one line")
     return after
 
 
@@ -159,7 +159,7 @@ def _checked(language: Language, after: str, wanted: Mapping[str, Any]) -> str:
     An edit can also change other values through anchors and merges.
     """
     if language.said(after) != wanted:
-        raise CannotEditError("cannot be changed for a single node")
+        raise CannotEditError("cannot be changed for this node alone, because the edit would affect other values")
     return after
 
 
@@ -180,7 +180,7 @@ def assign_for_all(text: str, name: str, value: Any, language: Language) -> str:
     before += "" if before.endswith("\n") or not before else "\n"
     new = before + line + after
     if plain(language.parse(new)) != {name: language.value(value)}:
-        raise CannotEditError("does not allow adding a line")
+        raise CannotEditError("would not be valid with the added line")
     return new
 
 
@@ -193,12 +193,12 @@ def assign_to_group(text: str, name: str, value: Any, language: Language) -> str
     """Return the text of an inventory file with the variable changed in the vars of the group that sets it."""
     found = _vars(text, name, language)
     if len(found) > 1:
-        raise CannotEditError(f"has {name} for several groups")
+        raise CannotEditError(f"sets {name} for several groups")
     new = edits.in_mapping(text, found[0], name, value)
     again = _vars(new, name, language)
     same = len(new.splitlines()) == len(text.splitlines())
     if not same or len(again) != 1 or plain(again[0]).get(name) != language.value(value):
-        raise CannotEditError("cannot be changed by editing a single line")
+        raise CannotEditError("cannot be changed by editing one line")
     return new
 
 

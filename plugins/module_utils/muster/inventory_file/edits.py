@@ -27,7 +27,7 @@ def with_node(text: str, group: YamlPart, name: str, variables: Mapping[str, Any
     """
     found = group.pair("hosts")
     if found is None:
-        raise CannotEditError("has no hosts in the group")
+        raise CannotEditError("has no hosts entry in the group")
     key, hosts = found
     if hosts.flow and hosts.pairs:
         return _in_flow(text, hosts, f"{flow(name)}: {flow(dict(variables))}")
@@ -42,7 +42,7 @@ def with_node(text: str, group: YamlPart, name: str, variables: Mapping[str, Any
 
 
 def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ()) -> str:
-    """Remove a pair and its comments from a mapping. others: names; comments that contain one of them are kept."""
+    """Remove a pair and its comments from a mapping. Comments that contain a name in `others` are kept."""
     found = parent.pair(key)
     if found is None:
         return text
@@ -51,7 +51,7 @@ def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ())
     name, value = found
     begin, end = _line_start(text, name.start), _line_end(text, value.end)
     if text[begin : name.start].strip() or not re.fullmatch(r"[ \t]*(#.*)?", text[value.end : end].rstrip("\r\n")):
-        raise CannotEditError(f"has other content on the lines of {key}")
+        raise CannotEditError(f"has other content on the same lines as {key}")
     end = _after_comments(text, end, name.column + 1)
     begin = _before_own_comments(text, begin, name, others)
     if _is_blank(text, begin) and (end == len(text) or not _line(text, end).strip()):
@@ -60,7 +60,7 @@ def without(text: str, parent: YamlPart, key: str, others: Collection[str] = ())
 
 
 def with_value(text: str, parent: YamlPart, key: str, name: str, value: Any) -> str:
-    """Set a variable of the entry `key`, which is a node, in a mapping of hosts."""
+    """Set a variable of the node `key` in a mapping of hosts."""
     found = parent.pair(key)
     if found is None:
         raise CannotEditError(f"has no {key} in the group")
@@ -68,7 +68,7 @@ def with_value(text: str, parent: YamlPart, key: str, name: str, value: Any) -> 
     if variables.kind == MAPPING and variables.pairs:
         return in_mapping(text, variables, name, value, _step_within(text, parent))
     if not variables.empty:
-        raise CannotEditError(f"has {key} with a value that is not a mapping of variables")
+        raise CannotEditError(f"has the entry {key}, whose value is not a mapping of variables")
     if variables.kind == MAPPING or variables.value or parent.flow:
         short = flow({name: value})
         if variables.end > variables.start:
@@ -105,7 +105,7 @@ def in_mapping(text: str, mapping: YamlPart, name: str, value: Any, step: int = 
 def _in_flow(text: str, mapping: YamlPart, written: str) -> str:
     last = mapping.pairs[-1][1]
     if last.end == last.start and ":" in text[mapping.pairs[-1][0].end : last.end]:
-        raise CannotEditError("has a name without a value")
+        raise CannotEditError("has an entry without a value on the same line")
     return f"{text[: last.end]}, {written}{text[last.end :]}"
 
 
@@ -117,7 +117,7 @@ def _out_of_flow(text: str, parent: YamlPart, found: tuple[YamlPart, YamlPart]) 
     elif place:
         begin = text.index(",", parent.pairs[place - 1][1].end)
     if "#" in text[begin : found[0].start] + text[found[1].end : end]:
-        raise CannotEditError(f"has a comment beside {found[0].value}")
+        raise CannotEditError(f"has a comment next to the entry {found[0].value}")
     return text[:begin] + text[end:]
 
 
@@ -125,7 +125,7 @@ def _below(text: str, key: YamlPart, empty: YamlPart, lines: list[str], column: 
     """Insert a block below a key whose value is null or an empty mapping."""
     if empty.end > empty.start:
         if "\n" in text[key.end : empty.end]:
-            raise CannotEditError(f"has an empty {key.value} over several lines")
+            raise CannotEditError(f"has an empty entry {key.value} that spans several lines")
         colon = text.index(":", key.end) + 1
         text = text[:colon] + text[empty.end :]
         empty = YamlPart(SCALAR, colon, colon, key.column)
@@ -239,7 +239,7 @@ def entry(name: str, variables: Mapping[str, Any], step: int, *, on_one_line: bo
 
 def _text(text: str) -> str:
     if any(mark in text for mark in TEMPLATE):
-        raise CannotEditError(f"would evaluate {text!r} as a template. Write it without {' '.join(TEMPLATE)}")
+        raise CannotEditError(f"would evaluate {text!r} as a template. Remove the characters {' '.join(TEMPLATE)}")
     if (_PLAIN.fullmatch(text) or _ADDRESS.fullmatch(text)) and not _NOT_TEXT.fullmatch(text):
         return text
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\x7f")

@@ -44,7 +44,7 @@ class YamlPart:
         """Return the pair with this key. Raises CannotEditError if the key occurs twice."""
         found = [pair for pair in self.pairs if pair[0].kind == SCALAR and pair[0].value == key]
         if len(found) > 1:
-            raise CannotEditError(f"has {key} twice in the same place; only the last one applies")
+            raise CannotEditError(f"has a duplicate key {key}; only the last value is used")
         return found[0] if found else None
 
 
@@ -56,7 +56,7 @@ def plain(root: YamlPart) -> Any:
         value: Any
         if part.kind == ALIAS:
             if part.value not in anchors:
-                raise CannotEditError(f"would contain *{part.value}, which is not defined")
+                raise CannotEditError(f"would contain the alias *{part.value}, whose anchor is not defined")
             return anchors[part.value]
         if part.kind == MAPPING:
             value = _merged(

@@ -1,8 +1,8 @@
 """Validate the answers of nodes about a launch, which are untrusted input. Only data that matches the plan and the
 expected types is used.
 
-The training user may have written the ranks, the result, the errors and the logs. Unusable parts of these are dropped
-and reported. The other fields come from the program on the node. If one of these is unusable, the whole answer is
+The training user might have written the ranks, the result, the errors and the logs: unusable parts of these are dropped
+and reported. Muster's program on the node writes the other fields: if one of these is unusable, the whole answer is
 rejected.
 """
 

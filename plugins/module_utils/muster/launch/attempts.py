@@ -34,20 +34,20 @@ RESTARTED = Check(
     seen="sandbox",
     reads="the attempts of a launch with launch_restarts",
     fires="an attempt failed and the launch continued with another attempt (warn)",
-    fix="Check the named node before the next launch",
+    fix="Check the node named in the finding before the next launch",
 )
 GIVEN_UP = Check(
     "launch.given_up",
     seen="sandbox",
-    reads="the outcomes of the launch's attempts, its checkpoints, and the remaining nodes",
-    fires="another attempt is allowed, but it would fail again or cannot start (fail)",
+    reads="the outcomes of all attempts, the checkpoints, and the remaining nodes",
+    fires="another attempt is allowed, but would fail in the same way or cannot start (fail)",
     fix="Fix the cause of the last attempt's failure, then launch again",
 )
 CHECKS = (RESTARTED, GIVEN_UP)
 
 NO_WATCHER = (
-    "launch_restarts of a detached launch requires a watcher on the head node that logs in to the other nodes as the"
-    " launch's user; administrator launches have no such logins"
+    "launch_restarts with launch_detached requires a watcher on the head node that can log in to the other nodes as"
+    " the launch's user; administrator launches have no such logins"
 )
 WITHOUT_WATCHER = "or remove launch_detached and launch in a persistent terminal (tmux), or remove launch_restarts"
 FUTILE = 3  # attempts in a row without a newer checkpoint
@@ -96,21 +96,21 @@ def problems(
     """
     found = []
     if options.restarts < 0 or options.restarts >= PORTS:
-        found.append(f"launch_restarts is {options.restarts}; it must be from 0 to {PORTS - 1}.")
+        found.append(f"launch_restarts is {options.restarts}, but must be between 0 and {PORTS - 1}.")
     if unwatched and options.restarts > 0:
         found.append(f"{NO_WATCHER}: launch as yourself (launch_as), {WITHOUT_WATCHER}.")
     extra = [
         name for name, value in (("launch_spares", options.spares), ("launch_min_nodes", options.min_nodes)) if value
     ]
     if extra and options.restarts <= 0:
-        found.append(f"{' and '.join(extra)}: no effect without launch_restarts; set it, for example to 3.")
+        found.append(f"{' and '.join(extra)}: no effect without launch_restarts. Set it, for example to 3.")
     for name in options.spares:
         if name not in inventory:
-            found.append(f"launch_spares names {name!r}, which is not in gpu_nodes, or is quarantined.")
+            found.append(f"launch_spares contains {name!r}, which is not in gpu_nodes or is quarantined.")
         elif name in participants:
-            found.append(f"launch_spares names {name}, which is already a participant (cluster_launch_nodes).")
+            found.append(f"launch_spares contains {name}, which is already in the launch (cluster_launch_nodes).")
     if options.min_nodes > len(participants) or options.min_nodes < 0:
-        found.append(f"launch_min_nodes is {options.min_nodes}; the launch has {plural(len(participants), 'node')}.")
+        found.append(f"launch_min_nodes is {options.min_nodes}, but must be between 0 and {len(participants)}.")
     return found
 
 
@@ -179,13 +179,13 @@ def signature(record: LaunchRecord) -> str:
 
 
 def stays(record: LaunchRecord) -> str:
-    """Return a description of leftover processes that are not ended when the lease expires; "" if there are none."""
+    """Return a description of leftover processes that keep running after the lease expires; "" if there are none."""
     units = {entry.node: entry.unit for entry in record.plan.nodes}
     for node, left in record.leftovers.items():
         beyond = [one for one in left.processes if one["unit"] != units[node]]
         if beyond:
             pids = few([f"PID {one['pid']}" for one in beyond])
-            return f"{node}: {pids} of attempt {record.plan.launch_id} still running outside its unit"
+            return f"{node}: {pids} of attempt {record.plan.launch_id} still running outside the launch's unit"
     return ""
 
 
@@ -209,9 +209,9 @@ def futile(history: Sequence[LaunchAttempt], options: LaunchOptions) -> str:
     """Return why another attempt would fail in the same way; "" if another attempt might succeed."""
     last = history[-1]
     if last.signature and last.signature in [one.signature for one in history[:-1]]:
-        return f"the same exception at the same place twice: {last.signature}"
+        return f"the same exception occurred twice at the same place: {last.signature}"
     if options.checkpoints and len(history) >= FUTILE and not any(map(newer, history[-FUTILE:])):
-        return f"{FUTILE} attempts without a newer checkpoint ({options.checkpoints})"
+        return f"no newer checkpoint after {FUTILE} attempts ({options.checkpoints})"
     return ""
 
 
@@ -225,12 +225,12 @@ def newer(attempt: LaunchAttempt) -> bool:
 def unfit(seen: Fit | str, nproc: int, *, gpus: bool, shared: bool) -> str:
     """Return why a node is unavailable; "" if it is available.
 
-    seen: the node's answer, or the reason why there is none.
+    seen: the node's answer, or why the node did not answer.
     """
     if isinstance(seen, str):
         return seen
     if seen["running"]:
-        return f"earlier attempts have not ended: {few(seen['running'])}"
+        return f"earlier attempts are still running: {few(seen['running'])}"
     if not gpus:
         return ""
     if seen["gpu_error"]:
@@ -262,7 +262,7 @@ def next_nodes(
     """Return the nodes of the next attempt in order, and a description. No nodes are returned if no attempt can start.
 
     current: nodes of the previous attempt. failed: nodes that its failure names, and nodes that were excluded earlier.
-    unfit_why: why each unavailable node is unavailable. spares: spare nodes that are not in use.
+    unfit_why: the reason for each unavailable node. spares: spare nodes that are not in use.
     """
     free = [seat for seat in spares if seat.node not in failed and not unfit_why.get(seat.node)]
     chosen: list[str] = []
@@ -298,9 +298,9 @@ def no_way(
 ) -> str:
     reasons = "; ".join(f"{name}: {unfit_why[name]}" for name in broken)
     idle = [f"{seat.node}: {unfit_why[seat.node]}" for seat in spares if unfit_why.get(seat.node)]
-    spare = f"no spare is available ({'; '.join(idle)})" if idle else "no spare is left (launch_spares)"
+    spare = f"no spare node is available ({'; '.join(idle)})" if idle else "no spare node is left (launch_spares)"
     if options.min_nodes:
-        rest = f"{plural(left, 'node')} left, and launch_min_nodes is {options.min_nodes}"
+        rest = f"only {plural(left, 'node')} left, but launch_min_nodes is {options.min_nodes}"
     else:
         rest = "launch_min_nodes does not allow fewer nodes"
     return f"{reasons}; {spare}; {rest}"
@@ -323,8 +323,8 @@ def newest(seen: Mapping[str, Fit | str], nodes: Sequence[str]) -> tuple[Checkpo
 
 
 def led_by(nodes: Sequence[str], holders: Collection[str]) -> list[str]:
-    """Return the nodes in their order, except that a node with the checkpoint comes first: rank 0 reads and distributes
-    the checkpoint.
+    """Return the nodes in their order, but start with a node that has the checkpoint, because rank 0 reads and
+    distributes the checkpoint.
     """
     if not holders or nodes[0] in holders:
         return list(nodes)
@@ -337,8 +337,8 @@ def alone(path: str, holders: Sequence[str], nodes: Sequence[str]) -> str:
     if not path or set(nodes) <= set(holders):
         return ""
     return (
-        f"{path} exists only on {few(holders)}, where rank 0 runs. If every rank reads the checkpoint, put it on all"
-        " nodes, for example in a shared launch_chdir"
+        f"{path} exists only on {few(holders)}, where rank 0 runs. If every rank reads the checkpoint, make it"
+        " available on all nodes, for example in a shared launch_chdir"
     )
 
 

@@ -23,7 +23,7 @@ CACHES = Check(
     "launch.caches",
     seen="stand-in",
     reads="the file systems of the folders for compiled kernels and extensions (TRITON_CACHE_DIR and others)",
-    fires="a folder is on a network file system, where a rank can crash on another rank's partial files (warn)",
+    fires="a folder is on a network file system, where a rank can crash on another rank's half-written files (warn)",
     fix="Remove the variable, or set it to a folder on a local disk of the node",
 )
 # By variable: the folder within that of the environment.
@@ -40,8 +40,8 @@ LONGEST = 80  # characters of an environment's path in a name
 def folders(root: str, environment: str) -> dict[str, str]:
     """Return the cache folder for each environment variable.
 
-    environment: path of the Python environment with links resolved. Different builds behind one link thereby get
-    separate folders, because an extension works only with the torch build that it was compiled for.
+    environment: path of the Python environment with links resolved. Builds behind the same link therefore
+    get separate folders: an extension works only with the torch build that it was compiled for.
     """
     name = UNSAFE.sub("_", environment.strip("/").replace("/", "-"))[-LONGEST:].lstrip(".-")
     digest = hashlib.sha256(environment.encode("utf-8", "replace")).hexdigest()[:8]
@@ -61,7 +61,7 @@ def judge(node: str, seen: Mapping[str, CacheFacts]) -> list[Finding]:
             continue
         what = "the kernel cache is" if name == DEFAULT else f"{name} is"
         text = f"{what} {facts['path']}, which is on a network file system ({facts['type']})"
-        why = "One rank can crash on another rank's partial files, and the other ranks wait for it"
+        why = "A rank can crash on another rank's half-written files, and the other ranks then wait for that rank"
         if name == DEFAULT:
             fix = f"{why}: set {DEFAULT} to a folder on a local disk of the node"
         else:

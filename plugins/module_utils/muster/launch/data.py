@@ -22,7 +22,7 @@ class DataFacts(TypedDict):
     files.
 
     digest: digest of the names and sizes in a folder, or of the content of a file; "" if unknown. names: [[name, size],
-    ...] for a small folder. cut: whether counting stopped before the end.
+    ...] for a small folder. cut: whether the count is incomplete.
     """
 
     path: str
@@ -38,19 +38,19 @@ class DataFacts(TypedDict):
 DATA = Check(
     "launch.data",
     seen="sandbox",
-    reads="each path of launch_data on every participant, as the launch's user: names and sizes of all content of a"
-    " folder, the content of a file of up to 64 MB, the size of a larger file",
+    reads="each path in launch_data on every participating node, as the launch's user: names and sizes of all files"
+    " in a folder, the content of a file up to 64 MB, the size of a larger file",
     fires="a path is missing, not readable, or different from the other nodes (fail); the comparison takes longer than"
-    " twelve seconds (warn)",
+    " 12 s (warn)",
     fix="Copy the same data to all nodes, or remove the path from launch_data",
 )
-MANIFEST = "Instead of the folder, set a file with its digests (SHA256SUMS)"
+MANIFEST = "In launch_data, replace the folder with a file that contains its checksums (SHA256SUMS)"
 
 
 def problems_of(paths: Sequence[Any]) -> list[str]:
     """Return the problems of the option launch_data."""
     return [
-        f"launch_data names {path!r}, which is not an absolute path."
+        f"launch_data contains {path!r}, which is not an absolute path."
         for path in paths
         if not isinstance(path, str) or not path.startswith("/") or "\0" in path
     ]
@@ -68,7 +68,7 @@ def judge(paths: Sequence[str], seen: Mapping[str, Any], user: str) -> list[Find
 def shaped(path: str, given: Any, number: int) -> DataFacts:
     """Return the valid part of a node's report on one path."""
     one = given[number] if isinstance(given, list) and len(given) > number else None
-    one = one if isinstance(one, dict) and one.get("path") == path else {"error": "has no valid report from the node"}
+    one = one if isinstance(one, dict) and one.get("path") == path else {"error": "was not reported correctly"}
     count, size, names = (one.get(name) for name in ("count", "bytes", "names"))
     return {
         "path": path,
@@ -93,7 +93,7 @@ def _of_one(path: str, reports: Mapping[str, DataFacts], user: str) -> list[Find
         if one["error"] and not one["cut"]
     ]
     late = [node for node, one in reports.items() if not one["digest"] and (one["cut"] or not one["error"])]
-    found += [DATA.warn(node, f"{path} could not be compared in time", fix=MANIFEST) for node in late]
+    found += [DATA.warn(node, f"{path} could not be compared within the time limit", fix=MANIFEST) for node in late]
     known = {node: one for node, one in reports.items() if one["digest"]}
     result = vote({node: _key(one) for node, one in known.items()})
     if result.agree:
@@ -122,7 +122,7 @@ def _key(one: DataFacts) -> tuple[str, str, int, int]:
 def _difference(one: DataFacts, usual: DataFacts) -> str:
     """Describe the difference. The differing files are named if both folders have only a few files."""
     if one["kind"] != usual["kind"]:
-        return f"a {one['kind']} here, a {usual['kind']} there"
+        return f"a {one['kind']} on this node, but a {usual['kind']} on the others"
     if one["kind"] == "file":
         return "different content" if one["bytes"] == usual["bytes"] else f"{_size(one)} here; {_size(usual)} there"
     here, there = (dict(map(tuple, each["names"])) for each in (one, usual))
@@ -136,7 +136,7 @@ def _difference(one: DataFacts, usual: DataFacts) -> str:
             return "; ".join(said)
     if _size(one) != _size(usual):
         return f"{_size(one)} here; {_size(usual)} there"
-    return "the same number of files and bytes, but different names or sizes"
+    return "same number of files and total size, but different names or file sizes"
 
 
 def _size(one: DataFacts) -> str:

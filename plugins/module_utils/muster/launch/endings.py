@@ -21,42 +21,42 @@ class Ending(Enum):
         "launch.ended",
         seen="stand-in",
         reads="the exit states of the ranks and of the launch's unit",
-        fires="never: it passes for a node whose ranks exited with code 0",
+        fires="never; the check passes for a node whose ranks all exited with code 0",
     )
     FAILED = Check(
         "launch.failed",
         seen="stand-in",
         reads="the exit state of torchrun",
         fires="torchrun ended and no reason was found (fail)",
-        fix="Read the log that is named",
+        fix="Read the log named in the finding",
     )
     EXCEPTION = Check(
         "launch.exception",
         seen="sandbox",
         reads="the standard error of the ranks, earliest failure first",
-        fires="a Python exception ended a rank; its last line is quoted (fail)",
-        fix="Read the log that is named",
+        fires="a rank ended with a Python exception, whose last line is quoted (fail)",
+        fix="Read the log named in the finding",
     )
     SIGNAL = Check(
         "launch.signal",
         seen="sandbox",
         reads="the exit codes of the ranks",
         fires="a rank was killed by a signal, for example SIGKILL by the OOM killer (fail)",
-        fix="Read the named log and the kernel log of the node",
+        fix="Read the log named in the finding and the node's kernel log",
     )
     EXIT = Check(
         "launch.exit",
         seen="stand-in",
         reads="the exit codes of the ranks",
         fires="a rank exited with a code other than 0 (fail)",
-        fix="Read the named log",
+        fix="Read the log named in the finding",
     )
     AGENT = Check(
         "launch.agent",
         seen="sandbox",
         reads="the exit code and the log of torchrun",
         fires="torchrun itself failed on the node (fail)",
-        fix="Read the named log",
+        fix="Read the log named in the finding",
     )
     UNIT = Check(
         "launch.unit",
@@ -77,8 +77,8 @@ class Ending(Enum):
         "launch.peer",
         seen="sandbox",
         reads="the heartbeats that the nodes of a detached launch exchange, and the outcome that each node reports",
-        fires="the launch failed on another node, or that node sent no heartbeat for 20 s (fail)",
-        fix="Check the named node and the network to it",
+        fires="the launch failed on another node, or another node sent no heartbeat for 20 s (fail)",
+        fix="Check the node named in the finding and the network between the nodes",
     )
     LIMIT = Check(
         "launch.limit",
@@ -98,14 +98,14 @@ class Ending(Enum):
         "launch.stalled",
         seen="sandbox",
         reads="the output and the stacks of all ranks",
-        fires=("no rank has written a line for launch_stall_timeout; the rank that blocks the others is named (fail)"),
+        fires=("no rank has printed a line for launch_stall_timeout; the rank that blocks the others is named (fail)"),
         fix="Read the stacks in the verdict",
     )
     INTERRUPTED = Check(
         "launch.interrupted",
         seen="stand-in",
         reads="the supervisor itself",
-        fires="the launch was ended early, by a signal or by launch_stop (unknown)",
+        fires="the launch was stopped early by a signal or by launch_stop (unknown)",
         fix="Launch again",
     )
     DETACHED = Check(
@@ -159,7 +159,7 @@ UNKNOWN_WORD = NodeOutcome(Ending.FAILED, "the node reports an unknown outcome: 
 def has_failed(ending: Decided) -> bool:
     """Return whether the launch failed.
 
-    For a failed launch, Muster searches for the cause, and another attempt may help.
+    For a failed launch, Muster searches for the cause, and another attempt might succeed.
     """
     match ending:
         case Ending.FAILED | Ending.NODE | Ending.STALLED:

@@ -174,7 +174,7 @@ def rank_failures(report: NodeReport) -> list[Failure]:
 
 
 def first_gone_on_full_disk(report: NodeReport) -> int | None:
-    """Return the local rank that exited first, if a full disk kept the rank and torchrun from logging the reason."""
+    """Return the local rank that exited first, if neither the rank nor torchrun could log the reason to a full disk."""
     gone = [(rank["gone_at"], rank["local_rank"]) for rank in report.ranks if rank["gone_at"]]
     if not report.disk_is_full or not gone or (report.ended or {}).get("code") in (None, 0):
         return None
@@ -187,7 +187,7 @@ def rank_failure(report: NodeReport, local: int, code: int | None, traceback: st
         # Independent of the exit code: after an exception, a rank may crash or be stopped during its cleanup.
         ending, summary, cascade = Ending.EXCEPTION, exception_line(traceback), is_cascade(traceback)
     elif code == -signal.SIGTERM and local in closed(report.agent_log):
-        summary = "was stopped (SIGTERM) by its launcher"
+        summary = "was stopped by its launcher (SIGTERM)"
         rank = report.first_rank + local
         return Failure(
             report.node, when, summary, Ending.SIGNAL, rank, local, cascade=True, by_launcher=True, signal="SIGTERM"
@@ -215,7 +215,7 @@ def rank_failure(report: NodeReport, local: int, code: int | None, traceback: st
 
 def hint_of_signal(number: int) -> str:
     hints = {
-        signal.SIGKILL: " (by the OOM killer if journalctl -k shows it, otherwise by a user or process)",
+        signal.SIGKILL: " (by the OOM killer if journalctl -k shows an OOM kill, otherwise by a user or process)",
         signal.SIGSEGV: " (a crash in native code)",
         signal.SIGBUS: " (often because /dev/shm or the disk of a mapped file is full)",
     }
@@ -249,7 +249,7 @@ def end_without_words(report: NodeReport) -> Failure | None:
     if result == "timeout":
         return Failure(report.node, at, f"{NODE_WORDS[STOPPED].summary} and did not end in time", Ending.UNIT)
     if result == NO_MANAGER:
-        return Failure(report.node, at, "the user's systemd instance ended, and the launch with it", Ending.UNIT)
+        return Failure(report.node, at, "the launch ended because the user's systemd instance ended", Ending.UNIT)
     if not report.unit.failed and result in ("", "success"):
         return None
     if result == "oom-kill":

@@ -24,7 +24,7 @@ FETCHED = Check(
     seen="sandbox",
     reads="the files that match launch_fetch in the working folders of the launch",
     fires="a matching file could not be fetched or exceeds launch_fetch_max_mb (warn)",
-    fix="Copy it from the working folder on the node, which is kept",
+    fix="Copy the file from the working folder, which is kept on the node",
 )
 MOST_PATTERNS = 50
 MOST_ANY = 3  # "**" in one pattern
@@ -92,9 +92,7 @@ def problems_of(patterns: Sequence[str]) -> list[str]:
     for pattern in patterns[:MOST_PATTERNS]:
         parts = pattern.split("/")
         if not pattern.strip("/. ") or pattern.startswith("/") or ".." in parts or "\0" in pattern:
-            problems.append(
-                f"launch_fetch: {pattern!r} is not a pattern in the working folder, such as results/*.json or **/*.pt."
-            )
+            problems.append(f"launch_fetch: {pattern!r} is not a relative pattern such as results/*.json or **/*.pt.")
         elif parts.count("**") > MOST_ANY or len(pattern) > MOST_PATH:
             problems.append(f"launch_fetch: {pattern[:60]!r} is too long, or contains '**' more than {MOST_ANY} times.")
     return problems
@@ -168,7 +166,7 @@ def _is_size(value: Any) -> bool:
 def choose(listings: Mapping[str, Listing], most: int, into: Fetched) -> dict[str, list[FetchedFile]]:
     """Return the files that fit into `most` bytes in total, taken in the order of nodes and names.
 
-    A file that does not fit is left out; smaller files after it may still fit.
+    A file that does not fit is skipped; a later, smaller file can still fit.
     """
     taken: dict[str, list[FetchedFile]] = {}
     room = most
@@ -190,7 +188,7 @@ def sentence(fetched: Fetched) -> str:
     """Return one line about the files that were fetched and those that were not."""
     files = [size for came in fetched.came.values() for _, size in came]
     if not files and not fetched.left:
-        return "fetched nothing: no file in the working folders matches launch_fetch"
+        return "no files fetched: no file in the working folders matches launch_fetch"
     came = f"fetched {plural(len(files), 'file')} ({gigabytes(sum(files))}) into {fetched.folder}"
     left = [f"{node}: {named(path, why)}" for node, paths in fetched.left.items() for path, why in paths.items()]
     return f"{came}; {plural(len(left), 'item')} not fetched: {few(left, '; ')}" if left else came

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 GRANTED = Check(
     "launch.controller",
     seen="stand-in",
-    reads="the controller's limits of files, processes and threads, after raising the soft limits where possible",
-    fires="a launch on that many nodes needs more (fail)",
-    fix="Run the command that is shown",
+    reads="the controller's limits on open files, processes and threads, after Muster raised the soft limits",
+    fires="a limit is too low for the number of nodes in the launch (fail)",
+    fix="Run the command shown in the finding",
 )
 FILES_PER_NODE = 5  # the pipes of ssh, and the file descriptors that wait for them
 PROCESSES_PER_NODE = 4  # ssh, its shared connection, its parent process, and a thread
@@ -42,12 +42,12 @@ def judge(granted: Grants, nodes: int) -> list[Finding]:
     fixes = (
         ("open files", "Raise the limit with", f"ulimit -n {needs.files}"),
         ("processes of one user", "Raise the limit with", f"ulimit -u {needs.processes}"),
-        ("more processes and threads", "Raise pids.max of its control group", ""),
+        ("more processes and threads", "Raise pids.max of the control group on the controller", ""),
     )
     return [
         GRANTED.fail(
             "controller",
-            f"a launch on {nodes} nodes needs {need} {what} on the controller, and the limit is {grant}",
+            f"a launch on {nodes} nodes needs {need} {what} on the controller, but the limit is {grant}",
             fix=fix,
             command=command,
         )

@@ -32,22 +32,22 @@ ENGINE = Check(
     "launch.container",
     seen="sandbox",
     reads="with launch_image: podman, crun and the CDI specification of GPUs on each participant, and the launch type",
-    fires="one of them is missing, or the launch is a user launch, without root (fail)",
+    fires="podman, crun or the CDI specification is missing, or the launch is a user launch (fail)",
     fix=f"Set node_baseline_podman to true, and run {BASELINE}",
 )
 IMAGE = Check(
     "launch.image",
     seen="sandbox",
     reads="launch_image on each participant: whether the image is present, its id, and its Python and PyTorch",
-    fires="the image is missing or differs on a node, has no torch, a Python below 3.10, or a device file (fail)",
-    fix="Fix the error, then launch again: downloaded parts are kept",
+    fires="the image is missing or differs between nodes, has no torch, Python before 3.10, or a device file (fail)",
+    fix="Fix the error, then launch again; parts that are already downloaded are reused",
 )
 FOLDERS = Check(
     "launch.image_folders",
     seen="sandbox",
     reads="with launch_image: launch_chdir, launch_data and launch_image_folders, and all their parent folders",
-    fires="a folder is missing, the training user has no access, or other users than root can replace it (fail)",
-    fix="Make root the owner of the parent folders and the only account that can write to them",
+    fires="a folder is missing, the training user has no access, or users other than root can replace it (fail)",
+    fix="Make root the owner of all parent folders, and allow only root to write to them",
 )
 
 
@@ -101,14 +101,14 @@ def problems_of(image: str, folders: Iterable[str], *, environment: str, script:
     script: path of a script that is not copied.
     """
     if not image:
-        return [] if not list(folders) else ["launch_image_folders is set without an image: set launch_image."]
+        return [] if not list(folders) else ["launch_image_folders requires launch_image: set launch_image."]
     found = []
     if environment:
         found.append("launch_environment and launch_image are both set: set only one of them.")
     if is_archive(image):
         if not image.endswith(ARCHIVE):
             found.append(
-                f"launch_image {image} does not end with {ARCHIVE}: set an uncompressed archive of podman save or"
+                f"launch_image {image} does not end with {ARCHIVE}: use an uncompressed archive from podman save or"
                 f" docker save, or a name with a digest."
             )
     elif not BY_DIGEST.match(image):
@@ -121,7 +121,7 @@ def problems_of(image: str, folders: Iterable[str], *, environment: str, script:
 def no_digest(image: str) -> str:
     name = shlex.quote(image.partition("@")[0])
     return (
-        f"launch_image {image} has no digest (NAME@sha256:...), so each node may get a different image. To get its"
+        f"launch_image {image} has no digest (NAME@sha256:...), so each node might get a different image. To get the"
         f" digest with podman: podman pull {name} && podman image inspect --format '{{{{.Digest}}}}' {name}"
     )
 
@@ -130,7 +130,7 @@ def unusable(folder: str) -> str:
     """Return why a folder cannot be mounted into a container; "" if it can."""
     parts = folder.split("/")[1:]
     if not FOLDER.match(folder) or any(part in {"", ".", ".."} for part in parts):
-        return "is not a plain absolute path (no commas, quotes, '.' or '..')"
+        return "is not an absolute path without commas, quotes, '.' and '..'"
     return ""
 
 
@@ -150,8 +150,8 @@ def shown(chdir: str, data: Iterable[str], folders: Iterable[str]) -> list[str]:
 def own(nodes: Iterable[str], user: str) -> list[Finding]:
     """Reject images for user launches, because Muster starts containers with root's Podman."""
     text = (
-        f"launch_image requires an administrator launch, and this is a user launch of {user}, without root: podman"
-        " without root does not keep a launch in the control group of its unit"
+        f"launch_image requires an administrator launch, but this is a user launch of {user}: without root, podman"
+        " does not keep the containers of a launch in the control group of its unit"
     )
     fix = "Remove launch_image, and set launch_environment to an environment of cluster_environments"
     return [ENGINE.fail(node, text, fix=fix) for node in nodes]
@@ -170,18 +170,18 @@ def judge(node: str, seen: ImageFacts, *, gpus: bool) -> list[Finding]:
         text = f"podman {seen['podman']} is too old for GPUs in containers (CDI requires podman 4.1)"
         found.append(ENGINE.fail(node, text, fix="Leave the node out, or upgrade its operating system"))
     elif gpus and not seen["gpus"]:
-        text = "podman has no CDI specification of the GPUs: no nvidia.com/gpu in /etc/cdi or /var/run/cdi"
-        fix = "Set container_toolkit_engine to podman and run site.yml --tags gpu_stack, or on the node install"
-        found.append(ENGINE.fail(node, text, fix=f"{fix} nvidia-container-toolkit and run", command=CTK))
+        text = "podman has no CDI specification for the GPUs: no nvidia.com/gpu in /etc/cdi or /var/run/cdi"
+        fix = "Set container_toolkit_engine to podman and run site.yml --tags gpu_stack, or install on the node"
+        found.append(ENGINE.fail(node, text, fix=f"{fix} nvidia-container-toolkit and then run", command=CTK))
     for path, one in sorted(seen["folders"].items()):
         if one["foreign"]:
             text = f"{path} is not safe to mount as root, because other users can replace it: {one['foreign']}"
             found.append(FOLDERS.fail(node, text))
         elif not one["exists"]:
-            found.append(FOLDERS.fail(node, f"{path} does not exist", fix="Create it on every node, or leave it out"))
+            found.append(FOLDERS.fail(node, f"{path} does not exist", fix="Create it on every node, or omit it"))
         elif not one["usable"]:
             text = f"the training user has no access to {path}"
-            found.append(FOLDERS.fail(node, text, fix="Give that user read and search permission"))
+            found.append(FOLDERS.fail(node, text, fix="Give the training user read and search permission"))
     return found
 
 
@@ -197,11 +197,11 @@ def missing(failures: Mapping[str, str]) -> list[Finding]:
 def differing(ids: Mapping[str, str]) -> list[Finding]:
     """Return the findings for image IDs that differ between nodes.
 
-    One name may have a different image for each architecture.
+    One name can refer to a different image for each architecture.
     """
     common, count = Counter(ids.values()).most_common(1)[0]
     where = next(name for name, each in ids.items() if each == common)
-    most = f"{where} has {common[:12]}" if count > 1 or len(ids) == 2 else f"there are {len(set(ids.values()))} images"
+    most = f"{where} has {common[:12]}" if count > 1 or len(ids) == 2 else f"{len(set(ids.values()))} images are in use"
     fix = "Set launch_image to the digest of a single-architecture image, or to an archive; then launch again"
     return [
         IMAGE.fail(node, f"the image is {each[:12]}, but {most}", fix=fix, observed=each, expected=common)
@@ -233,7 +233,7 @@ def read_versions(said: Tried) -> Versions:
 def judge_versions(node: str, seen: Versions, *, torch: bool) -> list[Finding]:
     """Return the findings about versions.
 
-    torch: whether the launch needs PyTorch in the image; launch_command may not need it.
+    torch: whether the launch needs PyTorch in the image; a launch_command might not need it.
     """
     if seen["unsafe"]:
         fix = "Use an image without device files; podman provides /dev"

@@ -1,6 +1,6 @@
-"""Merge the launches reported by the nodes of a cluster into one list, and validate plans that nodes have kept.
+"""Merge the launches reported by the nodes of a cluster into one list, and validate plans that nodes have stored.
 
-The launch's user may have written a node's report. Only valid fields are used, and long values are shortened.
+The launch's user might have written a node's report. Only valid fields are used, and long values are shortened.
 """
 
 from __future__ import annotations
@@ -161,16 +161,16 @@ def table(jobs: Sequence[Job], answers: Mapping[str, Mapping[str, Any]], most: i
         lines += (first_lines(job, answers, most) if job.over and most else []) or last_lines(job)
     left_out = sum(one["left_out"] for one in answers.values() if isinstance(one.get("left_out"), int))
     if left_out:
-        lines.append(f"... and {left_out} more (not checked, because of the time limit)")
+        lines.append(f"... and {left_out} more (not checked within the time limit)")
     return lines or ["No launch."]
 
 
 def outcome(jobs: Sequence[Job], answering: Collection[str], silent: Collection[str]) -> str:
-    """Return the number of running launches on the nodes that answered, and a command to follow the newest one."""
+    """Return the number of running launches on the nodes that responded, and a command to follow the newest one."""
     running = [job for job in jobs if not job.over]
     one = len(running) == 1
-    number = f"{len(running) or 'no'} {'launch runs' if one else 'launches run'} on {plural(len(answering), 'node')}"
-    unheard = f", and {few([*silent])} did not answer" if silent else ""
+    number = f"{len(running) or 'no'} running launch{'' if one else 'es'} on {plural(len(answering), 'node')}"
+    unheard = f", and {few([*silent])} did not respond" if silent else ""
     if not running:
         return number + unheard
     follow = playbook("playbooks/jobs.yml", jobs_logs=running[-1].launch_id)
@@ -283,14 +283,14 @@ def last_lines(job: Job) -> list[str]:
 
 
 def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str], owner: str = "") -> str:
-    """Return why a plan that a node has kept is not usable; "" if it is usable.
+    """Return why a plan that a node has stored is not usable; "" if it is usable.
 
     run_dir: the folder in which the plan was found. nodes: nodes of the inventory. owner: owner of that folder, "" for
     administrators. The owner can write any user name into the plan, and root would act as that user.
     """
     entries = plan.get("nodes") if isinstance(plan, dict) else None
     if not isinstance(entries, list) or not entries or len(entries) > MOST_NODES:
-        return "not a plan of a launch"
+        return "not a launch plan"
     if not is_launch_id(launch_id):
         return "invalid launch id"
     if plan.get("launch_id") != launch_id or plan.get("manager", "system") not in ("system", "user"):
@@ -306,7 +306,7 @@ def usable(plan: Any, launch_id: str, run_dir: str, nodes: Sequence[str], owner:
         return "the plan has an invalid entry for a node"
     missing = [entry["node"] for entry in entries if entry["node"] not in nodes]
     if missing:
-        return f"participants are not in gpu_nodes: {few(missing)}"
+        return f"some of its nodes are not in gpu_nodes: {few(missing)}"
     watched = plan.get("watched")
     if watched is not None and not (
         isinstance(watched, dict) and watched.get("node") in nodes and is_launch_id(watched.get("launch_id"))

@@ -49,9 +49,9 @@ class Launcher:
     """A launcher that takes the plan through its own options, which directly follow its command.
 
     commands: the words of its command. options: its options, with placeholders. own: options that users must not set.
-    useless: options with which it would not start the planned ranks, and why. even: whether it needs the same number of
-    ranks on all nodes. modes: options of which it needs one; `mode` is the default. with_it: an additional option that
-    an option requires.
+    useless: options that prevent the planned ranks, with the reason. even: whether the launcher requires the same
+    number of ranks on all nodes. modes: options of which one is required; `mode` is the default. with_it: an additional
+    option that an option requires.
     """
 
     name: str
@@ -169,7 +169,7 @@ def name_of(command: Sequence[str]) -> str:
 
 
 def spoken(name: str) -> str:
-    """Return the launcher's name for use in messages. The name may come from an untrusted plan."""
+    """Return the launcher's name for use in messages. The name might be from an untrusted plan."""
     return name if name in {launcher.name for launcher in KNOWN} else "the command"
 
 
@@ -289,7 +289,7 @@ def problems_of(command: Sequence[str], *, script: bool, chdir: bool, project: b
         own = sorted(given & launcher.own)
         if own:
             text = ", ".join(_as_option(name) for name in own)
-            found.append(f"launch_command sets {text}, which {launcher.name} gets from the plan: remove it.")
+            found.append(f"launch_command sets {text}, which Muster sets for {launcher.name}. Remove it.")
         found += [
             f"launch_command contains {_as_option(name)}: {why}. Remove it."
             for name, why in launcher.useless.items()
@@ -306,7 +306,7 @@ def uneven(command: Sequence[str], ranks: Mapping[str, int]) -> list[str]:
     text = ", ".join(f"{node} {number}" for node, number in ranks.items())
     said = (
         f"{launcher.name} needs the same number of ranks on all nodes, but they differ ({text}): set"
-        " cluster_nproc_per_node to one number, or choose nodes of one kind with cluster_launch_nodes."
+        " cluster_nproc_per_node to one number, or set cluster_launch_nodes to nodes with equal numbers of ranks."
     )
     return [said]
 
@@ -322,8 +322,8 @@ def warnings_of(command: Sequence[str], nodes: int) -> list[str]:
     ):
         return []
     said = (
-        f"launch_command: {command[0]} is not a known launcher and has no placeholder such as {{node_rank}}:"
-        " all nodes run the same command, with the plan in variables such as MUSTER_NODE_RANK (torchrun: PET_NODE_RANK)"
+        f"launch_command: {command[0]} is not a known launcher and has no placeholder such as {{node_rank}}. All nodes"
+        " run the same command, with the plan in variables such as MUSTER_NODE_RANK (for torchrun: PET_NODE_RANK)"
     )
     return [said]
 

@@ -30,16 +30,16 @@ ADMINISTRATOR = f"An administrator must add the account to launch_users and run 
 WHO = Check(
     "launch.who",
     seen="stand-in",
-    reads=f"the account that logs in to each participant, and whether it is in the group {GROUP} there",
-    fires="different accounts launch on the participants, or the launch belongs to another user (fail)",
+    reads=f"the login account on each participating node, and whether it is in the group {GROUP} on that node",
+    fires="the login accounts of the nodes differ, or the launch belongs to another user (fail)",
     fix=ADMINISTRATOR,
 )
 OWN = Check(
     "launch.own",
     seen="stand-in",
-    reads="in a user launch: the user's systemd instance and its lingering, the user's folder, and the lock files of "
+    reads="for a user launch: the user's systemd instance and its lingering, the user's folder, and the lock files of "
     "GPU and CPU slots",
-    fires="one of them is missing (fail)",
+    fires="the instance, the folder or a lock file is missing, or lingering is off (fail)",
     fix=ADMINISTRATOR,
 )
 
@@ -74,15 +74,15 @@ def whose(requested: str, seen: Mapping[str, Identity]) -> tuple[Whose, list[Fin
 def against(node: str, one: Identity, first: str, able: list[str]) -> Finding | None:
     name = one["name"] or f"uid {one['uid']}"
     if one["uid"] == 0:
-        text = "root logs in, but a user launch requires an ordinary account"
+        text = "the login account is root, but a user launch requires an ordinary account"
         return WHO.fail(node, text, fix="Log in as yourself (ansible_user), or set launch_as to cluster_user")
     if not one["launch_user"]:
         there = f", but is on {few(able)}" if able else ""
         return WHO.fail(node, f"{name} is not in the group {GROUP}{there}")
     if not one["name"]:
-        return WHO.fail(node, f"{name} has a name that is not valid for a folder", fix="Rename the account")
+        return WHO.fail(node, f"{name} has no account name that can be used as a folder name", fix="Rename the account")
     if one["name"] != first:
-        text = f"{name} logs in, but {first} logs in to {few(able[:1])}"
+        text = f"the login account is {name}, but {first} on {few(able[:1])}"
         return WHO.fail(node, text, fix="Log in to all nodes as the same user (ansible_user)")
     return None
 
@@ -104,13 +104,13 @@ def not_theirs(
     user = plan.user
     found = []
     for name in sorted(others(plan, seen)):
-        text = f"launch {plan.launch_id} is a user launch of {user}, but {seen[name]['name']} logs in"
+        text = f"launch {plan.launch_id} is a user launch of {user}, but the login account is {seen[name]['name']}"
         if seen[name]["launch_user"]:
             fix = f"Log in as {user} (ansible_user), or as an administrator who is not a launch user"
             found.append(WHO.fail(name, text, fix=fix))
         elif tried.get(name):
-            fix = f"Log in as {user} (ansible_user), or as an account that sudo allows to act as {user}"
-            found.append(WHO.fail(name, f"{text} and cannot act as {user}: {tried[name]}", fix=fix))
+            fix = f"Log in as {user} (ansible_user), or as an account that can act as {user} through sudo"
+            found.append(WHO.fail(name, f"{text}, which cannot act as {user}: {tried[name]}", fix=fix))
     return found
 
 
@@ -131,13 +131,13 @@ def own(entry: PlannedNode, facts: Facts, seats: Iterable[str], users_root: str)
     if seen["manager_why"]:
         found.append(OWN.fail(node, f"the user's systemd instance does not respond: {seen['manager_why']}"))
     elif not seen["lingers"]:
-        found.append(OWN.fail(node, "the user's systemd instance ends with the last login (lingering is off)"))
+        found.append(OWN.fail(node, "the user's systemd instance ends when the user logs out (lingering is off)"))
     elif seen["group_is_new"]:
         text = f"the user's systemd instance was started before the account joined the group {GROUP}"
-        fix = "End all sessions and units of the user, or restart the node. They are shown by"
+        fix = "End all sessions and units of the user, or reboot the node. List them with"
         found.append(OWN.fail(node, text, fix, shell("systemctl status user@{uid}.service", uid=facts["uid"])))
     if missing:
-        found.append(OWN.fail(node, f"cannot reserve {few(missing)}: no lock file that the user can open"))
+        found.append(OWN.fail(node, f"cannot reserve {few(missing)}: the user cannot open the lock file"))
     if facts["disk"]["path"] != users_root and not facts["disk"]["path"].startswith(f"{users_root}/"):
         found.append(OWN.fail(node, f"the folder {users_root} does not exist"))
     return found
@@ -166,5 +166,5 @@ def notes(seen: Mapping[str, Facts]) -> list[str]:
         uids.setdefault(facts["uid"], []).append(name)
     if len(uids) > 1 and any(facts["own"] for facts in seen.values()):
         each = "; ".join(f"{uid} on {few(names)}" for uid, names in uids.items())
-        found.append(f"the account has different uids on the nodes, so shared files have several owners: {each}")
+        found.append(f"the account has different uids on the nodes, so shared files get different owners: {each}")
     return found

@@ -213,8 +213,8 @@ class StartRequest(TypedDict):
     """Request of `start`. reader: the account that reads the launch's state. lease: seconds until the controller's
     first request must arrive. time_limit: seconds; 0 for no limit.
 
-    seats: slots that the launch locks, unless it is a shared launch. waits: whether it waits for the slots without a
-    time limit.
+    seats: slots that the launch locks, unless it is a shared launch. waits: whether the launch waits for the slots
+    without a time limit.
 
     run_dir: folder owned by root that contains the training user's folder `logs`. work_dir: the working directory to
     create; "" if it exists. script_name, script_body (base64): a script to copy; "" for none. keep, keep_bytes (0 for

@@ -24,12 +24,12 @@ TAKEN = Check(
     "launch.taken",
     seen="sandbox",
     reads="the locks of the GPU slots (for a launch on CPUs: of the CPU slot), the compute processes that nvidia-smi "
-    "lists, and the processes on the master port",
+    "lists, and the processes that use the master port",
     fires="another launch, or a process outside of launches, holds a resource that this launch needs (fail; warn with "
     "launch_shared); nvidia-smi does not list compute processes (warn)",
-    fix="Wait for it with launch_wait, share the resource with launch_shared, or stop it",
+    fix="Wait with launch_wait, share the resource with launch_shared, or stop the other launch or process",
 )
-WAIT_OR_SHARE = "Wait for it with -e launch_wait=true, or share with -e launch_shared=true. Inspect it with"
+WAIT_OR_SHARE = "Wait with -e launch_wait=true, or share with -e launch_shared=true. Inspect the holder with"
 BESIDE_A_SCREEN = f"Share the GPU with -e launch_shared=true. {processes.SCREEN_HOW}"
 # The kernel's name of the Multi-Process Service, whose clients are listed separately.
 SERVES = "nvidia-cuda-mps"
@@ -75,7 +75,7 @@ def taken(
         who = f"launch {holder['launch_id']}" if holder["launch_id"] else f"PID {holder['pid']}"
         if shared:
             summary = f"this launch shares {named(things)} with {describe(holder)} (launch_shared)"
-            yield TAKEN.warn(node, summary, "Expect both to be slower. Inspect it with", command, observed=who)
+            yield TAKEN.warn(node, summary, "Expect both to run slower. Inspect the holder with", command, observed=who)
         else:
             fix = WAIT_OR_SHARE
             if is_screen(holder["name"]) and not holder["launch_id"]:

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 LEFTOVER = Check(
     "launch.leftover",
     seen="stand-in",
-    reads="the processes in the launch's unit, with its mark, and those of an account that only launches use",
-    fires="processes of the launch are left on a node (fail), or the node does not respond (unknown)",
-    fix="End them with the command that is shown",
+    reads="processes in the launch's unit, with its ID in their environment, or of an account that only runs launches",
+    fires="processes of the launch remain on a node (fail), or the node does not respond (unknown)",
+    fix="End the processes with the command shown in the finding",
 )
 
 
@@ -123,7 +123,7 @@ def with_fetched(verdict: Verdict, record: LaunchRecord) -> Verdict:
 
 
 def knows_less(verdict: Mapping[str, Any], kept: Mapping[str, Any]) -> bool:
-    """Return whether the outcome is unknown in this verdict but known in the verdict that was kept earlier."""
+    """Return whether the outcome is unknown in this verdict but known in the verdict that was stored earlier."""
     ends = {ending.check.id for ending in Ending}
     known = [one for one in kept.get("findings", []) if one.get("id") in ends and one.get("status") != "unknown"]
     return bool(known) and all(found["status"] == "unknown" for found in verdict["findings"])
@@ -153,7 +153,7 @@ def summary_of(plan: LaunchPlan, findings: Sequence[Finding]) -> str:
     if worst:
         return with_fix(worst[0])
     names = plural(len(plan.nodes), "node")
-    summary = f"{plural(plan.world_size, 'rank')} on {names} ran to their end ({plan.backend})"
+    summary = f"{plural(plan.world_size, 'rank')} on {names} succeeded ({plan.backend})"
     return "; ".join([summary, *as_lines(finding for finding in findings if finding.status == "warn")])
 
 
@@ -190,8 +190,8 @@ def without_ranks(record: LaunchRecord) -> list[Finding]:
 def interrupted(record: LaunchRecord, decision: Decision) -> Finding:
     return Ending.INTERRUPTED.check.unknown(
         record.head,
-        f"the launch was ended early: {decision.text}",
-        fix="Its result is unknown; launch it again",
+        f"the launch was stopped early: {decision.text}",
+        fix="The result is unknown; launch again",
     )
 
 
@@ -201,9 +201,9 @@ def detached(record: LaunchRecord) -> Finding:
     launch_id = plan.launch_id
     return Ending.DETACHED.check.unknown(
         record.head,
-        f"{plural(plan.world_size, 'rank')} on {plural(len(plan.nodes), 'node')} run detached, result not known"
-        f" yet ({playbook('playbooks/launch.yml', launch_stop=launch_id)} ends them)",
-        fix="Follow them with",
+        f"{plural(plan.world_size, 'rank')} on {plural(len(plan.nodes), 'node')} are running detached; to stop"
+        f" them: {playbook('playbooks/launch.yml', launch_stop=launch_id)}",
+        fix="Follow the launch with",
         command=playbook("playbooks/launch.yml", launch_attach=launch_id),
     )
 
@@ -268,7 +268,7 @@ def left_behind(record: LaunchRecord) -> list[Finding]:
     return found + [
         LEFTOVER.unknown(
             node,
-            "does not respond, so remains of the launch are unknown; the launch ends there when its lease expires",
+            "does not respond, so processes of the launch might remain; they end when the lease expires",
             fix="Check with",
             command=on_node(node, f"systemctl {'--user ' if own else ''}status {{unit}}", unit=units[node]),
         )
@@ -284,10 +284,10 @@ def still_there(node: str, unit: str, left: Left, *, own: bool = False) -> Findi
     """
     beyond = [one["pid"] for one in left.processes if one["unit"] != unit and one["pid"] is not None]
     if beyond and len(beyond) == len(left.processes) and not left.error:
-        fix = f"End it on the node. {processes.advice(beyond, 'kill' if own else 'sudo kill')}"
+        fix = f"End the processes on the node. {processes.advice(beyond, 'kill' if own else 'sudo kill')}"
         command = on_node(node, processes.LOOK, pids=processes.listed(beyond))
     else:
-        fix = "End it with"
+        fix = "End the processes with"
         command = on_node(node, f"systemctl {'--user ' if own else ''}stop {{unit}}", unit=unit, become=not own)
     who = few([describe_process(one) for one in left.processes])
-    return LEFTOVER.fail(node, f"left of the launch: {left.error or who}", fix=fix, command=command)
+    return LEFTOVER.fail(node, f"the launch has not ended completely: {left.error or who}", fix=fix, command=command)

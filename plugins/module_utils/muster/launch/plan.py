@@ -117,11 +117,11 @@ def participants(inventory: list[NodeSpec], chosen: list[str]) -> list[NodeSpec]
     """
     names = [node.name for node in inventory]
     problems = [
-        f"cluster_launch_nodes names {name!r}, which is not in gpu_nodes." for name in chosen if name not in names
+        f"cluster_launch_nodes contains {name!r}, which is not in gpu_nodes." for name in chosen if name not in names
     ]
     quarantined = {node.name: node.quarantine for node in inventory if node.quarantined}
     problems += [
-        f"cluster_launch_nodes names {name}, which is quarantined (cluster_quarantined){quarantined[name]}."
+        f"cluster_launch_nodes contains {name}, which is quarantined (cluster_quarantined){quarantined[name]}."
         for name in chosen
         if name in quarantined
     ]
@@ -147,7 +147,7 @@ def chosen_backend(request: str, nodes: list[NodeSpec]) -> str:
     if request == "nccl" and without:
         raise PlanError([f"cluster_backend is nccl, but there are no GPUs on {', '.join(without)} (cluster_gpus)."])
     if request not in ("auto", "nccl", "gloo"):
-        raise PlanError([f"cluster_backend is {request!r}; it must be auto, nccl or gloo."])
+        raise PlanError([f"cluster_backend is {request!r}, but must be auto, nccl or gloo."])
     if request == "auto":
         return "gloo" if without else "nccl"
     return request
@@ -227,7 +227,7 @@ def problems_of(request: LaunchRequest) -> list[str]:
     """Return the problems of the request that can be detected without contacting nodes."""
     options = request.options
     problems = [
-        f"{source_of(request, name)} sets {name}, which only Muster and the launcher may set."
+        f"{source_of(request, name)} sets {name}, which is reserved for Muster and the launcher."
         for name in options.env
         if FORBIDDEN_ENV.match(name)
     ]

@@ -103,7 +103,7 @@ class LaunchPlan:
             nodes = [PlannedNode(**known(PlannedNode, entry)) for entry in given["nodes"]]
             return cls(**{**known(cls, given), "nodes": nodes})
         except (KeyError, TypeError, AttributeError) as problem:
-            raise ValueError(f"not a plan of a launch ({problem})") from problem
+            raise ValueError(f"not a launch plan ({problem})") from problem
 
     def as_json(self) -> dict[str, Any]:
         return {**written(self), "nodes": [written(entry) for entry in self.nodes]}

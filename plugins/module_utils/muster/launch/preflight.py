@@ -27,14 +27,14 @@ PYTORCH = playbook("site.yml", tags="pytorch")
 READY = Check(
     "launch.preflight",
     seen="stand-in",
-    reads="all checks below, on each participant, directly before a launch",
-    fires="never: it passes for a node on which nothing blocks the launch",
+    reads="all checks below, on each participating node, directly before a launch",
+    fires="never; the check passes for a node on which nothing blocks the launch",
 )
 PRIVILEGE = Check(
     "launch.privilege",
     seen="stand-in",
     reads="the uid of the module on the node, directly before the launch",
-    fires="the launch is not started as root, which creating a unit requires (fail)",
+    fires="the module does not run as root, which is required to create a systemd unit (fail)",
     fix="Set ansible_become: true for the node",
 )
 SYSTEMD = Check(
@@ -68,9 +68,9 @@ TORCHRUN = Check(
 COMMAND = Check(
     "launch.command",
     seen="stand-in",
-    reads="the first word of launch_command, in the environment's bin and then in PATH, as the training user",
+    reads="the first word of launch_command, which the training user's PATH and the environment must contain",
     fires="the program does not exist, or is not executable (fail)",
-    fix=f"Add its package to pytorch_packages and run {PYTORCH}, or copy it to the same path on every node",
+    fix=f"Add its package to pytorch_packages and run {PYTORCH}, or copy the program to the same path on every node",
 )
 SCRIPT = Check(
     "launch.script",
@@ -90,15 +90,15 @@ DISK = Check(
     "launch.disk",
     seen="sandbox",
     reads="the file system of cluster_run_root",
-    fires="it is read-only, has no free inodes, or less space than the logs need (fail)",
+    fires="the file system is read-only, has no free inodes, or has less free space than the logs need (fail)",
     fix="Free some space, or set cluster_run_root to another disk",
 )
 FOLDERS = Check(
     "launch.folders",
     seen="stand-in",
     reads="owners and modes of cluster_run_root, cluster_work_root, all their parent folders and the targets of links",
-    fires="another user than root can change one of them, so root would write to a path of that user's choice (fail)",
-    fix="Make root its owner and the only account that can write to it, or set the option to another folder",
+    fires="a user other than root can change one of them, and could redirect what root writes (fail)",
+    fix="Allow only root to own and write to these folders, or set the option to another folder",
 )
 ADDRESS = Check(
     "launch.address",
@@ -118,7 +118,7 @@ GPUS = Check(
     "launch.gpus",
     seen="stand-in",
     reads="/dev/nvidia0 and further GPU devices",
-    fires="fewer GPUs than ranks with NCCL (fail); unused GPUs with Gloo (warn)",
+    fires="the node has fewer GPUs than ranks with NCCL (fail); the node has GPUs, but the backend is Gloo (warn)",
     fix="Check with nvidia-smi, or correct cluster_gpus",
 )
 PORT = Check(
@@ -126,7 +126,7 @@ PORT = Check(
     seen="sandbox",
     reads="an attempt to listen on cluster_master_port on the head node, and /proc/net/tcp",
     fires="a process outside of launches holds the port; the process and its owner are named (fail)",
-    fix="Wait for it or stop it, or set another cluster_master_port",
+    fix="Wait for the process to end, stop it, or set another cluster_master_port",
 )
 UNREACHABLE = Check(
     "launch.unreachable",
@@ -138,7 +138,7 @@ UNREACHABLE = Check(
 LOOK = Check(
     "launch.look",
     seen="stand-in",
-    reads="the answer of the program on the node",
+    reads="the response of Muster's program on the node",
     fires="the node is reachable, but the check failed (fail)",
     fix="Fix the reported error, and run again",
 )
@@ -146,9 +146,9 @@ LOOK = Check(
 PROJECT = Check(
     "launch.project",
     seen="sandbox",
-    reads="the files of launch_project on each participant, by their sha256, and the transfer from node to node",
-    fires="a node does not get the whole project (fail)",
-    fix="Fix the error, then launch again: only missing files are copied",
+    reads="the SHA-256 of each launch_project file on each participating node, and the transfers between nodes",
+    fires="a node did not receive the complete project (fail)",
+    fix="Fix the error, then launch again; only missing files are copied",
 )
 
 PYTHON_WANTED = (3, 10)
@@ -231,7 +231,7 @@ def not_looked_at(node: str, why: str, *, reachable: bool, user: str = "") -> Fi
     return UNREACHABLE.fail(
         node,
         f"unreachable: {why}",
-        fix="Fix the connection, or leave the node out of cluster_launch_nodes. Check with",
+        fix="Fix the connection, or leave the node out of cluster_launch_nodes. Check the connection with",
         command=ping(node),
     )
 
@@ -244,14 +244,14 @@ def without_project(failures: Mapping[str, str]) -> list[Finding]:
 def privilege(entry: PlannedNode, facts: Facts) -> list[Finding]:
     if facts["uid"] == 0 or facts["own"]:
         return []
-    text = "an administrator launch is started as root, which requires sudo"
+    text = "the module does not run as root, which an administrator launch requires"
     return [PRIVILEGE.fail(entry.node, text, fix="Set ansible_become: true for this node")]
 
 
 def system(entry: PlannedNode, facts: Facts) -> list[Finding]:
     found = []
     if not facts["systemd"]:
-        fix = "Boot the node with systemd: a launch is a systemd unit"
+        fix = "Boot the node with systemd; every launch runs as a systemd unit"
         found.append(SYSTEMD.fail(entry.node, "systemd is not running", fix=fix))
     if tuple(facts["python"][:2]) < PYTHON_WANTED:
         seen = ".".join(str(part) for part in facts["python"])
@@ -265,7 +265,7 @@ def user(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
         text = f"the training user {request.user} does not exist"
         return [USER.fail(entry.node, text, fix="Create it with", command=BASELINE)]
     if facts["user"]["uid"] == 0:
-        text = f"{request.user} is root, but launches run without privileges"
+        text = f"the training user {request.user} is root, but launches must run unprivileged"
         return [USER.fail(entry.node, text, fix="Set cluster_user to an ordinary account")]
     return []
 
@@ -284,7 +284,7 @@ def programs(entry: PlannedNode, facts: Facts, request: Requested) -> list[Findi
     elif facts["user"] and not executable["usable"]:
         check = COMMAND if brought else TORCHRUN
         text = f"{request.user} has no permission to execute {executable['path']}"
-        found.append(check.fail(node, text, fix="Make it readable and executable"))
+        found.append(check.fail(node, text, fix="Make the file readable and executable for this user"))
     script = None if request.script_is_sent else facts["script"]
     checks: list[tuple[Check, FileFacts | None, str]] = [(SCRIPT, script, "read"), (CHDIR, facts["chdir"], "enter")]
     for check, seen, verb in checks:
@@ -302,7 +302,7 @@ def not_there(entry: PlannedNode, program: str) -> Finding:
     """Return the finding for a launch_command whose program is missing on the node."""
     if "/" in program:
         return COMMAND.fail(entry.node, f"{program} does not exist", fix="Copy it to the same path on every node")
-    text = f"{program} was not found, neither in {entry.environment}/bin nor in PATH"
+    text = f"{program} was found neither in {entry.environment}/bin nor in PATH"
     fix = "Use its absolute path, or add its package to pytorch_packages and build the environment with"
     return COMMAND.fail(entry.node, text, fix=fix, command=PYTORCH)
 
@@ -348,7 +348,7 @@ def interface(entry: PlannedNode, facts: Facts) -> list[Finding]:
         return [
             INTERFACE.fail(
                 entry.node,
-                f"{address} is on {carrier}, not on {entry.interface}",
+                f"{address} is assigned to {carrier}, not to {entry.interface}",
                 fix=f"Set cluster_interface to {carrier}, or leave it empty",
                 observed=carrier,
                 expected=entry.interface,
@@ -360,10 +360,10 @@ def interface(entry: PlannedNode, facts: Facts) -> list[Finding]:
 def gpus(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
     node, seen = entry.node, facts["gpus"]
     if request.backend == "nccl" and seen < entry.nproc:
-        text = f"the driver shows fewer GPUs ({seen}) than ranks ({entry.nproc})"
+        text = f"the node has fewer GPUs ({seen}) than ranks ({entry.nproc})"
         return [GPUS.fail(node, text, observed=str(seen), expected=str(entry.nproc))]
     if request.backend == "gloo" and seen > 0:
-        text = f"GPUs ({seen}) are not used by this launch on CPUs"
+        text = f"this launch runs on CPUs, so the node's GPUs ({seen}) stay idle"
         return [GPUS.warn(node, text, fix=f"Set cluster_gpus: {seen} for this node")]
     return []
 
@@ -376,9 +376,9 @@ def beats(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]
     seen = facts.get("beat_port")
     if seen is None or seen["free"] or (launches_on(seen) and not request.shared):
         return []
-    holders = "; ".join(describe(holder) for holder in seen["holders"]) or "a process that is not visible"
+    holders = "; ".join(describe(holder) for holder in seen["holders"]) or "a process that Muster cannot see"
     text = f"port {seen['port']} (for heartbeats of a detached launch) is held by {holders}"
-    fix = f"Wait for it or stop it, or set another cluster_master_port; this port is {planning.PORTS} away from it"
+    fix = "Wait for the process to end, stop it, or change cluster_master_port (this port is derived from it)"
     return [PORT.fail(entry.node, text, fix=fix, evidence=evidence("/proc/net/tcp", holders))]
 
 
@@ -386,12 +386,12 @@ def port(entry: PlannedNode, facts: Facts, request: Requested) -> list[Finding]:
     seen = facts["port"]
     if seen is None or seen["free"] or (launches_on(seen) and not request.shared):
         return []
-    holders = "; ".join(describe(holder) for holder in seen["holders"]) or "a process that is not visible"
+    holders = "; ".join(describe(holder) for holder in seen["holders"]) or "a process that Muster cannot see"
     return [
         PORT.fail(
             entry.node,
             f"port {seen['port']} is held by {holders}",
-            fix="Wait for it or stop it, or use another port",
+            fix="Wait for the process to end, stop it, or use another port",
             command=again(cluster_master_port=seen["port"] + (1 if seen["port"] < LAST_PORT else -1)),
             observed=holders,
             expected=f"port {seen['port']} free on the head node",

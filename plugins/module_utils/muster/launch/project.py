@@ -120,8 +120,8 @@ def left_out(source: str, secrets: Sequence[str], links: Sequence[str]) -> list[
         )
     if links:
         said.append(
-            f"launch_project: {few(links)} {_are(links)} not copied: links are only copied, with the content of their"
-            " target, if the target is a copied file. Refer to data by its path on the nodes"
+            f"launch_project: {few(links)} {_are(links)} not copied: a link is copied, as a regular file, only if its"
+            " target is a copied file. Refer to data by its path on the nodes"
         )
     return said
 

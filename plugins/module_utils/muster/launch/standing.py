@@ -1,5 +1,5 @@
-"""Detect a launch that seems to be stalled, and the ranks that block it. This module only reports; it never stops a
-launch.
+"""Detect a launch that seems to be stalled, and the ranks that block it. The module only reports stalls and never stops
+a launch.
 
 A rank makes progress when it starts another collective, or when it works outside of collectives: it uses CPU time, or
 its context switches show I/O. A rank that waits in a collective makes no progress, even if it uses CPU time. Waiting in
@@ -124,15 +124,15 @@ class Standing:
             if newest <= self.said_at:
                 return []
             self.said_at = 0.0
-            return ["The launch makes progress again"]
+            return ["The launch is making progress again"]
         known = all(one.last and now - one.at < too_old for one in ranks)
         quiet = min(one.at for one in ranks) - newest
         if not known or quiet < max(self.notice, TIMES * max(one.longest for one in ranks)):
             return []
         self.said_at = now
         more = commands.playbook("playbooks/diagnose.yml", launch=self.launch_id)
-        said = f"The launch seems to be stalled for {quiet:.0f} s: {at_whom(ranks)}"
-        return [f"{said}. The launch is not stopped; see {more}"]
+        said = f"The launch seems to have been stalled for {quiet:.0f} s: {at_whom(ranks)}"
+        return [f"{said}. The launch keeps running. To find the cause: {more}"]
 
 
 def at_whom(ranks: Sequence[Rank]) -> str:

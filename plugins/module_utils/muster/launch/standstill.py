@@ -137,7 +137,7 @@ def shown(stacks: Sequence[Stack]) -> list[FindingEvidence]:
 def waits(stack: Sequence[str]) -> bool:
     """Return whether the rank waits in a collective, according to the top stack frames that are in torch.
 
-    Frames below them are not checked, because they may be in the script's model.
+    Frames below them are not checked, because they can be in the script's model.
     """
     at_the_top = itertools.takewhile(TORCH.search, stack)
     return any(COLLECTIVE.search(line) for line in at_the_top)

@@ -49,7 +49,7 @@ def pruned(starts: Mapping[str, Mapping[str, Any]]) -> str:
     launches = sorted({launch_id for answer in gone.values() for launch_id in answer["pruned"]})
     size = gigabytes(sum(answer["bytes"] for answer in gone.values()))
     limits = "cluster_run_keep, cluster_run_keep_mb"
-    return f"logs of {few(launches)} were removed on {few(list(gone))}: {size} ({limits})"
+    return f"old logs of {few(launches)} were removed on {few(list(gone))}: {size} ({limits})"
 
 
 def describe(plan: LaunchPlan) -> str:
@@ -88,10 +88,10 @@ def not_asked_yet(requested: str, users_root: str) -> str:
     """
     if requested == AUTO:
         return (
-            f"\nIf the account that logs in is a launch user, this is a user launch of that account ({NAME}),"
+            f"\nIf the login account is a launch user, this becomes a user launch of that account ({NAME}),"
             f" with folders below {users_root}/{NAME} (launch_as).\n"
         )
-    return f"\n{NAME} stands for the account that logs in.\n" if requested == SELF else ""
+    return f"\n{NAME} is a placeholder for the login account.\n" if requested == SELF else ""
 
 
 def failure_text(verdict: Verdict, diagnosis: Sequence[str] = (), said: Collection[str] = ()) -> str:

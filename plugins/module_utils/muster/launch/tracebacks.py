@@ -143,8 +143,8 @@ def is_cascade(traceback: str) -> bool:
 def exception_line(traceback: str) -> str:
     """Summarize a traceback in one line; '' if there is no traceback.
 
-    For a chain, this is the last exception, which has the most context. If the last exception only comes from the
-    cleanup after an exception of the rank itself, that exception is used.
+    For a chain, this is the last exception, which has the most context. If the last exception occurred only
+    in the cleanup after an exception of the rank itself, the earlier exception is used.
     """
     if not traceback.strip():
         return ""

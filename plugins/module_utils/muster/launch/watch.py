@@ -26,11 +26,11 @@ LOOK_BYTES = 16 * 1024 * 1024  # of logs, in one request to all nodes
 
 @dataclass(frozen=True)
 class Pace:
-    """Intervals of the supervisor in seconds, and look_bytes.
+    """Timing of the supervisor in seconds, and the size limit of a request.
 
     wait: maximum duration of a request, which returns earlier if something changes. pause: time between two requests to
     a node. look_bytes: maximum bytes of logs in one request. notice: a node is reported after it was silent for this
-    time. patience: the launch is stopped after a node was silent for this time. lease: how long a node continues
+    long. patience: the launch is stopped after a node was silent for this long. lease: how long a node continues
     without a request. It is longer than patience, so that the other nodes are stopped before the lease of the silent
     node expires.
     """
@@ -205,7 +205,7 @@ class Watch:
         """Return the decision to end the launch, or None if the launch continues."""
         cleared = [name for name, node in self.nodes.items() if node.cleared]
         if self.limits.attached and cleared and all(node.well or node.cleared for node in self.nodes.values()):
-            text = "its result is gone: another supervisor has collected it, or its nodes were restarted"
+            text = "the nodes no longer have its result: another supervisor collected it, or the nodes were rebooted"
             return Decision(Ending.INTERRUPTED, text, cleared[0])
         told = any(node.told_to_end and not node.over for node in self.nodes.values()) and now < self.ends_by
         asked = [name for name, node in self.nodes.items() if node.ended and node.ended.get("reason") == ASKED]
@@ -220,7 +220,7 @@ class Watch:
         if silence and max(silence.values()) > self.limits.patience:
             if len(silence) > 1 and min(silence.values()) > self.limits.notice:
                 why = "or the controller has lost its connection (increase launch_silence_timeout to wait longer)"
-                return Decision(Ending.INTERRUPTED, f"none of {len(silence)} nodes responds, {why}")
+                return Decision(Ending.INTERRUPTED, f"none of the {len(silence)} nodes responds, {why}")
             name = max(silence, key=silence.__getitem__)
             return Decision(Ending.NODE, self.nodes[name].why_silent, name)
         if all(node.well for node in self.nodes.values()):
@@ -228,5 +228,5 @@ class Watch:
         if self.limits.until_running and self.all_run(now):
             return Decision(Ending.DETACHED, "all ranks run")
         if self.limits.stall and not told and self.heard_until(now) - self.last_line > self.silent_for:
-            return Decision(Ending.STALLED, f"no rank wrote a line for {self.silent_for:.0f} s")
+            return Decision(Ending.STALLED, f"no rank printed a line for {self.silent_for:.0f} s")
         return None

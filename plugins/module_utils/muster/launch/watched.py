@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 WATCHER = Check(
     "launch.watcher",
     seen="sandbox",
-    reads="for a detached launch with launch_restarts: logins of its user from the head node to the others, and "
-    "whether the watcher on the head node runs until it reports the outcome",
-    fires="a login fails, the launch is not a user launch, or the watcher is gone (fail)",
-    fix="Ask an administrator to set up logins of the account between the nodes",
+    reads="for a detached launch with launch_restarts: logins of the user from the head node to the other nodes, and "
+    "whether the watcher on the head node runs until it has reported the outcome",
+    fires="a login fails, the launch is not a user launch, or the watcher ended too early (fail)",
+    fix="Ask an administrator to set up SSH logins between the nodes for this account",
 )
 CHECKS = (WATCHER,)
 
@@ -57,7 +57,7 @@ class Word:
 
     said: its messages; `first` is the number of the first one. attempts: the started attempts, as {number, launch_id,
     plan (packed)}. running: whether all ranks of the newest attempt run or have run. verdict: the verdict on all
-    attempts; None until known. left: whether processes of the launch may be left on a node.
+    attempts; None until known. left: whether processes of the launch might remain on a node.
     """
 
     alive: bool
@@ -106,8 +106,8 @@ def gone(verdict: Verdict, head: str, why: str) -> Verdict:
     """Return a verdict based on the newest attempt, if the watcher has ended without a verdict on all attempts."""
     finding = WATCHER.fail(
         head,
-        f"the watcher of the launch is gone, so no further attempt starts: {why}",
-        fix="Check the reason in its journal, then launch again",
+        f"the launch's watcher has ended, so no further attempt will start: {why}",
+        fix="Check the watcher's journal, then launch again",
         command="journalctl --user -u 'muster-watch-*'",
     )
     return extended(verdict, before=[finding], summary=f"{verdict['summary']}; {finding.summary}")
@@ -138,7 +138,7 @@ class WatcherPlace:
     def read(self, data: Any) -> Word:
         """Return the validated state. Raises UnusableError."""
         if not isinstance(data, dict):
-            raise UnusableError("not the state of a watcher")
+            raise UnusableError("the watcher's state has an invalid format")
         state = data.get("state")
         if not isinstance(state, dict):
             return Word(alive=data.get("alive") is True, known=False)
@@ -185,7 +185,7 @@ class WatcherPlace:
     def finding(self, one: Any) -> Finding:
         """Return the validated finding.
 
-        The user's text is passed as evidence, so that commands in it are not completed.
+        The user's text is passed as evidence, so that placeholders in its commands are not filled in.
         """
         if not isinstance(one, dict) or one.get("status") not in STATUSES or not ID.match(str(one.get("id"))):
             raise UnusableError("the watcher's state has an invalid finding")

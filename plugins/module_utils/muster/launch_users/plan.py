@@ -61,7 +61,7 @@ def make_plan(request: LaunchUsersRequest, seen: LaunchUsersState) -> LaunchUser
 def _problems(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersState) -> None:
     if request.users and seen.unsafe:
         plan.problems.append(
-            f"{request.root} cannot hold the folders of launch users: {seen.unsafe}; set cluster_users_root to a folder"
+            f"{request.root} cannot be used for launch users: {seen.unsafe}. Set cluster_users_root to a folder"
             " of root on a local disk of the node"
         )
     for user in request.users:
@@ -75,7 +75,7 @@ def _problems(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUs
         elif there.folder_owner not in ("", user.name):
             folder = f"{request.root}/{user.name}"
             plan.problems.append(
-                f"{folder} belongs to {there.folder_owner} (perhaps a former {user.name}): move it, or run"
+                f"{folder} belongs to {there.folder_owner} (perhaps a deleted account): move it, or run"
                 f" {shell('sudo chown -R {name}: {folder}', name=user.name, folder=folder)}"
             )
         elif there.torchrun is False:
@@ -92,8 +92,8 @@ def _kept(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUsersS
         launches = seen.users.get(name, SeenUser()).launches
         if name not in requested and launches:
             plan.notes.append(
-                f"{name} is no longer in launch_users, but its launch {', '.join(launches)} is running: its setup stays"
-                " until a run after the launch has finished"
+                f"{name} is no longer in launch_users, but its launch {', '.join(launches)} is running: the setup"
+                " of the account is removed by the first run after the launch has finished"
             )
             yield entry.user
 
@@ -183,20 +183,20 @@ def _account(plan: LaunchUsersPlan, request: LaunchUsersRequest, seen: LaunchUse
         plan.differs(f"{folder} is missing", folder, "none", f"accessible to {user.name} only")
     if not there.linger:
         plan.linger.append(user.name)
-        plan.differs(f"units of {user.name} end at logout (no linger)", f"linger of {user.name}", "no", "yes")
+        plan.differs(f"units of {user.name} end at logout (lingering is off)", f"linger of {user.name}", "no", "yes")
     judge_manager(plan, seen, user)
 
 
 def _leave(plan: LaunchUsersPlan, request: LaunchUsersRequest, entry: Recorded, there: SeenUser) -> None:
     name = entry.user.name
-    plan.differs(f"{name} may launch but is no longer in launch_users", f"{name} may launch", "yes", "no")
+    plan.differs(f"{name} can launch, but is no longer in launch_users", f"{name} may launch", "yes", "no")
     if entry.member and there.member:
         plan.leave.append(name)
     if entry.linger and there.linger:
         plan.end_linger.append(name)
     if there.folder_owner:
         plan.empty_folders.append(name)
-        plan.notes.append(f"the files of {name} in {request.root}/{name} stay")
+        plan.notes.append(f"the files of {name} in {request.root}/{name} are kept")
 
 
 def judge_manager(plan: LaunchUsersPlan, seen: LaunchUsersState, user: LaunchUser) -> None:
@@ -220,7 +220,7 @@ def judge_manager(plan: LaunchUsersPlan, seen: LaunchUsersState, user: LaunchUse
     if there.busy:
         plan.notes.append(
             f"{what}, but is not restarted because {', '.join(there.busy)} of {user.name} is running: reboot the"
-            f" node, or run {shell('sudo systemctl restart {unit}', unit=unit)}, which ends all its processes"
+            f" node, or run {shell('sudo systemctl restart {unit}', unit=unit)}, which ends all the user's processes"
         )
         return
     plan.restart.append(user.name)
@@ -229,20 +229,20 @@ def judge_manager(plan: LaunchUsersPlan, seen: LaunchUsersState, user: LaunchUse
 
 def _why(seen: LaunchUsersState) -> str:
     if not seen.capabilities >> CAP_SYS_RESOURCE & 1:
-        return "this machine cannot raise it (CAP_SYS_RESOURCE is missing)"
-    return "another setting overrides it, such as a later file in /etc/security/limits.d"
+        return "this machine cannot raise the limit (CAP_SYS_RESOURCE is missing)"
+    return "another setting overrides the limit, such as a later file in /etc/security/limits.d"
 
 
 def lacking(user: LaunchUser, manager: UserManager) -> Iterator[str]:
     """Yield the limits that are lower than requested, as continuations of a sentence."""
     memlock = size(user.memlock)
     if _less(manager.memlock, (memlock, memlock)):
-        yield f"may lock only {_shown(manager.memlock)} of {_shown((memlock, memlock))} bytes of memory"
+        yield f"can lock only {_shown(manager.memlock)} bytes of memory instead of {_shown((memlock, memlock))}"
     if _less(manager.nofile, numbers(user.nofile)):
-        yield f"may open only {_shown(manager.nofile)} of {_shown(numbers(user.nofile))} files"
+        yield f"can open only {_shown(manager.nofile)} files instead of {_shown(numbers(user.nofile))}"
     soft = min(numbers(user.nofile)[0], manager.nofile[1])
     if manager.unit_nofile < soft:
-        yield f"limits its units to {manager.unit_nofile:.0f} of {soft:.0f} open files"
+        yield f"limits its units to {manager.unit_nofile:.0f} open files instead of {soft:.0f}"
 
 
 def _less(have: Limit, wanted: Limit) -> bool:

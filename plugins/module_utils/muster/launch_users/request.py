@@ -48,7 +48,7 @@ def faults(entries: Any, cluster_user: str) -> Iterator[tuple[str, str]]:
         elif name == cluster_user:
             yield (
                 f"{where} is {name}, the account of the administrator's launches (cluster_user)",
-                "List accounts of users only",
+                "List only the accounts of users",
             )
         elif isinstance(name, str):
             names.append(name)
@@ -74,12 +74,12 @@ def _entry_faults(given: Any) -> Iterator[tuple[str, str]]:
         if key not in KEYS:
             meant = difflib.get_close_matches(str(key), KEYS, 1)
             hint = f"Use {meant[0]}" if meant else f"Supported keys: {', '.join(KEYS)}"
-            yield f"has {str(key)[:40]!r}, which is not a supported key", hint
+            yield f"has the unsupported key {str(key)[:40]!r}", hint
     name = given.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        yield f"has the name {str(name)[:40]!r}, which is not an account name", "Use the name of an existing account"
+        yield f"has the invalid account name {str(name)[:40]!r}", "Use the name of an existing account"
     elif name == "root":
-        yield "is root", "List accounts of users only: root must not train"
+        yield "is root", "Remove root: launches must not run as root"
     for what, fix in limit_faults(given):
         yield f"has the {what}", fix
 

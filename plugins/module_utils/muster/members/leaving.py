@@ -11,10 +11,10 @@ from .quarantine import ranks_said
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 # Why a run with --limit or tags is rejected.
-TRUST = "skipped nodes would still trust the removed node"
-KEEP = "skipped nodes would keep Muster"
+TRUST = "nodes that are left out would still trust the removed node"
+KEEP = "nodes that are left out would keep Muster"
 DRIVER = "wipe_driver requires wipe: add -e wipe=true, or remove wipe_driver."
-GONE = "its connection settings were only in the inventory"
+GONE = "its connection settings are no longer in the inventory"
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -36,12 +36,12 @@ def problems(
     found = [] if names else ["No node was given: add -e node=NAME, or -e node=NAME1,NAME2."]
     found += [f"{name!r} is not a valid node name." for name in names if not NAME.fullmatch(name)]
     found += [
-        f"{name} is in cluster_launch_nodes: remove it from that list first, which would name a missing node."
+        f"{name} is in cluster_launch_nodes. Remove it from cluster_launch_nodes first."
         for name in names
         if name in chosen
     ]
     if names and nodes and set(nodes) <= set(names) and not wipe:
-        found.append("No node would be left. Add -e wipe=true to remove Muster from it.")
+        found.append("The cluster would have no nodes left. To remove Muster from the last nodes, add -e wipe=true.")
     if wipe_driver and not wipe:
         found.append(DRIVER)
     return found
@@ -52,9 +52,9 @@ def in_the_way(running: Mapping[str, str], peers: Sequence[str], silent: Mapping
 
     running: sentences about launches that use the nodes, by launch ID. silent: why a node does not respond, by node.
     """
-    found = [f"{said}. End it with {playbook('playbooks/jobs.yml', jobs_stop=one)}" for one, said in running.items()]
+    found = [f"{said}. Stop it with {playbook('playbooks/jobs.yml', jobs_stop=one)}" for one, said in running.items()]
     if peers and all(name in silent for name in peers):
-        found.append(f"Launches on it cannot be checked, because no other node responds ({_whys(silent, peers)}).")
+        found.append(f"Running launches cannot be listed, because no other node responds ({_whys(silent, peers)}).")
     if silent and not peers:
         found.append(f"The last nodes stay in the inventory until Muster is removed from them ({_whys(silent)}).")
     return found
@@ -73,7 +73,7 @@ def running_launches(running: Mapping[str, str], command: str) -> list[str]:
 
 def to_finish(command: str) -> str:
     """Return the note for a node that failed. command: the command that repeats this run."""
-    return f"may still have files of Muster. To complete the removal, run: {command}"
+    return f"might still have files of Muster. To complete the removal, run: {command}"
 
 
 def not_removed(nodes: Sequence[str], silent: Mapping[str, str], command: str) -> str:
@@ -99,15 +99,16 @@ def warnings(
 ) -> list[str]:
     """Return warnings about accepted risks. left: local files for these nodes that are no longer used."""
     unheard = [name for name in silent if name not in names]
-    found = [f"{few(unheard)} did not report launches: one with {few(names)} would fail."] if unheard else []
+    risk = f"running launches with {few(names)}, which would fail, cannot be ruled out"
+    found = [f"{few(unheard)} did not respond: {risk}."] if unheard else []
     gone = [name for name in names if name not in nodes]
     if gone:
         found.append(f"{few(gone)}: no longer in the inventory, so only the other nodes are updated.")
     if wipe:
         unasked = {name: f"it does not respond ({why.rstrip('. ')})" for name, why in silent.items() if name in names}
         unasked |= dict.fromkeys(gone, GONE)
-        found += [f"{name}: nothing was removed from it, because {why}." for name, why in unasked.items()]
-    return found + [f"{path} can be deleted, because no node has that name any longer." for path in left]
+        found += [f"{name}: no files were removed from the node, because {why}." for name, why in unasked.items()]
+    return found + [f"{path} is no longer used and can be deleted, because no node has this name." for path in left]
 
 
 def unfinished(names: Sequence[str], command: str) -> str:
@@ -115,13 +116,13 @@ def unfinished(names: Sequence[str], command: str) -> str:
 
     command: the command that repeats this run.
     """
-    return f"may still trust {few(names)}, which left the inventory. When all nodes respond, run: {command}"
+    return f"might still trust {few(names)}. When all nodes respond, run: {command}"
 
 
 def outcome(names: Sequence[str], nodes: Sequence[str], taking_part: Sequence[str]) -> str:
     leave = [name for name in names if name in nodes]
     if not leave:
-        what = f"{few(names)} {'is' if len(names) == 1 else 'are'} not in the inventory, and no other node refers to it"
+        what = f"{few(names)} {'is' if len(names) == 1 else 'are'} not in the inventory or in other nodes' files"
     else:
         what = f"{few(leave)} {'has' if len(leave) == 1 else 'have'} left the cluster"
     return f"{what}; {ranks_said(taking_part)}"

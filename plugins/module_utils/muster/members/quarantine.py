@@ -30,7 +30,7 @@ QUARANTINED = Check(
     "launch.quarantined",
     seen="sandbox",
     reads="the node's own copy of its quarantine, read before a launch",
-    fires="the node is quarantined, but the inventory in use does not mention it, typically an old copy (fail)",
+    fires="the node is quarantined, but not in the inventory in use, which is typically an outdated copy (fail)",
     fix="Use the current inventory, or end the quarantine",
     command=playbook("playbooks/release.yml", node="NAME"),
 )
@@ -48,10 +48,10 @@ def read(value: Any) -> bool | dict[str, Any]:
 
 def _mapping(value: Mapping[Any, Any]) -> dict[str, Any]:
     if unknown := [str(name) for name in value if name not in (*PARTS, AUTOMATIC)]:
-        raise ValueError(f"has unknown keys {few(unknown)}; supported are reason, since, by and automatic")
+        raise ValueError(f"has unknown keys {few(unknown)}; use reason, since, by and automatic")
     said = {name: str(value[name]).strip() for name in PARTS if value.get(name) is not None}
     if not said.get("reason"):
-        raise ValueError("has no reason; add why the node is excluded")
+        raise ValueError("has no reason; add the reason for the quarantine")
     automatic = value.get(AUTOMATIC) is not None and str(value[AUTOMATIC]).strip().lower() in _TRUE
     return {**said, **({AUTOMATIC: True} if automatic else {})}
 
@@ -102,7 +102,7 @@ def refused(node: str, copy: Any) -> list[Any]:
     return [
         QUARANTINED.fail(
             node,
-            f"is quarantined{words(kept)}, but the inventory in use does not mention it",
+            f"is quarantined{words(kept)}, but the inventory in use does not contain the quarantine",
             fix=fix,
             command=playbook("playbooks/release.yml", node=node),
         )
@@ -116,13 +116,13 @@ def problems(names: Sequence[str], nodes: Sequence[str], chosen: Sequence[str], 
     nodes: nodes of the inventory. chosen: cluster_launch_nodes.
     """
     found = [] if names else ["No node was given: add -e node=NAME, or -e node=NAME1,NAME2."]
-    found += [f"{name} is not in gpu_nodes, which has {few(nodes)}." for name in names if name not in nodes]
+    found += [f"{name} is not in gpu_nodes, which contains {few(nodes)}." for name in names if name not in nodes]
     if reason is None:
         return found
     if not reason.strip():
-        found.append('No reason was given: add -e reason="...", to explain why the node is excluded.')
+        found.append('No reason was given: add -e reason="...", with the reason for the quarantine.')
     found += [
-        f"{name} is in cluster_launch_nodes: remove it from that list first, which contradicts the quarantine."
+        f"{name} is in cluster_launch_nodes. Remove it from cluster_launch_nodes first."
         for name in names
         if name in chosen
     ]
@@ -132,7 +132,7 @@ def problems(names: Sequence[str], nodes: Sequence[str], chosen: Sequence[str], 
 def ranks_said(nodes: Sequence[str]) -> str:
     """Describe which nodes take part in launches. nodes: the participants, by node rank."""
     if not nodes:
-        return "no node takes part in launches any longer"
+        return "no node is left that takes part in launches"
     ranks = [f"{rank} {name}" for rank, name in enumerate(nodes)]
     shown = ranks if len(ranks) <= 8 else [*ranks[:3], "...", ranks[-1]]
     return f"{plural(len(nodes), 'node')} take{'s' if len(nodes) == 1 else ''} part, by node rank: {', '.join(shown)}"

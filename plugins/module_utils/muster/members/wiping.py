@@ -16,10 +16,10 @@ LOCAL = "/usr/local/"  # folders of the system that belong to no package
 
 @dataclass(frozen=True)
 class Tree:
-    """A folder that Muster created. only: patterns of the names to remove in the folder, which is itself removed if it
-    is then empty.
+    """A folder that Muster created. only: patterns of the names to remove in the folder. An empty folder is
+    then removed too.
 
-    keeps: describes whose files are kept, if other files may be in the folder.
+    keeps: who wrote the other files in the folder, which are kept.
     """
 
     path: str
@@ -100,7 +100,7 @@ class WipePlan:
         both = [*self.trees.items(), *self.empty.items()]
         inside = [f"{path}/{name}" for path, names in both for name in names]
         units = [f"unit {name} (not running)" for name in self.units]
-        account = [f"account {self.account} (its home stays)"] if self.account else []
+        account = [f"account {self.account} (its home is kept)"] if self.account else []
         return [*units, *self.files, *inside, *folders, *account]
 
     @property
@@ -110,13 +110,13 @@ class WipePlan:
 
 def make_plan(request: WipeRequest, seen: WipeState) -> WipePlan:
     plan = WipePlan()
-    plan.problems += [f"{one}: nothing is removed from a node in use" for one in seen.work]
+    plan.problems += [f"{one}: the node is in use, so nothing is removed" for one in seen.work]
     _units(plan, seen)
     for path, file in seen.files.items():
         if file.kind in ("file", "link") and file.owner == 0:
             plan.files.append(path)
         else:
-            plan.left.append(f"{path} stays: it is not a file of root")
+            plan.left.append(f"{path} is kept, because it is not a file owned by root")
     for tree in request.trees:
         if tree.path in seen.trees:
             _tree(plan, tree, seen.trees[tree.path])
@@ -128,14 +128,14 @@ def make_plan(request: WipeRequest, seen: WipeState) -> WipePlan:
 def _units(plan: WipePlan, seen: WipeState) -> None:
     for name, state in seen.units.items():
         if state in ("active", "activating", "deactivating", "reloading"):
-            plan.problems.append(f"unit {name} is running: nothing is removed from a node in use")
+            plan.problems.append(f"unit {name} is running: the node is in use, so nothing is removed")
         else:
             plan.units.append(name)
 
 
 def _tree(plan: WipePlan, tree: Tree, there: SeenTree) -> None:
     if there.foreign and tree.only:
-        plan.left.append(f"{tree.path} stays, because removing files in it is unsafe: {there.foreign}")
+        plan.left.append(f"{tree.path} is kept, because removing files in it is unsafe: {there.foreign}")
         return
     goes = [name for name in there.names if any(fnmatchcase(name, pattern) for pattern in tree.only)]
     empty = [name for name in there.empty if name not in goes]
@@ -147,25 +147,25 @@ def _tree(plan: WipePlan, tree: Tree, there: SeenTree) -> None:
     if not stays:
         plan.whole.add(tree.path)
     if stays:
-        plan.left.append(f"{tree.path} stays, because it contains files that {tree.keeps}: {few(stays)}")
+        plan.left.append(f"{tree.path} is kept, because it contains files that {tree.keeps}: {few(stays)}")
 
 
 def _account(plan: WipePlan, account: WipedAccount, there: WipeAccountState) -> None:
     if there.comment != account.comment:
-        plan.left.append(f"account {account.name} stays, because Muster did not create it")
+        plan.left.append(f"account {account.name} is kept, because Muster did not create it")
         return
     if there.busy:
         busy = few(there.busy)
-        plan.problems.append(f"{busy} of {account.name} is running: the account can be removed after that has ended")
+        plan.problems.append(f"{account.name} runs {busy}: the account can be removed after these processes have ended")
         return
     plan.account = account.name
-    plan.left.append(f"{there.home} stays, because the home of {account.name} may contain data of users")
+    plan.left.append(f"{there.home} is kept, because the home of {account.name} might contain user data")
 
 
 def still_there(plan: WipePlan) -> Iterator[str]:
     """Yield a sentence about each item that still exists after the removal."""
     if plan.needed:
-        yield f"{few(plan.shown)} could not be removed. Run this again"
+        yield f"{few(plan.shown)} could not be removed. Run the command again"
 
 
 def paths_above(paths: Sequence[str]) -> list[str]:

@@ -25,8 +25,8 @@ UNSEEN = Check(
     seen="stand-in",
     reads="connections between all participants right before the start: to cluster_master_port of the head node, for a"
     " detached launch also to its heartbeat port, and to ephemeral ports",
-    fires="a node could not take part in the test (warn). Findings of the test have ids that start with net",
-    fix="No action is needed if the launch runs; launch_probe=false disables the test",
+    fires="a node could not take part in the test (warn). The test's own findings have ids that start with net",
+    fix="No action is needed if the launch runs. To disable the test, set launch_probe=false",
 )
 LOOKED_FOR = (  # beside the master port
     "net.ephemeral_ports",
@@ -214,7 +214,7 @@ def read_called(data: Any, peers: Mapping[str, list[int]]) -> dict[str, dict[str
     """Return the part of a `links` reply that is about these nodes and ports. Raises UnusableError."""
     seen = data.get("links") if isinstance(data, dict) else None
     if not isinstance(seen, dict):
-        raise UnusableError("links: expected the results of its calls")
+        raise UnusableError("links: expected the results of connections")
     links = {name: link for name in peers if (link := read_one(LinkFacts, seen.get(name))) is not None}
     for name, link in links.items():
         asked = map(str, peers[name])

@@ -20,7 +20,7 @@ def untried(served: Mapping[str, Any] | None, port: int) -> str:
     """Return why the master port of a node is not tested; "" if it is tested. served: the node's result of `serve`."""
     holder = served["holder"] if served else ""
     if holder.startswith(LAUNCH_UNITS):
-        return f"{holder} uses the port and is not interrupted"
+        return f"{holder} uses the port, and the probe does not interrupt it"
     if holder and port < FIRST_UNPRIVILEGED:
         return f"only root may listen on port {port}: {holder}"
     return ""

@@ -19,7 +19,7 @@ LINKS = Check(
     "net.links",
     seen="stand-in",
     reads="all connections between the nodes",
-    fires="never: the pass of a node without a finding about its links",
+    fires="never: passes if a node has no finding about its links",
     fix="No action is needed",
 )
 PROBE_FAILED = Check(
@@ -27,7 +27,7 @@ PROBE_FAILED = Check(
     seen="stand-in",
     reads="the result of the probe on the node",
     fires="the probe could not run on the node (unknown)",
-    fix="Fix the cause, then run again",
+    fix="Fix the reported cause, then run the probe again",
 )
 
 
@@ -68,7 +68,7 @@ def both_serve(link: Link, cluster: Cluster) -> bool:
 def skips(cluster: Cluster) -> list[Skipped]:
     found = [Skipped(id="net", node=name, why=why) for name, why in cluster.left_out.items()]
     if len(cluster.nodes) < 2:
-        found.append(Skipped(id="net", why="there is only one node"))
+        found.append(Skipped(id="net", why="the cluster has only one node"))
     for node in cluster.nodes:
         if node.served is None:
             continue

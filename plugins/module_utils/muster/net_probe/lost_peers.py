@@ -62,7 +62,7 @@ def judge(node: str, called: Mapping[str, Mapping[str, Any]]) -> list[Finding]:
     return [
         (PEER_UNREACHABLE if gone else PEER_DROPPED).fail(
             node,
-            f"{few(list(tried))} cannot connect to this node either, on any tested port",
+            f"{few(list(tried))} cannot connect to this node on any tested port either",
             evidence=evidence("calls", shown),
         )
     ]

@@ -24,21 +24,21 @@ if TYPE_CHECKING:
 SLOW_NAME = 1.0  # seconds; /etc/hosts and working name servers answer in milliseconds
 HOSTS = "Add the nodes to /etc/hosts with"
 NETWORK = playbook("site.yml", tags="network")
-BY_HAND = "Muster launches use addresses, but manual torchrun, mpirun and ssh use names"
+BY_HAND = "Muster launches use IP addresses, but manually started torchrun, mpirun and ssh use host names"
 
 DUPLICATE = Check(
     "net.address.duplicate",
     seen="sandbox",
     reads="the addresses of all interfaces of all nodes",
-    fires="a node has the cluster_address of another node (fail); connections may reach either node",
-    fix="Remove the address from the node that must not have it",
+    fires="a node has the cluster_address of another node (fail), so connections might reach either node",
+    fix="Remove the address from the node that does not have it in the inventory",
 )
 LOOPBACK = Check(
     "net.name.loopback",
     seen="sandbox",
     reads="the addresses of the node's own hostname, resolved on the node",
-    fires="one is a loopback address, such as 127.0.1.1 from Debian's and Ubuntu's installers (warn): without"
-    " GLOO_SOCKET_IFNAME, Gloo advertises this address, and with c10d no node hosts the store",
+    fires="an address is a loopback address, such as 127.0.1.1 from Debian's and Ubuntu's installers (warn). Without"
+    " GLOO_SOCKET_IFNAME, Gloo advertises this address, and with c10d, no node hosts the store",
     fix=f"{HOSTS}: {NETWORK}",
 )
 MISSING = Check(
@@ -54,13 +54,13 @@ WRONG = Check(
     seen="sandbox",
     reads="the addresses of the hostnames and short inventory names of all nodes, resolved on each node",
     fires=f"a name resolves to an address that the named node does not have (warn): {BY_HAND}",
-    fix=f"Correct /etc/hosts or the name server, or: {NETWORK}",
+    fix=f"Correct /etc/hosts or the name server, or run {NETWORK}",
 )
 SLOW = Check(
     "net.name.slow",
     seen="stand-in",
     reads="the time to resolve the names of the nodes",
-    fires=f"resolving a name takes longer than {SLOW_NAME:.0f} s (warn): PyTorch resolves names while connecting",
+    fires=f"resolving a name takes longer than {SLOW_NAME:.0f} s (warn). PyTorch resolves names while it connects",
     fix="Fix the name servers in /etc/resolv.conf, or add the nodes to /etc/hosts with",
     command=NETWORK,
 )
@@ -68,15 +68,15 @@ SERVER = Check(
     "net.name.server",
     seen="sandbox",
     reads="the first name server of /etc/resolv.conf, queried over UDP for the name of a neighbouring address",
-    fires="the name server sends no reply, not even an error, within 2 s (warn): each query for a name that is not in"
-    " /etc/hosts waits for it, 5 s and twice by default (resolv.conf(5))",
-    fix="Repair the name server, or replace it in netplan, NetworkManager or systemd-resolved; see /etc/resolv.conf",
+    fires="the name server sends no reply, not even an error, within 2 s (warn). Each query for a name that is not in"
+    " /etc/hosts waits for this server: by default two attempts of 5 s (resolv.conf(5))",
+    fix="Repair the name server, or configure another one in netplan, NetworkManager or systemd-resolved",
 )
 SAME_HOSTNAME = Check(
     "net.hostname.same",
     seen="stand-in",
     reads="the hostname of every node",
-    fires="two nodes have the same hostname (warn): with c10d, both would host the store",
+    fires="two nodes have the same hostname (warn). With c10d, both nodes would host the store",
     fix="Set a unique hostname",
     command="sudo hostnamectl set-hostname NAME",
 )
@@ -139,7 +139,7 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
     if missing:
         yield MISSING.warn(
             node.name,
-            f"name resolution fails for {few(missing)} ({BY_HAND})",
+            f"name resolution fails for {few(missing)}. {BY_HAND}",
             observed="no address",
             expected=", ".join(cluster.node(entry.name).address for entry in cluster.nodes if entry.name in missing),
             evidence=evidence("getaddrinfo", ", ".join(missing)),
@@ -148,7 +148,7 @@ def resolved(node: Node, cluster: Cluster) -> Iterator[Finding]:
     if slow:
         yield SLOW.warn(
             node.name,
-            f"name resolution is slow: {few(slow)} took longer than {SLOW_NAME:.0f} s",
+            f"name resolution of {few(slow)} took longer than {SLOW_NAME:.0f} s",
             observed=f"{SLOW_NAME:.0f} s and more",
             expected="milliseconds",
             evidence=evidence("getaddrinfo", ", ".join(slow)),
@@ -165,11 +165,11 @@ def name_servers(node: Node) -> Iterator[Finding]:
     first, *others = node.resolvers or ("",)
     if not first or node.resolvers[first] is not None:
         return
-    before = f", and is queried before {few(others)}" if others else ""
+    before = f", but is queried before {few(others)}" if others else ""
     yield SERVER.warn(
         node.name,
-        f"the name server {first} does not respond{before}: names and addresses that are not in /etc/hosts resolve"
-        " only after a timeout, for example for downloads",
+        f"the name server {first} does not respond{before}. Names that are not in /etc/hosts, such as download"
+        " servers, resolve only after a timeout",
         command=on_node(node.name, "cat /etc/resolv.conf"),
         observed="no answer",
         expected="any answer",
@@ -189,7 +189,7 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
         yield LOOPBACK.warn(
             node.name,
             f"the node's own name {name} resolves to {loopback[0]}: without GLOO_SOCKET_IFNAME, Gloo advertises this"
-            " address, and with the rendezvous c10d no node hosts the store",
+            " address, and with the c10d rendezvous, no node hosts the store",
             HOSTS,
             NETWORK,
             **more,
@@ -201,9 +201,9 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
     if own and foreign and meant.interfaces is not None and meant is not node:
         yield WRONG.warn(
             node.name,
-            f"the name {name} resolves to {few(own)} and to {few(foreign)}, which {meant.name} does not have;"
-            f" connections may fail or reach another machine ({BY_HAND})",
-            f"Correct /etc/hosts or the name server, or run {NETWORK}; show the addresses with",
+            f"the name {name} resolves to {few(own)} and to {few(foreign)}, which {meant.name} does not have,"
+            f" so connections might fail or reach another machine. {BY_HAND}",
+            f"Correct /etc/hosts or the name server, or run {NETWORK}. Show the addresses with",
             on_node(node.name, "getent ahosts {name}", name=name),
             peer=meant.name,
             **more,
@@ -211,8 +211,8 @@ def right(node: Node, meant: Node, name: str, addresses: list[str]) -> Iterator[
     elif not own:
         yield WRONG.warn(
             node.name,
-            f"the name {name} resolves to {more['observed']}, which {meant.name} does not have ({BY_HAND})",
-            f"Correct /etc/hosts or the name server, or run {NETWORK}; show the entry with",
+            f"the name {name} resolves to {more['observed']}, which {meant.name} does not have. {BY_HAND}",
+            f"Correct /etc/hosts or the name server, or run {NETWORK}. Show the entry with",
             on_node(node.name, "grep -w {name} /etc/hosts", name=name),
             peer=None if meant is node else meant.name,
             **more,
@@ -229,7 +229,7 @@ def duplicates(cluster: Cluster) -> Iterator[Finding]:
             yield (DUPLICATE.fail if launched else DUPLICATE.warn)(
                 node.name,
                 f"interface {carrier} has {owner.address}, which is the address of {owner.name} in the inventory",
-                "Remove the address, also from the boot configuration, or correct cluster_address",
+                "Correct cluster_address, or remove the address from the configuration and, until a reboot, with",
                 shell("sudo ip address del {address} dev {carrier}", address=owner.address, carrier=carrier),
                 peer=owner.name,
                 observed=f"{owner.address} on {node.name} {carrier}",

@@ -39,21 +39,21 @@ BLACK_HOLE = Check(
     "net.path_mtu.black_hole",
     seen="sandbox",
     reads="full-size packets, and if they stall, packets of many sizes in parallel",
-    fires="small packets arrive, but larger packets are lost without an error (fail): init works, and the first large"
-    " collective hangs",
-    fix="Set the same MTU on all nodes and network devices in between, not above the largest size that arrives",
+    fires="small packets arrive, but larger packets are lost without an error (fail). A launch starts and"
+    " hangs at its first large collective",
+    fix="Set the same MTU on all nodes and network devices in between, at most the largest size that arrives",
 )
 PACKETS_LOST = Check(
     "net.loss",
     seen="sandbox",
     reads="200 small packets per link (fewer in large clusters), and the kernel's retransmissions (TCP_INFO)",
-    fires=f"{LOST} or more packets, and at least {LOSS:.0%}, are lost (warn)",
+    fires=f"at least {LOST} packets and at least {LOSS:.0%} of the packets are lost (warn)",
     fix="Check the cable, the switch port and the interface's error counters",
 )
 SLOW_STREAM = Check(
     "net.throughput.slow",
     seen="sandbox",
-    reads="one stream of 0.1 s in each direction, between disjoint pairs; slow links are measured again, alone and"
+    reads="one stream of 0.1 s in each direction, between disjoint pairs. Slow links are measured again, alone and"
     " longer",
     fires="the throughput is below a quarter of the median link of the median node, or of the speed of a physical"
     " interface up to 10 Gbit/s (warn)",
@@ -63,16 +63,16 @@ FAR_AWAY = Check(
     "net.latency.high",
     seen="stand-in",
     reads="the shortest round trip measured by the kernel",
-    fires=f"the round trip is {FAR} times that of the median node to its nearest node, and {FAR_SECONDS * 1000:.0f} ms"
-    " longer (warn)",
+    fires=f"the round trip takes over {FAR} times as long as the median round trip to the nearest node, and over"
+    f" {FAR_SECONDS * 1000:.0f} ms longer (warn)",
     fix="Trace the path of the packets",
 )
 CLOCK_OFFSET = Check(
     "net.clock.offset",
     seen="sandbox",
     reads="the clocks of both ends in several exchanges, as in NTP; the fastest exchange counts",
-    fires=f"the clocks differ by {CLOCK:.0f} s or more (warn). Muster launches are not affected; with the rendezvous"
-    " c10d, a node is dropped at 15 s. Smaller offsets disturb the order of log lines",
+    fires=f"the clocks differ by {CLOCK:.0f} s or more (warn). Muster launches are not affected, but the c10d"
+    " rendezvous drops a node at 15 s. Smaller offsets change the order of log lines",
     fix="Synchronize the clock with a time server (step baseline)",
 )
 
@@ -95,13 +95,13 @@ def black_holes(cluster: Cluster) -> Iterator[Finding]:
         launched = any(set(pair) <= set(cluster.participants) for pair in share.links)
         yield (BLACK_HOLE.fail if launched else BLACK_HOLE.warn)(
             share.node,
-            f"packets larger than {largest} bytes are lost {ways(share)}, but smaller packets arrive: a launch would"
-            " start, and hang at its first large message",
+            f"packets larger than {largest} bytes are lost {ways(share)}, but smaller packets arrive. A launch would"
+            " start, but hang at the first large message",
             observed=f"{largest} bytes",
             expected=f"{mtu(cluster.node(share.node))} bytes",
             peer=share.peer,
             evidence=evidence("packets of many sizes (net_probe)", f"largest that arrived: {largest}; MTU: {mtus}"),
-            fix="Set the same MTU on all nodes and network devices in between; test the size with",
+            fix="Set the same MTU on all nodes and network devices in between. Test the size with",
             command=on_node(
                 share.links[0][0],
                 "ping -c 2 -M do -s {size} {address}",
@@ -175,7 +175,7 @@ def slow(cluster: Cluster) -> Iterator[Finding]:
         wanted = median(bad[pair] for pair in share.links)
         yield SLOW_STREAM.warn(
             share.node,
-            f"a stream {ways(share)} reaches {gbps(got)}, expected {gbps(wanted)}",
+            f"a TCP stream {ways(share)} reaches only {gbps(got)} instead of {gbps(wanted)}",
             command=on_node(share.node, "tc -statistics qdisc"),
             observed=gbps(got),
             expected=gbps(wanted),
@@ -201,7 +201,7 @@ def far(cluster: Cluster) -> Iterator[Finding]:
         got = median(bad[pair].rtt or 0.0 for pair in share.links if pair in bad)
         yield FAR_AWAY.warn(
             share.node,
-            f"the round trip to {few(share.peers)} takes {got * 1000:.1f} ms; other links: {usual * 1000:.1f} ms",
+            f"the round trip to {few(share.peers)} takes {got * 1000:.1f} ms, but {usual * 1000:.1f} ms on other links",
             command=on_node(share.node, "tracepath -n {address}", address=cluster.node(share.peers[0]).address),
             observed=f"{got * 1000:.1f} ms",
             expected=f"{usual * 1000:.1f} ms",
@@ -223,7 +223,7 @@ def clocks(cluster: Cluster) -> Iterator[Finding]:
             expected=f"less than {CLOCK:.0f} s",
             peer=share.peer,
             evidence=evidence("exchange of clocks (net_probe)", f"{ahead:+.6f} s"),
-            fix="Synchronize the clock with a time server (step baseline); check it with",
+            fix="Synchronize the clock with a time server (step baseline). Check the clock with",
             command=on_node(share.node, "chronyc tracking"),
         )
 

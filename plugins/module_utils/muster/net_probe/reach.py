@@ -24,19 +24,19 @@ PROBE = "muster-probe"  # process name of another probe, see plugins/module_util
 # Outcome of a connection -> description with its typical cause.
 SAYS = {
     "dropped": "no reply (typical of a firewall that drops packets)",
-    "refused": "refused although a listener runs (typical of a firewall that rejects packets)",
+    "refused": "refused although a listener is running (typical of a firewall that rejects packets)",
     "prohibited": "'no route to host' although the host is up (typical of a firewall that rejects packets)",
     "unreachable": "no route to host (typical of an address that no host has)",
     "foreign": "another program answers",
 }
-FIREWALL = "Allow traffic from the cluster nodes on the node and on firewalls in between; on the node, run"
+FIREWALL = "Allow traffic from the cluster nodes on firewalls in between. For the node's own firewall, run"
 NETWORK = playbook("site.yml", tags="network")
 
 
 def fires(outcome: str) -> str:
     return (
-        f"connections fail: {SAYS[outcome]}. If most links of a node fail, the node is reported, otherwise the pair."
-        " fail between launch participants (master port: on the head node only), otherwise warn"
+        f"connections fail: {SAYS[outcome]}. The finding is about a node if most of its links fail, otherwise about a"
+        " pair. fail between launch participants (for the master port: on the head node only), otherwise warn"
     )
 
 
@@ -45,8 +45,8 @@ def every_port(outcome: str) -> str:
 
 
 MASTER_PORT_READS = (
-    "connections from each node to a listener on cluster_master_port of each other node; before a detached launch also"
-    " to the head node's heartbeat port, 50 below"
+    "connections from each node to a listener on cluster_master_port of each other node and, before a detached launch,"
+    " to the heartbeat port of the head node (the master port minus 50)"
 )
 EPHEMERAL_READS = (
     "connections to listeners on the first, the last and other ports of ip_local_port_range, which Gloo and NCCL use"
@@ -151,12 +151,12 @@ PEER_HANGS = Check(
     seen="stand-in",
     reads="connections from the other nodes to the SSH port of a node that stopped responding",
     fires="the kernel accepts connections, but sshd sends nothing: the node or its sshd hangs (fail)",
-    fix="Check the console: the node may be frozen, out of memory or waiting for a disk",
+    fix="Check the console. The node might be frozen, out of memory or waiting for a disk",
 )
 WRONG_HOST = Check(
     "net.address.wrong_host",
     seen="sandbox",
-    reads="the name that the listener at a node's address reports",
+    reads="the node name that the listener at a node's address reports",
     fires="another node answers at the address (fail)",
     fix="Give each node a unique address",
 )
@@ -165,7 +165,7 @@ BUSY = Check(
     seen="stand-in",
     reads="the process that uses the master port",
     fires="the process is another probe (unknown)",
-    fix="Run again after the other probe has finished",
+    fix="Run the probe again after the other probe has finished",
 )
 
 # Outcome of the connections -> check.
@@ -221,7 +221,7 @@ def holders(cluster: Cluster) -> Iterator[Finding]:
             yield (MASTER_PORT_FOREIGN.fail if node.name == cluster.head else MASTER_PORT_FOREIGN.warn)(
                 node.name,
                 f"port {cluster.port} is used by another process, so the other nodes cannot connect to the launch",
-                "Stop the process, or set cluster_master_port to another port; show the process with",
+                "Stop the process, or set cluster_master_port to another port. Show the process with",
                 shell("sudo ss -ltnp sport = :{port}", port=cluster.port),
                 observed=node.served["holder"],
                 expected=f"port {cluster.port} free",
@@ -271,7 +271,7 @@ def conclusion(check: Check, share: BlameShare, bad: Mapping[Pair, Link], cluste
 
 def calls(share: BlameShare, bad: Mapping[Pair, Link]) -> list[FindingEvidence]:
     shown = "; ".join(f"{origin} -> {target}: {outcomes(bad[origin, target])}" for origin, target in share.links[:8])
-    return evidence("calls between the nodes (net_probe)", shown)
+    return evidence("connections between the nodes (net_probe)", shown)
 
 
 def wrong_host(share: BlameShare, link: Link, cluster: Cluster, proof: list[FindingEvidence]) -> Finding:
@@ -279,7 +279,7 @@ def wrong_host(share: BlameShare, link: Link, cluster: Cluster, proof: list[Find
     return WRONG_HOST.fail(
         share.node,
         f"{link.answered_by or 'another machine'} answers at the node's address {address}",
-        "Give each node a unique address; find the nodes with this address with",
+        "Give each node a unique address. Find the nodes that have this address with",
         on_node("gpu_nodes", "ip -brief address show to {address}", address=address),
         observed="wrong_host",
         expected="ok",
@@ -326,7 +326,7 @@ def fix_for(outcome: str, cluster: Cluster, link: Link) -> tuple[str, str]:
     """Return the fix for a bad link, and the command of the fix."""
     if outcome == "unreachable":
         return (
-            f"Check that {link.target} has its cluster_address, and check the route with",
+            f"Check that {link.target} has its cluster_address configured, and check the route with",
             on_node(link.origin, "ip route get {address}", address=cluster.node(link.target).address),
         )
     if outcome == "foreign":

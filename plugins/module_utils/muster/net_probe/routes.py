@@ -60,7 +60,7 @@ def judge(cluster: Cluster, links: list[Link]) -> Iterator[Finding]:
             origin,
             f"the route to {few(targets)} uses {way}, but the training address is on {training}, so connections and"
             " replies are lost",
-            "Remove the route, or add a route for the training network; show the route with",
+            "Remove the route, or add a route for the training network. Show the route with",
             on_node(origin, f"ip route get {address}"),
             peer=targets[0] if len(targets) == 1 else None,
             observed=way,

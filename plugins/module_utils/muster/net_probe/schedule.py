@@ -46,7 +46,7 @@ def calls(nodes: Sequence[str], usable: Collection[tuple[str, str]]) -> dict[str
 
 
 def again(pairs: Collection[tuple[str, str]]) -> dict[str, list[str]]:
-    """Return which nodes each node connects to in order to measure these pairs again."""
+    """Return the nodes that each node connects to, to measure these pairs again."""
     found: dict[str, list[str]] = {}
     for caller, called in pairs:
         found.setdefault(caller, []).append(called)

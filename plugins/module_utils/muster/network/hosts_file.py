@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 BEGIN = "# BEGIN muster: the nodes of the cluster, written from the inventory"
 END = "# END muster"
 DROP_IN = """\
-# Written by Muster (role cluster_hosts): /etc/hosts holds the names of the cluster's nodes, and the machine's own name
-# must not lead to 127.0.1.1. See templates/hosts.debian.tmpl for the case that user data ask for it all the same.
+# Written by Muster (role cluster_hosts): /etc/hosts contains the names of the cluster's nodes, and the name of
+# this machine must not resolve to 127.0.1.1. templates/hosts.debian.tmpl applies if user data set manage_etc_hosts.
 manage_etc_hosts: false
 """
 MODULES_HEAD = """\
-# The user data of this machine say manage_etc_hosts: localhost, which puts that line back without any template.
-# So this is the list of cloud.cfg without update_etc_hosts.
+# The user data of this machine set manage_etc_hosts: localhost, which adds the 127.0.1.1 line without a template.
+# Therefore this is the list in cloud.cfg without update_etc_hosts.
 cloud_init_modules:
 """
 # Names of the machine in cloud-init's templates of the file.

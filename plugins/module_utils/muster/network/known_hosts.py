@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-HEAD = "# Host keys of the nodes, pinned by playbooks/trust.yml. Lines of your own may stand here too.\n"
+HEAD = "# Host keys of the nodes, pinned by playbooks/trust.yml. You can add other lines.\n"
 # The end of Muster's lines, with the node of the key.
 LABEL = re.compile(r"\smuster:(\S+)\s*$")
 

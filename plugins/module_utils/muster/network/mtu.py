@@ -109,7 +109,7 @@ class MtuResult:
 def request_problem(mtu: int) -> tuple[str, str] | None:
     if mtu == 0 or LEAST <= mtu <= MOST:
         return None
-    fix = f"Write a number from {LEAST} to {MOST}, such as 9000, or 0 to keep the current MTU"
+    fix = f"Set a number from {LEAST} to {MOST}, such as 9000, or 0 to keep the current MTU"
     return f"mtu_training is {mtu}, which is out of range", fix
 
 
@@ -279,4 +279,4 @@ def ended(node: str, judged: MtuResult, *, interface: str, changed: bool) -> Ite
         yield f"{judged.lost[node]}. {fix}"
     elif changed:
         first = next(iter(judged.lost))
-        yield f"the MTU of {interface} is reverted, because on {first} {judged.lost[first]}. {fix}"
+        yield f"the MTU of {interface} is reverted, because {first} failed its test: {judged.lost[first]}. {fix}"

@@ -30,7 +30,7 @@ LABEL = re.compile(r"muster:([^\s:]+):(\S+)$")
 
 
 class BlockError(ValueError):
-    """It is not known where the managed block in a file ends."""
+    """Raised if the end of the managed block in a file is unknown."""
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ def passing(attempt: LoginAttempt) -> bool:
 _CAUSES = (
     (
         r"Host key verification failed|REMOTE HOST IDENTIFICATION HAS CHANGED",
-        "the host key differs from the one recorded by the controller. Compare them: ssh-keyscan {address}",
+        "the host key differs from the key that the controller recorded. Compare both: ssh-keyscan {address}",
     ),
     (
         r"This account is currently not available",
@@ -336,9 +336,9 @@ def _why(user: str, attempt: LoginAttempt) -> str:
     peer = attempt.peer
     if attempt.code == 0:
         if peer.hostname and attempt.hostname != peer.hostname:
-            return f"the machine that answered has the hostname {attempt.hostname or '(none)'}, not {peer.hostname}"
+            return f"the machine that responded has the hostname {attempt.hostname or '(none)'}, not {peer.hostname}"
         return ""
-    said = " ".join(attempt.said.split())[-300:] or f"ssh exited with code {attempt.code} and no output"
+    said = " ".join(attempt.said.split())[-300:] or f"ssh exited with code {attempt.code} without output"
     for pattern, sentence in _CAUSES:
         if re.search(pattern, attempt.said):
             return f"{sentence.format(user=user, address=peer.address, port=peer.port)} ({said})"

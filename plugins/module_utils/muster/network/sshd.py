@@ -63,7 +63,7 @@ def broken(code: int, said: str) -> str:
 def refusals(account: SshdAccount, settings: Settings) -> list[str]:
     """Return the reasons why the account cannot log in with a key, each with a fix.
 
-    Only certain reasons are reported. Logins are also tested later.
+    Uncertain reasons are not reported, because logins are tested later.
     """
     name = account.name
     found = []
@@ -210,7 +210,7 @@ def overridden(dropin: str, file: str | None, settings: Settings) -> list[str]:
 def offers_of(payload: bytes) -> dict[str, list[str]]:
     """Parse the algorithms in the first message of an sshd (SSH_MSG_KEXINIT; RFC 4253, section 7.1)."""
     if payload[:1] != b"\x14":
-        raise ValueError("not the message with an SSH server's algorithms")
+        raise ValueError("not a list of algorithms (SSH_MSG_KEXINIT)")
     lists = []
     place = 17
     for _ in range(6):

@@ -30,7 +30,7 @@ WIRING = (
 
 @dataclass(frozen=True)
 class Contact:
-    """What the first contact with a node has shown.
+    """The result of the first contact with a node.
 
     host: the name under which ssh looks up the node. address: the address to display. keys: its host keys. error: why
     it sent no key. wanted: cluster_host_key of the inventory. reads: whether ssh reads the project's known_hosts for
@@ -90,7 +90,7 @@ def decide(
 ) -> HostKeyDecision:
     """Return the decision about a node. known: the lines about this node in all files that ssh reads."""
     if contact.local:
-        return HostKeyDecision(contact.node, contact.address, "the controller itself: no ssh")
+        return HostKeyDecision(contact.node, contact.address, "the controller itself (no SSH)")
     if not contact.keys:
         return HostKeyDecision(contact.node, contact.address, "no answer", why=contact.error)
     key = contact.keys[0]
@@ -127,7 +127,7 @@ def _against_known(
 
 def _row(contact: Contact, key: HostKey, state: str, action: str, *, replace: bool = False) -> HostKeyDecision:
     if action and not contact.reads:
-        why = f"ssh would not read {{project}} for this node. {WIRING}"
+        why = f"ssh does not read {{project}} for this node. {WIRING}"
         return _refused(contact, key, f"{state}, and ssh does not read the project's known_hosts", why)
     return HostKeyDecision(contact.node, contact.address, state, action, key, contact.host, replace)
 
@@ -162,7 +162,7 @@ def _changed(contact: Contact, changed: list[KnownHostsEntry]) -> str:
     gone = (
         ""
         if any(key.type == old.key.type for key in contact.keys)
-        else f", and the node has no {old.key.type} key any more"
+        else f", and the node no longer has a key of type {old.key.type}"
     )
     return (
         f"the known key is {old.key.fingerprint} ({old.file}){gone}. Possible causes: an attacker between you and the"
@@ -205,7 +205,7 @@ def sentences(rows: Sequence[HostKeyDecision], project: str) -> list[str]:
     """Return one sentence about each refused node."""
     return [
         # Not str.format, because a sentence may contain an inventory value with braces.
-        f"{row.node}: refused ({row.state}): {row.why.replace('{project}', project)}."
+        f"{row.node}: host key rejected ({row.state}): {row.why.replace('{project}', project)}."
         for row in rows
         if row.action == "refuse"
     ]

@@ -62,8 +62,8 @@ def apt_words(need: PackageNeed, late: Collection[str] = ()) -> list[str]:
     Packages with the branch in their name are installed or removed as dependencies of the requested ones, because two
     module flavours exclude each other. late: such packages that a simulation left at the old version.
 
-    Two sources contain packages with the same names, and contain the same files in packages with different names. apt
-    does not detect this conflict. Therefore the arguments contain versions, and packages that the requested source does
+    Two sources can have packages with equal names, and equal files in packages with different names. apt does not
+    detect these conflicts. Therefore the arguments contain versions, and packages that the requested source does
     not have are removed.
     """
     moves, goes = [], []
@@ -188,20 +188,20 @@ def refusals(need: PackageNeed, answer: AptSimulation) -> list[str]:
     kernels = [name for name in answer.installs if _is_foreign_kernel(name, need)]
     if kernels:
         found.append(
-            f"apt would install {', '.join(kernels)}, which the node would then boot. To find the reason, run "
+            f"apt would install {', '.join(kernels)}, and the node would boot this kernel. To find the reason, run "
             f"apt-get --simulate install {' '.join(need.names)}"
         )
     if others:
         found.append(
-            f"apt would remove {', '.join(others)}, because of dependencies on the old driver: remove them first, or "
+            f"apt would remove {', '.join(others)}, because they depend on the old driver. Remove them first, or "
             "keep the installed driver (gpu_stack_driver)"
         )
     parts = _parts_after(need, answer)
     versions = sorted(set(parts.values()))
     if stragglers(need, answer) or len(versions) > 1:
-        by_version = [f"{version} of {', '.join(_with(parts, version))}" for version in versions]
+        by_version = [f"{version} ({', '.join(_with(parts, version))})" for version in versions]
         found.append(
-            f"apt would leave parts of the driver at versions other than {need.keep or f'one of {need.branch}'}: "
+            f"apt would leave driver packages at versions other than {need.keep or f'{need.branch}.*'}: "
             f"{'; '.join(by_version)}"
         )
     return found

@@ -116,12 +116,12 @@ def _signed(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None
     for name in seen.next_kernels:
         kernel = seen.stack["kernels"][name]
         if not request.driver and kernel["module"] not in ("", seen.installed):
-            said = f"the module for kernel {name} is {kernel['module']}, but the driver is {seen.installed}"
+            said = f"the module for kernel {name} is {kernel['module']}, but driver {seen.installed} is installed"
             _broken_later(plan, request, f"{said}: the driver will not work after the next boot")
         # With validation disabled in the firmware (mokutil --disable-validation), the kernel loads unsigned modules.
         is_in = name == seen.stack["running"] and kernel["module"] == seen.loaded
         if seen.secure_boot and kernel["module"] and not kernel["signer"] and not is_in:
-            said = f"the module for {name} is not signed, so Secure Boot rejects it"
+            said = f"the module for kernel {name} is not signed, so Secure Boot rejects it"
             # The module from apt may be signed; otherwise the node must not be rebooted.
             if request.driver:
                 plan.differs("disk", f"{said}: see docs/gpu_driver.md")
@@ -158,7 +158,7 @@ def _persistence(plan: DriverPlan, request: DriverRequest, seen: DriverState) ->
     off = [str(gpu["index"]) for gpu in gpus if not gpu["persistence"]]
     if unit is None:
         if off or not gpus:
-            said = "no service keeps idle GPUs initialised"
+            said = "nvidia-persistenced is not installed, so no service keeps idle GPUs initialised"
             if request.driver:
                 plan.differs("run", said)
             else:
@@ -167,18 +167,18 @@ def _persistence(plan: DriverPlan, request: DriverRequest, seen: DriverState) ->
     if not request.driver:
         if off or (not gpus and not persistence.is_on(unit)):
             how = BY_HAND if request.kept else ": sudo systemctl enable --now nvidia-persistenced"
-            _broken_later(plan, request, f"persistence is off{how}")
+            _broken_later(plan, request, f"persistence mode is off{how}")
         return
     if unit["load"] == "masked":
-        plan.remarks.append(f"{persistence.UNIT} is masked. To allow it: sudo systemctl unmask {persistence.UNIT}")
+        plan.remarks.append(f"{persistence.UNIT} is masked. To unmask it: sudo systemctl unmask {persistence.UNIT}")
         return
     why = _unready(unit)
     file = seen.stack["files"].get(persistence.DROP_IN)
     if unit["active"] == "active":
         if unit["reload"] or (file and unit["started"] is not None and unit["started"] < file["changed"]):
-            why.append("has not loaded its changed settings")
+            why.append("runs with outdated settings")
         elif not persistence.is_on(unit) or off:
-            why.append("does not enable persistence")
+            why.append("does not enable persistence mode")
     if why:
         said = f"{persistence.UNIT} {' and '.join(why)}"
         plan.units.append({"name": f"{persistence.UNIT}.service", "restart": unit["active"] == "active", "start": True})
@@ -198,7 +198,7 @@ def _fabric(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None
             and upstream(package["version"]) not in ("", seen.loaded)
             and not request.driver
         ):
-            said = f"{name} {upstream(package['version'])} does not start with the driver {seen.loaded}"
+            said = f"{name} {upstream(package['version'])} cannot start with driver {seen.loaded}"
             plan.differs("broken", said)
     why = _unready(unit)
     if not why:

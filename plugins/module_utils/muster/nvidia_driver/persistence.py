@@ -18,8 +18,8 @@ UNIT_FILE = f"/usr/lib/systemd/system/{UNIT}.service"
 DROP_IN = f"/etc/systemd/system/{UNIT}.service.d/10-muster.conf"
 OFF, ON = "--no-persistence-mode", "--persistence-mode"
 TEXT = """\
-# Written by Muster (role nvidia_driver). Without persistence the driver gives a GPU up whenever its last user ends, and
-# takes seconds to bring it up again. The line is that of the package's own unit, but for the mode.
+# Written by Muster (role nvidia_driver). Without persistence mode, the driver shuts a GPU down when the last process
+# closes it, and initialising it again takes seconds. ExecStart is that of the package's unit, except for the mode.
 [Unit]
 StopWhenUnneeded=false
 

@@ -37,9 +37,9 @@ def make_plan(request: DriverRequest, seen: DriverState) -> DriverPlan:
     in_use = busy(seen)
     if in_use and (changes_driver or plan.of_kind("boot")):
         how = way_out([*(holder["name"] for holder in seen.stack["holders"]), *seen.stack["launches"]])
-        plan.refusals.append(f"{in_use}, so the driver is not changed now: {how}, then run this again")
+        plan.refusals.append(f"{in_use}, so the driver was not changed: {how}, then run this again")
     elif in_use and plan.due:
-        plan.remarks.append(f"a reboot is required ({'; '.join(plan.due)}) but postponed, because {in_use}")
+        plan.remarks.append(f"a reboot is required ({'; '.join(plan.due)}) but was postponed, because {in_use}")
     else:
         plan.reboot += plan.due
     return plan
@@ -76,7 +76,7 @@ def _runfile(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> Non
     found = f"a driver was installed without packages ({', '.join(paths)})"
     if request.removes_runfile and command:
         plan.uninstall = command
-        plan.differs("disk", found, "driver of a runfile", ", ".join(paths), "uninstalled")
+        plan.differs("disk", found, "runfile driver", ", ".join(paths), "uninstalled")
         return
     if command:
         how = f"{_uninstaller(programs, 'sudo ')}, or set nvidia_driver_remove_runfile to true"
@@ -95,7 +95,7 @@ def _dpkg(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
     plan.unhold = [name for name, each in seen.packages.items() if each["held"] and _moves(name, request, seen)]
     if plan.unhold:
         # Holds were a common practice before pins. With a pin, a hold makes apt fail.
-        said = f"{', '.join(plan.unhold)} on hold, which prevents a change of all parts together"
+        said = f"{', '.join(plan.unhold)} on hold, so apt cannot change all driver packages together"
         plan.differs("disk", said, "apt-mark hold", ", ".join(plan.unhold), "none")
 
 
@@ -156,7 +156,11 @@ def _files(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> None:
             if there is not None:
                 plan.unwanted.append(file.path)
                 plan.differs(
-                    "disk", f"{file.path} is not for a driver from {request.source}", file.path, "present", "removed"
+                    "disk",
+                    f"{file.path} is not used with a driver from {request.source}",
+                    file.path,
+                    "present",
+                    "removed",
                 )
             continue
         if there is None:
@@ -202,15 +206,15 @@ def _modules(plan: DriverPlan, request: DriverRequest, seen: DriverState) -> Non
         kernel = seen.stack["kernels"][name]
         if kernel["module"] == plan.keep:
             continue
-        found = f"has the module {kernel['module']}" if kernel["module"] else "has no module"
-        said = f"the kernel {name} {found}, but the driver is {plan.keep}"
+        found = f"has driver module {kernel['module']}" if kernel["module"] else "has no driver module"
+        said = f"the kernel {name} {found}, but driver {plan.keep} is installed"
         if request.build == "dkms" and kernel["headers"]:
             plan.build.append(name)
         else:
             plan.apt = True
             if request.build == "dkms":
                 plan.optional.append(f"linux-headers-{name}")
-                said += ", and dkms cannot build one without kernel headers"
+                said += ", and dkms cannot build the module without kernel headers"
         plan.differs("disk", said, f"module for {name}", kernel["module"] or "none", plan.keep)
 
 

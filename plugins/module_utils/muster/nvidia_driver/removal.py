@@ -25,7 +25,7 @@ def refusals(answer: AptSimulation) -> list[str]:
     others = [name for name in answer.removes if not is_part(name)]
     if others:
         found.append(
-            f"apt would also remove {few(others)}, because of dependencies on the driver: remove them first, with"
+            f"apt would also remove {few(others)}, because they depend on the driver: remove them first with"
             f" {shell('sudo apt-get remove {names}', names=others)}, or do not set wipe_driver"
         )
     return found
@@ -35,7 +35,9 @@ def remark(runfile: Sequence[str], *, loaded: bool) -> str:
     """Return the manual steps that remain after the removal; "" if there are none."""
     said = []
     if runfile:
-        said.append(f"a driver from a runfile remains; remove it: {shell('sudo {program}', program=runfile[0])}")
+        said.append(
+            f"a driver from a runfile is still installed; remove it: {shell('sudo {program}', program=runfile[0])}"
+        )
     if loaded:
-        said.append("the driver's module remains loaded until the next boot: sudo systemctl reboot")
+        said.append("the driver module stays loaded until the next boot: sudo systemctl reboot")
     return "; ".join(said)

@@ -69,13 +69,13 @@ def python_problem(login: FirstLogin) -> str:
         others = f" (present: {', '.join(login.others)})" if login.others else ""
         return (
             f"{login.interpreter} is missing{others}; Muster requires Python {wanted} or newer. Install it (apt-get"
-            " install python3), or set ansible_python_interpreter in the inventory to another Python"
+            " install python3), or set ansible_python_interpreter in the inventory to a newer Python"
         )
     numbers = tuple(int(part) for part in login.python.split(".")[:2] if part.isdecimal() and len(part) < 5)
     if numbers < OLDEST_PYTHON:
         return (
             f"{login.interpreter} is Python {login.python}; Muster requires {wanted} or newer. Use Ubuntu 22.04,"
-            " Debian 12 or newer, or set ansible_python_interpreter in the inventory to another Python"
+            " Debian 12 or newer, or set ansible_python_interpreter in the inventory to a newer Python"
         )
     return ""
 
@@ -87,11 +87,11 @@ def sudo_problem(login: FirstLogin, why: str) -> str:
         need = "sudo is missing; Muster requires sudo, also for logins as root"
         return f"{need}. Run as root on the node, for {user}: apt-get install sudo"
     if any(words in why for words in NOT_IN_SUDOERS) or any(words in login.said for words in NOT_IN_SUDOERS):
-        return f"{user} may not use sudo. Run as root on the node: {shell('usermod -aG sudo {user}', user=user)}"
+        return f"{user} has no sudo rights. Run as root on the node: {shell('usermod -aG sudo {user}', user=user)}"
     if any(words in why for words in WANTS_PASSWORD):
         return (
             f"The password of {user} is required for sudo. Add --ask-become-pass to the command, or set"
-            f" ansible_become_password in the inventory, encrypted with: {vault()}. If {user} may not use sudo at all,"
+            f" ansible_become_password in the inventory, encrypted with: {vault()}. If {user} has no sudo rights,"
             " run as root on the node:"
             f" {shell('usermod -aG sudo {user}', user=user)}"
         )

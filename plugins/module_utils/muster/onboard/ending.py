@@ -45,7 +45,7 @@ def end(nodes: Mapping[str, Mapping[str, Any]], *, check: bool) -> OnboardingOut
         said.append(f"{few(members)} {'is a member' if len(members) == 1 else 'are members'} already")
     if check and not any(own.get("why") for own in red.values()):
         named = few(list(red))
-        said.append(f"nothing was changed; a run without --check onboards {named}" if red else "nothing was changed")
+        said.append(f"nothing was changed; run without --check to onboard {named}" if red else "nothing was changed")
         return OnboardingOutcome(HEALTHY, lines, f"CHECKED: {'; '.join(said)}")
     if red:
         name, own = next(iter(red.items()))

@@ -65,16 +65,16 @@ def text(nodes: Sequence[Mapping[str, Any]], source: str) -> str:
         raise ValueError(f"An inventory {problem}.") from None
     begun = "\n".join(lines).partition("\n")
     return (
-        f"---\n# Imported from {source}. You can edit it: playbooks/import.yml overwrites no files.\n"
+        f"---\n# Imported from {source}. You can edit this file: playbooks/import.yml does not overwrite it.\n"
         f"{begun[0]}\n{hint}{begun[2]}\n"
     )
 
 
 def _hint(has_vars: bool) -> str:
     """Return a comment about cluster_gpus, because a list of machines does not contain the number of GPUs."""
-    why = "number of GPUs per node; without it, training uses the CPUs"
+    why = "number of GPUs per node; if not set, training uses the CPU"
     if has_vars:
-        return f"  # {GPUS}: 8 belongs under vars: {why}.\n"
+        return f"  # Add {GPUS}: 8 under vars: {why}.\n"
     return f"  # vars:\n  #   {GPUS}: 8   # {why}\n"
 
 
@@ -89,7 +89,7 @@ def report(folder: str, nodes: Sequence[Mapping[str, Any]], trust: str, look: st
     lines.append("Next:")
     lines.append(f"  1. Check {folder}/hosts.yml, and remove hosts that are not nodes of this cluster.")
     if without:
-        lines.append(f"     Set {GPUS} for nodes that train on GPUs; it is not set for {few(without)}.")
+        lines.append(f"     Set {GPUS} for nodes that train on GPUs. Not set for: {few(without)}.")
     lines.append(f"  2. Pin the host keys: {trust}")
     lines.append(f"  3. Inspect the nodes: {look}")
     return "\n".join(lines)

@@ -32,7 +32,7 @@ def expand(text: str) -> list[str]:
     for part in split(text):
         found += _expanded(part)
         if len(found) > MOST:
-            raise ValueError(f"{text[:80]} names more than {MOST} nodes")
+            raise ValueError(f"{text[:80]} lists more than {MOST} nodes")
     return found
 
 
@@ -61,21 +61,19 @@ def _expanded(part: str) -> list[str]:
     ends = _expanded(after)
     numbers = [number for one in inside.split(",") for number in _numbers(one.strip(), part)]
     if len(numbers) * len(ends) > MOST:
-        raise ValueError(f"{part[:80]} names more than {MOST} nodes")
+        raise ValueError(f"{part[:80]} lists more than {MOST} nodes")
     return [f"{before}{number}{end}" for number in numbers for end in ends]
 
 
 def _numbers(text: str, part: str) -> list[str]:
     found = _RANGE.match(text)
     if not found:
-        raise ValueError(
-            f"{part[:80]} has {text[:20] or 'nothing'} in brackets instead of numbers, such as gpu[01-04,7]"
-        )
+        raise ValueError(f"{part[:80]} has {text[:20] or 'nothing'} in brackets; use numbers, such as gpu[01-04,7]")
     first, last = found[1], found[2] or found[1]
     if int(last) < int(first):
         raise ValueError(f"{part[:80]} has a descending range from {first} to {last}")
     if int(last) - int(first) >= MOST:
-        raise ValueError(f"{part[:80]} names more than {MOST} nodes")
+        raise ValueError(f"{part[:80]} lists more than {MOST} nodes")
     return [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
 
 
@@ -126,7 +124,7 @@ def commands(text: str) -> list[tuple[int, str]]:
 
 
 def aliases(text: str) -> list[str]:
-    """Return the hosts in an ssh config, each once. Patterns are left out."""
+    """Return the distinct hosts in an ssh config, without patterns."""
     found: list[str] = []
     for line in text.splitlines()[:MOST_LINES]:
         keyword, rest = _setting(line)

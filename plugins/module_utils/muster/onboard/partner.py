@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ..launch.reservation import Holder
 
 
-NOT_ASKED = "it could not be asked: "
+NOT_ASKED = "the node did not respond: "
 
 
 def answered(why: str) -> bool:
@@ -28,7 +28,7 @@ def busy_with(held: Mapping[str, Sequence[Holder]], why: str, *, gpus: int) -> s
     holders = [holder for holders in held.values() for holder in holders]
     if holders:
         return f"{describe(holders[0])} uses the node"
-    return f"processes on its GPUs are unknown: {why}" if gpus and why else ""
+    return f"the GPU processes could not be listed: {why}" if gpus and why else ""
 
 
 def pairs(new: Sequence[str], busy: Mapping[str, str]) -> dict[str, str]:
@@ -43,7 +43,7 @@ def pairs(new: Sequence[str], busy: Mapping[str, str]) -> dict[str, str]:
 def left_out(busy: Mapping[str, str]) -> str:
     """Return why a new node is not tested with a member, as a sentence without a full stop."""
     if not busy:
-        return "it was not tested with a member, because the cluster has none"
+        return "the node was not tested with a member, because the cluster has no members"
     first, why = next(iter(busy.items()))
     more = f"; and {plural(len(busy) - 1, 'other')}" if len(busy) > 1 else ""
-    return f"it was not tested with a member, because none is idle ({first}: {why}{more})"
+    return f"the node was not tested with a member, because no member is idle ({first}: {why}{more})"

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 # Keywords of an ssh config that can run commands.
-DOES = {"Match exec": "run a command", "Include": "read another file, which may run commands,"}
+DOES = {"Match exec": "run a command", "Include": "include another file, which might run commands,"}
 _USER = r"[A-Za-z0-9_.%][A-Za-z0-9_.%@+$\\-]*"
 _HOP = rf"(?:ssh://)?(?:{_USER}@)?(?:[A-Za-z0-9_%][A-Za-z0-9_.%-]*|\[[\w:.%]+\]|[0-9A-Fa-f:.]+)(?::[0-9]+)?"
 FORMS = {"user": re.compile(_USER), "proxyjump": re.compile(rf"{_HOP}(?:,{_HOP})*")}
-MEANT = {"user": "a user name", "proxyjump": "[user@]host[:port], several separated by commas"}
+MEANT = {"user": "a user name", "proxyjump": "a comma-separated list of [user@]host[:port]"}
 WAYS = ("node", "nodes", "nodes_file", "ssh_config")
 HOW = (
-    'Name them with one of -e node=NAME -e address=ADDRESS, -e \'{"nodes": {"NAME": "ADDRESS"}}\', -e nodes_file=FILE,'
+    'Add one of -e node=NAME -e address=ADDRESS, -e \'{"nodes": {"NAME": "ADDRESS"}}\', -e nodes_file=FILE,'
     " -e ssh_config=~/.ssh/config"
 )
 # Keys of a node in `nodes` -> variables of the inventory.
@@ -94,7 +94,7 @@ def _of_node(one: NewNode) -> Iterable[str]:
     if not can_be_host(one.name):
         yield f"{one.where}: {one.name[:80]!r} is not a valid host name. Use letters, digits, - and dots."
     if one.address and like_an_address(one.address) and ip(one.address) is None:
-        yield f"{one.name}: {one.address} is not a valid IP address. Write only the address."
+        yield f"{one.name}: {one.address} is not a valid IP address. Set only the address."
     elif one.address and not can_be_host(one.address):
         yield f"{one.name}: {one.address[:80]!r} is neither an IP address nor a host name."
 
@@ -109,7 +109,7 @@ def _named(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
     keys = [key.strip() for key in _texts(given.host_key, ",") if key.strip()]
     for what, values in (("address", addresses), ("host_key", keys)):
         if values and len(values) != len(names) and names:
-            problems.append(f"node has {len(names)} entries, but {what} has {len(values)}: give the same number.")
+            problems.append(f"node has {len(names)} entries, but {what} has {len(values)}. The numbers must be equal.")
     if problems:
         return [], problems
     gpus = {"cluster_gpus": _number("gpus", given.gpus, "-e", problems)} if given.gpus else {}
@@ -228,7 +228,7 @@ def _of_config(given: OnboardingOptions) -> tuple[list[NewNode], list[str]]:
         names += [name for name in found if name not in names]
         problems += [f"{given.ssh_config} has no Host {pattern}." for pattern in missing]
     if not names and not problems:
-        problems.append(f"{given.ssh_config} has no hosts; patterns such as Host * do not count.")
+        problems.append(f"{given.ssh_config} has no Host entry with a name. Patterns such as Host * are ignored.")
     return [NewNode(name, "", {}, given.ssh_config) for name in names], problems
 
 

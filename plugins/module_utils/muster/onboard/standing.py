@@ -42,7 +42,7 @@ def problems(
     for one in asked:
         name, own = one["name"], known.get(one["name"])
         if name in elsewhere:
-            found.append(f"{name} is already in the inventory, in {elsewhere[name]}. Give the node another name.")
+            found.append(f"{name} is already in the inventory (group {elsewhere[name]}). Choose another name.")
         if own is None:
             continue
         address = one["variables"]["ansible_host"]

@@ -47,7 +47,7 @@ def parse_uris(text: str) -> list[Deb]:
 class DebShare:
     """The files of one node.
 
-    own: files that it downloads. others: files that it fetches from other nodes, by the node that downloads them.
+    own: files that the node downloads. others: files that it fetches from other nodes, grouped by these nodes.
     """
 
     own: tuple[Deb, ...] = ()

@@ -23,7 +23,7 @@ CUSTOM_PLACES = ("archive", "security", "nvidia", "container_toolkit", "pip", "t
 _MACHINES = {"x86_64": ("amd64", "x86_64"), "aarch64": ("arm64", "sbsa")}
 _WHAT = {
     "archive": "the distribution's packages",
-    "security": "its security updates",
+    "security": "the distribution's security updates",
     "nvidia": "NVIDIA's packages",
     "container_toolkit": "the container toolkit",
     "pip": "Python packages",
@@ -32,7 +32,7 @@ _WHAT = {
 
 
 class MirrorError(ValueError):
-    """The request is impossible. The message says what to set instead."""
+    """The request is impossible. The message names the setting to change."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Sources:
     """All package sources of a node.
 
     archive, security: URIs of the distribution's archive. offline: folder on the node that replaces all sources; "" for
-    none. notes: one sentence for each source that the profile lacks.
+    none. notes: one clause for each source that is missing from the profile.
     """
 
     archive: PackageOrigin = PackageOrigin()
@@ -112,11 +112,11 @@ def resolve(table: Mapping[str, Any], request: MirrorsRequest, system: str, mach
         upstream = table["profiles"][UPSTREAM].get(keys[0], {})
         places[what] = PackageOrigin(_filled(upstream.get("uri", ""), names))
         if request.profile != UPSTREAM:
-            why = next((rows[key]["lacks"] for key in keys if "lacks" in rows.get(key, {})), "the profile defines none")
+            why = next((rows[key]["lacks"] for key in keys if "lacks" in rows.get(key, {})), "the profile has no entry")
             there = "upstream" if upstream else "the node's own configuration"
             elsewhere.setdefault((there, why), []).append(_WHAT[what])
     notes = [
-        f"cluster_mirror {request.profile}: {', '.join(what)} from {there}, because {why}"
+        f"cluster_mirror {request.profile}: using {there} for {', '.join(what)}, because {why}"
         for (there, why), what in elsewhere.items()
     ]
     return Sources(

@@ -44,9 +44,9 @@ def wanted_of(given: Sequence[Mapping[str, Any]]) -> tuple[WantedFile, ...]:
     for entry in given:
         name, sha256 = str(entry.get("name", "")), str(entry.get("sha256", ""))
         if not _NAME.fullmatch(name):
-            raise PeerFilesError(f"'{name}' is not a bare file name")
+            raise PeerFilesError(f"'{name}' is not a file name without a folder")
         if not _SHA256.fullmatch(sha256):
-            raise PeerFilesError(f"{name}: '{sha256}' is not a sha256 in hexadecimal digits")
+            raise PeerFilesError(f"{name}: '{sha256}' is not a hexadecimal sha256")
         if files.setdefault(name, sha256) != sha256:
             raise PeerFilesError(f"{name} is listed twice with different hashes")
     return tuple(WantedFile(name, sha256) for name, sha256 in files.items())
@@ -71,12 +71,12 @@ def hung_up(said: str) -> bool:
 
 
 _CAUSES = (
-    (r"Host key verification failed|IDENTIFICATION HAS CHANGED", "its host key differs from the recorded one"),
+    (r"Host key verification failed|IDENTIFICATION HAS CHANGED", "the host key differs from the recorded host key"),
     (r"account is currently not available", "the user has no login shell on that node"),
-    (r"Permission denied \(", "its sshd does not accept the user's key"),
-    (r"Connection refused", "no program listens on its ssh port"),
-    (r"timed out|No route to host|Network is unreachable", "it does not respond"),
-    (r"Could not resolve hostname", "its host name cannot be resolved"),
+    (r"Permission denied \(", "sshd does not accept the user's key"),
+    (r"Connection refused", "no program listens on the SSH port"),
+    (r"timed out|No route to host|Network is unreachable", "the peer did not respond"),
+    (r"Could not resolve hostname", "the host name cannot be resolved"),
 )
 
 
@@ -90,5 +90,5 @@ def why_not(code: int, said: str, came: Collection[str], asked: Collection[str])
             return cause
     if code in (0, 2) and re.search(r"^(\S*tar: .*|)$", said.strip().partition("\n")[0]):
         others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        return f"{missing[0]}{others} missing on the peer"
-    return " ".join(said.split())[-300:] or f"ssh exited with {code} without output"
+        return f"not found on the peer: {missing[0]}{others}"
+    return " ".join(said.split())[-300:] or f"ssh exited with status {code} and no output"

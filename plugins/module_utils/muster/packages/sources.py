@@ -99,8 +99,8 @@ def make_plan(request: SourcesRequest, seen: SourcesState) -> SourcesPlan:
         for path in STOCK_FILES
     ):
         plan.problems.append(
-            f"no entry for the archive of {request.distribution} was found in {', '.join(STOCK_FILES)}, so the mirror "
-            "cannot be set: configure apt manually and set package_sources_mode=off"
+            f"no entry for the archive of {request.distribution} was found in {', '.join(STOCK_FILES)}, so "
+            "Muster cannot set the mirror: configure apt manually and set package_sources_mode=off"
         )
     return plan
 
@@ -151,8 +151,8 @@ def _proxy_in_force(plan: SourcesPlan, request: SourcesRequest, seen: SourcesSta
         live = seen.proxies.get(key, "")
         if wanted and live != wanted:
             plan.problems.append(
-                f"apt uses {key} {live or 'nothing'} instead of {wanted}, which {PROXY_FILE} sets: "
-                "find the overriding setting with grep -r Proxy /etc/apt/apt.conf*"
+                f"{key} of apt is {live or 'empty'} instead of {wanted}, although {PROXY_FILE} sets it. "
+                "Find the overriding setting: grep -r Proxy /etc/apt/apt.conf*"
             )
 
 
@@ -170,7 +170,7 @@ def _source_file(plan: SourcesPlan, request: SourcesRequest, seen: SourcesState,
         if saved is not None:
             # The source file was removed meanwhile, for example by an upgrade of the system.
             plan.remove.append(path + SAVED)
-            plan.differences.append(f"{path}{SAVED} is the copy of a file that no longer exists")
+            plan.differences.append(f"{path}{SAVED} is a copy of a file that no longer exists")
         return
     text = retargeted(path, there, saved, request.distribution, request.archive, request.security)
     requested = bool(request.archive or request.security)
@@ -180,7 +180,7 @@ def _source_file(plan: SourcesPlan, request: SourcesRequest, seen: SourcesState,
         plan.write[path] = text
         plan.lists = True
         whither = "the mirror" if requested else "their original URLs"
-        plan.differences.append(f"entries in {path} do not point at {whither}")
+        plan.differences.append(f"entries in {path} do not point to {whither}")
     if saved is not None and not requested:
         plan.remove.append(path + SAVED)
         plan.differences.append(f"{path}{SAVED} exists but no mirror is requested")
@@ -203,7 +203,10 @@ def _certificates(plan: SourcesPlan, request: SourcesRequest, seen: SourcesState
     if seen.bundle is None:
         if wanted:
             plan.left_out.append(
-                {"id": "certificates", "why": "ca-certificates is not installed yet and adds them when installed"}
+                {
+                    "id": "certificates",
+                    "why": "ca-certificates is not installed yet; its installation will add the certificates",
+                }
             )
             plan.links = []
         return

@@ -24,9 +24,9 @@ UNENCRYPTED = Check(
     "packages.source.unencrypted",
     seen="stand-in",
     reads="the URLs in cluster_mirror_urls, pytorch_index_url, pytorch_extra_index_urls and pytorch_find_links",
-    fires="a pip URL begins with http:// (warn). apt URLs with http:// pass: packages are signed",
+    fires="a pip URL begins with http:// (warn). apt URLs with http:// pass, because apt packages are signed",
     fix="Set up TLS on the mirror (cluster_extra_ca for a private certificate authority) and use https://. Until then,"
-    " compare the hashes in pytorch.lock.txt with another source before you commit it",
+    " compare the hashes in pytorch.lock.txt with another source before you commit the file",
 )
 CHECKS = (UNENCRYPTED,)
 _SIGNED = ("archive", "security", "nvidia", "container_toolkit")
@@ -55,11 +55,13 @@ def warning(values: Mapping[str, Any]) -> str:
     parts = []
     if wheels:
         parts.append(
-            f"wheels are downloaded over HTTP from {', '.join(wheels)}: an attacker on the network can replace them,"
+            f"wheels are downloaded over HTTP from {', '.join(wheels)}: an attacker on the network can replace them"
             " until their hashes are in the lock"
         )
     if signed:
-        parts.append(f"apt packages are downloaded over HTTP from {', '.join(signed)}: they are signed, but visible")
+        parts.append(
+            f"apt packages are downloaded over HTTP from {', '.join(signed)}: they are signed, but not encrypted"
+        )
     return "; ".join(parts)
 
 

@@ -16,9 +16,9 @@ UNASKED = "auto"
 
 @dataclass(frozen=True)
 class Ask:
-    """What the inventory requests for a node.
+    """The request in the inventory for a node.
 
-    auto: the build that V(auto) selects on nodes with GPUs; "" for the index's default build. ranges: whether the
+    auto: the build that `auto` selects on nodes with GPUs; "" for the index's default build. ranges: whether the
     packages come from a requirements file instead of exact pins. package: the main package of the environment. If it is
     not torch, torch_version contains the version of this package.
     """

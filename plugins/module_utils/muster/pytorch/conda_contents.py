@@ -119,7 +119,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Reject a mapping with duplicate keys, because another parser might use the other value."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key occurs twice")
+        raise ValueError("duplicate key")
     return found
 
 
@@ -138,7 +138,7 @@ def _listed(known: Contents, texts: Mapping[str, str]) -> Mapping[str, CondaPath
         if not _plain(entry.path):
             raise known.wrong(f"{_shown(entry.path)} in the package's list is not a normalized relative path")
         if found.setdefault(entry.path, entry) != entry:
-            raise known.wrong(f"{_shown(entry.path)} occurs twice in the package's list with different values")
+            raise known.wrong(f"{_shown(entry.path)} is listed twice with different values")
     return found
 
 
@@ -149,7 +149,7 @@ def _line(known: Contents, line: Any) -> CondaPath:
         sound = isinstance(path, str) and kind is not None and (size is None or isinstance(size, int))
         if sound and (sha256 is None or (isinstance(sha256, str) and _SHA256.fullmatch(sha256))):
             return CondaPath(str(path), kind, size, sha256)
-    raise known.wrong(f"{_shown(line)} in info/paths.json does not describe a path")
+    raise known.wrong(f"{_shown(line)} in info/paths.json is not a valid entry")
 
 
 def _commands(known: Contents, texts: Mapping[str, str]) -> tuple[str, ...]:
@@ -171,7 +171,7 @@ def check_unpacked(contents: Contents, entries: Iterable[CondaEntry]) -> None:
         if entry.kind == "special":
             raise contents.wrong(f"{where} is not a regular file, a symbolic link or a directory")
         if entry.kind == "file" and entry.mode & _SET_ID:
-            raise contents.wrong(f"{where} has mode {entry.mode:o} (set-user-ID, set-group-ID or sticky bit)")
+            raise contents.wrong(f"{where} has mode {entry.mode:o} with the set-user-ID, set-group-ID or sticky bit")
         if entry.outside:
             raise contents.wrong(f"{where} is a hard link to a file outside the package")
         if path.startswith("info/"):
@@ -223,7 +223,7 @@ def layout_of(packages: Iterable[tuple[Contents, Iterable[CondaEntry]]], root: s
     for place, targets in layout.links.items():
         for target, file in targets.items():
             if leads_out(layout.links, place, target, root):
-                where = f"the link {_shown(place)} leads out of the environment (to {_shown(target)})"
+                where = f"the link {_shown(place)} points outside the environment (to {_shown(target)})"
                 raise CondaError(f"package {file}: {where}")
     return layout
 
@@ -302,7 +302,7 @@ def check_members(entries: Iterable[CondaEntry], root: str) -> None:
         if any(above in links for above in _above(entry.path)):
             raise CondaError(f"{where} is below a link")
         if entry.kind == "link" and leads_out(links, entry.path, entry.target, root):
-            raise CondaError(f"the link {where} leads out of the environment (to {_shown(entry.target)})")
+            raise CondaError(f"the link {where} points outside the environment (to {_shown(entry.target)})")
 
 
 def leads_out(links: Mapping[str, Mapping[str, str]], path: str, target: str, root: str = "") -> bool:

@@ -30,9 +30,9 @@ _VALUES = {
     "torch": (re.compile(r"\d+\.\d+\.\d+[a-z0-9.]*"), "an exact PyTorch version, for example 2.13.0"),
     "variant": (re.compile(r"auto|cpu|cuda|cu\d{2,4}"), "auto, cpu, cuda, or a build such as cu126"),
     "cuda": (re.compile(r"\d{1,2}\.\d{1,2}"), 'the highest CUDA version that the driver supports, for example "12.8"'),
-    "python": (re.compile(r"/[^\s]+"), "the absolute path of a Python on the node"),
+    "python": (re.compile(r"/[^\s]+"), "the absolute path of a Python interpreter on the node"),
     # This path becomes part of PATH.
-    PREFIX: (re.compile(r"(/(?!\.{1,2}(/|$))[\w.@+-]+)+", re.ASCII), "the absolute path on the node"),
+    PREFIX: (re.compile(r"(/(?!\.{1,2}(/|$))[\w.@+-]+)+", re.ASCII), "an absolute path on the node"),
 }
 
 
@@ -91,7 +91,7 @@ def torchrun(cluster: Mapping[str, Any], name: str) -> str:
 def unknown(cluster: Mapping[str, Any], name: str) -> str:
     """Return the error message for a launch that names an unknown environment."""
     known = ", ".join(place.name for place in places(cluster))
-    return f"launch_environment is {name!r}, but this cluster has the environments {known}."
+    return f"launch_environment is {name!r}, but this cluster has only the environments {known}."
 
 
 def built(declared: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ def existing(entry: Mapping[str, Any]) -> str:
 
 
 def in_its_words(text: str, name: str, entry: Mapping[str, Any]) -> str:
-    """Replace the options of the default environment that a text mentions with those of the named environment."""
+    """Replace option names of the default environment in a text with those of the named environment."""
     source = next((str(entry[option]) for option in SOURCES if entry.get(option)), "its file")
     own = {
         "pytorch_packages": source,
@@ -121,7 +121,7 @@ def in_its_words(text: str, name: str, entry: Mapping[str, Any]) -> str:
 def problems(declared: Any) -> list[tuple[str, str]]:
     """Return the errors in cluster_environments with their fixes. No files are read."""
     if not isinstance(declared, dict):
-        return [("cluster_environments is not a mapping", "Write NAME: {requirements: FILE}")]
+        return [("cluster_environments is not a mapping", "Use the form NAME: {requirements: FILE}")]
     found: list[tuple[str, str]] = []
     for name, entry in declared.items():
         where = f"cluster_environments: {name!r}"
@@ -129,7 +129,7 @@ def problems(declared: Any) -> list[tuple[str, str]]:
             what = "is a reserved name" if name in TAKEN else "is not a valid name"
             found.append((f"{where} {what}", "Use lowercase letters, digits, - and _, starting with a letter"))
         elif not isinstance(entry, dict):
-            found.append((f"{where} is not a mapping", f"Write {name}: {{requirements: FILE}}"))
+            found.append((f"{where} is not a mapping", f"Use the form {name}: {{requirements: FILE}}"))
         else:
             found += [(f"{where} {what}", fix) for what, fix in _faults(entry)]
     return found
@@ -145,7 +145,7 @@ def _faults(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             words = {str: "text", list: "a list", bool: "true or false"}
             yield f"has {option}: {value!r}, which is not {words[kind]}", f"Correct {option}"
         elif option in _VALUES and option in entry and not _VALUES[option][0].fullmatch(str(value)):
-            yield f"has {option}: {value!r}", f"Write {_VALUES[option][1]}"
+            yield f"has {option}: {value!r}", f"Use {_VALUES[option][1]}"
     yield from _clashes(entry)
 
 
@@ -153,16 +153,16 @@ def _clashes(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield an error for each pair of options that exclude each other."""
     chosen = [option for option in (*SOURCES, PREFIX, PROVIDED) if entry.get(option)]
     if not chosen:
-        fix = "Write requirements: FILE, pyproject: FILE or conda: FILE, or prefix: PATH for an existing environment"
-        yield "has no source of packages", fix
+        fix = "Set requirements, pyproject or conda to a file, or prefix to the path of an existing environment"
+        yield "does not define where its packages come from", fix
     elif len(chosen) > 1:
         yield f"has {' and '.join(chosen)}, but only one is allowed", "Keep one of them"
     if entry.get("extras") and not entry.get("pyproject"):
         yield "has extras, which require pyproject", "Remove extras, or set pyproject"
     of_a_build = [option for option in ("torch", "variant", "python") if option in entry]
     for option in of_a_build if entry.get("conda") else ():
-        yield f"has {option}, which a conda environment sets in its file", f"Remove {option}"
+        yield f"has {option}, but the file of a conda environment defines it", f"Remove {option}"
     for option in of_a_build if entry.get(PREFIX) else ():
-        yield f"has {option}, but nothing is built at a prefix", f"Remove {option}"
+        yield f"has {option}, but Muster builds no environment at a prefix", f"Remove {option}"
     if "cuda" in entry and not entry.get("conda"):
         yield "has cuda, which only a conda environment supports", "Use variant instead"

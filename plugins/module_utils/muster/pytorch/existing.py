@@ -80,16 +80,14 @@ def judge(path: str, look: Mapping[str, Any], user: str) -> ExistingEnvironment:
             maker, refusal=f"{path}/bin/python does not exist. Create the environment, or correct prefix"
         )
     if look["everybody"]:
-        what = f"every user may write to {look['everybody']}, and so change the code of launches"
+        what = f"every user can write to {look['everybody']} and thus change the code of launches"
         return ExistingEnvironment(
             maker, refusal=f"{what}. Remove this permission: {shell('sudo chmod -R o-w {path}', path=path)}"
         )
     said = look["said"]
     if "packages" not in said:
         fix = "The environment must be readable for every user and built for this node's platform"
-        return ExistingEnvironment(
-            maker, refusal=f"its Python cannot be started by {user}: {_short(said['error'])}. {fix}"
-        )
+        return ExistingEnvironment(maker, refusal=f"{user} cannot start its Python: {_short(said['error'])}. {fix}")
     torch, python = said.get("torch") or {}, str(said.get("python_full", ""))
     if torch and not said["imported"]:
         fix = f"Repair it with {maker.partition(' ')[0]}" if maker != UNKNOWN else "Repair the environment"

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from ..verdict.finding import Finding
 
-REBUILD = "Let the role build it with pytorch_mode=manage, or repair the environment on the node"
-MISFIT = "The packages do not match this node or each other: see the traceback in the findings"
+REBUILD = "Set pytorch_mode=manage so that Muster rebuilds the environment, or repair it on the node"
+MISFIT = "The packages are incompatible with this node or with each other: see the traceback in the findings"
 
 IMPORT = Check(
     "torch.import",
@@ -76,7 +76,7 @@ TOOLS = Check(
     seen="stand-in",
     reads="the environment with JupyterLab and TensorBoard",
     fires="JupyterLab cannot be imported, or a package has a different version (fail)",
-    fix="Let the role build it with workbench_mode=manage",
+    fix="Set workbench_mode=manage so that Muster rebuilds the environment",
 )
 
 
@@ -125,7 +125,7 @@ def _version(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) ->
     seen = {"observed": version, "expected": wanted}
     if same_version(public_version(version), public_version(wanted)):
         return VERSION.passed(node, f"torch {version}", **seen)
-    return VERSION.fail(node, f"torch is {version}, but {wanted} is requested", **seen)
+    return VERSION.fail(node, f"torch {version} is installed, but {wanted} is requested", **seen)
 
 
 def _variant(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -> Finding:
@@ -152,7 +152,7 @@ def _backends(node: str, request: EnvironmentRequest, look: Mapping[str, Any]) -
     have = ", ".join(look["torch"]["backends"])
     seen = {"observed": have, "expected": ", ".join(sorted(needed))}
     if missing:
-        return BACKENDS.fail(node, f"this build has no {missing}", **seen)
+        return BACKENDS.fail(node, f"this build does not support the backend {missing}", **seen)
     return BACKENDS.passed(node, f"backends {have}", **seen)
 
 

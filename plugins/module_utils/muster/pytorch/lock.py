@@ -22,7 +22,7 @@ HEAD = """\
 # Written by Muster, which rejects manual changes. Commit this file with the inventory; only Muster writes it.
 # If the inventory requests something else, Muster replaces it.
 """
-HEAD_PLAIN = HEAD.replace("PyTorch environments", "environments of the workbench")
+HEAD_PLAIN = HEAD.replace("PyTorch environments", "workbench environments")
 MOST = 4_000_000  # characters of the file
 MOST_LINES = 1000  # of one environment
 MOST_ASKED = 200
@@ -108,7 +108,7 @@ def section_of(given: Mapping[str, Any]) -> WheelSection:
             return section
     except (KeyError, TypeError):
         pass
-    raise LockError("the received environment does not have the format of the lock")
+    raise LockError("the received environment is not in the format of the lock")
 
 
 def make_section(request: EnvironmentRequest, machine: str, wheels: Iterable[Wheel]) -> WheelSection:

@@ -24,8 +24,8 @@ def pip_sources(
     offline_dir: str,
     mirror: Mapping[str, str] | None = None,
 ) -> list[list[str]]:
-    """Return lists of pip arguments, one for each set of sources. A list is tried if the previous sources do not offer
-    this torch.
+    """Return lists of pip arguments, one for each set of sources. A list is tried only if the previous
+    sources do not offer the requested torch.
 
     With `auto`, PyTorch's own index is second, because a mirror or folder of the site may have the build. That index is
     searched *in addition to* pip's index, because only pip's index has all other packages. This is safe for torch,
@@ -40,7 +40,7 @@ def pip_sources(
         if urlsplit(url).password is not None:
             raise EnvironmentRequestError(
                 f"the URL of {urlsplit(url).hostname} contains a password, which would appear in logs. "
-                "Put it into .netrc or pip.conf of root on the nodes"
+                "Put the password into .netrc or pip.conf of root on the nodes"
             )
     links = [argument for link in find_links for argument in ("--find-links", link)]
     if offline_dir:
@@ -102,7 +102,7 @@ def explain_pip(output: str, request: EnvironmentRequest) -> tuple[str, str]:
     if nothing is None:
         errors = [line for line in output.splitlines() if line.startswith("ERROR: ")]
         words = (errors or output.strip().splitlines() or ["no output"])[-1]
-        return f"pip failed: {words.removeprefix('ERROR: ')}", "The whole output is in pip_output of the result"
+        return f"pip failed: {words.removeprefix('ERROR: ')}", "The full output is in pip_output of the result"
 
     requirement = nothing[1]
     what = f"pip cannot find {requirement}"
@@ -113,7 +113,7 @@ def explain_pip(output: str, request: EnvironmentRequest) -> tuple[str, str]:
     # pip continues without an index that it cannot reach, and then reports missing packages.
     for pattern, trouble, fix in _UNREACHABLE:
         if re.search(pattern, output):
-            return f"{what}; {trouble}", _or_the_default_build(requirement, request, offered, fix)
+            return f"{what}: {trouble}", _or_the_default_build(requirement, request, offered, fix)
     return what, _or_the_default_build(requirement, request, offered, _fix_missing(requirement, request, output))
 
 
@@ -135,11 +135,11 @@ _FAILURES = (
     ),
 )
 _RESOLVE_ANEW = (
-    "Let the node fetch it from a peer (ssh_mesh_mode), add a source (pytorch_extra_index_urls, pytorch_find_links), or"
-    " remove the environment from pytorch_lock and set pytorch_reviewed_lock to false to resolve the packages again"
+    "Let the node fetch it from a peer (ssh_mesh_mode), add a source (pytorch_extra_index_urls, pytorch_find_links),"
+    " or remove the environment from pytorch_lock and set pytorch_reviewed_lock to false to resolve the packages again"
 )
 _OTHER_INDEX = (
-    "Give the node access to it, or set pytorch_index_url, pytorch_find_links or pytorch_offline_dir to another source"
+    "Give the node access to it, or set another source: pytorch_index_url, pytorch_find_links or pytorch_offline_dir"
 )
 _UNREACHABLE = (
     (
@@ -183,7 +183,7 @@ def _fix_missing(requirement: str, request: EnvironmentRequest, output: str) -> 
     variable = "cluster_torch_version" if name == "torch" else "pytorch_packages"
     other_python = re.search(rf" {re.escape(version)} Requires-Python ([^\s;]+)", output)
     if version and other_python:
-        needs = f"It requires Python {other_python[1]}, but the node has {request.python}"
+        needs = f"This version requires Python {other_python[1]}, but the node has {request.python}"
         return f"{needs}: change {variable} or pytorch_python"
     if canonical_name(name) in request.locked:
         return _RESOLVE_ANEW

@@ -87,7 +87,7 @@ def plan(request: EnvironmentRequest, observed: Observed, keep: int) -> Environm
     failed = [name for name in others if broken(name) or (name in lacks and name not in good)]
     kept = [name for name in others if name not in failed][: max(keep, 0)]
     retire = [name for name in others if name not in kept and name not in observed.in_use]
-    reasons.extend(f"{name} is no longer kept" for name in retire)
+    reasons.extend(f"{name} is no longer needed" for name in retire)
     return EnvironmentPlan(
         target=target,
         reasons=tuple(reasons),
@@ -164,5 +164,5 @@ def difference(
     there = describe(request, before.current or before.link, was.packages, list(before.environments))
     then = describe(request, plan.target, wanted if plan.changed else was.packages, sorted(after))
     if lock and plan.build and not request.locked:
-        there, then = f"{there}the lock: no such environment\n", f"{then}the lock: every wheel with its hash\n"
+        there, then = f"{there}the lock: environment missing\n", f"{then}the lock: every wheel with its hash\n"
     return {"before": there + "".join(f"named environment {name}\n" for name in forget), "after": then}

@@ -106,13 +106,15 @@ def make_request(
     """Return the request. ranges: whether the packages come from a requirements file instead of exact pins."""
     if not _TORCH_VERSION.fullmatch(torch_version):
         raise EnvironmentRequestError(
-            f"cluster_torch_version: '{torch_version}' is not an exact version. Write it like 2.13.0; "
-            "put the build after a '+' into pytorch_variant"
+            f"cluster_torch_version: '{torch_version}' is not an exact version. Use a version such as 2.13.0; "
+            "set the build (after a '+') with pytorch_variant"
         )
     if variant == "auto":
         variant = "cuda" if gpus else "cpu"
     if not _VARIANT.fullmatch(variant):
-        raise EnvironmentRequestError(f"pytorch_variant: '{variant}' is invalid. Use auto, cpu, cuda or e.g. cu126")
+        raise EnvironmentRequestError(
+            f"pytorch_variant: '{variant}' is invalid. Use auto, cpu, cuda, or a build such as cu126"
+        )
     if gpus and variant == "cpu":
         raise EnvironmentRequestError(
             f"pytorch_variant is cpu, but cluster_gpus is {gpus}, and the CPU build cannot use GPUs. "
@@ -147,7 +149,7 @@ def parse_requirement(text: str, python: str, option: str = "pytorch_packages") 
     """Return the exact pin in `text`; None if its marker excludes this Python version."""
     pin = _PIN.fullmatch(text.strip())
     if pin is None:
-        raise EnvironmentRequestError(f"{option}: '{text}' is not an exact pin. Write it like name==version")
+        raise EnvironmentRequestError(f"{option}: '{text}' is not an exact pin. Use the form name==version")
     name, extras, version, marker = pin.groups()
     if marker is not None and not _holds(marker, python):
         return None
@@ -158,7 +160,7 @@ def parse_range(text: str, python: str) -> Requirement | None:
     """Return the requirement in a line of a requirements file; None if its marker excludes this Python version."""
     found = _RANGE.fullmatch(_without_spaces(text))
     if found is None:
-        raise EnvironmentRequestError(f"'{text[:200]}' is not a package name, optionally with versions and a marker")
+        raise EnvironmentRequestError(f"'{text[:200]}' is not a package name with optional versions and marker")
     name, extras, versions, marker = found.groups(default="")
     if marker and all(_MARKER.fullmatch(part.strip()) for part in re.split(r"\s+and\s+", marker)):
         if not _holds(marker, python):

@@ -18,19 +18,19 @@ _FIXES = (
     (
         re.compile(r".*--hash\b"),
         "has a hash, but Muster writes its own lock",
-        "Use the file it was compiled from, or remove the hashes",
+        "Use the file from which this file was compiled, or remove the hashes",
     ),
     (
         re.compile(r"(-i|-f|--(extra-)?index-url|--find-links|--no-index|--trusted-host)\b"),
         "sets a package source",
-        "Set it with pytorch_index_url, pytorch_extra_index_urls or pytorch_find_links",
+        "Set the source with pytorch_index_url, pytorch_extra_index_urls or pytorch_find_links",
     ),
     (
         re.compile(r"-e\b|--editable|.*(://|\s@\s)|[./]"),
         "is a folder or a URL, but packages are installed only from an index or a folder of wheels",
         "Put a wheel into a folder of pytorch_find_links, or copy the code with launch_project",
     ),
-    (re.compile(r"-"), "is a pip option that Muster does not support", "Remove it"),
+    (re.compile(r"-"), "is a pip option that Muster does not support", "Remove the option"),
 )
 
 

@@ -43,10 +43,10 @@ def judge(file: str, name: str, version: str, requires: Iterable[str]) -> None:
     and build such a URL even with --only-binary.
     """
     if (canonical_name(name), _plain(version)) != (named(file)[0], _plain(named(file)[1])):
-        raise WheelError(f"the metadata of {file} names {name[:100]!r} {version[:100]!r}")
+        raise WheelError(f"the metadata of {file} has name {name[:100]!r} and version {version[:100]!r}")
     for needed in requires:
         if _DIRECT.match(needed) and not _EXTRA.search(needed):
-            raise WheelError(f"{file} requires {needed[:200]!r}; only packages of an index or a folder are installed")
+            raise WheelError(f"{file} requires {needed[:200]!r}; packages are installed only from an index or a folder")
 
 
 def _plain(version: str) -> str:

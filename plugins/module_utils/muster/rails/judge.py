@@ -32,30 +32,30 @@ BROKEN = Check(
     seen="stand-in",
     reads="ibv_rc_pingpong, then perftest, between the adapters that NCCL would connect, with NCCL's GID, partition "
     "and traffic class, as the training user",
-    fires="fail: an adapter cannot reach its counterpart on another node over RDMA. The finding names the adapter if "
-    "it fails with most counterparts, the rail if all of its pairs fail, otherwise the pair",
+    fires="fail: an adapter cannot reach its counterpart on another node over RDMA. The finding is about the "
+    "adapter if most of its pairs fail, about the rail if all pairs of the rail fail, otherwise about the pair",
     fix="Check the adapter's cable, address and switch port",
 )
 SLOW_RAIL = Check(
     "rdma.rail.slow",
     seen="stand-in",
     reads="ib_write_bw, 2 GiB in messages of 1 MiB, one measurement per adapter at a time",
-    fires=f"warn: less than {SLOW:.0%} of the median adapter with that link rate, or {LEAST:.0%} of the link rate",
+    fires=f"warn: below {SLOW:.0%} of the median adapter at that link rate, or below {LEAST:.0%} of the link rate",
     fix="Check the cable, the switch port, the adapter's slot, and flow control for RoCE",
 )
 LATE_RAIL = Check(
     "rdma.rail.late",
     seen="stand-in",
     reads="ib_write_lat, 1000 messages of 8 bytes",
-    fires=f"warn: the latency is over {LATE:g} times the median of all rails and {LATE_USEC:g} microseconds above it",
-    fix="Check the number of switches on the path, and the node's power saving",
+    fires=f"warn: the latency is over {LATE:g} times the median rail's and over {LATE_USEC:g} microseconds higher",
+    fix="Check the number of switches on the path, and the node's power-saving settings",
 )
 UNTRIED = Check(
     "rdma.rail.untried",
     seen="stand-in",
-    reads="whether the tools ran, and connected to each other over TCP",
-    fires="unknown: the tools started, but could not connect over TCP. A missing tool is a skip",
-    fix="Fix the reported problem, then run again",
+    reads="whether the test tools started and connected to each other over TCP",
+    fires="unknown: the tools started, but could not connect over TCP. Skipped if a tool is missing",
+    fix="Fix the reported problem, then run the test again",
 )
 CHECKS = (BROKEN, SLOW_RAIL, LATE_RAIL, UNTRIED)
 
@@ -107,8 +107,8 @@ def _found(trials: Sequence[RailTrial]) -> Iterator[Finding]:
         yield BROKEN.fail(
             fault.node,
             f"{fault.where} over RDMA{fault.note}: {said.step}: {said.why}",
-            f"Check cable, address and switch port. To test by hand, run this on {said.called} first, then on "
-            f"{said.caller} with the address of {said.called} appended",
+            f"Check the cable, address and switch port. To repeat the test manually, run this command on {said.called} "
+            f"first, then on {said.caller} with the address of {said.called} appended",
             said.by_hand,
             peer=fault.peer,
             observed=said.why,
@@ -123,7 +123,7 @@ def _found(trials: Sequence[RailTrial]) -> Iterator[Finding]:
             fault.node,
             f"{fault.where} faster than {slowest.gbps:.1f} Gbit/s over RDMA{fault.note}; the median of rails with "
             f"{slowest.rate:g} Gbit/s is {usual[slowest.rate]:.1f} Gbit/s",
-            "Check its cable, switch port and slot; show the adapter's location with",
+            "Check the adapter's cable, switch port and slot. Show the adapter's location with",
             "nvidia-smi topo -m",
             peer=fault.peer,
             observed=f"{slowest.gbps:.1f} Gbit/s",
@@ -134,8 +134,8 @@ def _found(trials: Sequence[RailTrial]) -> Iterator[Finding]:
 
 
 def _usual(trials: Sequence[RailTrial]) -> float:
-    """Return the median of the best rates of all adapters. A median of all tests would not work: one slow adapter of
-    three affects two tests of three."""
+    """Return the median of the best rates of all adapters. The median of all tests is unsuitable, because one slow
+    adapter of three slows two of three tests."""
     best: dict[tuple[str, str], float] = {}
     for one in trials:
         for end in ((one.caller, one.hcas[0]), (one.called, one.hcas[1])):
@@ -152,8 +152,8 @@ def _late(trials: Sequence[RailTrial]) -> Iterator[Finding]:
         yield LATE_RAIL.warn(
             fault.node,
             f"{fault.where} in less than {latest.usec:.1f} microseconds over RDMA{fault.note}; the median rail takes "
-            f"{usual:.1f}",
-            "Check the node's power saving, and the number of switches on the path with",
+            f"{usual:.1f} microseconds",
+            "Check the node's power-saving settings, and check the number of switches on the path with",
             "ibnetdiscover",
             peer=fault.peer,
             observed=f"{latest.usec:.1f} microseconds",
@@ -168,7 +168,7 @@ def _untried(trials: Sequence[RailTrial]) -> Iterator[Finding]:
         yield UNTRIED.unknown(
             node,
             f"rails to {peers} not tested: {own[0].untried}",
-            "Open the launch ports between the nodes (firewall_launch_ports), then run again",
+            "Open the launch ports between the nodes (firewall_launch_ports), then run the test again",
         )
 
 
@@ -240,7 +240,7 @@ def result(
     findings = [
         *judge(trials),
         *(
-            UNTRIED.unknown(node, f"RDMA adapters could not be tested: {said}", "Fix the problem, then run again")
+            UNTRIED.unknown(node, f"RDMA adapters could not be tested: {said}", "Fix the problem, then test again")
             for node, said in (failed or {}).items()
         ),
     ]
@@ -252,7 +252,7 @@ def result(
             list(dict.fromkeys(name for one in trials if one.missing == tool for name in (one.caller, one.called)))
         )
         checks = CHECKS if tool == PINGPONG else (SLOW_RAIL, LATE_RAIL)
-        skipped += skip_all(checks, f"{tool} is missing on a node of {where} ({PACKAGES[tool]})")
+        skipped += skip_all(checks, f"{tool} is missing on at least one of {where} ({PACKAGES[tool]})")
     return {
         "rails": [one.as_dict() for one in trials],
         "findings": [finding.as_dict() for finding in findings],

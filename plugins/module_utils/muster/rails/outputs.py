@@ -1,5 +1,4 @@
-"""Parse the output of ibv_rc_pingpong (rdma-core), ib_write_bw and ib_write_lat (perftest), including their error
-messages."""
+"""Parse the output and the error messages of ibv_rc_pingpong (rdma-core), ib_write_bw and ib_write_lat (perftest)."""
 
 from __future__ import annotations
 
@@ -30,8 +29,8 @@ NOISE = re.compile(r"Conflicting CPU frequency|^\s*-+\s*$|^\s*(?:local|remote) a
 # The meaning of the tools' messages; the first match counts.
 MEANINGS = (
     (re.compile(r"modify QP to RTR|Unable to Connect the HCA"), "the adapter has no route to its counterpart"),
-    (re.compile(r"transport retry counter exceeded|status 12\b|\(12\)"), "no acknowledgement from the counterpart"),
-    (re.compile(r"RNR retry counter"), "the counterpart does not accept data"),
+    (re.compile(r"transport retry counter exceeded|status 12\b|\(12\)"), "the counterpart sent no acknowledgement"),
+    (re.compile(r"RNR retry counter"), "the peer does not accept data"),
     (re.compile(r"invalid data"), "the received data is wrong"),
     (re.compile(r"Couldn't read/write remote address|Failed to exchange data"), "the counterpart stopped the test"),
     (

@@ -1,5 +1,4 @@
-"""Schedule pairs of adapters in rounds that use each adapter at most once, and build the commands for both nodes. This
-module does no I/O."""
+"""Schedule pairs of adapters in rounds that use each adapter at most once, and build both nodes' commands (no I/O)."""
 
 from __future__ import annotations
 
@@ -60,7 +59,7 @@ def why_not(facts: Mapping[str, Any], request: Mapping[str, Any]) -> str:
     if facts["jobs"]["processes"]:
         return "a job is running on the node"
     if not hcas(facts):
-        return "no RoCE port has a GID that NCCL requires (rdma.gid.missing)"
+        return "no RoCE port has the kind of GID that NCCL requires (rdma.gid.missing)"
     return ""
 
 

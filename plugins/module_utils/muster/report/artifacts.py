@@ -15,7 +15,8 @@ NO_NODES = ("controller", "localhost", "cluster")  # names in findings and failu
 
 @dataclass(frozen=True)
 class Artifacts:
-    """Each part has the content of its file. If the file is missing, the part is empty, or None for the plan.
+    """The artifacts of one run. Each part has the content of its file. If the file is missing, the part is empty, or
+    None for the plan.
 
     run, inspect, verdict, plan, attempts, smoke, comparison, shared_data, network, diagnosis, evidence, drift: the
     files with these names. health: by node. logs: the files of each node, as paths relative to the run's folder.

@@ -71,7 +71,7 @@ def maps(network: Mapping[str, Any]) -> dict[str, Any] | None:
     for key, title, about, reader in (
         ("rtt_ms", "Round trip", "milliseconds", slow),
         ("gbps", "Throughput", "Gb/s, from row to column", narrow),
-        ("loss", "Loss", "share of the packets sent", lossy),
+        ("loss", "Loss", "percentage of packets lost", lossy),
         ("path_mtu", "Path MTU", "bytes", small),
     ):
         values = [link[key] for link in cells.values() if link.get(key) is not None]

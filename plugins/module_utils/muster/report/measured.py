@@ -221,7 +221,7 @@ def soak(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
         points.sort(key=lambda one: one["seconds"])
     longest = max(points[-1]["seconds"] for points in series.values())
     counted = _finite(told.get("rounds"))
-    ended = {"time": "ran for its full duration", "fault": "ended by a fault", "stop": "stopped"}
+    ended = {"time": "ran for its full duration", "fault": "ended early because of a fault", "stop": "stopped"}
     drawn = [
         _over_time("Throughput", "samples/s", "samples_per_second", series, longest, worst=min),
         _over_time("Temperature", "°C", "temperature_c", series, longest, worst=max),

@@ -28,7 +28,7 @@ FOREIGN = "with files not written by Muster"
 
 @dataclass(frozen=True)
 class KeptRun:
-    """A run whose folder is present. over: the run and everything it launched have finished. names: the files in the
+    """A run whose folder is present. over: whether the run and all its launches have finished. names: the files in the
     run's folder. mentions: other runs that these files name. own: whether the folder belongs to the user and is not a
     link."""
 

@@ -49,7 +49,7 @@ def transport(smoke: Mapping[str, Any]) -> dict[str, Any] | None:
     for one, other, kind in pairs:
         way = (kind, nodes.get(one, one) == nodes.get(other, other))
         ways[way] = ways.get(way, 0) + 1
-    about = "the worst between ranks of two nodes" if folded else "from row rank to column rank"
+    about = "the worst transport between ranks of two nodes" if folded else "from row rank to column rank"
     drawn = {**links.draw("Transport", about, shown, cells, _read), "hint": ""}
     offered = told.get("offered")
     return {

@@ -48,7 +48,7 @@ def headline(run: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, An
             "word": WORDS[status],
             "nodes": [first["node"]],
             "sentence": f"{sentence.rstrip('.')}. The others continued: {verdict['summary']}" if went_on else sentence,
-            "advice": "Fix this, then run the playbook again; completed steps are not repeated",
+            "advice": "Fix this problem, then run the playbook again; completed steps are not repeated",
             "command": str(run.get("command", "")),
         }
     head = {"status": status, "word": WORDS.get(status, ""), "nodes": [], "advice": "", "command": ""}

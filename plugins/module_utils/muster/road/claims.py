@@ -40,8 +40,8 @@ def refusal(holders: Mapping[str, Any], *, begun: bool) -> str:
 
 def loss(holders: Mapping[str, Any]) -> str:
     """Return why a run stops after it lost its claim on these nodes. The run may have changed something."""
-    cause = f"It took over this run's claim, by cluster_take_over or because this run did not renew it for {LEASE} s."
-    return f"{changing(holders)} {cause} Changes of this run stay; run it again when the other run has finished."
+    cause = f"It took over this run's claim with cluster_take_over, or because this run did not renew it for {LEASE} s."
+    return f"{changing(holders)} {cause} This run's changes remain. Run it again after the other run has finished."
 
 
 def _words(holder: Any) -> Iterator[str]:

@@ -61,11 +61,11 @@ def comes_anyhow(step: str, values: Mapping[str, object]) -> str:
     """
     sources = ("cluster_http_proxy", "cluster_https_proxy", "cluster_extra_ca", "cluster_offline_dir")
     if step == "baseline" and (values["cluster_mirror"] != "upstream" or any(values[name] for name in sources)):
-        return "the role itself checks the package sources"
+        return "only the role checks the package sources"
     if step == "network" and int(str(values["mtu_training"] or 0)) > 0:
-        return "the role itself checks the MTU"
+        return "only the role checks the MTU"
     if step == "pytorch" and (values["cluster_environments"] or values["workbench_nodes"]):
-        return "the roles themselves check environments other than the default"
+        return "only the roles check environments other than the default"
     return ""
 
 

@@ -53,13 +53,13 @@ STEPS = (
     RoadStep(
         "Inspect",
         "inspect",
-        "inspects every node without changes, and stops nodes that cannot continue "
+        "inspects every node without changing it, and stops nodes that cannot continue "
         "([docs/inspect.md](docs/inspect.md))",
     ),
     RoadStep(
         "Baseline",
         "baseline",
-        "packages, time, limits and the unprivileged user that training needs",
+        "the packages, time synchronization, limits and unprivileged user that training needs",
         ("package_sources", "node_baseline"),
     ),
     RoadStep(
@@ -74,7 +74,7 @@ STEPS = (
     RoadStep(
         "GPU stack",
         "gpu_stack",
-        "driver, fabric manager, support for InfiniBand and RoCE, on request CUDA, NCCL, containers and DCGM: "
+        "driver, fabric manager, support for InfiniBand and RoCE; on request, CUDA, NCCL, containers and DCGM: "
         "[one set of compatible versions](#gpus)",
         ("gpu_stack", "rdma", "nvidia_driver", "cuda_toolkit", "nccl", "container_toolkit", "dcgm"),
         (
@@ -86,7 +86,7 @@ STEPS = (
     RoadStep(
         "PyTorch",
         "pytorch",
-        "one PyTorch environment, identical on every node down to each wheel, downloaded once "
+        "one PyTorch environment with identical wheels on every node, downloaded once "
         "([docs/wheels.md](docs/wheels.md))",
         ("pytorch", "launch_users", "workbench"),
         ("workbench_nodes", "workbench_root", "workbench_jupyterlab", "workbench_packages", "workbench_lock"),

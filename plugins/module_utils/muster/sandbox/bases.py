@@ -90,8 +90,8 @@ def keyring_refusal(known: Keyring, mirror: str, sha256: str) -> str:
     if sha256 == known.sha256:
         return ""
     return (
-        f"{mirror} serves an unknown package of Ubuntu's keys: its sha256 is {sha256} instead of "
-        f"{known.sha256}. It was not unpacked. Set another mirror in MUSTER_UBUNTU_MIRROR."
+        f"{mirror} has an unknown package with Ubuntu's keys: its sha256 is {sha256} instead of "
+        f"{known.sha256}. It was not unpacked. Set MUSTER_UBUNTU_MIRROR to another mirror."
     )
 
 
@@ -101,7 +101,7 @@ def keys_refusal(known: Keyring, mirror: str, fingerprints: list[str]) -> str:
     if fingerprints and not strange:
         return ""
     there = f"the unknown key {', '.join(strange)}" if strange else "no key"
-    return f"The package of Ubuntu's keys on {mirror} contains {there}: packages signed with it are not installed."
+    return f"The package with Ubuntu's keys on {mirror} contains {there}, so this mirror is not used."
 
 
 def failure(what: str, where: str, output: str) -> str:

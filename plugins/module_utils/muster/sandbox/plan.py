@@ -264,7 +264,7 @@ def plan_end(name: str, checkout: str, found: SandboxFacts) -> SandboxPlan:
 def outcome(name: str, nodes: int) -> str:
     """Return the result of the playbook. nodes: number of nodes; 0 if the sandbox was removed."""
     if not nodes:
-        return f"the sandbox {name} was removed from this machine; an image that another sandbox uses stays"
+        return f"the sandbox {name} was removed from this machine; an image that another sandbox uses is kept"
     return f"the sandbox {name} has {plural(nodes, 'node')}; next: {playbook('site.yml')}"
 
 

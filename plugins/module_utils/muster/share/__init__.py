@@ -84,7 +84,7 @@ def warnings(nodes: Sequence[SharedNode]) -> list[str]:
     commands = [node.name for node in nodes if node.command]
     if not commands:
         return []
-    what = f"{', '.join(commands)}: the ProxyCommand may use files that only you have, so it is not part of the"
+    what = f"{', '.join(commands)}: the ProxyCommand might use files that only you have, so it is not copied to the"
     return [f"{what} folder. Set ProxyJump instead, or have each user configure the connection in ~/.ssh/config."]
 
 
@@ -187,7 +187,7 @@ def _bastions(nodes: Sequence[SharedNode]) -> str:
     if not hops:
         return ""
     lines = [
-        "\nNodes are reached through jump hosts. Log in to each once with `ssh`, and compare the host key:\n",
+        "\nThe nodes are behind jump hosts. Log in to each jump host once with `ssh`, and compare its host key:\n",
         *(f"- {name}: {', '.join(key.fingerprint for key in hop.keys) or 'ask'}" for name, hop in hops.items()),
     ]
     return "\n".join(lines) + "\n"

@@ -45,7 +45,7 @@ def asked(source: str, target: str, nodes: Collection[str]) -> tuple[CopyRequest
     if not source:
         problems.append("Set the source: -e data_copy_src=/data/cifar10, or -e data_copy_src=NODE:/data/cifar10.")
     if node and node not in nodes:
-        problems.append(f"data_copy_src: {node} is not a node of the inventory, which has {few(sorted(nodes))}.")
+        problems.append(f"data_copy_src: {node} is not a node of the inventory. Nodes: {few(sorted(nodes))}.")
     target = target.rstrip("/") or target
     if not target:
         problems.append("Set the destination: -e data_copy_dest=/data/cifar10.")
@@ -160,7 +160,7 @@ def wrong_lines(
     listed = [
         *(f"{target}/{paths[place]} was changed" for place in sorted(lack.changed)),
         *(f"{target}/{paths[place]} is missing" for place in sorted(lack.missing)),
-        *(f"{target}/{links[place]} is missing or a different link" for place in sorted(lack.links)),
+        *(f"{target}/{links[place]} is missing or links to another target" for place in sorted(lack.links)),
     ]
     names, count = more.get("names", []), more.get("more", 0)
     besides = [f"{target}/{str(one)[:MOST_TEXT]} is additional (kept)" for one in names[:MOST_NAMED]]

@@ -145,7 +145,7 @@ def _mount(plan: MountPlan, mount: Mount, seen: MountsState, packages: Mapping[s
 
 def _scratch(plan: MountPlan, path: str, least: int, seen: MountsState) -> None:
     if seen.folders.get(path) == OTHER:
-        plan.problems.append(f"{path} is not a folder: move it, or set shared_data_scratch elsewhere")
+        plan.problems.append(f"{path} is not a folder: move it, or set shared_data_scratch to another path")
     elif not seen.scratch_open:
         plan.scratch = True
         what = "is missing" if seen.folders.get(path) == MISSING else "is not writable for all users (mode 1777)"

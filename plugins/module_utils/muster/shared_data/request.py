@@ -69,10 +69,10 @@ def faults(entries: Any, scratch: str = "") -> list[tuple[str, str]]:
 def _of_entry(entry: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     path = entry["path"]
     if not WORD.match(entry["source"]):
-        yield f"the source {entry['source']!r:.80} is not one word", "Write it as in fstab, with \\040 for a space"
+        yield f"the source {entry['source']!r:.80} is empty or has spaces", "Write \\040 for a space, as in fstab"
     yield from path_faults(path)
     if entry.get("type") and not TYPE.match(entry["type"]):
-        yield f"{path} has the type {entry['type']!r:.40}", "Write it as in fstab, such as nfs, nfs4 or cifs"
+        yield f"{path} has the invalid type {entry['type']!r:.40}", "Write it as in fstab, such as nfs, nfs4 or cifs"
     options = entry.get("options", "")
     if options and not WORD.match(options):
         yield f"the mount options of {path} contain spaces", "Write them as in fstab, with commas and without spaces"
@@ -83,7 +83,7 @@ def _of_entry(entry: Mapping[str, str]) -> Iterator[tuple[str, str]]:
     fstab = [one for one in given if one in FSTAB or one.startswith("x-systemd.")]
     if fstab:
         what = f"the options of {path} contain {', '.join(fstab)}, which only fstab supports"
-        yield what, "Remove them: folders are mounted on first use, so they never delay the boot"
+        yield what, "Remove these options: folders are mounted on first use and never delay the boot"
 
 
 def path_faults(path: str) -> Iterator[tuple[str, str]]:
@@ -101,7 +101,7 @@ def path_faults(path: str) -> Iterator[tuple[str, str]]:
 def _together(paths: Sequence[str]) -> Iterator[tuple[str, str]]:
     for path in dict.fromkeys(paths):
         if paths.count(path) > 1:
-            yield f"{path} is listed twice", "Keep one of them"
+            yield f"{path} is listed twice", "Remove one of the two entries"
         for other in dict.fromkeys(paths):
             if other.startswith(f"{path}/"):
                 yield f"{other} is inside {path}", "Choose separate paths: the order of nested mounts is not guaranteed"

@@ -35,7 +35,7 @@ UNSEEN = Check(
     "data.trial.unseen",
     seen="sandbox",
     reads="the files of all other nodes, as each node sees them (playbooks/data.yml)",
-    fires=f"fail: a file is not visible within {WAIT:.0f} s or has other content (other folder). warn: visible only "
+    fires=f"fail: a file is not visible within {WAIT:.0f} s or has different content. warn: it becomes visible only "
     f"after {SOON:.0f} s",
     fix="Compare the mounts on both nodes",
 )
@@ -43,7 +43,7 @@ OWNER = Check(
     "data.trial.owner",
     seen="sandbox",
     reads="the owner of each file, as the other nodes see it (playbooks/data.yml)",
-    fires="fail: another user owns the file: uids differ between nodes, or the server maps users",
+    fires="fail: the file belongs to another user, because uids differ between nodes or the server maps users",
     fix="Give the account the same uid on every node, or check the export's squash options and idmapd",
 )
 CHECKS = (UNWRITABLE, UNSEEN, OWNER)

@@ -174,7 +174,7 @@ def _against(node: StatusNode, seen: NodeFacts) -> Iterator[str]:
     if seen.why and not _late(seen):
         yield f"the GPUs cannot be used: {seen.why}"
     elif not seen.why and len(seen.gpus) < node.gpus:
-        listed = f"{plural(len(seen.gpus), 'GPU')} of {node.gpus} (cluster_gpus)"
+        listed = f"{len(seen.gpus)} of {plural(node.gpus, 'GPU')} (cluster_gpus)"
         driver = "" if seen.versions.get("driver") else "; no NVIDIA driver is loaded"
         yield f"found {listed}{driver}"
     if seen.torch_why:
@@ -210,7 +210,7 @@ def _notes(node: StatusNode, seen: NodeFacts, answer: Mapping[str, Any], not_roo
         yield "processes of other users are hidden, so the use of the GPUs is unknown"
     elif seen.unknown:
         why = f" ({not_root})" if not_root else ""
-        yield f"use of {_gpus(seen.unknown)} by launches not checked: requires root{why}"
+        yield f"whether launches use {_gpus(seen.unknown)} was not checked: requires root{why}"
 
 
 def _gpus(which: frozenset[int]) -> str:

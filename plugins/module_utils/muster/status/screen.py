@@ -68,7 +68,7 @@ def _table(status: ClusterStatus, width: int, room: int) -> Iterator[StatusLine]
     columns = [max(map(len, column)) for column in zip(*texts, strict=True)]
     wide = width >= NARROW
     titled = "  ".join(f"{title:{column}}" for title, column in zip(titles, columns, strict=True))
-    yield StatusLine((f"{titled}  USED BY, OR WHY" if wide else titled.rstrip())[:width])
+    yield StatusLine((f"{titled}  USED BY / REASON" if wide else titled.rstrip())[:width])
     shown = [_lines(*one, columns, width) for one in cells]
     left = room - 2 if room and sum(map(len, shown)) >= room else 1 << 30
     out = 0

@@ -59,8 +59,9 @@ class NodeFacts:
 
 
 def needs_root(answer: Mapping[str, Any]) -> bool:
-    """Return whether only root can determine which launch has a GPU. This is so if a launch is running, the asking user
-    cannot read its GPU slots, and a GPU without processes might belong to it. Launch users can read the GPU slots."""
+    """Return whether only root can determine which launch has a GPU. This is the case if a launch is running, the
+    asking user cannot read its GPU slots, and a GPU without processes might belong to it. Launch users can read the GPU
+    slots."""
     seen = read(answer)
     who = answer.get("who")
     own = isinstance(who, Mapping) and who.get("launch_user") is True

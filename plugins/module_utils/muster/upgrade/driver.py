@@ -68,12 +68,12 @@ def by_hand(release: str, node: str) -> str:
 
 def _unfit(seen: DriverState, mode: str, *, reboots: bool) -> Iterator[str]:
     if mode != "manage":
-        yield f"Muster must not change the driver (nvidia_driver_mode is {mode})"
+        yield f"nvidia_driver_mode is {mode}, so Muster does not change the driver"
     if not reboots:
         yield "nvidia_driver_reboot is never, but a new driver requires a reboot"
     left = seen.stack["runfile"]
     if left["programs"] or left["libraries"]:
-        yield "the driver is from a runfile, so there are no packages to keep for a rollback (docs/gpu_driver.md)"
+        yield "the driver was installed from a runfile, so no packages can be kept for a rollback (docs/gpu_driver.md)"
 
 
 def kept_packages(seen: DriverState) -> Iterator[str]:

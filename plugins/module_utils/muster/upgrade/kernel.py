@@ -51,7 +51,7 @@ class KernelFix:
             new = self.start if self.start != self.before else f"{self.start}, with fixes"
             return [VersionChange("kernel", self.before, new)]
         if self.words:
-            return [VersionChange("kernel", self.before, f"{self.before}, only other packages of it, without a reboot")]
+            return [VersionChange("kernel", self.before, f"{self.before}, with updated packages, without a reboot")]
         return []
 
 
@@ -109,7 +109,7 @@ def unfit(seen: Kernels) -> Iterator[str]:
         what = f"the newest {seen.flavour} kernel" if seen.flavour else "the newest kernel"
         yield f"no meta package for {what} is installed. Run on the node: sudo apt-get install {sample}"
     if not seen.pocket:
-        yield "apt has no security pocket (such as noble-security or bookworm-security), so fixes are unknown"
+        yield "no security pocket (such as noble-security) is configured in apt, so available fixes are unknown"
     held = [name for name in leading(seen) if seen.packages[name].held]
     if held:
         how = shell("sudo apt-mark unhold {held}", held=held)
@@ -181,7 +181,7 @@ def _refusals(seen: Kernels, words: Sequence[str], answer: AptSimulation) -> Ite
     parts = [name for name in answer.installs if is_part(name) and not name.startswith("linux-")]
     if parts:
         how = playbook("playbooks/gpu_stack.yml")
-        yield f"the new kernel requires other parts of the driver ({few(parts)}). Install them first: {how}"
+        yield f"the new kernel requires other driver packages ({few(parts)}). Install them first: {how}"
     if any(image_of(name) for name in answer.installs) and seen.free is not None and seen.free < ROOM:
         free = f"/boot has {seen.free // 1_000_000} MB free, but a kernel requires {ROOM // 1_000_000} MB"
         yield f"{free}. To remove old kernels, run on the node: sudo apt-get autoremove"
@@ -191,12 +191,12 @@ def _refusals(seen: Kernels, words: Sequence[str], answer: AptSimulation) -> Ite
         if not prebuilt:
             yield (
                 f"the driver's module ({now.path}) is neither built by dkms nor from a package, so {start} "
-                "would have none: reinstall the driver with dkms or with Muster (docs/gpu_driver.md)"
+                "would have no module: reinstall the driver with dkms or with Muster (docs/gpu_driver.md)"
             )
 
 
 def going_back(node: str, seen: Kernels) -> Iterator[str]:
-    """Yield the commands that boot the node with the kernel that is running now."""
+    """Yield the commands that make the node boot the running kernel again."""
     entry = seen.menu.get(seen.running)
     if not entry:
         yield f"{node}: choose {seen.running} in the boot menu"
@@ -218,7 +218,7 @@ def unready(seen: Kernels, fix: KernelFix) -> str:
     new, now = seen.of(start), seen.of(seen.running)
     if now.initramfs and not new.initramfs:
         how = shell("sudo update-initramfs -c -k {start}", start=start)
-        return f"the kernel {start} has no initramfs and may not boot. Run on the node: {how}"
+        return f"the kernel {start} has no initramfs and might not boot. Run on the node: {how}"
     if now.module.version and new.module.version != now.module.version:
         has = f"is {new.module.version}" if new.module.version else "is missing"
         return f"the driver's module for {start} {has}, but that for {seen.running} is {now.module.version}"

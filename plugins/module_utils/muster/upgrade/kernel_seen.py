@@ -103,7 +103,7 @@ class UselessError(Exception):
 
 
 def flavour(release: str) -> str:
-    """Return the flavour of a kernel release, such as "generic" of 6.8.0-90-generic; "" if there is none."""
+    """Return the flavour of a kernel release, such as "generic" for 6.8.0-90-generic; "" if there is none."""
     found = _RELEASE.fullmatch(release)
     return found[1] if found else ""
 

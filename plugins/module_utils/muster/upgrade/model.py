@@ -80,17 +80,17 @@ class Order:
 
 def problems(request: UpgradeRequest) -> Iterator[str]:
     if request.driver and not DRIVER.fullmatch(request.driver):
-        yield f"driver is {request.driver}. Set a branch or a version, such as -e driver=580 or -e driver=580.95.05."
+        yield f"driver is {request.driver}, but must be a branch or a version: -e driver=580 or -e driver=580.95.05."
     if request.kernel not in ("", SECURITY):
-        yield f"kernel is {request.kernel}. The only value is -e kernel={SECURITY} (the newest security fixes)."
+        yield f"kernel is {request.kernel}. The only supported value is -e kernel={SECURITY} (newest security fixes)."
     asked = {"torch_version": request.torch, "driver": request.driver, "kernel": request.kernel}
     several = [name for name, value in asked.items() if value]
     if len(several) > 1:
-        yield f"{' and '.join(several)} are several upgrades. Use a separate run for each, to separate their failures."
+        yield f"{' and '.join(several)} cannot be upgraded in one run. Use a separate run for each."
     if request.rollback and (request.kernel or request.driver):
-        yield "rollback=true is only for PyTorch. A failed upgrade of driver or kernel prints its rollback commands."
+        yield "rollback=true applies only to PyTorch. A failed driver or kernel upgrade prints its rollback commands."
     if not (several or request.rollback):
         yield "No upgrade is requested. Set -e torch_version=RELEASE, driver=BRANCH, kernel=security or rollback=true."
     for name, value in (("batch", request.batch), ("wait", request.wait)):
         if value < 0:
-            yield f"{name} is {value}, but must not be below 0."
+            yield f"{name} is {value}, but must be 0 or greater."

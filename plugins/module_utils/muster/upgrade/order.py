@@ -63,7 +63,7 @@ def _named(nodes: Sequence[UpgradeNode], request: UpgradeRequest) -> tuple[Upgra
     node = next((node for node in nodes if node.name == request.canary), None)
     if node is None:
         names = ", ".join(one.name for one in nodes)
-        return None, f"canary is {request.canary}, which is not a node of the inventory. Set one of {names}"
+        return None, f"canary is {request.canary}, which is not a node of the inventory. Use one of {names}"
     if node.silent:
         return None, f"the canary {node.name} does not respond: {node.silent}"
     if node.quarantined:
@@ -79,8 +79,8 @@ def trials(
     """Return the trial launches of a batch. Each launch uses idle nodes with equal versions.
 
     batch: nodes that have just been changed. proved: idle nodes that had the version before or passed their trial. The
-    first node is tested alone, so that a failure must be its own, and then together with another node. Later batches
-    are tested together with a proved node, so that a launch spans new and proved nodes.
+    first node is tested alone, so that this node must have caused a failure, and then together with another node. Later
+    batches are tested together with a proved node, so that a launch spans new and proved nodes.
     """
     launched = {node.name for node in nodes if not node.quarantined}
     these = [name for name in batch if name in launched]

@@ -41,7 +41,7 @@ def environments(link: str, names: Sequence[str]) -> Environments:
 
 
 def release_of(environment: str) -> str:
-    """Return the release in an environment's name, such as 2.13.0 of 2.13.0-cpu-py3.12-1f0c2a7b."""
+    """Return the release in an environment's name, such as 2.13.0 for 2.13.0-cpu-py3.12-1f0c2a7b."""
     return environment.partition("-")[0]
 
 
@@ -76,4 +76,4 @@ def _there(nodes: Mapping[str, Environments], release: str) -> tuple[str, str]:
 
 
 def _build(release: str) -> str:
-    return f"To build one in some minutes, set -e torch_version={release} (or another release) without rollback=true"
+    return f"To build one in a few minutes, set -e torch_version={release} (or another release) without rollback=true"

@@ -53,14 +53,16 @@ def _out(nodes: Sequence[UpgradeNode], request: UpgradeRequest, *, launches: boo
     trial = ", then health check and trial launches (about a minute)" if launches else ""
     if request.kind == "kernel":
         then = trial.replace(" (about a minute)", "") or ", then health check"
-        yield _line("out", f"each node during its reboot (some minutes){then}")
+        yield _line("out", f"each node during its reboot (a few minutes){then}")
     elif request.kind == "driver":
         then = trial.replace(" (about a minute)", "") or ", then health check"
-        yield _line("out", f"each node during driver replacement and reboot (some minutes){then}")
+        yield _line("out", f"each node during driver replacement and reboot (a few minutes){then}")
     elif request.rollback:
-        yield _line("out", "each node for a moment while the link is switched; no reboot")
+        yield _line("out", "each node is briefly interrupted while the link to its environment changes; no reboot")
     else:
-        yield _line("out", f"each node for a moment while the link is switched{trial}; no reboot")
+        yield _line(
+            "out", f"each node is briefly interrupted while the link to its environment changes{trial}; no reboot"
+        )
 
 
 def _in_order(order: Order, request: UpgradeRequest) -> Iterator[str]:
@@ -112,7 +114,7 @@ def left_for_later(request: UpgradeRequest, left: Mapping[str, str], done: Seque
     have = f"{few(done)} {'is' if len(done) == 1 else 'are'} upgraded. " if done else ""
     stays = "The inventory remains unchanged until all nodes are upgraded. "
     if request.kind == "kernel":
-        stays = "Nodes on which the packages are already installed boot the newer kernel next time. "
+        stays = "Nodes that already have the packages boot the newer kernel at their next reboot. "
     lines.append(f"{have}{stays}To upgrade the postponed nodes later: {repeated(request)}.")
     return "\n".join(lines)
 

@@ -143,7 +143,8 @@ def whole(command: re.Match[str]) -> str:
 
 
 class Door(NamedTuple):
-    """The command that started ansible-playbook. cluster: its -c. verbs: by playbook."""
+    """The command that started ansible-playbook. cluster: the value of its -c option. verbs: the verb that runs each
+    playbook."""
 
     program: str
     cluster: str

@@ -35,4 +35,4 @@ def listed(pids: Sequence[int]) -> str:
 def advice(pids: Sequence[int], kill: str) -> str:
     """Return the advice that is shown before the command of `look`. kill: the kill command, such as "sudo kill"."""
     same = "this is still the same process" if len(pids) == 1 else "these are still the same processes"
-    return f"PIDs can be reused: check that {same}, then run {kill} {' '.join(map(str, pids))}. Check with"
+    return f"PIDs can be reused. Before you run {kill} {' '.join(map(str, pids))}, check that {same}"

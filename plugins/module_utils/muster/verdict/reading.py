@@ -2,8 +2,8 @@
 
 A shape is a TypedDict or a dataclass. Its annotations declare the types, and `Limit` declares further conditions. Texts
 are made printable, put on one line and cut; lists and mappings are cut; numbers are finite. An invalid entry of a list
-or mapping is dropped completely. An invalid required part becomes empty, and `unseen` records this, so that nobody
-mistakes the part for one that is really empty.
+or mapping is dropped completely. An invalid required part becomes empty, and `unseen` records this, so that the part is
+not mistaken for one that is really empty.
 """
 
 from __future__ import annotations

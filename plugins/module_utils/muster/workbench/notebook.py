@@ -18,7 +18,7 @@ WISHES = {"started": True, "stopped": False}
 USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@-]{0,63}", re.ASCII)
 SOCKET = re.compile(r"/run/user/[0-9]{1,10}/muster-notebook/socket", re.ASCII)
 MOST_SHOWN = 100  # characters
-DISTRUST = "The answer was discarded. Check the node: Muster's program does not return such values."
+DISTRUST = "The response was discarded. Check the node, because Muster's program never returns such values."
 FLAGS = ("running", "answers", "at_boot")
 
 
@@ -53,11 +53,11 @@ def problem(nodes: Sequence[str], known: Sequence[str], wanted: str, port: int) 
             f" {playbook('site.yml', tags='launch_users,workbench')}."
         )
     if wanted and wanted not in nodes:
-        return f"{wanted} is not in workbench_nodes, which has {', '.join(nodes)}."
+        return f"{wanted} is not in workbench_nodes ({', '.join(nodes)})."
     if (wanted or nodes[0]) not in known:
         return f"{wanted or nodes[0]} is in workbench_nodes but not in gpu_nodes."
     if not 1 <= port <= 65535:
-        return f"notebook_port is {port}, but must be 1 to 65535."
+        return f"notebook_port is {port}, but must be between 1 and 65535."
     return ""
 
 

@@ -99,11 +99,11 @@ def _unusable(name: str, seen: WorkbenchState) -> str:
     """Return why an environment cannot have a kernel; "" if it can, or if JupyterLab is not installed yet."""
     python = seen.pythons.get(name, Python())
     if not python.version:
-        return f"environment {name} gets no kernel: its Python cannot run"
+        return f"environment {name} gets no kernel, because its Python does not run"
     if python.ipykernel or python.version == seen.own or not seen.own:
         return ""
     return (
-        f"environment {name} gets no kernel: it has Python {python.version} without ipykernel, but JupyterLab uses"
+        f"environment {name} gets no kernel: its Python {python.version} has no ipykernel, and JupyterLab uses Python"
         f" {seen.own}; install ipykernel in it"
     )
 

@@ -22,7 +22,7 @@ def wait_until_idle(seconds: float, *, packages: bool) -> None:
     while at_work := cloud_init_at_work() or (package_tools_at_work() if packages else ""):
         waited = time.monotonic() - begun
         if waited >= seconds:
-            raise RefusedError(f"{at_work} is still running after {waited:.0f} s", "Wait until it ends, then run again")
+            raise RefusedError(f"{at_work} is still running after {waited:.0f} s", "Wait until it ends, then try again")
         time.sleep(min(2.0, seconds - waited))
 
 

@@ -56,7 +56,7 @@ def agents(request: Json) -> Json:
     try:
         found: list[Json] = as_user(None, lambda: _agents(request["key"]), seconds=SECONDS)
     except SilentError as silent:
-        return {"agents": [], "unseen": {**unseen, "agents": f"the processes could not be checked: {silent.strerror}"}}
+        return {"agents": [], "unseen": {**unseen, "agents": f"the processes could not be listed: {silent.strerror}"}}
     by_user: defaultdict[int, list[Json]] = defaultdict(list)
     for agent in found:
         by_user[agent.pop("uid")].append(agent)

@@ -6,10 +6,10 @@ then imports the next sitecustomize. If there is none, it fails as Python would.
 launcher or in programs that a rank starts, because a rank removes the folder from its environment. Forked children of a
 rank have neither the thread nor the socket.
 
-What this module must not change, and how:
+The module leaves the following unchanged:
 - Modules. A user's file can have the name of a standard library module. Therefore this module imports only modules
   that every Python has already imported, built-in modules, and `_socket`. It uses torch only if the script loaded it.
-- Threads. The answering thread is not one of `threading` and blocks all signals. It ends before each fork, because
+- Threads. The answering thread is not created by `threading` and blocks all signals. It ends before each fork, because
   Python warns about forks with threads since 3.12. 3.13.0 also warns if the thread restarts at once; if it would be the
   only thread besides the main thread, it restarts at the next garbage collection.
 - Files. The user's code can close any descriptor, and its number can be reused. Therefore the descriptor is
@@ -92,7 +92,7 @@ def flight(*, finished: bool, entries: bool = True) -> tuple[bytes, str]:
     binding = sys.modules.get("torch._C._distributed_c10d")
     dump = getattr(binding, "_dump_fr_trace_json", None) or getattr(binding, "_dump_nccl_trace_json", None)
     if dump is None:
-        return b"", "the rank's torch has no readable flight recorder (requires 2.5 or newer)"
+        return b"", "the rank's torch has no readable flight recorder (requires torch 2.5 or newer)"
     return bytes(dump(includeCollectives=entries, onlyActive=not finished)), ""
 
 

@@ -35,7 +35,7 @@ def since(began: float) -> list[Json]:
     if reach is None or reach > began:  # no ring buffer, or it has lost lines of this time
         lines = journal(began) or lines
         if not lines and reach is None:
-            raise UnseenError(f"neither {KMSG} nor the journal has the kernel log")
+            raise UnseenError(f"neither {KMSG} nor the journal contains the kernel log")
     beyond = time.time() - time.monotonic()
     worth = [(when, text) for when, text in lines if when >= began and (kind_of(text)[0] or MORE.search(text))]
     return [{"at": round(beyond + when, 3), "text": text[:MOST_TEXT]} for when, text in worth[-MOST_LINES:]]

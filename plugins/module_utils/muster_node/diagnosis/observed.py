@@ -84,7 +84,7 @@ def silent(pid: int, folder: str) -> Json:
         why, left = "the rank has ended", last_word(pid, folder)
     else:
         never = f"state {seen.state}: started without launch_observe, or a C call holds the interpreter lock"
-        why, left = SILENT.get(seen.state, f"the rank does not answer ({never})"), b""
+        why, left = SILENT.get(seen.state, f"the rank does not respond ({never})"), b""
     flight, flight_why = recorded(left) if left else (None, why)
     return {"stack": [], "stack_why": why, "flight": flight, "flight_why": flight_why}
 

@@ -24,7 +24,7 @@ class Parts:
         self.unseen: dict[str, str] = {}
 
     def look(self, name: str, work: Callable[[], Any], instead: Any) -> None:
-        """Run `work` for a part. instead: value of the part if `work` fails."""
+        """Run `work` for one part of the snapshot. instead: the returned value if `work` fails."""
         self.found[name] = instead
         try:
             self.found[name] = work()

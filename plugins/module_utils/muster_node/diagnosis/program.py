@@ -71,7 +71,7 @@ def located(name: str, path: str) -> str:
 def digests(script: str, cwd: str) -> tuple[dict[str, str], str]:
     """Return the digests of the script and of the code in its folder, and the reason if a digest is missing."""
     if not script:
-        return {}, "the launch runs no script path"
+        return {}, "the launch does not run a script file"
     path = os.path.join(cwd or "/", script)
     deadline = time.monotonic() + HASHING
     try:
@@ -89,7 +89,7 @@ def code_digest(folder: str, deadline: float) -> str:
     left = MOST_CODE
     for number, path in enumerate(python_files(folder, MOST_DEPTH)):
         if number >= MOST_FILES or time.monotonic() > deadline:
-            raise UnseenError("too many or too large files")
+            raise UnseenError("the files are too many or too large")
         content = files.read(path, most=left, links=True)
         left -= len(content)
         # The length separates the end of one file from the beginning of the next.

@@ -100,9 +100,9 @@ def record(request: Json, spec: Json, moment: str, unit: tuple[Json | None, Json
     parts.unseen.update(theirs.pop("unseen"))
     facts, limits_ = unit
     if facts is None:
-        parts.leave("unit", "the control group is gone or not visible")
+        parts.leave("unit", "the control group no longer exists or is not visible")
     if not limits_:
-        parts.leave("limits", "the unit's main process is gone")
+        parts.leave("limits", "the unit's main process has exited")
     return {
         "at": time.time(),
         "hostname": hostname,
@@ -132,7 +132,7 @@ def kernel_lines(request: Json, moment: str) -> list[Json]:
     try:
         age = time.time() - os.stat(f"{state.state_dir(request['launch_id'])}/node.py").st_mtime
     except OSError:
-        raise UnseenError("the launch's state is gone, so its start time is unknown") from None
+        raise UnseenError("the launch's state folder no longer exists, so its start time is unknown") from None
     return kernel.since(time.monotonic() - age)
 
 
@@ -148,7 +148,7 @@ def of_the_user(request: Json, spec: Json, moment: str, hostname: str) -> Json:
         )
     except SilentError as silent:
         nothing: Json = {"program": None, "disks": [], "names": {}, "left": []}
-        return {**nothing, "unseen": dict.fromkeys(nothing, f"check as the training user: {silent.strerror}")}
+        return {**nothing, "unseen": dict.fromkeys(nothing, f"failed as the training user: {silent.strerror}")}
     return found
 
 
@@ -162,13 +162,13 @@ def _of_the_user(request: Json, spec: Json, moment: str, hostname: str, table: l
     parts.look("left", lambda: observed.left(table, f"{state.state_dir(request['launch_id'])}/{hook.SOCKETS}"), [])
     names, silent = resolving.answers(until)
     if silent:
-        parts.leave("names", f"no answer within {NAMES[moment]:g} s for {', '.join(silent)}")
+        parts.leave("names", f"name resolution did not finish within {NAMES[moment]:g} s for {', '.join(silent)}")
     return {**parts.found, "names": names, "unseen": parts.unseen}
 
 
 def program_facts(request: Json, spec: Json, parts: Parts) -> Json:
     if not spec:
-        raise UnseenError("the launch's state is gone")
+        raise UnseenError("the launch's state folder no longer exists")
     argv, env, cwd = spec["argv"], spec["env"], working_folder(spec)
     # Files within an image are not visible here.
     executable, interpreter = ("", "") if spec.get("image") else program.behind(argv, env)

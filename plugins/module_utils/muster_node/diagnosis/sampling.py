@@ -1,5 +1,5 @@
 """Periodically samples the CPU time, context switches, stack and number of started collectives of a launch's ranks, to
-distinguish hanging ranks from computing ranks.
+distinguish ranks that hang from ranks that compute.
 
 Sampling runs in a thread, so that ranks that do not answer do not delay the launch.
 """

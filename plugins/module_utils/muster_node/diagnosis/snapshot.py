@@ -35,12 +35,13 @@ def snapshot(request: Json) -> Json:
 
 
 def ranks(request: Json) -> Json:
-    """Return {ranks, left}. Run as the training user, who owns the rank table and the logs."""
+    """Return {ranks, left}; left: processes of the launch that still run. Must run as the training user, who owns the
+    rank table and the logs."""
     table = written.read_table(request["launch_id"])["ranks"]
     try:
         found: Json = written.in_its_name(request, lambda: _ranks(request, table), RANKS_SECONDS)
     except SilentError as silent:
-        raise UnseenError(f"check as the training user: {silent.strerror}") from None
+        raise UnseenError(f"failed as the training user: {silent.strerror}") from None
     return found
 
 
@@ -55,7 +56,7 @@ def frozen(launch_id: str) -> bool | None:
     """Return whether the launch's control group is frozen. The main process in the rank table identifies the group."""
     agent = written.read_table(launch_id)["agent"]
     if agent is None or not process.runs(agent["pid"], agent["started"]):
-        raise UnseenError("the main process is gone")
+        raise UnseenError("the main process has exited")
     try:
         found: bool | None = control_group.unit_facts(agent["pid"])["frozen"]
     except LookupError as why:

@@ -59,7 +59,7 @@ class PieceReceiver:
         self.pace = TransferPace(whole.layout.count)
         self.tries = dict.fromkeys(self.sources, 0)
         self.came: dict[str, int] = {}
-        self.why = "no source is left"
+        self.why = "no source is available"
         self.peer: socket.socket | None = None
         self.at = PieceSource("", 0)
         self.asked = ""  # address of the last source that was connected to
@@ -148,7 +148,7 @@ class PieceReceiver:
             whole.above = min(have, count)
             if index != NOTHING:
                 if index != asked[0]:
-                    raise WrongError(f"{self.at.address} sends a piece that was not requested")
+                    raise WrongError(f"{self.at.address} sent a piece that was not requested")
                 content = buffer[: whole.layout.place(index)[1]]
                 receive(peer, content)
                 if hashlib.sha256(content).hexdigest() != whole.digests[index]:

@@ -68,7 +68,7 @@ def above(path: str) -> list[str]:
 def unusable(path: str) -> str:
     """Return the reason why a path is not allowed in a manifest; "" if it is allowed."""
     if CONTROL.search(path):
-        return "its name contains non-printable characters"
+        return "the name contains non-printable characters"
     parts = path.split("/")
     if any(part in {"", ".", ".."} for part in parts):
         return "not a normalized relative path"

@@ -203,7 +203,7 @@ def give(peer: socket.socket, whole: PieceSet, parent: int) -> None:
         while not whole.has(index):
             ended = whole.state != pieces.TAKING
             if (ended and not whole.has(index)) or os.getppid() != parent:
-                raise greeting.StrangerError(0, "the piece will not arrive on this node")
+                raise greeting.StrangerError(0, "this node will not receive the requested piece")
             if time.monotonic() > sign:
                 peer.sendall(HEAD.pack(NOTHING, whole.have, whole.above, whole.turn))
                 sign = time.monotonic() + SIGN

@@ -39,7 +39,7 @@ def opened(request: Json) -> Iterator[tuple[store.Shelf, list[ManifestFile]]]:
         return
     listed = manifest.parse(base64.b64decode(request["manifest"]))
     if any("/" in file.path for file in listed):
-        raise ValueError("a plain folder must not contain folders")
+        raise ValueError("a plain folder must not contain subfolders")
     with store.opened_plain(request["folder"]) as there:
         yield there, listed
 
@@ -69,7 +69,11 @@ def share(request: Json) -> Json:
             comes = sum(layout.files[at].size for at in whole.lacking)
             # Twice the size: in the unnamed file, and at its destination.
             if 2 * comes > store.room(there):
-                return {"missing": len(whole.lacking), "came": {}, "error": f"no disk space for {2 * comes} bytes"}
+                return {
+                    "missing": len(whole.lacking),
+                    "came": {},
+                    "error": f"not enough disk space for {2 * comes} bytes",
+                }
             said = _alone(request, whole) if layout.count else {"came": {}, "error": ""}
             missing = 0
             for at in whole.lacking:

@@ -164,7 +164,7 @@ def add_part(there: Shelf, name: str, file: ManifestFile, begin: int, data: byte
     handle = os.open(f"{_name(name)}-{file.sha256}", flags, 0o600, dir_fd=there.parts)
     try:
         if os.fstat(handle).st_size != begin or begin + len(data) > file.size:
-            return f"{file.path} arrived in inconsistent parts"
+            return f"the received parts of {file.path} are inconsistent"
         write_all(handle, data)
         if begin + len(data) < file.size:
             return ""

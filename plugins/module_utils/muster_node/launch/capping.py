@@ -24,8 +24,8 @@ BLOCK = 512  # the unit of st_blocks on all file systems
 
 
 class Cap:
-    """Limits the logs of a launch. most: maximum bytes on disk for each log; 0 for no limit. notes: errors without
-    repetitions."""
+    """Limits the logs of a launch. most: maximum bytes on disk for each log; 0 for no limit. notes: errors, each listed
+    once."""
 
     def __init__(self, run_dir: str, most: int) -> None:
         self.folder = f"{run_dir}/logs"
@@ -45,7 +45,7 @@ class Cap:
                 return
 
     def look(self) -> float:
-        """Shorten logs above the limit. Return the seconds until a log could exceed the limit again."""
+        """Shorten logs above the limit. Return the seconds after which a log could exceed the limit again."""
         pause = PAUSE
         now = time.monotonic()
         passed, self.looked = max(now - self.looked, 0.001), now

@@ -74,7 +74,7 @@ def edits(path: str) -> list[Edit]:
                 place = posixpath.normpath("/" + member.name)[1:]
                 if posixpath.basename(place) in PLAIN:
                     if place not in PLAIN or place in found or not member.isreg() or member.issparse():
-                        raise _refused(path, f"has {place} more than once, or not as a plain file")
+                        raise _refused(path, f"contains {place} more than once, or not as a regular file")
                     found[place] = _edit(path, handle, place, member)
             if tar.pax_headers:
                 raise _refused(path, "has a global header, which podman ignores")
@@ -283,7 +283,7 @@ def unsafe(image: str) -> str:
     finally:
         run("podman", "image", "unmount", "--force", image, seconds=LOOK_SECONDS)
     if found:
-        return f"device file {found!r} found, which would open the node's device"
+        return f"the device file {found!r} would give access to the node's device"
     trust.make_folder(SEEN)
     files.replace(seen, b"", mode=0o644)
     return ""

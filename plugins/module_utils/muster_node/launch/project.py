@@ -71,7 +71,7 @@ def let_in(folder: int, path: str, user: pwd.struct_passwd) -> None:
         if problem.errno not in {errno.EOPNOTSUPP, errno.ENOSYS}:
             raise
         if not is_alone(user):
-            why = f"cannot be closed to others: give {user.pw_name} a separate group, or use a file system with ACLs"
+            why = f"cannot be closed to other users: give {user.pw_name} its own group, or use a file system with ACLs"
             raise files.UnsafePathError(errno.EOPNOTSUPP, why, path) from None
         os.fchown(folder, 0, user.pw_gid)
         os.fchmod(folder, 0o750)

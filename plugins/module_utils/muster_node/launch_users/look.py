@@ -149,8 +149,8 @@ def limit(pid: int, name: str) -> Limit:
 
 
 def launches(uid: int, running: Iterable[int]) -> list[str]:
-    """Return the running launches in the account's own manager. Units with launch names in other managers do not
-    count."""
+    """Return the running launches of the account's own systemd user manager. Units with launch names in other managers
+    are ignored."""
     found = {launch.id for pid in running if (launch := process.launch_at(pid)) and launch.uid == uid}
     return sorted(found)
 

@@ -1,4 +1,4 @@
-"""NVIDIA devices and other vendors' GPUs on the PCI bus, read from sysfs, which cannot hang, unlike nvidia-smi."""
+"""NVIDIA devices and other vendors' GPUs on the PCI bus, read from sysfs. Unlike nvidia-smi, sysfs cannot hang."""
 
 from __future__ import annotations
 

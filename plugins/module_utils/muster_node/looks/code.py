@@ -1,4 +1,4 @@
-"""Compute fingerprints of the code that a job runs. Equal fingerprints mean the same files with the same content."""
+"""Compute fingerprints of the code that a job runs. Equal fingerprints mean equal file names and contents."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def look(interface: str, address: str) -> dict[str, Any]:
 
 
 def carrier(text: str, address: str) -> str:
-    """Return the interface that has the address, or "" if there is none."""
+    """Return the interface that has the address, or "" if no interface has it."""
     try:
         links = json.loads(text or "[]")
     except ValueError:

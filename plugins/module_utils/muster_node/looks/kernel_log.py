@@ -28,8 +28,8 @@ FROM_THE_START = 30.0
 def look() -> dict[str, Any]:
     """Return {why, source, lines: [{age, text, kind, which}], read, reach, cut}.
 
-    The journal goes further back than the ring buffer. reach: age of the oldest line; None if the log is complete. cut:
-    {kind: number of lines over the limit}; repetitions of returned lines are not counted.
+    The journal reaches further back than the ring buffer. reach: age of the oldest line; None if the log is complete.
+    cut: {kind: number of lines over the limit}; repetitions of returned lines are not counted.
     """
     # The newest first: a limit cuts the oldest lines.
     newest = ("--reverse", f"--lines={MOST_READ}")

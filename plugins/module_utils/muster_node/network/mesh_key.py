@@ -47,7 +47,7 @@ def provide(params: dict[str, Any], *, check: bool) -> dict[str, Any]:
         ) from None
     refusals = domain.refusals(account_of(entry), settings)
     if refusals:
-        raise RefusedError("; ".join(refusals) + '. To do without logins between the nodes, set ssh_mesh_mode to "off"')
+        raise RefusedError("; ".join(refusals) + '. To disable logins between the nodes, set ssh_mesh_mode to "off"')
     return {**known, **provide_key(params, entry, check=check)}
 
 

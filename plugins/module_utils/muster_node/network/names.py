@@ -32,8 +32,8 @@ def read(path: Path) -> str:
     """Return the complete text of a file; "" if the file is missing. Raises RefusedError."""
     if path.is_symlink():
         raise RefusedError(
-            f"{path} is a link to {path.readlink()}, so another tool writes it. "
-            "Write the names with that tool and set cluster_hosts_mode to verify, or replace the link with a file"
+            f"{path} is a link to {path.readlink()}, so it belongs to another tool. "
+            "Add the names in that tool and set cluster_hosts_mode to verify, or replace the link with a file"
         )
     try:
         content: bytes = files.read(str(path))
@@ -131,7 +131,7 @@ def provide(cluster: domain.HostsRequest, mode: str, *, check: bool) -> dict[str
         verify(
             cluster,
             names,
-            f"{PATH} is correct: check the line hosts: in /etc/nsswitch.conf, where files must come first",
+            f"{PATH} is correct, so check /etc/nsswitch.conf: in the line hosts:, files must come first",
         )
     return changed_files(wanted)
 

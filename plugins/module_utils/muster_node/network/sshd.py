@@ -20,7 +20,7 @@ TOOL_TIMEOUT = 30
 def settings_in_force(user: str, address: str) -> sshd.Settings:
     """Return sshd's settings for this user and a peer's connection; {} if sshd does not report them."""
     if not Path(SSHD).exists():
-        raise RefusedError("has no ssh server: sudo apt-get install openssh-server")
+        raise RefusedError("has no SSH server: run sudo apt-get install openssh-server")
     said = asked(user, address)
     broken = sshd.broken(said.returncode, said.stderr)
     if broken:

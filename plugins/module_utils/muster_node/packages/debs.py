@@ -32,7 +32,7 @@ def look(params: dict[str, Any]) -> dict[str, Any]:
 
 
 def get(params: dict[str, Any]) -> dict[str, Any]:
-    """Fetch files from peers, then download the files that are still missing; with V(download), only this node's own
+    """Fetch files from peers, then download the files that are still missing; in step download, only this node's own
     share."""
     files = [domain.Deb(**file) for file in params["files"]]
     tried: list[Any] = []

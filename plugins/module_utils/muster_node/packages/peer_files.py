@@ -67,9 +67,9 @@ class SshStream:
     def read(self, size: int) -> bytes:
         if not self.left:
             if self.count > self.most:
-                raise EndlessError("the peer sends more than requested")
+                raise EndlessError("the peer sent more data than requested")
             if not select.select([self.handle], [], [], max(0.0, min(STALLED, self.until - time.monotonic())))[0]:
-                raise TimeoutError(f"no data for {STALLED} s, or incomplete after {LONGEST} s")
+                raise TimeoutError(f"no data received for {STALLED} s, or transfer incomplete after {LONGEST} s")
             self.left = os.read(self.handle, CHUNK)
             self.count += len(self.left)
         part, self.left = self.left[:size], self.left[size:]
@@ -154,7 +154,7 @@ def prepare(folder: Path) -> None:
 def refuse_foreign(folder: Path) -> None:
     who = foreign_writer(str(folder))
     if who:
-        raise domain.PeerFilesError(f"{folder} is not safe to use: {who}; it must be writable for root only")
+        raise domain.PeerFilesError(f"{folder} is not safe to use: {who}; only root may have write access")
 
 
 def fetch(
@@ -178,7 +178,11 @@ def fetch(
         if not missing:
             break
         if peer not in known:
-            attempts.append(domain.FetchAttempt(peer, why=f"no host key known to {user}: the ssh mesh is not set up"))
+            attempts.append(
+                domain.FetchAttempt(
+                    peer, why=f"{user} has no recorded host key of the peer: the SSH mesh is not set up"
+                )
+            )
             continue
         tried = _ask(who, peer, source, folder, missing)
         attempts.append(tried)

@@ -57,7 +57,7 @@ def key_of(repository: domain.AptRepository, given: Mapping[str, Any], fetch: Fe
     """Return the given key, or else the repository's trusted key from the first URL that responds."""
     if given["key"]:
         return str(given["key"]).encode()
-    trouble = ["no URL is known for the key"]
+    trouble = ["no URL is configured for the signing key"]
     for url in given["key_urls"]:
         try:
             key = fetch(url)
@@ -72,12 +72,12 @@ def key_of(repository: domain.AptRepository, given: Mapping[str, Any], fetch: Fe
         if repository.trusts(key):
             return key
         raise RefusedError(
-            f"the key at {url} is {', '.join(there) or 'none'} instead of {' or '.join(repository.fingerprints)} "
-            f"and was rejected. Check the connection from the node to {repository.uri}. For a mirror's own key, use "
-            "gpu_stack_repository_keys"
+            f"the key at {url} has fingerprint {', '.join(there) or 'none'} instead of "
+            f"{' or '.join(repository.fingerprints)} and was rejected. Check the connection "
+            f"from the node to {repository.uri}. For a mirror's own key, use gpu_stack_repository_keys"
         )
     raise RefusedError(
-        f"{trouble[0]}. Give the node access (cluster_mirror, cluster_https_proxy), or set the key itself"
+        f"{trouble[0]}. Give the node access to the URL (cluster_mirror, cluster_https_proxy), or provide the key"
     )
 
 
@@ -86,10 +86,10 @@ def have_lists_read(repository: domain.AptRepository) -> None:
     wrong = read_lists(repository.sources_path, complaints)
     if not wrong:
         return
-    what, fix = "cannot be read", "Give the node access to it (cluster_mirror, cluster_https_proxy)"
+    what, fix = "cannot be read", "Give the node access to the repository (cluster_mirror, cluster_https_proxy)"
     if any(sign in line for line in wrong for sign in NOT_SIGNED):
         what = "is not signed with its key"
-        fix = "Nothing was installed from it. Check for proxies between the node and that URL"
+        fix = "Nothing was installed from this repository. Check for proxies between the node and the URL"
     # apt repeats an error in several forms; the shortest line has all details.
     shortest = min((line for line in wrong if any(sign in line for sign in NOT_SIGNED)), key=len, default=wrong[-1])
     raise RefusedError(f"the repository {repository.name} at {repository.uri} {what} (apt: {shortest}). {fix}")

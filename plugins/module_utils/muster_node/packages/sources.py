@@ -119,7 +119,7 @@ def have_lists_read(request: domain.SourcesRequest) -> None:
         if wrong:
             said = " ".join(line[3:].strip() for line in wrong[:2])
             raise RefusedError(
-                f"with these settings apt cannot read the lists of {path}, so the node was reset to its previous state "
+                f"apt could not read the lists of {path} with these settings, so the previous settings were restored "
                 f"(apt: {said}). Check cluster_mirror, the proxies and cluster_extra_ca: docs/mirrors.md"
             )
 

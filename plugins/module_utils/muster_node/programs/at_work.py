@@ -54,7 +54,7 @@ def environments(root: str) -> list[str]:
 
 
 def processes(root: str, *, restart: bool) -> list[dict[str, Any]]:
-    """Return processes. Launches come first, so that a truncated list keeps them."""
+    """Return the processes, sorted so that a truncated list still contains all launches."""
     places = {f"{root}/current/", *(f"{place}/{of}/" for place in (root, os.path.realpath(root)) for of in OF_US)}
     found = []
     for pid in process.ids():

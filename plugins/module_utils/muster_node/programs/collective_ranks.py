@@ -91,7 +91,7 @@ def added_up(given: dict[str, Any], folder: str, failed: tuple[int, int | None] 
         number, code = failed
         said = files.text(f"{folder}/{number}.err") or ""
         words = said.strip().splitlines()
-        end = f"did not end within {given['seconds']:.0f} s" if code is None else f"ended with exit code {code}"
+        end = f"did not finish within {given['seconds']:.0f} s" if code is None else f"ended with exit code {code}"
         why = f"rank {number} {end}" + (f": {words[-1][:300]}" if words else "")
         return {"why": why, "said": said[-2000:], "wrong": [], "speeds": []}
     results = []

@@ -125,7 +125,8 @@ def left_behind() -> list[dict[str, Any]] | None:
 
 
 def temporary() -> dict[str, Any]:
-    """Return the folder for torchrun's logs and Python's temporary files. Python selects the folder by a test write."""
+    """Return the folder for torchrun's logs and Python's temporary files. tempfile uses the first folder in which it
+    can write."""
     try:
         path = tempfile.gettempdir()
     except OSError as error:

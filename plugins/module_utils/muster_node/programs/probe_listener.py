@@ -116,8 +116,7 @@ def sampled(low: int, high: int, count: int) -> Iterator[socket.socket]:
 
 
 def patient_listener(port: int, patience: float) -> tuple[socket.socket | None, str]:
-    """Return the listener, or the program that uses the port. If another probe uses the port, wait, because a probe
-    ends soon after its controller."""
+    """Return the listener, or the program that uses the port. Wait if another probe uses the port."""
     until = time.monotonic() + patience
     while True:
         try:

@@ -148,7 +148,7 @@ def shown(said: CommandResult) -> Json:
 
 
 def end(request: Json) -> Json:
-    """End remaining listeners. request: {ends: [{pid, started}]}. Each process is alone in its own session."""
+    """End remaining listeners. request: {ends: [{pid, started}]}. Each process has its own session."""
     for each in request["ends"]:
         if each["started"] and process.runs(each["pid"], each["started"]):
             with suppress(ProcessLookupError):

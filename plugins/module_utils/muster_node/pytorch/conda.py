@@ -81,9 +81,14 @@ class CondaManager:
         facts = {"platform": self.platform, "glibc": glibc, "kernel": os.uname().release}
         if self.request is None:
             # The controller resolves the packages, but not in check mode.
-            plan = {"reasons": ["the lock has no such environment"], "build": "new", "switch": True, "remove": []}
+            plan = {
+                "reasons": ["the lock does not contain this environment"],
+                "build": "new",
+                "switch": True,
+                "remove": [],
+            }
             then = "the lock: every package with its hash\n"
-            diff = {"before": "the lock: no such environment\n", "after": then}
+            diff = {"before": "the lock: environment missing\n", "after": then}
             return {"changed": True, "plan": plan, "diff": diff, "facts": facts}
         before, plan = self._plan(self.request)
         if plan.build:
@@ -102,7 +107,7 @@ class CondaManager:
                 self._unpack(plan.target)
             error = self.root.look(self.root.envs / plan.target, "import")["error"]
             if error:
-                raise RefusedError(error, "Check its packages, or remove the environment from the inventory")
+                raise RefusedError(error, "Check the packages of the environment, or remove it from the inventory")
             if plan.switch:
                 self.root.switch(plan.target)
             for name in plan.retire:

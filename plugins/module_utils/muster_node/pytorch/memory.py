@@ -1,4 +1,4 @@
-"""Cache what an environment's Python reported as long as the environment's files are unchanged. Find environments to
+"""Cache what an environment's Python reported, until the environment's files change. Find environments to
 remove.
 
 Reading the file lists of all distributions takes ten times as long as asking the kernel for the inode, size and change
@@ -55,7 +55,7 @@ class RememberingRoot(PytorchRoot):
             return dict(remembered)
         answer = super().look(environment, depth)
         if remembered is not None and remembered != answer:
-            self.wrong = f"the cached data on {environment} is wrong, although its files are unchanged"
+            self.wrong = f"the cached inspection result of {environment} is wrong, although the files are unchanged"
         if self.writes and "packages" in answer and self.fingerprint(environment) == before:
             text = json.dumps({"fingerprint": before, "answer": answer})
             files.replace(str(self.file), text.encode(), mode=0o600, parents=True)

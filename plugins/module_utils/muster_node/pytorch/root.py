@@ -94,7 +94,7 @@ class PytorchRoot:
             return {"error": f"its Python did not respond within {LOOK_TIMEOUT[depth]} s"}
         if done.code is None:
             why = os.strerror(ENOENT) if done.missing else done.why.rpartition(": ")[2]
-            places = f"its Python and {self.option} must be readable for every user"
+            places = f"Make its Python and {self.option} readable for every user"
             error = f"{self.look_as.name} cannot start its Python: {why}"
             return {"error": error, "fix": places if why == os.strerror(EACCES) else ""}
         answer = answer_in(done.text)
@@ -183,7 +183,7 @@ class PytorchRoot:
                     if time.monotonic() > deadline:
                         raise RefusedError(
                             f"another run has been working in {self.root} for more than {timeout} s",
-                            "Wait for it, or check its pip process on the node",
+                            "Wait until that run has ended, or check its pip process on the node",
                         ) from None
                     time.sleep(1)
             yield handle
@@ -235,7 +235,7 @@ class PytorchRoot:
 def refuse_foreign(folder: str, option: str) -> None:
     who = foreign_writer(folder)
     if who:
-        fix = f"Make it writable for root only (chown root:, chmod go-w), or choose another {option}"
+        fix = f"Remove write access of other users (chown root:, chmod go-w), or choose another {option}"
         raise RefusedError(f"{folder} is not safe to use: {who}", fix)
 
 
@@ -254,7 +254,7 @@ def trusted(environment: Path, extra_ca: str) -> Iterator[dict[str, str]]:
     except OSError as problem:
         raise RefusedError(
             f"the certificates in {problem.filename} cannot be read ({problem.strerror})",
-            "See pytorch_extra_ca",
+            "Correct pytorch_extra_ca",
         ) from None
     # Not in /tmp, because a systemd unit may have a private one.
     file = environment / "muster-ca.pem"
@@ -285,7 +285,7 @@ def ask_python(python: str) -> Interpreter:
     path = shutil.which(python)
     who = foreign_writer(str(Path(path).absolute())) if path else None
     if who:
-        fix = "Set pytorch_python to one that only root can change, for example the distribution's python3"
+        fix = "Set pytorch_python to a Python that only root can change, for example the distribution's python3"
         raise RefusedError(f"{python} is not safe to run as root: {who}", fix)
     question = (
         "import sys, os, importlib.util as u;"

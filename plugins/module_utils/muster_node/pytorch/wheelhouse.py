@@ -100,7 +100,7 @@ class Wheelhouse:
         return [wheel.file for wheel in section.wheels if sha256_of(path / wheel.file) != wheel.sha256]
 
     def download(self, section: pytorch_lock.WheelSection, missing: Sequence[str], lock: int) -> None:
-        """Download these wheels of the section."""
+        """Download the given wheels of one section of the lock."""
         new = self._new("wheels")
         wanted = [wheel for wheel in section.wheels if wheel.file in missing]
         with self._pip(lock) as (pip, more), requirements(wanted) as file:
@@ -147,7 +147,7 @@ class Wheelhouse:
         """Reject missing package folders, and folders that other users can write to."""
         offline = self.params["offline_dir"]
         if offline and not Path(offline).is_dir():
-            raise RefusedError(f"folder {offline} does not exist", "See pytorch_offline_dir")
+            raise RefusedError(f"folder {offline} does not exist", "Create the folder, or correct pytorch_offline_dir")
         local = [local_path(link) for link in self.params["find_links"]]
         for option, folders in (("pytorch_offline_dir", [offline]), ("pytorch_find_links", local)):
             for folder in filter(None, folders):

@@ -83,11 +83,11 @@ class Walk:
         if why:
             return why
         if self.owner is not None and seen.st_uid != self.owner:
-            return f"it belongs to {files.user_name(seen.st_uid)}, but the folder to {files.user_name(self.owner)}"
+            return f"owner is {files.user_name(seen.st_uid)}, but the folder's owner is {files.user_name(self.owner)}"
         if stat.S_ISLNK(seen.st_mode):
             target = self._target(path)
             if not stays_inside(path, target):
-                return f"link to {target[:200]!r}, but only links to targets in the folder are copied"
+                return f"link to {target[:200]!r}; only links to targets in the same folder are copied"
             self.links.append((path, target))
         elif stat.S_ISREG(seen.st_mode):
             if seen.st_size > MOST_FILE:

@@ -28,7 +28,7 @@ END_SECONDS = 2.0  # for the kernel to end a child; a child that hangs in the ke
 
 
 class SilentError(OSError):
-    """Raised if the child gives no result; strerror is the reason."""
+    """Raised if the child process returns no result; strerror is the reason."""
 
 
 def as_user(
@@ -64,7 +64,7 @@ def as_user(
     try:
         return json.loads(said)
     except (ValueError, RecursionError):
-        raise SilentError(0, f"the child process ended with exit code {code} without a result") from None
+        raise SilentError(0, f"the child process ended with exit code {code} and returned no result") from None
 
 
 def _become(user: pwd.struct_passwd | None, seconds: float, writes: int) -> None:

@@ -280,7 +280,7 @@ def _open(name: str, flags: int, path: str, parent: int | None, mode: int = 0o60
         if number == errno.ELOOP and flags & os.O_NOFOLLOW:
             raise UnsafePathError(number, "is a link", path) from None
         if number == errno.ENOTDIR and flags & os.O_NOFOLLOW:
-            raise UnsafePathError(number, "has a part that is a link, or not a folder", path) from None
+            raise UnsafePathError(number, "contains a part that is a link or not a folder", path) from None
         if number in {errno.ENXIO, errno.EISDIR}:
             raise UnsafePathError(number, NOT_REGULAR, path) from None
         raise OSError(number, os.strerror(number), path) from None

@@ -53,7 +53,7 @@ def own_text() -> str:
     for each in sys.meta_path:
         if hasattr(each, "program_text"):
             return str(each.program_text)
-    raise LookupError("the program does not run from one text (see NodeProgram)")
+    raise LookupError("the program was not started from a packed text (see NodeProgram)")
 
 
 class TextLoader(SourceFileLoader):

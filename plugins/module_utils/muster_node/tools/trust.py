@@ -1,4 +1,4 @@
-"""Checks whether a path is safe to use by name, because only trusted users can change what the path leads to."""
+"""Checks whether a path is safe to use by name, because only trusted users can change what the path refers to."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TrustedOwners:
 
 
 def foreign_writer(path: str, *, shared: bool = False, trusted: TrustedOwners | None = None) -> str | None:
-    """Return a sentence that names who else can change what an absolute path leads to; None if nobody can.
+    """Return a sentence that names another user who can change what an absolute path refers to; None if there is none.
 
     The path is resolved as in the kernel, so folders on the way to a link's target are checked as well. In a folder
     with the sticky bit, such as /tmp, files of trusted users are safe. shared: accept a folder with the sticky bit as
@@ -62,8 +62,8 @@ def foreign_writer(path: str, *, shared: bool = False, trusted: TrustedOwners | 
 
 
 def make_folder(path: str, mode: int = 0o755, *, trusted: TrustedOwners | None = None) -> None:
-    """Create a folder and its missing parents. If other users can change what the path leads to, raise ForeignError and
-    create nothing in their folders."""
+    """Create a folder and its missing parents. If other users can change what the path refers to, raise ForeignError
+    and create nothing in their folders."""
     refuse_foreign(path, trusted=trusted)
     place = os.path.realpath(path)
     for end in (at for at, letter in enumerate(f"{place}/") if letter == "/" and at):
@@ -74,7 +74,7 @@ def make_folder(path: str, mode: int = 0o755, *, trusted: TrustedOwners | None =
 
 
 def refuse_foreign(path: str, *, shared: bool = False, trusted: TrustedOwners | None = None) -> None:
-    """Raise ForeignError if another user can change what the path leads to."""
+    """Raise ForeignError if another user can change what the path refers to."""
     sentence = foreign_writer(path, shared=shared, trusted=trusted)
     if sentence:
         raise files.ForeignError(errno.EPERM, f"is not safe to use: {sentence}", path)

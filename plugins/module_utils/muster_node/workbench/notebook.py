@@ -69,7 +69,7 @@ def owner_of(name: str) -> pwd.struct_passwd:
     if found.pw_uid == 0:
         raise NoNotebookError("root cannot have a notebook: set a user with -e notebook_user=NAME")
     if os.geteuid() not in (0, found.pw_uid):
-        raise NoNotebookError(f"{own.pw_name} must not start a notebook of {name}")
+        raise NoNotebookError(f"{own.pw_name} is not allowed to start a notebook of {name}")
     return found
 
 

@@ -56,7 +56,7 @@ def act(plan: WorkbenchPlan, request: WorkbenchRequest) -> None:
         said = notebook.as_owner(pwd.getpwnam(name), "stop", {"users_root": request.users_root})
         if said.get("error"):
             raise RefusedError(
-                f"the notebook of {name} could not be stopped. Its account reports: {quote(str(said['error']))}"
+                f"the notebook of {name} could not be stopped. Its systemd reported: {quote(str(said['error']))}"
             )
     if request.present:
         trust.make_folder(request.root)

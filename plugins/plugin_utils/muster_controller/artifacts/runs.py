@@ -110,7 +110,7 @@ def keep_verdict(folder: Path, verdict: Verdict, keeping: Keeping) -> None:
     """Write the verdict to the folder. If this fails, print the error and the verdict."""
     path = folder / "verdict.json"
     if knows_less(verdict, read_json(path)):
-        keeping.say(f"The verdict in {path} is kept, because it contains the outcome, which is no longer visible")
+        keeping.say(f"The verdict in {path} is kept, because the outcome in it can no longer be determined")
         return
     lost = keeping.surely(path, lambda: add_verdict(folder, verdict, instead_of=("launch.", "smoke.")))
     if lost:

@@ -211,14 +211,14 @@ class Watched:
         self.messages.open()
 
     def ask(self, verb: str) -> dict[str, Any]:
-        """Raises NodeError."""
+        """Send a request to the watcher as the launch's user. Raises NodeError."""
         if not self.messages.user:
             self.settle()
         return self.asked(verb, {"launch_id": self.launch_id})
 
     def settle(self) -> None:
-        """Let an administrator send requests as the launch's user. Only this user's systemd manager knows the watcher;
-        for other users, the watcher would seem to be gone. Raises NodeError."""
+        """Let an administrator send requests as the launch's user. Only this user's systemd manager can find the
+        watcher. Raises NodeError."""
         login = self.asked("identity", {}, program=LAUNCH)
         name = login.get("name")
         if name != self.user and login.get("launch_user"):

@@ -107,7 +107,7 @@ class WatchedLaunch:
                     if failures := without_project(handing.bring(self.settings.project, plan, nodes)):
                         return WatchedOutcome(plan, outcome.refused(failures), began=False)
                 if lost:
-                    text = f"a detached launch needs its plan on the controller, which could not be written: {lost}"
+                    text = f"the plan of the detached launch could not be written on the controller: {lost}"
                     return WatchedOutcome(
                         plan, outcome.refused([watched.WATCHER.fail(handing.head, text)]), began=False
                     )
@@ -160,12 +160,12 @@ class WatchedLaunch:
             watcher.close()
 
     def ended(self, watcher: Watched) -> Word | None:
-        """Raises NodeError."""
+        """Stop the watcher, and return its last report. Raises NodeError."""
         if not (word := watcher.word()).over and (why := watcher.end()):
-            raise NodeError(f"the watcher could not be told to stop: {why}", reachable=True)
+            raise NodeError(f"the stop request could not be sent to the watcher: {why}", reachable=True)
         if word.over:
             return word
-        self.say(f"The watcher on {watcher.head} was told to stop the launch")
+        self.say(f"Asked the watcher on {watcher.head} to stop the launch")
         seconds = self.settings.options.stop_timeout + self.settings.options.failure_timeout + STOPPING_SLACK
         return watcher.follow(lambda _word: False, seconds)
 
@@ -175,7 +175,7 @@ class WatchedLaunch:
         if word is None:
             return WatchedOutcome(plan, why="the watcher did not end in time")
         if not word.known and not word.alive:
-            return WatchedOutcome(plan, why="the watcher is unknown on the node, for example after a reboot")
+            return WatchedOutcome(plan, why="the watcher no longer exists on the node, for example after a reboot")
         plans = [found for one in word.attempts if (found := self.plan_of(one, plan))]
         newest = plans[-1] if plans else plan
         if word.verdict is None and not word.alive:
@@ -194,7 +194,7 @@ class WatchedLaunch:
         why = usable(found, attempt["launch_id"], run_dir, self.nodes, owner)
         plan = None if why else LaunchPlan.read(found)
         if plan and self.is_another(plan, first):
-            why = "another launch with this id is kept on the controller"
+            why = "the controller already stores another launch with this ID"
         if why:
             self.say(f"attempt {attempt['number']} ({attempt['launch_id']}) cannot be fetched: {why}")
             return None
@@ -210,7 +210,7 @@ class WatchedLaunch:
     def wait_for_leases(self, plan: LaunchPlan) -> None:
         """Wait until all processes that a lost watcher started have certainly ended."""
         seconds = leases_over(len(plan.nodes), self.settings.options)
-        self.say(f"waiting {seconds:.0f} s until the lease ends the launch of the lost watcher")
+        self.say(f"the watcher is lost; waiting {seconds:.0f} s until the launch ends because its lease expires")
         until = time.monotonic() + seconds
         with self.interruption:
             while time.monotonic() < until and not self.interruption.came:

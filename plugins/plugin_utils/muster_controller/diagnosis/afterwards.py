@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 SECONDS = 13.0  # for all checks together; ending them, deciding and showing take the rest of 20 s
 LISTENING = 5.0  # of them, until nodes without listeners are left out, so that a silent node does not delay the others
 MOST_AGAIN = 4  # slowest pairs that are measured again, for half a second each
-LOST = "it stopped responding and was not checked after the failure"
+LOST = "the node stopped responding and was not checked after the failure"
 
 
 class Afterwards:
@@ -53,7 +53,7 @@ class Afterwards:
         return self.interrupted() or time.monotonic() > self.until
 
     def look(self, gathered: Gathered, *, live: bool, speed: bool = False) -> None:
-        """live: whether ranks still hold the ports. speed: whether to measure throughput."""
+        """Check the nodes. live: whether ranks still hold the ports. speed: whether to measure throughput."""
         gathered.not_looked.update({name: why or LOST for name, why in self.lost.items() if name in self.nodes})
         others = (name for name in self.plan.names if name not in self.nodes)
         gathered.not_looked.update(dict.fromkeys(others, "only the nodes involved first are checked after a failure"))
@@ -95,7 +95,7 @@ class Afterwards:
             try:
                 called[name] = before_launch.read_called(answer.data, ports)["links"]
             except ValueError as exc:
-                gathered.not_looked[name] = f"invalid answer: {exc}"
+                gathered.not_looked[name] = f"invalid response: {exc}"
         for name in lost:
             seen = {peer: found[name] for peer, found in called.items() if name in found}
             gathered.findings += [one.as_dict() for one in lost_peers.judge(name, seen)]

@@ -1,7 +1,7 @@
 """Diagnoses a supervised launch right after it failed: gathers evidence, determines the cause, and writes artifacts.
 
-A diagnosis changes nothing on nodes. If the diagnosis fails, a warning is printed and the verdict of the launch is
-kept.
+A diagnosis changes nothing on nodes. If the diagnosis fails, a warning is printed and the verdict of the launch remains
+unchanged.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SPEED = f"{PROBES}.{SLOW_STREAM.id}"
 
 
 class Diagnosed(NamedTuple):
-    """verdict: the verdict of the launch, including the findings of the diagnosis."""
+    """A diagnosis, and the verdict of the launch with the findings of this diagnosis."""
 
     said: Diagnosis
     verdict: Verdict

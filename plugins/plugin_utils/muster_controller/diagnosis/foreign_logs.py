@@ -27,14 +27,15 @@ LONGEST = 4_000_000  # last bytes of one file
 
 
 class ForeignLogs(NamedTuple):
-    """texts: the last part of each log, by path. left_out: the files that were not read, with the reasons."""
+    """Logs read from files. texts: the last part of each log, by path. left_out: the files that were not read, with the
+    reasons."""
 
     texts: dict[str, str]
     left_out: tuple[str, ...] = ()
 
 
 def read_logs(where: str) -> ForeignLogs:
-    """Raises PlanError."""
+    """Read the logs at a path or glob pattern. Raises PlanError."""
     path = Path(where).expanduser()
     if path.is_file():
         try:
@@ -54,7 +55,7 @@ def read_logs(where: str) -> ForeignLogs:
     logs = _read(folder, found) if found else ForeignLogs({})
     if not logs.texts:
         endings = ", ".join(ENDINGS)
-        what = f"No log found at {where}. Give a file, a folder with files {endings}, or a glob pattern."
+        what = f"No log found at {where}. Specify a file, a folder that contains {endings} files, or a glob pattern."
         raise PlanError([what, *([f"Skipped: {few(logs.left_out, '; ')}."] if logs.left_out else [])])
     return logs
 
@@ -65,7 +66,7 @@ def _below(folder: Path) -> Iterator[str]:
     for place, folders, names in os.walk(folder):
         seen += len(folders) + len(names)
         if seen > MOST_SEEN:
-            raise PlanError([f"{folder} has more than {MOST_SEEN} files and folders. Give a folder below it."])
+            raise PlanError([f"{folder} has more than {MOST_SEEN} files and folders. Specify a folder below it."])
         here = Path(place)
         yield from (str((here / name).relative_to(folder)) for name in folders if (here / name).is_symlink())
         yield from (str((here / name).relative_to(folder)) for name in names if name.endswith(ENDINGS))

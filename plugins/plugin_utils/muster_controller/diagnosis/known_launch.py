@@ -69,10 +69,10 @@ class KnownLaunch:
         self.live = False
 
     def case(self) -> LaunchCase:
-        """Raises PlanError."""
+        """Return the case. Raises PlanError."""
         logs = self.logs()
         verdict = read_json(self.folder / "verdict.json")
-        said = "" if self.live else str(verdict.get("summary", "its outcome is unknown"))
+        said = "" if self.live else str(verdict.get("summary", "the outcome of the launch is unknown"))
         # A node that does not respond now was not necessarily lost by a finished launch.
         record = from_logs(self.plan, logs, said, self.silent if self.live else {})
         gathered = self.recorded()
@@ -115,7 +115,7 @@ class KnownLaunch:
             try:
                 parts = self.read(name, "logs", answer)[0]["logs"]
             except UnusableError as exc:
-                self.silent[name] = f"invalid answer: {exc}"
+                self.silent[name] = f"invalid response: {exc}"
                 continue
             self.live = self.live or answer.get("over") is False
             found[name].update({key: part["text"] for key, part in parts.items() if part["text"]})

@@ -25,7 +25,8 @@ FILES, COMMANDS = "diagnose_rules", "diagnose_rules_commands"
 
 
 class SiteRules(NamedTuple):
-    """commands: whether commands may run on the nodes. problems: if there are any, no rules are used."""
+    """The rules of a site. commands: whether commands may run on the nodes. problems: if there are any, no rules are
+    used."""
 
     rules: Rules = Rules()
     commands: bool = False
@@ -97,7 +98,7 @@ def twice(name: str, node: Any) -> Iterator[Problem]:
         line = key.start_mark.line + 1
         if key.value in seen:
             what = f"duplicate key {key.value}, first used in line {seen[key.value]}"
-            yield Problem(f"{name} line {line}", what, "Merge both, or remove one")
+            yield Problem(f"{name} line {line}", what, "Merge the two entries, or remove one")
         seen.setdefault(str(key.value), line)
         for entry in value.value if isinstance(value, yaml.SequenceNode) else ():
             yield from twice(name, entry)

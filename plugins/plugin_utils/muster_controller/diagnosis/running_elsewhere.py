@@ -30,7 +30,8 @@ MOST_WHY = 400  # characters
 
 
 class RunningElsewhere:
-    """agents: the torchrun agents on each node. silent: for each other node, why it did not report its agents."""
+    """Running launches. agents: the torchrun agents on each node. silent: for each other node, why it did not report
+    its agents."""
 
     def __init__(self, messages: Messages, nodes: Sequence[str]) -> None:
         self.messages = messages
@@ -47,7 +48,7 @@ class RunningElsewhere:
                 if part != "others":  # a user without root sees only their own processes, as intended
                     self.silent[name] = str(why)[:MOST_WHY]
             if not whole:
-                self.silent[name] = "some reported processes are invalid"
+                self.silent[name] = "the node reported invalid process data"
 
     def choice(self, here: Collection[str], accounts: Iterable[str], wanted: str, *, has_last: bool) -> Choice:
         """Choose the launch to diagnose; see hand_typed.choose. Root and the login users of the nodes also count as

@@ -57,8 +57,8 @@ class SiteQuestions:
             for name, one in commands.items():
                 take(found, one, said.get(name) if isinstance(said, dict) else None, why)
         for one in self.left_out:
-            limits = f"at most {MOST_COMMANDS} commands are run on each of {MOST_NODES} nodes"
-            found.leave(one, f"not asked: {self.lost.get(one.node) or limits}")
+            limits = f"at most {MOST_COMMANDS} commands run per node, on at most {MOST_NODES} nodes"
+            found.leave(one, f"not run: {self.lost.get(one.node) or limits}")
         return found
 
 
@@ -69,6 +69,6 @@ def take(found: Answers, one: SiteQuestion, said: Any, why: str) -> None:
         return
     code, output = said.get("code"), said.get("output")
     if type(code) not in (int, type(None)) or not isinstance(output, str):
-        found.leave(one, "invalid answer")
+        found.leave(one, "invalid response")
         return
     found.take(one, code, output[:MOST_OUTPUT], str(said.get("why") or "")[:MOST_OUTPUT])

@@ -256,7 +256,7 @@ class _Inventory:
 
     def _write(self, path: Path, before: str, after: str) -> None:
         if files.read(str(path), most=MOST, links=True).decode("utf-8") != before:
-            raise AnsibleError(f"{short(str(path))} was changed by another process. Nothing was written: run again.")
+            raise AnsibleError(f"{short(str(path))} was changed by another process. Nothing was written. Try again.")
         try:
             files.replace(os.path.realpath(path), after.encode(), keep=True)
         except OSError as problem:

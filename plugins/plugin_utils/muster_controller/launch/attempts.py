@@ -1,4 +1,4 @@
-"""Starts another attempt of a failed launch if the attempt could succeed, or reports why there is none.
+"""Starts another attempt of a failed launch if the attempt could succeed, or reports why no further attempt is made.
 
 The decisions are made by module_utils/muster/launch/attempts.py. All times are on the monotonic clock.
 """
@@ -179,7 +179,7 @@ class Attempts:
         until = attempts.certain_end(record, lease, self.options.failure_timeout)
         left = until - time.monotonic()
         if left > 0:
-            self.say(f"waiting {left:.0f} s until the lease ends the launch on {', '.join(unclear)}")
+            self.say(f"waiting {left:.0f} s until the launch ends on {', '.join(unclear)} because its lease expires")
         while time.monotonic() < until and not self.interruption.came:
             time.sleep(0.1)
 

@@ -101,11 +101,11 @@ def find(messages: Messages, nodes: Sequence[str], launch_id: str, cluster: Mapp
         plan = unpacked(answer["plan"])
         why = usable(plan, launch_id, str(answer.get("run_dir")), nodes, str(answer.get("user") or ""))
         if why:
-            problems.append(f"{name}: the kept plan of {launch_id} is invalid: {why}.")
+            problems.append(f"{name}: the stored plan of {launch_id} is invalid: {why}.")
         elif (read := LaunchPlan.read(plan)) not in plans:
             plans.append(read)
     if len(plans) > 1:
-        problems.append(f"{few(list(kept))} keep different plans of {launch_id}.")
+        problems.append(f"{few(list(kept))} have different plans of {launch_id}.")
     if problems:
         raise PlanError(problems)
     if not plans:

@@ -94,7 +94,7 @@ class LaunchEvidence:
     def settle(self, seconds: float = SETTLE) -> None:
         """Wait until all received evidence is parsed."""
         if not self.aside.wait(seconds):
-            self.note("Some evidence of the nodes could not be read in time")
+            self.note("Some evidence from the nodes could not be processed in time")
 
     def read(self, moment: str, node: str, given: Any) -> None:
         """Parse the evidence of a node, and store the valid parts."""

@@ -21,8 +21,8 @@ ON_NODES = (
 )
 TOO_COMMON = "The value of {} is too short or too common to be masked in logs"
 NOT_KNOWN = (
-    "The value of {} was not given here, so it is not masked in fetched logs. Set launch_env_file to the file that the"
-    " launch used"
+    "The value of {} is unknown on this controller, so it is not masked in fetched logs. Set launch_env_file to the"
+    " file that the launch used"
 )
 UNREADABLE = "Its values are not masked in fetched logs. {}"
 

@@ -190,7 +190,7 @@ class Imaging:
         if prepared.refused or self.interruption.came:
             return
         answers = self.ask(verb, dict.fromkeys(lacking, request), LOAD_SECONDS + SLACK, prepared)
-        failures = {name: one["error"] or "image missing after that" for name, one in answers.items() if not one["id"]}
+        failures = {name: one["error"] or "not found afterwards" for name, one in answers.items() if not one["id"]}
         prepared.findings += judging.missing(failures)
         ids.update({name: one["id"] for name, one in answers.items()})
 

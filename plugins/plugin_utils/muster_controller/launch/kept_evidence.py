@@ -54,8 +54,8 @@ def kept_key(folder: Path) -> str:
 
 
 def shared_secret(folder: Path, new: bytes) -> bytes:
-    """Return the secret that all launches in the parent folder share, so that each launch always has the same key.
-    If the secret is missing, stores the new secret. Raises OSError."""
+    """Return the secret of all launches in the parent folder, from which the key of each launch is derived. If there
+    is no secret, store the new one. Raises OSError."""
     path = folder.parent / KEY_FILE
     make_folder(path.parent)
     try:

@@ -112,7 +112,7 @@ class LinkProbe:
         return found
 
     def end(self) -> None:
-        """End the listeners. A listener whose response was lost ends by itself, because no node connects to it."""
+        """End the listeners. A listener whose response was lost times out, because no node connects to it."""
         for name, served in self.served.items():
             self.messages.ask(name, "end", {"pid": served["pid"], "started": served["started"]}, program=LISTENER)
         self.messages.gather("end", list(self.served), END_TIMEOUT, lambda _: None)

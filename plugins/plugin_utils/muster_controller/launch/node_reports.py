@@ -66,7 +66,7 @@ class NodeReports:
 
     @contextmanager
     def contained(self, about: str) -> Iterator[None]:
-        """Report an exception while handling a response instead of raising it, because the next response can be
+        """Report an exception in the handling of a response, and continue, because the next response can be
         valid."""
         try:
             yield

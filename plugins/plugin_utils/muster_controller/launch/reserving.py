@@ -1,6 +1,6 @@
 """Reserves the resources of a launch on all nodes or on none, before the ranks start.
 
-A launch that waits for another launch holds no resources meanwhile, so that waiting launches cannot deadlock.
+A launch that waits for another launch holds no resources while it waits, so that waiting launches cannot deadlock.
 """
 
 from __future__ import annotations

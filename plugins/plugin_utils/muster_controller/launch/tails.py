@@ -60,7 +60,7 @@ class Tails:
         return iter(())
 
     def secret(self, new: bytes) -> bytes:
-        """Return the shared secret from which the keys of launches are derived, or the new secret if there is none."""
+        """Return the shared secret from which the keys of launches are derived, or the new secret if none is stored."""
         return new
 
     def offsets(self, node: str) -> dict[str, int]:

@@ -65,7 +65,7 @@ def to_do(request: FirewallRequest, look: FirewallState, mode: str) -> tuple[lis
     findings = judge.judge(request, look, judge.scene_planned(request, look, plan))
     why = as_lines(blocked_by(findings))
     why += [f"{name} is not installed" for name in plan.packages] + (["the rules differ"] if plan.steps else [])
-    why += ["a change of the firewall was not confirmed"] if look.guarded else []
+    why += ["a firewall change was not confirmed"] if look.guarded else []
     return why, as_lines(finding for finding in findings if finding.status != "pass")
 
 

@@ -239,7 +239,7 @@ def show_key(end: End, types: Sequence[str]) -> HostKey:
 
 def _plain(reason: str) -> str:
     if "banner" in reason:
-        return "the port answers, but not with an SSH server"
+        return "the port is open, but the service is not an SSH server"
     return " ".join(reason.split())
 
 

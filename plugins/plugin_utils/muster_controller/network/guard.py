@@ -43,7 +43,7 @@ PATIENCE = 60
 
 
 class GuardError(Exception):
-    """The change was not kept. The message is for the user. undone: whether the node is in its previous state again."""
+    """Raised if the change was not kept. undone: whether the node is in its previous state again."""
 
     def __init__(self, message: str, *, undone: bool) -> None:
         super().__init__(message)
@@ -157,7 +157,7 @@ class Guard:
             except NodeError as exc:
                 reason = str(exc)
             else:
-                return "" if stays else reason or f"the confirmation was later than {self.seconds} seconds"
+                return "" if stays else reason or f"the confirmation took longer than {self.seconds} seconds"
             time.sleep(1)
             if time.monotonic() - began > self.seconds - MARGIN:
                 return reason
@@ -187,8 +187,8 @@ class Guard:
             time.sleep(1)
         raise GuardError(
             f"{self.host}: the node does not respond ({last or 'the change is still in force'}). It should have undone"
-            f" the change of the {self.what} after {self.seconds} seconds, because {reason}. Reboot it from its"
-            f" console: this restores the previous state from {GUARD_ROOT}/{self.what}.",
+            f" the change of the {self.what} after {self.seconds} seconds, because {reason}. Reboot the node"
+            f" from its console to restore the previous state from {GUARD_ROOT}/{self.what}.",
             undone=False,
         )
 

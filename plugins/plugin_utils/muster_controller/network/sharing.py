@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-ANOTHER = "name another folder with -e share_to=FOLDER"
+ANOTHER = "choose another folder with -e share_to=FOLDER"
 
 
 def shared(road: Road, values: Mapping[str, Any], project: str) -> SharedNode:

@@ -45,11 +45,11 @@ RUN_ID = re.compile(r"[0-9a-f]{32}\Z")
 
 
 class ClaimError(Exception):
-    """The run stops. The message is for the user."""
+    """Raised to stop the run. The message is shown to the user."""
 
 
 class Claims:
-    """The process of ansible-playbook calls begin and end. Actions call claim."""
+    """The claims of this run. The process of ansible-playbook calls begin and end. Actions call claim."""
 
     def __init__(self) -> None:
         self.process = 0
@@ -124,7 +124,7 @@ class Claims:
             kept = Keeper(held, request, self.folder / f"{os.getpid()}.json", now)
             keeper.begin(kept, self.alive, self.kept, self._result)
         return [
-            f"{name}: not claimed for this run: {answer}"
+            f"{name}: this run could not claim the node: {answer}"
             for name, answer in answers.items()
             if isinstance(answer, NodeError) and answer.reachable
         ]

@@ -141,7 +141,9 @@ class Distribution:
             needed = (2 + self.copied) * self.bytes_of(content, self.lacks[name]) + own
             if needed > found["room"]:
                 store = self.places[name].store
-                self.failures[name] = f"{store} does not have {gigabytes(needed)} of free space for the {self.what}"
+                self.failures[name] = (
+                    f"{store} does not have the {gigabytes(needed)} of free space that the {self.what} needs"
+                )
             if found["port_free"]:
                 self.port_free.add(name)
 
@@ -209,7 +211,7 @@ class Distribution:
         port: Mapping[str, int],
         limit: float,
     ) -> None:
-        """Process the results. A node that did not respond is excluded from the distribution."""
+        """Evaluate the results. Nodes that did not respond receive no files."""
         for name, givers in asks.items():
             answer = got[name]
             found = answers.shared(answer.data, name_of) if answer and answer.data is not None else None

@@ -1,4 +1,4 @@
-"""Messages to the nodes of a launch and their responses. One thread per node, so that a hanging node delays no other.
+"""Messages to the nodes of a launch and their responses. Each node has a thread: a hanging node does not delay others.
 
 All times are on the monotonic clock, so changes of the wall clock do not affect timeouts.
 """

@@ -17,7 +17,7 @@ def explained(text: str) -> str:
     if TOO_MANY not in text:
         return text
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return f"the controller's limit of {soft} open files is too low; raise it with ulimit -n {2 * soft} ({text})"
+    return f"the controller's limit of {soft} open files is too low; to raise it, run ulimit -n {2 * soft} ({text})"
 
 
 def raise_for(nodes: int) -> Grants:

@@ -25,8 +25,7 @@ END = 2.0  # seconds to wait for the terminal at the end of a launch
 
 
 def parent_has_terminal() -> bool:
-    """Return whether ansible-playbook, the parent process, prints to a terminal, because workers have no terminal
-    output."""
+    """Return whether the parent process, ansible-playbook, prints to a terminal. Workers have no terminal output."""
     try:
         target = Path(f"/proc/{os.getppid()}/fd/1").readlink()
     except OSError:
@@ -66,7 +65,7 @@ class Progress:
 
     def show(self, draw: Callable[[], None]) -> None:
         if self.not_shown:
-            more = f"... {self.not_shown} lines were not shown, because the terminal did not accept output"
+            more = f"... {self.not_shown} lines were skipped because the terminal did not accept output"
             if not self.aside.do(partial(self.line, more)):
                 self.not_shown += 1
                 return

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 OF_ANSIBLE = frozenset({"all", "always", "never", "tagged", "untagged"})
-OF_MOLECULE = frozenset({"molecule-notest", "notest"})  # skipped in each of its runs
+OF_MOLECULE = frozenset({"molecule-notest", "notest", "molecule-idempotence-notest"})  # skipped in each of its runs
 FILES = ("site.yml", "playbooks/*.yml", "roles/*/tasks/*.yml")
 TAGS = re.compile(r"\btags: *\[?([\w, ]+)")  # parsing the files takes half a second
 

@@ -28,7 +28,7 @@ def who_else_writes(path: Path) -> tuple[str, str] | None:
     found = foreign_writer(str(path.absolute()), trusted=trusted_writers())
     if not found:
         return None
-    return f"{found}; other users can thereby change what runs on the nodes", HOW
+    return f"{found}; other users could change what runs on the nodes", HOW
 
 
 def trusted_writers() -> TrustedOwners:

@@ -1,7 +1,7 @@
 """The only output path to the terminal: Ansible's Display, changed to make every text printable before it is written.
 
 With any callback, results, warnings, diffs, verbose lines, prompts and output of workers all pass through
-`Display.display`. Callers therefore need not know which parts of a text came from a node.
+`Display.display`. Callers therefore do not need to know which parts of a text are from a node.
 """
 
 from __future__ import annotations

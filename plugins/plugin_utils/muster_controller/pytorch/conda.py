@@ -65,7 +65,7 @@ def solve(asked: CondaSpecs, platform: str, facts: Mapping[str, str]) -> CondaSe
         raise CondaError(f"no solution for {platform}: {' '.join(str(problem).split())[:1000]}") from None
     nameless = [record.file_name for record in records if record.sha256 is None]
     if nameless:
-        raise CondaError(f"{nameless[0]} cannot be locked, because its channel lists no sha256")
+        raise CondaError(f"{nameless[0]} cannot be locked, because its channel does not list its sha256")
     return make_section(platform, asked, [CondaPackage(str(record.url), record.sha256.hex()) for record in records])
 
 

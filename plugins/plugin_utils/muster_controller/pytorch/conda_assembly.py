@@ -109,7 +109,7 @@ def _account_for(folder: Path, work: Path) -> int | None:
     except OSError as problem:
         if problem.errno == errno.EINVAL:  # a user namespace without this ID, where root is that user
             return None
-        raise CondaError(f"{work} cannot be given to an account without rights ({problem})") from None
+        raise CondaError(f"{work} cannot be assigned to an unprivileged account ({problem})") from None
     folder.chmod(0o711)
     return number
 

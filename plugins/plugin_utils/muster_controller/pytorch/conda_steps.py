@@ -82,7 +82,7 @@ class CondaSteps(EnvironmentSteps):
         if self.arguments.get("mode") != "verify" or found.get("failed"):
             return found
         reasons = found["plan"]["reasons"]
-        fix = "Build it with pytorch_mode=manage, or remove it from the inventory"
+        fix = "Set pytorch_mode=manage to build the environment, or remove it from the inventory"
         return {"failed": True, "msg": f"{reasons[0]}. {fix}"} if reasons else {**found, "changed": False}
 
     def fetch(self, asked: CondaSpecs) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class CondaSteps(EnvironmentSteps):
         mine = self._need_of(self.node)
         same = [name for name in self.vars["ansible_play_batch"] if mine and self._need_of(name) == mine]
         if mine is None or same[0] != self.node or self._news(same):
-            return {"skipped": True, "skip_reason": "another node provides it, or nothing is needed"}
+            return {"skipped": True, "skip_reason": "another node provides the environment, or no node needs it"}
         platform, target = mine
         locked = conda.section_for(self._sections(), asked, platform)
         facts = self._of(registered(self.vars, self.node, self.looks))["facts"]

@@ -88,7 +88,7 @@ class EnvironmentSteps:
         able = {name: need for name, need in needs.items() if name not in earlier.get("lost", ())}
         not_tried = {name: need for name, need in able.items() if not self._has_failed(name)}
         if earlier.get("complete") or downloader(mine.key, not_tried) != self.node:
-            return {"skipped": True, "skip_reason": "another node provides the wheels, or none are needed"}
+            return {"skipped": True, "skip_reason": "another node provides the wheels, or no node needs them"}
         receivers = self._without_folder([name for name, need in able.items() if need.build and need.key == mine.key])
         peers = holders(self.node, mine.key, able, self.vars["groups"]["gpu_nodes"]) if mine.section else []
         fetched: dict[str, Any] = {"changed": True}
@@ -155,7 +155,9 @@ class EnvironmentSteps:
         for whose, known in ((lock, there), (REVIEWED, shipped)):
             same = [one for one in known if same_place(section, one) and section.asked == one.asked]
             if same and section not in same:
-                raise LockError(f"the node returned a different environment for {section.title} than {whose} has")
+                raise LockError(
+                    f"the environment that the node returned for {section.title} differs from the one in {whose}"
+                )
         done = lock.take(section, self._asks())
         self._say(lock, done["locked"])
         whence = f"from {REVIEWED}, reviewed" if section in reviewed() else "resolved today, not reviewed"
@@ -169,7 +171,7 @@ class EnvironmentSteps:
             return self._node("provide", locked=[mine.section] if mine.section else []) if self._has_work() else {}
         name, news = self._fetched(mine.key, needs)
         if not news:
-            here = "" if self._has_failed(self.node) else ", which was not tried on this node"
+            here = "" if self._has_failed(self.node) else " (not tried on this node)"
             raise AnsibleActionFail(f"{self.node}: no node could download the wheels{here}. {self._failures(mine.key)}")
         keep = name == self.node and name in news["holders"]
         result = self._node("provide", locked=[news["section"]], keep_wheels=keep)
@@ -235,8 +237,8 @@ class EnvironmentSteps:
         return [] if self.arguments.get("offline_dir") else names
 
     def _asks(self) -> list[Ask]:
-        """Return the requests of all nodes, which keep their sections in the lock. During an upgrade, both the new
-        release, which the inventory does not contain yet, and the previous release, which is still in use, are
+        """Return the requests of all nodes. Sections for these requests stay in the lock. During an upgrade, both the
+        new release, which the inventory does not contain yet, and the previous release, which is still in use, are
         requested."""
         package = self.arguments.get("package", TORCH)
         if package != TORCH:

@@ -32,7 +32,7 @@ tomllib: Any = importlib.import_module("tomllib")
 
 
 def read(entry: Mapping[str, Any], folder: str) -> RequestedPackages:
-    """folder: the base of relative paths. Raises RequirementsError, whose text begins with the file name."""
+    """Read an environment's source file. folder: base of relative paths. Raises RequirementsError with file name."""
     option = next(option for option in environments.SOURCES if entry.get(option))
     path = Path(folder, Path(entry[option]).expanduser())
     torch, variant = entry.get("torch", ""), entry.get("variant", "")
@@ -92,7 +92,7 @@ def problems(declared: Any, folder: str) -> Iterator[Problem]:
         try:
             (read_conda if declared[name].get("conda") else read)(declared[name], folder)
         except (RequirementsError, CondaError) as problem:
-            yield Problem("the cluster", f"{OPTION}: {name!r}: {problem}", f"Correct it, or remove {name}")
+            yield Problem("the cluster", f"{OPTION}: {name!r}: {problem}", f"Correct the file, or remove {name}")
 
 
 def environment_places(task_vars: Mapping[str, Any], templar: Any, loader: Any, node: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-BRING_BACK = "Restore it from version control, or delete it: the next run creates it again"
+BRING_BACK = "Restore the file from version control, or delete it: the next run creates it again"
 REVIEWED = "roles/pytorch/files/locks"
 
 
@@ -46,7 +46,7 @@ class LockText:
         except FileNotFoundError:
             return ""
         except (OSError, UnicodeDecodeError) as problem:
-            raise LockError(f"cannot be read ({problem}). See pytorch_lock") from None
+            raise LockError(f"cannot be read ({problem}). Correct pytorch_lock") from None
 
     def _refuse_strangers(self) -> None:
         if found := who_else_writes(self.path):

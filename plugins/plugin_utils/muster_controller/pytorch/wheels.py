@@ -89,6 +89,6 @@ class WheelSharing:
         for name, lacks in list(task.lacks.items()):
             needed = 2 * task.bytes_of(content, lacks)
             if needed > self.room[name]:
-                task.failures[name] = f"{task.places[name].store} has too little free space for {needed} bytes"
+                task.failures[name] = f"{task.places[name].store} does not have {needed} bytes of free space"
                 del task.lacks[name]
         return task.spread(content)

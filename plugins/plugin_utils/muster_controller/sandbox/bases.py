@@ -80,7 +80,7 @@ def ubuntu_keyring(folder: Path, mirror: str, known: Keyring = UBUNTU_KEYRING) -
     unpacked = run("dpkg-deb", "--extract", str(package), str(folder / "keys"))
     source = folder / "keys" / known.file
     if unpacked.returncode or not source.is_file():
-        raise UnavailableError(f"The package of Ubuntu's keys on {mirror} does not contain {known.file}.")
+        raise UnavailableError(f"The package with Ubuntu's keys on {mirror} does not contain {known.file}.")
     try:
         refusal = keys_refusal(known, mirror, fingerprints(source.read_bytes()))
     except KeyFileError as error:
@@ -109,7 +109,7 @@ def bootstrap(folder: Path, name: str, mirror: str = "", packages: tuple[str, ..
     if not sources:
         wanted = base.distribution or "Debian or Ubuntu"
         raise UnavailableError(
-            f"{name} cannot be created: apt on this machine has no source of {wanted}. "
+            f"{name} cannot be created: apt on this machine has no package source for {wanted}. "
             "If one is configured, run apt-get update."
         )
     (folder / "sources").write_text(sources, encoding="utf-8")

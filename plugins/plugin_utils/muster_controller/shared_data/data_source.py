@@ -100,7 +100,7 @@ def _judge(found: list[ManifestFile], links: list[tuple[str, str]]) -> None:
         if manifest.parse(manifest.render(part)) != part:
             raise ValueError("entries are not sorted")
     if any(manifest.unusable(path) or not listing.stays_inside(path, target) for path, target in links):
-        raise ValueError("a link points out of the folder")
+        raise ValueError("a link points outside the folder")
     if not found and not links:
         raise ValueError("the folder is empty")
 

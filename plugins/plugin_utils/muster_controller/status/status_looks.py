@@ -22,7 +22,7 @@ OF_A_LOOK = 0.75  # share of the patience that a node's program waits for nvidia
 
 
 class Round(NamedTuple):
-    """Results by node: the response, why the node did not respond, and why facts that only root can read are
+    """Results by node: the response, the reason for a missing response, and why facts that only root can read are
     missing."""
 
     answers: dict[str, dict[str, Any]]
@@ -31,7 +31,7 @@ class Round(NamedTuple):
 
 
 class Looks:
-    """Checks the nodes repeatedly. A node with a pending request is not sent another one."""
+    """Checks the nodes repeatedly. A node with a pending request gets no second request."""
 
     def __init__(self, ways: Mapping[str, Way], requests: Mapping[str, dict[str, Any]], patience: float) -> None:
         """requests: the request for each node. patience: time in seconds to wait for silent nodes once another node has
@@ -60,7 +60,7 @@ class Looks:
         for name in self.missing(found):
             if name in self.half:
                 found.answers[name] = self.half[name]
-                found.not_root[name] = "no answer in time"
+                found.not_root[name] = "no response in time"
             else:
                 found.silent[name] = f"no response within {max(1.0, time.monotonic() - began):.0f} s"
         return found

@@ -63,7 +63,7 @@ def test_results_of_all_attempts_are_fetched() -> None:
     [
         ({"user": "ben"}, "folder of another user"),
         ({"manager": "system"}, "folder of another user"),
-        ({"nodes": []}, "not a plan of a launch"),
+        ({"nodes": []}, "not a launch plan"),
         ({"fetch": {"patterns": ["../x"], "most": 1, "folder": ""}}, "invalid fetch options"),
     ],
 )
@@ -86,7 +86,7 @@ def test_attempt_does_not_overwrite_folder_of_another_launch(tmp_path: Path) -> 
     (tmp_path / SECOND / "plan.json").write_text(json.dumps({"launch_id": SECOND, "user": "ben"}))
     plans, said = outcome(plan_of(FIRST), plan_of(SECOND), folder=tmp_path)
     assert plans == [FIRST]
-    assert "another launch with this id is kept on the controller" in said[0]
+    assert "the controller already stores another launch with this ID" in said[0]
     (tmp_path / SECOND / "plan.json").write_text(json.dumps(plan_of(SECOND).as_json()))
     assert outcome(plan_of(FIRST), plan_of(SECOND), folder=tmp_path) == ([FIRST, SECOND], [])
     others = {"watched": {"node": "node2", "launch_id": SECOND}}

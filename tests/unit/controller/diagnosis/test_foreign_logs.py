@@ -115,7 +115,7 @@ def test_folder_with_too_many_names_is_rejected(folder: Path, monkeypatch: pytes
     monkeypatch.setattr(foreign_logs, "MOST_SEEN", 3)
     with pytest.raises(PlanError) as problem:
         read_logs(str(folder))
-    assert problem.value.problems == [f"{folder} has more than 3 files and folders. Give a folder below it."]
+    assert problem.value.problems == [f"{folder} has more than 3 files and folders. Specify a folder below it."]
 
 
 def test_too_many_logs_are_rejected(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,13 +53,13 @@ def test_problems_are_reported_with_line_numbers(tmp_path: Path) -> None:
     (tmp_path / "empty.yml").write_text("")
     scopes = "process, node, link, pair, config, code, unknown"
     assert problems(tmp_path, "rules.yml", "other.yml", "no.yml", "nowhere.yml", "empty.yml") == [
-        "other.yml line 3: duplicate key id, first used in line 2. Merge both, or remove one.",
-        "other.yml line 5: duplicate key texts, first used in line 1. Merge both, or remove one.",
+        "other.yml line 3: duplicate key id, first used in line 2. Merge the two entries, or remove one.",
+        "other.yml line 5: duplicate key texts, first used in line 1. Merge the two entries, or remove one.",
         "no.yml line 2: invalid YAML: expected the node content, but found '-'. Correct it.",
         f"nowhere.yml: the site rules cannot be read (No such file or directory). {CONTROLLER_FILES}.",
-        "rules.yml line 4, texts 1 (site.gone): the pattern does not match the example. Correct one of them.",
+        "rules.yml line 4, texts 1 (site.gone): the pattern does not match the example. Correct either one.",
         f"rules.yml line 12, causes 1 (site.storage): scope is nod (did you mean node?). Set it to one of {scopes}.",
-        "empty.yml: it is not a mapping. Begin it with one of texts, questions, causes.",
+        "empty.yml: not a YAML mapping. Begin with one of texts, questions, causes.",
     ]
 
 

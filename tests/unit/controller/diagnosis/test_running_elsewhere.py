@@ -1,4 +1,4 @@
-"""Detection of running launches on nodes: a failed check does not mean that no launch is running."""
+"""Detection of running launches on nodes. A failed check is not reported as "no launch is running"."""
 
 from __future__ import annotations
 

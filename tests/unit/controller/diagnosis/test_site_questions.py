@@ -41,7 +41,7 @@ def test_answer_becomes_a_finding() -> None:
         ({"answers": None}, "node1: no response in time"),
         ({"answers": {"site.other": {}}}, "node1: no response in time"),
         ({"answers": {"site.absent": [1]}}, "node1: no response in time"),
-        ({"answers": {"site.absent": {"code": "1", "output": ""}}}, "node1: invalid answer"),
+        ({"answers": {"site.absent": {"code": "1", "output": ""}}}, "node1: invalid response"),
         (
             {"answers": {"site.absent": {"code": None, "output": "", "why": "findmnt did not answer within 5 s"}}},
             "node1: findmnt did not answer within 5 s",
@@ -59,7 +59,7 @@ def test_limits_of_nodes_and_commands_are_reported() -> None:
     many = [MOUNTED._replace(question=f"site.q{number}") for number in range(MOST_COMMANDS + 1)]
     asked = [SiteQuestion(node, MOUNTED) for node in NODES]
     found = answers({}, *(SiteQuestion("node1", one) for one in many), *asked, lost={"node2": "it is down"})
-    assert found.unanswered["node2"] == {"site.absent": "node2: not asked: it is down"}
-    assert "on each of 16 nodes" in found.unanswered["node64"]["site.absent"]
-    assert "on each of 16 nodes" in found.unanswered["node1"][many[-1].question]
+    assert found.unanswered["node2"] == {"site.absent": "node2: not run: it is down"}
+    assert "on at most 16 nodes" in found.unanswered["node64"]["site.absent"]
+    assert "on at most 16 nodes" in found.unanswered["node1"][many[-1].question]
     assert set(found.unanswered) == set(NODES)

@@ -133,7 +133,7 @@ def test_instructions_for_an_ini_inventory_include_line_numbers(lab: Path) -> No
     assert by_hand(
         add_nodes(["lab"], {"node3": {"ansible_host": "10.0.0.3", "cluster_torch_version": "2.10", "a": {}}})
     ) == (
-        "Add node3 to lab/hosts.ini, with the lines that are missing:\n\n[gpu_nodes]\n"
+        "Add node3 to lab/hosts.ini. Add these lines where they are missing:\n\n[gpu_nodes]\n"
         "node3 ansible_host=10.0.0.3 cluster_torch_version=\"'2.10'\" a='{}'\n"
     )
     assert by_hand(set_variables(["lab"], {"node1": FAN})) == (
@@ -147,7 +147,7 @@ def test_instructions_for_a_host_range_include_line_numbers(lab: Path) -> None:
     text = 'gpu_nodes:\n  hosts:\n    node[1:3]:   # all alike\n      cluster_gpus: 8\n      a: "b"\n'
     (lab / "hosts.yml").write_text(text)
     assert by_hand(remove_nodes(["lab"], ["node2"])) == (
-        "lab/hosts.yml has node[1:3], which is a range for node1, node2, node3.\n"
+        "lab/hosts.yml has the entry node[1:3], which is a range of several nodes (node1, node2, node3).\n"
         "In lab/hosts.yml line 3, replace node[1:3] with:\n\n"
         '    node1:   # all alike\n      cluster_gpus: 8\n      a: "b"\n'
         '    node3:   # all alike\n      cluster_gpus: 8\n      a: "b"\n'

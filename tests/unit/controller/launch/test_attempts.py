@@ -120,7 +120,7 @@ def test_launch_fails_if_no_spare_node_is_left() -> None:
     verdict = trial.result["verdict"]
     assert verdict["status"] == "failed"
     assert verdict["findings"][-1]["id"] == "launch.given_up"
-    assert "no spare is left" in verdict["summary"]
+    assert "no spare node is left" in verdict["summary"]
 
 
 def test_attempts_are_limited_by_launch_restarts() -> None:
@@ -134,7 +134,7 @@ def test_launch_ends_after_three_attempts_without_a_newer_checkpoint() -> None:
     answers = {"node1": same, "node2": same}
     trial = Trial({"restarts": 9, "checkpoints": "/data/step-*"}, [lost("node2")] * 9, answers)
     assert len(trial.plans) == 3
-    assert "3 attempts without a newer checkpoint" in trial.result["verdict"]["summary"]
+    assert "no newer checkpoint after 3 attempts" in trial.result["verdict"]["summary"]
     assert trial.plans[0].nodes[0].env["MUSTER_CHECKPOINT"] == "/data/step-5", "from the first attempt on"
 
 
@@ -155,7 +155,7 @@ def test_next_attempt_waits_for_lease_of_unreachable_node(monkeypatch: pytest.Mo
         answers,
     )
     assert time.monotonic() - begun > 0.9
-    assert any("until the lease ends the launch on node2" in one for one in trial.said)
+    assert any("until the launch ends on node2 because its lease expires" in one for one in trial.said)
     assert trial.members[1] == ["node1", "node3"]
 
 

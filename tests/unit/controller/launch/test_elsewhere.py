@@ -50,13 +50,13 @@ def test_plan_readable_by_another_user_is_read_as_root() -> None:
     [
         ((saved(None), saved(None)), "Launch 20260101-120000-abcd is not known on this controller or on node1, node2."),
         ((saved(None), "no route to host"), "node2 did not respond: no route to host"),
-        ((saved(), saved(replace(PLAN, master_port=7))), "node1, node2 keep different plans of"),
+        ((saved(), saved(replace(PLAN, master_port=7))), "node1, node2 have different plans of"),
         (
             (saved(), saved(replace(PLAN, launch_id="x"))),
-            "node2: the kept plan of 20260101-120000-abcd is invalid",
+            "node2: the stored plan of 20260101-120000-abcd is invalid",
         ),
         ((saved(run_dir="/srv/other"), saved()), "the plan has an invalid entry for a node"),
-        (({**saved(), "plan": "?"}, saved(None)), "not a plan of a launch"),
+        (({**saved(), "plan": "?"}, saved(None)), "not a launch plan"),
     ],
 )
 def test_unusable_plan_is_rejected_with_node_and_reason(plans: tuple[Any, Any], problem: str) -> None:

@@ -160,4 +160,4 @@ def test_user_launch_with_an_image_is_rejected_before_nodes_are_contacted() -> N
     prepared, asked, _ = prepare({}, own="ada")
     assert prepared.refused
     assert asked == []
-    assert "this is a user launch of ada, without root" in prepared.findings[0].summary
+    assert "this is a user launch of ada: without root" in prepared.findings[0].summary

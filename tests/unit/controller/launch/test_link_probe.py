@@ -66,7 +66,7 @@ def test_missing_or_invalid_answer_is_reported() -> None:
             ["node1"],
             "invalid response: pid: expected a whole number, got 'seven'",
         ),
-        ({"links": [{}]}, ["node1", "node2"], "invalid response: links: expected the results of its calls"),
+        ({"links": [{}]}, ["node1", "node2"], "invalid response: links: expected the results of connections"),
     ):
         asked = nodes(**given)
         [found] = probe_links(PLAN, asked, never)

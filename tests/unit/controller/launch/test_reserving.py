@@ -107,7 +107,7 @@ def test_launch_stops_waiting_when_interrupted() -> None:
     assert decision.ending is Ending.INTERRUPTED
 
 
-def test_unit_that_already_ended_does_not_fail_the_reservation() -> None:
+def test_unit_that_already_ended_does_not_make_the_reservation_fail() -> None:
     assert Reserve()(seen(None, over=True)) is None
 
 

@@ -55,7 +55,7 @@ def test_launch_on_a_silent_node_is_found_through_other_nodes(
     assert found.silent == {"node3": "timed out"}
 
 
-def test_finished_launches_are_ignored_but_hidden_ones_count(cluster: Members, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_finished_launches_are_ignored(cluster: Members, monkeypatch: pytest.MonkeyPatch) -> None:
     over = job("20261124-101010-aaaa", ["node3"], over=True)
     hidden = job("20261124-101010-bbbb", [], by="")
     reply(monkeypatch, {"node3": [over, hidden]}, {})

@@ -75,7 +75,7 @@ def test_new_nodes_are_added_to_variables_of_the_run(world: World) -> None:
     assert world.vars["groups"]["gpu_nodes"] == ["node1", "node2", "node3"]
 
 
-def test_host_names_are_resolved_once_and_prefer_ipv4() -> None:
+def test_host_names_are_resolved_once_with_ipv4_first() -> None:
     found = newcomers.looked_up(["localhost", "localhost", "nowhere.invalid", "x" * 300])
     assert list(found) == ["localhost", "nowhere.invalid", "x" * 300]
     assert found["localhost"][0] == "127.0.0.1"
@@ -191,7 +191,7 @@ def test_invalid_request_is_rejected_before_any_contact(world: World) -> None:
     assert first == "The onboarding request has 1 problem; no node was contacted."
     assert problems[0].startswith("- node1 ")
     found = world.run("onboard_request")
-    assert found["msg"].splitlines()[1].startswith("- No node is given. Name them with one of ")
+    assert found["msg"].splitlines()[1].startswith("- No node is given. Add one of ")
 
 
 def test_node_is_added_quarantined_and_then_released(world: World) -> None:

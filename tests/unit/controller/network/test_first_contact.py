@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-HEADER = "# Host keys of the nodes, pinned by playbooks/trust.yml. Lines of your own may stand here too."
+HEADER = "# Host keys of the nodes, pinned by playbooks/trust.yml. You can add other lines."
 TRUST = "ansible-playbook playbooks/trust.yml"
 
 
@@ -188,7 +188,7 @@ def test_silent_node_is_reported(tmp_path: Path, servers: list[Server]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         closed: int = taken.getsockname()[1]
     found = Lab(tmp_path / "some", [servers[0].port, closed]).run()
-    assert found["warnings"] == [f"node2 did not respond. Once reachable, run {TRUST} again."]
+    assert found["warnings"] == [f"node2 did not respond. When reachable again, run {TRUST}."]
     assert found["nodes"][1]["why"] == "connection refused"
     none = Lab(tmp_path / "none", [closed]).run()
     assert (none["failed"], none["msg"]) == (True, "No node responded.\nnode1: connection refused")
@@ -210,7 +210,7 @@ def test_node_without_ssh_is_skipped(tmp_path: Path) -> None:
             "address": "local",
             "type": "",
             "fingerprint": "",
-            "state": "the controller itself: no ssh",
+            "state": "the controller itself (no SSH)",
             "why": "",
         }
     ]
@@ -239,7 +239,7 @@ def test_port_without_ssh_server_is_reported() -> None:
 
         thread = threading.Thread(target=answer)
         thread.start()
-        with pytest.raises(first_contact.NoKeyError, match=r"^the port answers, but not with an SSH server$"):
+        with pytest.raises(first_contact.NoKeyError, match=r"^the port is open, but the service is not an SSH server$"):
             first_contact.show_key(end, ["ssh-ed25519"])
         thread.join()
     with pytest.raises(first_contact.NoKeyError, match=r"^nowhere\.invalid cannot be resolved "):

@@ -153,7 +153,7 @@ def test_unconfirmed_change_is_undone_and_reported(
 
 def test_confirmation_after_the_timeout_is_rejected(guarded: Callable[..., tuple[Node, Guard]]) -> None:
     _, guard = guarded(confirm=[{"confirmed": False}], state=[{"armed": False, "id": None, "failed": []}])
-    assert "after the change (the confirmation was later than 30 seconds)" in str(fails(guard))
+    assert "after the change (the confirmation took longer than 30 seconds)" in str(fails(guard))
 
 
 def test_failed_change_is_undone_immediately(guarded: Callable[..., tuple[Node, Guard]]) -> None:
@@ -198,8 +198,8 @@ def test_unreachable_node_is_reported_with_console_commands(guarded: Callable[..
     failed = fails(guard)
     assert str(failed) == (
         "node1: the node does not respond (no route to host). It should have undone the change of the firewall after 30"
-        " seconds, because a new connection failed after the change (no route to host). Reboot it from its console:"
-        " this restores the previous state from /var/lib/muster/guard/firewall."
+        " seconds, because a new connection failed after the change (no route to host). Reboot the node from its"
+        " console to restore the previous state from /var/lib/muster/guard/firewall."
     )
     assert failed.undone is False
     assert node.verbs.count("state") == 30 + PATIENCE - 19

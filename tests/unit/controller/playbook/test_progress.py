@@ -96,6 +96,6 @@ def test_blocked_terminal_does_not_block_the_launch() -> None:
     assert len(shown.lines) <= ROOM + 3
     left_out = ROOM + 100 - (len(shown.lines) - 2)
     assert shown.lines[-2:] == [
-        f"  ... {left_out} lines were not shown, because the terminal did not accept output",
+        f"  ... {left_out} lines were skipped because the terminal did not accept output",
         "  goes on",
     ]

@@ -50,7 +50,7 @@ def test_write_access_of_others_is_found(case: dict[str, Any], tmp_path: Path, m
     monkeypatch.setattr(os, "geteuid", lambda: ALICE)
     found = trusted.who_else_writes(tmp_path / case.get("path", "home/lab/lock"))
     assert (found or ("",))[0].replace(f"{tmp_path}/", "") == (
-        f"{case['found']}; other users can thereby change what runs on the nodes" if case["found"] else ""
+        f"{case['found']}; other users could change what runs on the nodes" if case["found"] else ""
     )
 
 

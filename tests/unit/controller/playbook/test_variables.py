@@ -76,7 +76,7 @@ def test_each_unreadable_value_is_a_separate_error(world: World) -> None:
     names = [*roles.options, "ansible_host", "per_box"]
     reading = controller_variables.read_node(task_vars, templar, roles, "node3", names)
     assert "'nowhere' is undefined" in reading.errors["cluster_gpus"]
-    assert reading.errors["cluster_torch_version"] == "is 2.1, not text; put it in quotes"
+    assert reading.errors["cluster_torch_version"] == "is 2.1, not text; enclose it in quotes"
     assert reading.values["cluster_address"] == "node3"
     assert reading.values["per_box"] == 4
     assert "ansible_host" not in reading.values

@@ -98,8 +98,8 @@ def test_environment_that_differs_from_reviewed_lock_is_rejected(cluster: Cluste
     """The environment would be installed on all nodes, and the lock would pass it to new nodes."""
     result = cluster.fetch(None, with_other_wheel(SHIPPED))
     assert result["failed"]
-    assert "the node returned a different environment for" in result["msg"]
-    assert "than roles/pytorch/files/locks has" in result["msg"]
+    assert "the environment that the node returned for" in result["msg"]
+    assert "differs from the one in roles/pytorch/files/locks" in result["msg"]
     assert (cluster.sharing.spreads, cluster.lock.exists()) == (0, False)
 
 
@@ -121,6 +121,6 @@ def test_lock_of_the_site_overrides_the_reviewed_lock(cluster: Cluster) -> None:
     cluster.lock.write_text(lock.render([own]))
     assert cluster.fetch(own, own)["complete"]
     result = cluster.fetch(None, SHIPPED)
-    assert "the node returned a different environment for" in result["msg"]
-    assert result["msg"].endswith("than pytorch.lock.txt has")
+    assert "the environment that the node returned for" in result["msg"]
+    assert result["msg"].endswith("differs from the one in pytorch.lock.txt")
     assert lock.parse(cluster.lock.read_text()) == (own,)

@@ -70,7 +70,7 @@ def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     }
     found = [str(problem) for problem in problems(declared, str(tmp_path))]
     assert [one.partition(": ")[0] for one in found] == ["the cluster", "the cluster"]
-    assert f"'vision': {tmp_path}/gone.txt: cannot be read (No such file or directory). Correct it" in found[0]
+    assert f"'vision': {tmp_path}/gone.txt: cannot be read (No such file or directory). Correct the file" in found[0]
     assert f"'nlp': {tmp_path}/pyproject.toml: invalid TOML" in found[1]
     (name,) = problems({"Vision": {"requirements": "gone.txt"}}, str(tmp_path))
     assert str(name).startswith("the cluster: cluster_environments: 'Vision' is not a valid name. Use lowercase")

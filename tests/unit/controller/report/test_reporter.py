@@ -182,7 +182,7 @@ def test_attaching_extends_the_report_of_the_launch(tmp_path: Path) -> None:
     first.took({"verdict": runs.add_verdict(folder, detached), "artifacts": str(folder)})
     begin = run_of(first.end(set()))
     second = begun(tmp_path, "playbooks/launch.yml")
-    ended = add_up([Finding("launch.ended", "pass", "node1", "ended")], "ran to their end")
+    ended = add_up([Finding("launch.ended", "pass", "node1", "ended")], "succeeded")
     runs.add_verdict(folder, ended, instead_of=("launch.", "smoke."))
     second.took({"verdict": ended, "artifacts": str(folder)})
     run = run_of(second.end(set()))

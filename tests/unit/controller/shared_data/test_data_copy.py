@@ -210,7 +210,7 @@ def test_unusable_targets_are_reported_before_copying(lab: Lab) -> None:
     task.look(listed, again=False, remember=False)
     found = task.against(listed)
     place = lab.path("node3")
-    fix = "choose a folder below a folder that only root can write to"
+    fix = "choose one whose parent only root can write to"
     why = f"is not safe to use: {place} is writable by all users; {fix}"
     assert found["node3"] == [f"{place} {why}"]
     assert found["node1"] == [f"{lab.path('node1')}/train/1.bin is not a regular file; move it away"]
@@ -225,12 +225,12 @@ def test_special_files_and_links_out_of_the_folder_are_rejected(lab: Lab) -> Non
     (lab.source / "bell\a").write_bytes(b"")
     with pytest.raises(SourceError) as refused:
         lab.listed()
-    why = "but only links to targets in the folder are copied"
+    why = "only links to targets in the same folder are copied"
     assert sorted(refused.value.problems) == [
         f"{lab.source}: 'bell\\x07': its name contains non-printable characters",
-        f"{lab.source}: 'passwords': link to '/etc/shadow', {why}",
+        f"{lab.source}: 'passwords': link to '/etc/shadow'; {why}",
         f"{lab.source}: 'pipe': not a file, link or folder",
-        f"{lab.source}: 'up': link to 'train/../../..', {why}",
+        f"{lab.source}: 'up': link to 'train/../../..'; {why}",
     ]
     with pytest.raises(SourceError, match="No such file or directory"):
         on_controller(str(lab.folder / "nowhere"), lab.folder / "remembered", remember=True)

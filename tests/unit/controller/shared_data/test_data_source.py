@@ -27,8 +27,8 @@ def test_valid_list_is_accepted_unchanged() -> None:
     ("files", "links", "why"),
     [
         ([B, A], [], "entries are not sorted"),
-        ([A], [["c", "../../etc/shadow"]], "a link points out of the folder"),
-        ([A], [["../c", "a"]], "a link points out of the folder"),
+        ([A], [["c", "../../etc/shadow"]], "a link points outside the folder"),
+        ([A], [["../c", "a"]], "a link points outside the folder"),
         ([], [], "the folder is empty"),
     ],
 )

@@ -235,9 +235,11 @@ def test_rollback_is_rejected_if_no_node_is_reachable(upgrade: Upgrade, answers:
 
 def test_invalid_options_are_reported_before_any_contact(upgrade: Upgrade) -> None:
     said = upgrade.fails("look", torch_version="new", kernel="all", batch=-1)
-    assert said.splitlines()[0] == "kernel is all. The only value is -e kernel=security (the newest security fixes)."
-    assert "torch_version and kernel are several upgrades." in said
-    assert "batch is -1, but must not be below 0." in said
+    assert (
+        said.splitlines()[0] == "kernel is all. The only supported value is -e kernel=security (newest security fixes)."
+    )
+    assert "torch_version and kernel cannot be upgraded in one run." in said
+    assert "batch is -1, but must be 0 or greater." in said
     assert said.splitlines()[-1].startswith("torch_version: 'new' is not an exact version.")
 
 

@@ -1,4 +1,4 @@
-"""The sitecustomize hook of a launch in real Python processes: its answers, and that it changes nothing else."""
+"""The sitecustomize hook of a launch in real Python processes: the hook answers requests and changes nothing else."""
 
 from __future__ import annotations
 

@@ -111,5 +111,5 @@ def test_missing_permission_of_py_spy_is_reported(
         (tmp_path / "ptrace_scope").write_text(scope)
     seen = observed.observed(rank, "")
     assert seen["stack"] == []
-    assert seen["stack_why"].startswith("the rank does not answer (state ")
+    assert seen["stack_why"].startswith("the rank does not respond (state ")
     assert seen["stack_why"].endswith(why)

@@ -390,7 +390,7 @@ def test_code_next_to_a_script_is_hashed(tmp_path: Path, monkeypatch: pytest.Mon
     assert (other["script"] == first["script"], other["code"] == first["code"]) == (True, False)
     monkeypatch.setattr(program, "MOST_FILES", 2)
     found, why = program.digests("train.py", str(tmp_path))
-    assert (set(found), why) == ({"script"}, "the code beside train.py: too many or too large files")
+    assert (set(found), why) == ({"script"}, "the code beside train.py: the files are too many or too large")
     assert program.digests("nothing.py", str(tmp_path)) == ({}, "nothing.py: No such file or directory")
 
 

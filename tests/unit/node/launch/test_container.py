@@ -199,7 +199,7 @@ def test_image_with_a_device_file_is_not_run(
     monkeypatch.setattr(images, "SEEN", str(tmp_path / "seen"))
     RESULT[0] = CommandResult("/dev\n", code=0)
     found = images.versions(REQUEST)
-    assert found["unsafe"].startswith("device file '/")
+    assert found["unsafe"].startswith("the device file '/")
     assert {argv[1:3] for argv in asked} == {("image", "mount"), ("image", "unmount")}
     assert not (tmp_path / "seen").exists()
 

@@ -90,7 +90,7 @@ def test_private_group_is_used_if_acls_are_not_supported(spec: dict[str, Any], m
     seen = Path(spec["run_dir"], "project").stat()
     assert (seen.st_uid, seen.st_gid, seen.st_mode & 0o777) == (0, NOBODY.pw_gid, 0o750)
     monkeypatch.setattr(project, "is_alone", lambda _user: False)
-    with pytest.raises(files.UnsafePathError, match="give nobody a separate group"):
+    with pytest.raises(files.UnsafePathError, match="give nobody its own group"):
         project.let_in(0, "/x", NOBODY)
 
 

@@ -125,7 +125,7 @@ def test_parent_of_the_claim_folder_stays_readable(tmp_path: Path) -> None:
     assert (tmp_path / "muster/claim").stat().st_mode & 0o777 == 0o700
 
 
-def test_claim_continues_after_a_reboot(clock: Clock, tmp_path: Path) -> None:
+def test_renewal_restores_a_lost_claim_file(clock: Clock, tmp_path: Path) -> None:
     take("ann")
     (tmp_path / "muster/claim/claim.json").unlink()
     assert renew("ann")["held"]

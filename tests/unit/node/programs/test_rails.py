@@ -76,7 +76,7 @@ def test_failure_affects_only_its_rail(tools: Callable[..., None]) -> None:
     assert (good.step, good.gbps) == ("", 388.1)
     assert (bad.step, bad.why, bad.usec) == (
         "ib_write_bw",
-        "no acknowledgement from the counterpart (Failed status 12: wr_id 0 syndrom 0x81)",
+        "the counterpart sent no acknowledgement (Failed status 12: wr_id 0 syndrom 0x81)",
         None,
     )
 

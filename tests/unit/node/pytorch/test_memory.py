@@ -99,6 +99,6 @@ def test_full_run_detects_an_outdated_cache(environment: CountedEnvironment) -> 
     assert environment.ask().wrong == ""
     assert environment.ask(proves=True).wrong == ""
     environment.said = {"packages": {}, "faults": ["torch is gone"]}
-    assert "is wrong, although its files are unchanged" in environment.ask(proves=True).wrong
+    assert "is wrong, although the files are unchanged" in environment.ask(proves=True).wrong
     assert environment.ask().wrong == ""
     assert environment.times == 3

@@ -81,7 +81,7 @@ def test_root_reads_only_files_of_the_folders_owner(tmp_path: Path) -> None:
         with copying.opened(str(folder)) as (there, owner):
             found = listing.walk(there, owner)
         assert [path for path, *_ in found.files] == ["theirs"]
-        assert found.problems == ["'roots': it belongs to root, but the folder to nobody"]
+        assert found.problems == ["'roots': owner is root, but the folder's owner is nobody"]
         (folder / "below").mkdir()
         with pytest.raises(OSError, match="is in a folder of nobody"), copying.opened(str(folder / "below")):
             pass

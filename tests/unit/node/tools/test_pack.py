@@ -166,7 +166,7 @@ def test_absolute_imports_of_the_muster_package_are_packed() -> None:
     assert [*imported("muster_node.programs.x", line, "muster_node")] == []
 
 
-def test_probe_that_fails_is_a_reason_to_run_the_role() -> None:
+def test_failed_probe_causes_the_role_to_run() -> None:
     argv = [sys.executable, "-I", "-S", "-c", BOOTSTRAP, "look"]
     asked = {"looks": {"one": {"module": "nothing", "options": {}}}, "remembers": False, "full": False}
     text = sent("muster_node.road.role_looks", asked)

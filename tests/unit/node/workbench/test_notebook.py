@@ -30,7 +30,7 @@ def test_root_starts_a_notebook_for_another_user(monkeypatch: pytest.MonkeyPatch
 
 def test_user_cannot_start_another_users_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: pwd.getpwnam("nobody").pw_uid)
-    with pytest.raises(NoNotebookError, match="nobody must not start a notebook of daemon"):
+    with pytest.raises(NoNotebookError, match="nobody is not allowed to start a notebook of daemon"):
         notebook.owner_of("daemon")
 
 

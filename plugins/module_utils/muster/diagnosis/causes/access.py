@@ -27,8 +27,8 @@ LOST = ("node.lost", "launch.peer", "launch.start")
 
 
 def nodes_lost(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the nodes that the controller cannot reach. If a node responds to the controller, it is not lost, even if a
-    peer in a detached launch reported no response from it."""
+    """Yield the nodes that the controller cannot reach. A node that responds to the controller is not lost, even if a
+    peer in a detached launch received no response from the node."""
     shown = [one.node for one in by if one.node and one.id in LOST and one.id != "launch.peer"]
     ends = [name for name, end in case.node_ends.items() if end["lost"] or not end["reached"]]
     return (CausePlace(node) for node in dict.fromkeys((*shown, *ends)))
@@ -53,7 +53,7 @@ def failed_probes(case: LaunchCase, node: str) -> list[str]:
 
 
 def not_probed(node: str) -> CauseAnswer:
-    return not_looked(f"connections from other nodes to {node} were not checked")
+    return not_looked(f"no other node tested a connection to {node}")
 
 
 def was_probed(case: LaunchCase, node: str) -> bool:
@@ -88,7 +88,7 @@ def accepts_without_responding(case: LaunchCase, place: CausePlace) -> CauseAnsw
     for one in of_checks(case, ("net.peer.hangs",)):
         if place.node in ends_of(one):
             return yes(one["summary"], "probes from other nodes")
-    return no("programs respond on accepted connections") if was_probed(case, place.node) else not_probed(place.node)
+    return no("accepted connections get a response") if was_probed(case, place.node) else not_probed(place.node)
 
 
 def has_rebooted(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -96,7 +96,7 @@ def has_rebooted(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if pair is None:
         return not_looked(case.why_not(place.node, "boot_id"))
     if pair[0]["boot_id"] != pair[1]["boot_id"]:
-        return yes("the boot ID changed since the start", f"records of {place.node}")
+        return yes("the boot ID has changed since the launch started", f"records of {place.node}")
     return no("the boot ID did not change", f"records of {place.node}")
 
 
@@ -110,7 +110,7 @@ def login_was_refused(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     return (
         no("no login was rejected", f"connection to {place.node}")
         if why.strip()
-        else not_looked("the reason is unknown")
+        else not_looked("the reason for the lost connection is unknown")
     )
 
 
@@ -118,28 +118,28 @@ def all_lost_together(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     lost = [end for end in case.node_ends.values() if end["lost"]]
     if len(case.nodes) < 2 or len(lost) < len(case.nodes):
-        return no("the controller did not lose all nodes")
+        return no("the controller did not lose its connection to every node")
     at = [end["last_answer"] for end in lost]
     if max(at) - min(at) <= TOGETHER:
         return yes(
             f"all {len(lost)} nodes stopped responding within {max(at) - min(at):.0f} s", "the controller", min(at)
         )
-    return no("the controller lost the nodes at different times", "the controller")
+    return no("the nodes stopped responding at different times", "the controller")
 
 
 def leases_ran_out(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     del place
     ended = [name for name, end in case.node_ends.items() if end["reason"] == "lease"]
     if len(ended) > 1 and len(ended) == len(case.nodes):
-        return yes("the lease expired on all nodes", "end records of the nodes")
-    return no(f"the lease expired only on {few(ended)}" if ended else "", "end records of the nodes")
+        return yes("the lease expired on all nodes", "exit records of the nodes")
+    return no(f"the lease expired only on {few(ended)}" if ended else "", "exit records of the nodes")
 
 
 def lease_ran_out_here(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     ended = [name for name, end in case.node_ends.items() if end["reason"] == "lease"]
     known = [name for name, end in case.node_ends.items() if end["reason"]]
     if place.node in ended and len(ended) < len(case.nodes) and len(known) == len(case.nodes):
-        return yes("the lease expired only on this node", f"end record of {place.node}")
+        return yes("the lease expired only on this node", f"exit record of {place.node}")
     return no()
 
 
@@ -156,7 +156,7 @@ def leased(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 LOG_IN = OnNode()
 HANGS = Question("probe.hangs", "does {node} accept connections but not respond?", accepts_without_responding, LOG_IN)
-DOWN = Question("probe.peers", "do connections from other nodes to {node} fail too?", peers_do_not_reach, LOG_IN)
+DOWN = Question("probe.peers", "do connections from other nodes to {node} also fail?", peers_do_not_reach, LOG_IN)
 REACHED = Question("probe.reached", "can other nodes still connect to {node}?", peers_reach, LOG_IN)
 LOGIN = Question("access.login", "did {node} reject the login?", login_was_refused, LOG_IN)
 BOOTED = Question(
@@ -172,7 +172,7 @@ CAUSES = (
         group="access",
         scope="node",
         says="{node} is down or disconnected: neither the controller nor the other nodes can reach it",
-        fix="Check the machine on its console or through its BMC",
+        fix="Check the power and network of the machine through its console or BMC, then test the login",
         command=LOG_IN,
         symptoms=LOST,
         places=nodes_lost,
@@ -184,7 +184,7 @@ CAUSES = (
         group="access",
         scope="node",
         says="{node} rebooted during the launch",
-        fix="Check the journal of the previous boot and the BMC event log for the reason",
+        fix="Look for the reason in the BMC event log and in the journal of the previous boot",
         command=OnNode("journalctl --boot=-1 --lines=50", become=True),
         symptoms=(*LOST, "unit.ended", "rank.victim", "launch.lease"),
         places=nodes_lost,
@@ -195,7 +195,7 @@ CAUSES = (
         group="access",
         scope="node",
         says="{node} is up but rejects the login",
-        fix="Check the SSH keys, the account and the host key",
+        fix="Check the SSH keys, the user account and the host key, then test the login",
         command=LOG_IN,
         symptoms=LOST,
         places=nodes_lost,
@@ -207,7 +207,7 @@ CAUSES = (
         group="access",
         scope="node",
         says="{node} hangs: its kernel accepts connections, but no program responds",
-        fix="Check the console for a frozen system, exhausted memory, or a blocked disk",
+        fix="Check the console for a kernel hang, memory exhaustion or blocked disk I/O, then test the login",
         command=LOG_IN,
         symptoms=LOST,
         places=nodes_lost,
@@ -220,7 +220,7 @@ CAUSES = (
         group="access",
         scope="node",
         says="{node} is up and reachable from other nodes, but SSH from the controller fails",
-        fix="Check sshd on {node} and the network path from the controller",
+        fix="Check sshd on {node} and the network path from the controller, then test the login",
         command=LOG_IN,
         symptoms=LOST,
         places=nodes_lost,
@@ -230,8 +230,8 @@ CAUSES = (
         "access.controller_cut_off",
         group="access",
         scope="config",
-        says="the controller was disconnected from all nodes, or suspended; the nodes show no fault",
-        fix="Launch detached, so that the launch continues without the controller",
+        says="the controller was suspended or lost its connection to all nodes; the nodes show no fault",
+        fix="Use a detached launch, which continues without the controller",
         symptoms=("node.lost", "launch.lease"),
         places=nowhere,
         confirm=(
@@ -244,8 +244,8 @@ CAUSES = (
         "access.cut_off",
         group="access",
         scope="node",
-        says="{node}, but no other node, was disconnected from the controller for longer than its lease",
-        fix="Check the network path between the controller and {node}, or launch detached",
+        says="only {node} was disconnected from the controller for longer than the lease of the launch",
+        fix="Use a detached launch, or check the network path between the controller and {node}",
         command=LOG_IN,
         symptoms=("launch.lease",),
         places=leased,
@@ -256,9 +256,9 @@ CAUSES = (
         group="access",
         scope="config",
         says="the disk of the controller is full or read-only",
-        fix="Free disk space for the artifacts, or make the file system writable",
+        fix="Free space on the disk that contains the artifacts, or make its file system writable",
         symptoms=("launch.start", "launch.stalled"),
         places=nowhere,
-        confirm=(Question("access.disk", "is the disk of the controller full?", disk_of_controller, "df -h ."),),
+        confirm=(Question("access.disk", "is the controller disk full or read-only?", disk_of_controller, "df -h ."),),
     ),
 )

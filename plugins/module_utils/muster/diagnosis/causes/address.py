@@ -21,13 +21,13 @@ OF_NCCL = "NCCL_SOCKET_IFNAME"
 VARIABLES = ("GLOO_SOCKET_IFNAME", OF_NCCL, "TP_SOCKET_IFNAME")
 ADVERTISED = (*CALLED_PEER, "nccl.remote", "nccl.timeout", "gloo.timeout")
 OWN = ("process.exception", "process.exception.everywhere")
-NAME_IT = "Set the variable to the training network interface of the node, or unset it"
+NAME_IT = "Set the variable to the interface of the training network, or unset it. List the interfaces of the node"
 ADDRESSES = OnNode("ip -brief address")
 
 
 def named_interface(case: LaunchCase, node: str) -> tuple[str, str]:
     """Return the environment variable that selects an interface on the node, and the interface; two empty strings if
-    none does."""
+    no variable selects one."""
     record = case.record(node)
     for variable in VARIABLES:
         name = value_among(case, node, variable, record["interfaces"] if record else ())
@@ -40,8 +40,8 @@ def named_interface(case: LaunchCase, node: str) -> tuple[str, str]:
 
 
 def with_its_interface(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the nodes that reported the error, and the nodes where a variable selects the same interface: the launch
-    may have stopped these nodes before they reported the error."""
+    """Yield the nodes that reported the error, and the nodes where a variable selects the same interface. The launch
+    might have ended on the latter before they reported the error."""
     for one in by:
         name = one.about.get("name", "")
         for node in case.nodes:
@@ -66,7 +66,8 @@ def advertised_addresses(case: LaunchCase, by: Sequence[Symptom]) -> list[str]:
 
 
 def by_owner(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield a place for each advertised address that the launch does not use, with the node that owns the address."""
+    """Yield a place for each advertised address that the launch does not use. If only one node has the address, the
+    place names this node."""
     for address in advertised_addresses(case, by):
         holders = holding(case, address)
         yield CausePlace(holders[0] if len(holders) == 1 else "", what=address)
@@ -102,8 +103,8 @@ def interface_is_missing(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def of_nccl_is_none(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether NCCL_SOCKET_IFNAME does not exactly name an existing interface. NCCL reads the value as a list of
-    prefixes."""
+    """Check whether NCCL_SOCKET_IFNAME differs from the names of all existing interfaces. NCCL reads the value as a
+    list of prefixes."""
     record, known = case.record(place.node), environment(case, place.node)
     if record is None or known is None:
         return not_looked(case.why_not(place.node, "interfaces" if record is None else "program"))
@@ -112,7 +113,7 @@ def of_nccl_is_none(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     there = sorted(record["interfaces"])
     if value_among(case, place.node, OF_NCCL, [f"{sign}{name}" for name in there for sign in ("", "=")]):
         return no(f"{OF_NCCL} names an existing interface", f"environment on {place.node}")
-    return yes(f"{OF_NCCL} is not among {few(there)}", f"environment and interfaces of {place.node}")
+    return yes(f"{OF_NCCL} names none of the interfaces {few(there)}", f"environment and interfaces of {place.node}")
 
 
 def interface_is_another(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -167,7 +168,7 @@ CAUSES = (
         "address.interface_missing",
         group="address",
         scope="node",
-        says="the interface {what}, selected by a variable such as GLOO_SOCKET_IFNAME, is not usable on {node}",
+        says="a variable such as GLOO_SOCKET_IFNAME selects {what}, which is not a usable interface on {node}",
         fix=NAME_IT,
         command=ADDRESSES,
         symptoms=("gloo.interface",),
@@ -175,7 +176,7 @@ CAUSES = (
         confirm=(
             Question(
                 "address.interface",
-                "does the interface {what} have no address on {node}?",
+                "is the interface {what} missing or without an address on {node}?",
                 interface_is_missing,
                 ADDRESSES,
             ),
@@ -207,13 +208,13 @@ CAUSES = (
         "address.interface_other",
         group="address",
         scope="node",
-        says="a variable on {node} selects an interface outside the training network",
-        fix="Set the variable to the interface with the training address of the node, or unset it",
+        says="an environment variable on {node} selects an interface outside the training network",
+        fix=NAME_IT,
         command=ADDRESSES,
         symptoms=ADVERTISED,
         places=each_node,
         confirm=(
-            Question("address.variable", "does a variable select another interface on {node}?", interface_is_another),
+            Question("address.variable", "does a variable on {node} select another interface?", interface_is_another),
         ),
         instead_of=("address.other", "address.bridge", "address.loopback"),
     ),
@@ -222,7 +223,7 @@ CAUSES = (
         group="address",
         scope="node",
         says="{node} advertises its loopback address to the other nodes",
-        fix="Remove the host name from the 127.0.1.1 line in /etc/hosts, or set GLOO_SOCKET_IFNAME",
+        fix="Set GLOO_SOCKET_IFNAME, or remove the host name from the 127.0.1.1 line in /etc/hosts",
         command=playbook("site.yml", tags="network"),
         symptoms=(*CALLED_PEER, "gloo.hostname"),
         places=each_node,
@@ -240,7 +241,7 @@ CAUSES = (
         "address.bridge",
         group="address",
         scope="config",
-        says="ranks advertise {what}, an address that several nodes have, such as the address of a container bridge",
+        says="ranks advertise {what}, an address that several nodes share (typical of a container bridge)",
         fix="Set GLOO_SOCKET_IFNAME and NCCL_SOCKET_IFNAME to the interface of the training network",
         symptoms=ADVERTISED,
         places=by_many,
@@ -255,6 +256,6 @@ CAUSES = (
         command=ADDRESSES,
         symptoms=ADVERTISED,
         places=by_owner,
-        confirm=(Question("address.another", "is {what} another address of {node}?", is_another_address),),
+        confirm=(Question("address.another", "does another interface of {node} have {what}?", is_another_address),),
     ),
 )

@@ -1,4 +1,4 @@
-"""Causes related to launch arguments that differ between nodes, and to nodes and ranks that are absent or late."""
+"""Causes in launch arguments that differ between nodes, and in nodes and ranks that are absent or late."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def differs(option: str) -> Question:
         known = values(case, option)
         if not vote(known).agree:
             return yes(place.what, "launcher arguments")
-        unknown = [node for node in case.nodes if node not in told(case)]
-        if unknown:
-            return not_looked(case.seen["not_looked"].get(unknown[0], f"{unknown[0]}: launcher arguments unknown"))
-        return no("all nodes have the same value", "launcher arguments")
+        gaps = [node for node in case.nodes if node not in told(case)]
+        if gaps:
+            return not_looked(case.seen["not_looked"].get(gaps[0], f"the launcher arguments of {gaps[0]} are unknown"))
+        return no(f"{name} is the same on all nodes", "launcher arguments")
 
     name = SHARED[option]
     return Question(f"agreement.{option}", f"does {name} differ between the nodes?", look, ARGUMENTS)
@@ -110,8 +110,8 @@ def all_known(case: LaunchCase) -> bool:
 
 
 def unknown_arguments(case: LaunchCase) -> CauseAnswer:
-    unknown = next((node for node in case.nodes if "node_rank" not in told(case).get(node, {})), "")
-    return not_looked(case.seen["not_looked"].get(unknown, f"{unknown or 'nodes'}: launcher arguments unknown"))
+    gap = next((node for node in case.nodes if "node_rank" not in told(case).get(node, {})), "")
+    return not_looked(case.seen["not_looked"].get(gap, f"the launcher arguments of {gap or 'a node'} are unknown"))
 
 
 def has_no_head(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -135,7 +135,7 @@ def disagreement(name: str, option: str, what: str) -> Cause:
         f"agreement.{name}",
         group="agreement",
         scope="config",
-        says=f"the launchers have different {what} ({{what}})",
+        says=f"the launchers use different {what} ({{what}})",
         fix=f"Use the same {SHARED[option]} on all nodes",
         symptoms=DIFFER,
         places=before_they_met(differing_node(option)),
@@ -156,7 +156,7 @@ CAUSES = (
         group="agreement",
         scope="config",
         says="several nodes were started as the head node: {what}",
-        fix="Use a different --node-rank on each node, and 0 only on the head node",
+        fix="Set a different --node-rank on each node; use 0 only on the head node",
         symptoms=DIFFER,
         places=before_they_met(shared_rank),
         confirm=(rank_is_shared(head=True),),
@@ -167,7 +167,7 @@ CAUSES = (
         group="agreement",
         scope="config",
         says="several nodes have the same node rank: {what}",
-        fix="Use a different --node-rank on each node",
+        fix="Set a different --node-rank on each node",
         symptoms=DIFFER,
         places=before_they_met(shared_rank),
         confirm=(rank_is_shared(head=False),),
@@ -216,7 +216,7 @@ def named_in(symptom: Symptom) -> list[int]:
 
 
 def ranks_with_the_id(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
-    """Yield the rank that creates the NCCL ID, as named by the ranks that waited for this ID."""
+    """Yield the rank that should have created the NCCL ID, according to the ranks that waited for the ID."""
     for rank in dict.fromkeys(int(one.about["rank"]) for one in by if "rank" in one.about):
         yield CausePlace(case.node_of(rank), rank=rank)
 
@@ -232,22 +232,22 @@ def id_was_awaited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
             seconds = int(waited["seconds"]) / 1000
             text = f"rank {one.rank} waited {seconds:g} s for the NCCL ID from rank {place.rank}"
             return yes(text, f"last output of {one.where}", one.when)
-    return not_looked("it is unknown whether the store was available all the time")
+    return not_looked("it is unknown whether the store responded during the whole wait")
 
 
 def was_not_started(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if case.launch["live"] and place.node in case.seen["agents"]:
         if not case.seen["agents"][place.node]:
             return yes(f"no launcher runs on {place.node}", f"processes on {place.node}")
-        return no(f"the launcher runs on {place.node}", f"processes on {place.node}")
+        return no(f"a launcher runs on {place.node}", f"processes on {place.node}")
     end = case.node_ends.get(place.node)
     if end is None:
         return not_looked(f"the state of {place.node} is unknown")
     if not end["reached"]:
-        return yes(end["lost_why"] or f"{place.node} could not be reached at the start", f"start on {place.node}")
+        return yes(end["lost_why"] or f"{place.node} was unreachable at the launch start", f"launch on {place.node}")
     if end["reason"] or end["log"] or has_spoken(case, place.node):
         return no("the launcher was started", f"log of {place.node}")
-    return not_looked(f"it was not checked whether a launcher ran on {place.node}")
+    return not_looked(f"the launchers on {place.node} were not checked")
 
 
 def has_spoken(case: LaunchCase, node: str) -> bool:
@@ -261,7 +261,7 @@ def came_late(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     behind = (at[place.node] or 0.0) - (at[case.head] or 0.0)
     if 0 < case.launch["timeout"] < behind:
         return yes(
-            f"started {behind:.0f} s after {case.head}; timeout: {case.launch['timeout']:.0f} s", "start records"
+            f"started {behind:.0f} s after {case.head} (timeout: {case.launch['timeout']:.0f} s)", "start records"
         )
     return no("the launcher started in time", "start records")
 
@@ -279,12 +279,12 @@ def rank_is_gone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if shots is None:
         return not_looked(f"{place.node} was not inspected before the launch was stopped")
     if any(one["rank"] == place.rank for one in shots["ranks"]):
-        return no("the process existed", "/proc before the stop")
+        return no("the process existed", "/proc snapshot")
     if not any(one["ranks"] for one in case.seen["snapshots"].values()) and not any(
         map(partial(has_spoken, case), case.nodes)
     ):
-        return not_looked("no rank had started on any node: the rendezvous was not complete")
-    return yes(f"rank {place.rank} had no process", f"/proc on {place.node} before the stop", shots["at"])
+        return not_looked("no rank had started on any node, so the rendezvous was not complete")
+    return yes(f"rank {place.rank} had no process", f"/proc snapshot of {place.node}", shots["at"])
 
 
 def is_elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -295,15 +295,15 @@ def is_elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if not shot["stack"]:
         return not_looked(shot["stack_why"] or "the stack is unknown")
     if any(WITHIN.search(frame) for frame in shot["stack"]):
-        return no("the rank was in a call of torch.distributed", "stack before the stop")
-    return yes(f"rank {place.rank} was at {shot['stack'][0].strip()}", "stack before the stop")
+        return no("the rank was in a torch.distributed call", "stack snapshot")
+    return yes(f"rank {place.rank} was at {shot['stack'][0].strip()}", "stack snapshot")
 
 
 NOT_STARTED = Question("absent.started", "was no launcher started on {node}?", was_not_started, RUNNING)
 LATE = Question("absent.late", "did the launcher on {node} start too late?", came_late, RUNNING)
-ID_AWAITED = Question("absent.id", "did rank {rank} not provide the NCCL ID in time?", id_was_awaited)
+ID_AWAITED = Question("absent.id", "did rank {rank} fail to provide the NCCL ID in time?", id_was_awaited)
 NO_PROCESS = Question("absent.rank", "was the process of rank {rank} missing on {node}?", rank_is_gone, RUNNING)
-BUSY = Question("absent.busy", "was rank {rank} executing other code?", is_elsewhere, RUNNING)
+BUSY = Question("absent.busy", "was rank {rank} executing code outside torch.distributed?", is_elsewhere, RUNNING)
 
 OF_ABSENT = (
     Cause(
@@ -311,7 +311,7 @@ OF_ABSENT = (
         group="absent",
         scope="process",
         says="rank {rank} on {node} did not join the process group in time, because it was executing other code",
-        fix="Check what the script does before init_process_group, or increase the timeout",
+        fix="Check what the script does before init_process_group, or increase the timeout. List the node's processes",
         command=RUNNING,
         symptoms=("store.key",),
         places=ranks_waited_for,
@@ -321,8 +321,8 @@ OF_ABSENT = (
         "absent.node",
         group="absent",
         scope="node",
-        says="no launcher was started on {node}, and the other nodes waited for it",
-        fix="Start the launcher on {node}, or launch without {node}",
+        says="the other nodes waited for {node}, where no launcher was started",
+        fix="Start the launcher on {node}, or launch without {node}. List the node's processes",
         command=RUNNING,
         symptoms=(*WAITED, "store.key", "launch.start"),
         places=before_they_met(others),
@@ -343,8 +343,8 @@ OF_ABSENT = (
         "absent.rank",
         group="absent",
         scope="process",
-        says="rank {rank} on {node} has no process, and the other ranks wait for it",
-        fix="Read the log of rank {rank}: the rank exited or was never started",
+        says="the other ranks wait for rank {rank} on {node}, which has no process",
+        fix="Check the log of rank {rank} to see whether the rank exited or never started. List the node's processes",
         command=RUNNING,
         symptoms=("store.key", "gloo.barrier"),
         places=ranks_waited_for,
@@ -354,8 +354,8 @@ OF_ABSENT = (
         "absent.nccl_id",
         group="absent",
         scope="process",
-        says="rank {rank} on {node} did not reach the first collective of a process group in time; other ranks waited",
-        fix="Check in the log of rank {rank} what the rank did meanwhile. Move long work of one rank before"
+        says="rank {rank} on {node} did not reach the first collective of a process group before other ranks timed out",
+        fix="Check the log of rank {rank} to see what delayed the rank. Move long work of a single rank before"
         " init_process_group, or increase the timeout",
         symptoms=("nccl.unique_id",),
         places=ranks_with_the_id,

@@ -1,4 +1,4 @@
-"""Causes that are differences between nodes: torch, NCCL, Python, driver, packages, code, settings, data, clocks.
+"""Differences between nodes as causes: torch, NCCL, Python, driver, packages, code, settings, data, clocks.
 
 Most differences are harmless. A difference is a cause only if the launch shows a matching symptom. With two nodes, the
 cause names neither of them. With more nodes, the cause names the node that differs, if that node shows the symptom
@@ -46,7 +46,7 @@ def version(name: str) -> Callable[[LaunchCase], Mapping[str, str]]:
 
 
 def code_of(program: Program) -> str | None:
-    """Return the digests of the script and of the Python files beside it; None if both are unknown."""
+    """Return the digests of the script and of the Python files in its folder; None if both are unknown."""
     found = [program["digests"][name] for name in ("script", "code") if name in program["digests"]]
     return " ".join(one[:12] for one in found) or None
 
@@ -71,7 +71,7 @@ def differs(
         del place
         values = known(case)
         if len(values) < 2:
-            return not_looked(f"{what} is known on fewer than two nodes")
+            return not_looked(f"{what} is known for fewer than two nodes")
         found = difference(values)
         return yes(f"{what}: {found.text}", "node records") if found else no(f"{what} is the same on all nodes")
 
@@ -79,16 +79,17 @@ def differs(
 
 
 def settings_differ(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether settings that must be equal differ between nodes, if ranks timed out waiting for each other."""
+    """Check whether settings that must be equal differ between nodes. They are only a cause if
+    ranks timed out waiting for each other."""
     del place
     if own_end(case) or not others_waited(case):
-        return no("a rank failed first, or no rank timed out")
+        return no("a rank had already failed, or no rank timed out")
     first = furthest(case)
     if first is not None and first.enqueued > FIRST_CALLS:
-        return no(f"rank {first.rank} had started {first.enqueued} collectives")
+        return no(f"rank {first.rank} had already started {first.enqueued} collectives")
     known = {name: found for name in case.nodes if (found := environment(case, name)) is not None}
     if len(known) < 2:
-        return not_looked("the environment is known on fewer than two nodes")
+        return not_looked("the environment is known for fewer than two nodes")
     detailed = [name for name in known if value_among(case, name, DEBUG, (DETAIL, DETAIL.lower()))]
     if 0 < len(detailed) < len(known):
         return yes(f"{DEBUG} is {DETAIL} only on {', '.join(detailed)}", "launch environment")
@@ -97,7 +98,7 @@ def settings_differ(case: LaunchCase, place: CausePlace) -> CauseAnswer:
             if first is None:
                 return not_looked(f"{name} differs between nodes, but the progress of the ranks is unknown")
             return yes(f"{name} differs between nodes", "launch environment")
-    return no("all settings that must be equal are equal")
+    return no("no setting that must be equal differs between the nodes")
 
 
 def no_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
@@ -153,7 +154,7 @@ CAUSES = (
         "the NCCL version",
         version("nccl"),
         ("nccl.internal_error", "nccl.system_error"),
-        "Install the same environment on all nodes, and check LD_LIBRARY_PATH for another libnccl",
+        "Check LD_LIBRARY_PATH for another libnccl, and install the same environment on all nodes",
         SAME_ENVIRONMENT,
     ),
     cause(
@@ -183,24 +184,24 @@ CAUSES = (
             "program.checkpoint_keys",
             "program.checkpoint_sizes",
         ),
-        "Copy the same code to all nodes; launch_project does this for each launch",
+        "Set launch_project to copy the same code to all nodes at each launch, or copy the code manually",
     ),
     Cause(
         "drift.environment",
         group="drift",
         scope="config",
         says="environment variables that must be equal on all ranks differ between the nodes",
-        fix="Set the variables for the launch (launch_env), not in the login files of nodes",
+        fix="Set the variables in launch_env, and remove them from login files such as ~/.profile on the nodes",
         symptoms=("launch.stalled", "gloo.timeout", "nccl.timeout", "nccl.internal_error"),
         places=no_node,
-        confirm=(Question("differs.environment", "do these variables differ between the nodes?", settings_differ),),
+        confirm=(Question("differs.environment", "do environment variables of the launch differ?", settings_differ),),
         instead_of=("program.other_operation", "program.other_sizes", "program.straggler"),
     ),
     Cause(
         "drift.driver",
         group="drift",
         scope="node",
-        says="the driver version on {node} differs from the other nodes, and only ranks on {node} had a CUDA error",
+        says="the driver version on {node} differs from the other nodes, and a rank on {node} had a CUDA error",
         fix="Install the same driver version on all nodes",
         command=playbook("site.yml", tags="gpu_stack"),
         symptoms=("cuda.failed", "cuda.driver_old", "nccl.cuda_error"),
@@ -212,11 +213,11 @@ CAUSES = (
         "drift.data",
         group="drift",
         scope="node",
-        says="the data on {node} differ from the other nodes",
+        says="the data on {node} differ from the data on the other nodes",
         fix="Copy the same data to all nodes",
         symptoms=("python.file_missing", "program.checkpoint_keys", "program.checkpoint_sizes"),
         places=where_met,
-        confirm=(probe("launch.data", "do the data of the launch differ on {node}?"),),
+        confirm=(probe("launch.data", "do the launch data on {node} differ from the other nodes?"),),
         instead_of=(*OWN, "process.missing.file", "program.checkpoint.keys", "program.checkpoint.sizes"),
     ),
     Cause(

@@ -39,13 +39,14 @@ def nodes_of_launchers(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[Caus
 
 
 def by_end(reads: Callable[[NodeEnd, Failure], bool], source: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Return a check of whether the launcher on a node ended in the given way before the launch was stopped."""
+    """Return a function that checks whether the launcher on a node ended in the given way before the launch was
+    stopped."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         for one in of_launchers(case):
             if one.node == place.node and reads(case.node_ends[place.node], one):
                 return yes(one.summary, f"{source} on {place.node}", one.when)
-        return no(f"the launcher on {place.node} ended differently")
+        return no(f"the launcher on {place.node} ended for another reason")
 
     return look
 
@@ -78,7 +79,7 @@ def failed_by_itself(end: NodeEnd, failure: Failure) -> bool:
 
 
 def signalled_first(number: str) -> Callable[[LaunchCase, Sequence[Symptom]], Iterator[CausePlace]]:
-    """Yield the node whose launcher received a signal first. Later signals to other launchers may be a consequence."""
+    """Yield the node whose launcher received a signal first. Signals to other launchers might be a consequence."""
 
     def places(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         told = [
@@ -94,8 +95,8 @@ def signalled_first(number: str) -> Callable[[LaunchCase, Sequence[Symptom]], It
 
 
 def signalled_at(case: LaunchCase, one: Symptom) -> float:
-    """Return when the launcher received its signal: when its first rank exited, because a launcher stops its ranks and
-    waits for them."""
+    """Return the time at which the launcher received its signal, estimated as the time at which its first rank exited.
+    A launcher stops its ranks and waits for them."""
     gone = [end["gone_at"] for end in case.seen["ranks"] if end["node"] == one.node and end["gone_at"]]
     return min([one.when, *gone])
 
@@ -112,13 +113,13 @@ def signal_of(one: Symptom) -> str:
 
 
 def stop_reached(case: LaunchCase, when: float) -> bool:
-    """Return whether the output may have been printed because the supervisor stopped the launch."""
+    """Return whether the supervisor might have caused the output by stopping the launch."""
     return bool(case.launch["stop_began"]) and when >= case.launch["stop_began"]
 
 
 def nothing_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check that no rank or launcher had failed before the launcher received its signal. If so, the signal came from
-    outside the launch."""
+    """Check that no rank or launcher had failed before the launcher received its signal. If none had failed, the signal
+    came from outside the launch."""
     end = case.node_ends[place.node]
     earlier = [
         one
@@ -128,9 +129,9 @@ def nothing_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         and (not end["ended_at"] or one.when < end["ended_at"])
     ]
     if earlier:
-        return no(f"{earlier[0].where} had failed before: {earlier[0].summary}")
+        return no(f"{earlier[0].where} had failed earlier: {earlier[0].summary}")
     if end["reason"] == STOPPED:
-        return no("the whole unit was stopped")
+        return no("the whole launch unit was stopped")
     return yes(f"the launcher received {place.what}", f"launcher log on {place.node}", end["ended_at"])
 
 
@@ -155,19 +156,20 @@ def signalled_externally(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return no(f"the launcher on {place.node} logged that it stopped the rank")
     for one in case.all_failures:
         if one is not mine and one.when < mine.when and (one.node == mine.node or not one.cascade):
-            return no(f"{one.where} had ended before: {one.summary}")
+            return no(f"{one.where} had already ended: {one.summary}")
         if one.node == mine.node and one.when == mine.when and unsaid and ended_itself(one):
             return no(f"{one.where} had ended at the same time: {one.summary}")
     end = case.node_ends[place.node]
     if ended_by_us(case, place.node) or DEATH_SIGNAL.search(end["log"]):
-        return no(f"the launcher on {place.node} was signalled and stopped its ranks")
+        return no(f"the launcher on {place.node} received a signal and stopped its ranks")
     return yes(
-        f"exit code -15, and no rank of {place.node} had ended before", f"exits of the ranks on {place.node}", mine.when
+        f"exit code -15, but no rank on {place.node} had ended earlier", f"exit codes on {place.node}", mine.when
     )
 
 
 def ended_itself(one: Failure) -> bool:
-    """Return whether a rank exited by itself or by a signal other than SIGTERM. Launchers send SIGTERM first."""
+    """Return whether a rank exited by itself or because of a signal other than SIGTERM. Launchers send SIGTERM
+    first."""
     return one.rank is not None and (one.ending is not Ending.SIGNAL or one.signal != SIGTERM)
 
 
@@ -193,7 +195,7 @@ def worker_ended(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for one in case.all_failures:
         if one.rank == place.rank and place.what in (one.summary, *one.traceback.splitlines()):
             return yes(place.what, f"last output of {one.where}", one.when)
-    return no("the rank ended differently")
+    return no("the rank ended for another reason")
 
 
 LAUNCHER_KILLED = Question(
@@ -201,7 +203,7 @@ LAUNCHER_KILLED = Question(
 )
 UNIT_STOPPED = Question(
     "unit.stopped",
-    "was the launch unit on {node} stopped or killed externally?",
+    "was the launch unit on {node} stopped or killed from outside the launch?",
     by_end(stopped, "systemd"),
     JOURNAL,
 )
@@ -226,8 +228,8 @@ CAUSES = (
         "process.launcher",
         group="process",
         scope="node",
-        says="the launcher on {node} was killed by a signal, and its ranks ended with it",
-        fix="Check the journal for the sender; the kernel kills processes when memory runs out",
+        says="a signal killed the launcher on {node}, which also ended the ranks on {node}",
+        fix="Check whether memory ran out (OOM killer), and look for the sender of the signal in the journal",
         command=JOURNAL,
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
@@ -237,8 +239,8 @@ CAUSES = (
         "process.unit",
         group="process",
         scope="node",
-        says="the launch unit on {node} was stopped or killed externally, by systemctl or a shutdown",
-        fix="Check the journal for the command that stopped the unit",
+        says="the launch unit on {node} was stopped from outside the launch, for example by systemctl or a shutdown",
+        fix="Look in the journal for the command that stopped the unit",
         command=JOURNAL,
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
@@ -249,8 +251,8 @@ CAUSES = (
         "process.manager",
         group="process",
         scope="node",
-        says="the systemd user manager on {node} exited with the last login (lingering is off) and ended the launch",
-        fix="Keep the user manager running: loginctl enable-linger",
+        says="the systemd user manager on {node} exited after the last logout (lingering is off), ending the launch",
+        fix="Enable lingering to keep the user manager running after a logout: loginctl enable-linger",
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
         confirm=(MANAGER_ENDED,),
@@ -260,8 +262,8 @@ CAUSES = (
         "process.memory.unit",
         group="process",
         scope="node",
-        says="the OOM killer ended the launch on {node}, because memory ran out",
-        fix="Reduce memory use (batch, workers, prefetch), and check which other processes use memory",
+        says="memory ran out on {node}, and the OOM killer ended the launch",
+        fix="Reduce memory use (batch, workers, prefetch). List the processes by memory use",
         command=OnNode("ps -eo pid,user,rss,args --sort=-rss"),
         symptoms=LAUNCHERS,
         places=nodes_of_launchers,
@@ -282,8 +284,8 @@ CAUSES = (
         "process.hangup",
         group="process",
         scope="node",
-        says="the login session that started the launcher on {node} ended, and SIGHUP ended the launcher",
-        fix="Start the launcher as a launch of Muster or in tmux, so that a logout does not end it",
+        says="the login session of the launcher on {node} ended, and SIGHUP terminated the launcher",
+        fix="Start the launch with Muster or in tmux, where the launch survives a logout",
         symptoms=("python.launcher_signalled",),
         places=signalled_first(HANGUP),
         confirm=(SIGNALLED_FIRST,),
@@ -294,7 +296,7 @@ CAUSES = (
         group="process",
         scope="node",
         says="another process or a user stopped the launcher on {node} ({what})",
-        fix="Ask the users of {node}, and check for programs that stop processes, such as a queue with a time limit",
+        fix="Ask the users of {node}, and check the journal for a program that ends processes, such as a batch queue",
         command=JOURNAL,
         symptoms=("python.launcher_signalled",),
         places=signalled_first(""),
@@ -305,8 +307,8 @@ CAUSES = (
         "process.rank_terminated",
         group="process",
         scope="process",
-        says="rank {rank} on {node} received SIGTERM, but not from its launcher; the sender is not recorded",
-        fix="Ask the users of {node}, and check for programs that stop processes, such as a queue or a memory watchdog",
+        says="rank {rank} on {node} received SIGTERM from an unknown process other than its launcher",
+        fix="Ask the users of {node}, and check the journal for a program that ends processes, such as a batch queue",
         command=JOURNAL,
         symptoms=("rank.signal",),
         places=ranks_signalled,
@@ -317,7 +319,7 @@ CAUSES = (
         group="process",
         scope="config",
         says="the launch reached its time limit",
-        fix="Increase launch_time_limit, or write checkpoints in the script and resume from them",
+        fix="Increase launch_time_limit, or save checkpoints in the script and resume from the last checkpoint",
         symptoms=("launch.limit",),
         places=anywhere,
         confirm=(LIMIT,),
@@ -326,8 +328,8 @@ CAUSES = (
         "process.worker",
         group="process",
         scope="process",
-        says="a data loader worker of rank {rank} on {node} died, and the rank ended with it",
-        fix="Check whether memory ran out, and use fewer or smaller workers",
+        says="a data loader worker of rank {rank} on {node} died, which ended the rank",
+        fix="Use fewer workers or smaller batches, and check the kernel log for an OOM kill",
         command=OnNode("journalctl --dmesg --lines=30", become=True),
         symptoms=("system.worker_killed", "system.worker_crashed"),
         places=ranks_of_workers,

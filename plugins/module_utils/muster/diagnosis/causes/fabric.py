@@ -1,5 +1,5 @@
-"""Causes in the connections between GPUs: NVLink, fabric manager, RDMA, PCIe. These causes have not been tested on such
-hardware: the checks and texts come from documentation."""
+"""Causes in the connections between GPUs: NVLink, fabric manager, RDMA, PCIe. The causes have not been
+tested on such connections. Their checks and texts are based on documentation."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def within_one_call(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Check whether all ranks wait in the same collective. If so, the transport is at fault, not the program."""
     del place
     if own_end(case) or not others_waited(case):
-        return no("a rank failed first, or no rank timed out")
+        return no("a rank had already failed, or no rank timed out")
     known = progress.progress(case)
     if len(known) < case.launch["world_size"]:
         return not_looked("the progress of some ranks is unknown")
     if len({one.enqueued for one in known}) == 1 and all(one.within for one in known):
-        return yes(f"all ranks wait in collective {known[0].enqueued}", known[0].source)
+        return yes(f"all ranks wait in collective number {known[0].enqueued}", known[0].source)
     return no("the ranks are not in the same collective")
 
 
@@ -63,8 +63,8 @@ CAUSES = (
         "fabric.manager",
         group="gpu",
         scope="node",
-        says="the fabric manager on {node} is not running, or its version differs from the driver",
-        fix="Start nvidia-fabricmanager in the version of the driver, and check its status",
+        says="the fabric manager on {node} is not running, or its version differs from the driver version",
+        fix="Install the nvidia-fabricmanager version of the driver, start the service, and check its status",
         command=OnNode("systemctl status nvidia-fabricmanager", become=True),
         symptoms=("cuda.not_ready", "nccl.cuda_error"),
         places=where_met,
@@ -79,7 +79,7 @@ CAUSES = (
         "fabric.nvlink",
         group="gpu",
         scope="node",
-        says="an NVLink of {node} failed",
+        says="an NVLink connection on {node} failed",
         fix="Reset the GPUs while they are idle, and check the kernel log and the link status",
         command=OnNode("nvidia-smi nvlink --status"),
         symptoms=("cuda.nvlink", "nccl.cuda_error"),
@@ -97,7 +97,7 @@ CAUSES = (
         group="gpu",
         scope="node",
         says="an RDMA port of {node} is down, or was down during the launch",
-        fix="Check the cable and the switch port",
+        fix="Check the cable, the switch port and the RDMA link state",
         command=OnNode("rdma link show"),
         symptoms=RDMA,
         places=where_met,
@@ -108,14 +108,14 @@ CAUSES = (
         "fabric.address",
         group="gpu",
         scope="node",
-        says="the GID, subnet or partition of an RDMA port of {node} does not match its peers",
-        fix="Correct NCCL_IB_GID_INDEX, the addresses or the partitions as described in the finding",
+        says="the GID, subnet or partition of an RDMA port on {node} does not match the other nodes",
+        fix="Correct NCCL_IB_GID_INDEX, the addresses or the partitions as the finding describes. List the RDMA links",
         command=OnNode("rdma link show"),
         symptoms=("nccl.completion", "nccl.queue_pair"),
         places=where_met,
         confirm=(
             *(found("rdma.gid.missing", "a missing GID"), found("rdma.gid.index", "an invalid GID index")),
-            *(found("rdma.subnet.differ", "a different subnet"), found("rdma.pkey.differ", "a different partition")),
+            *(found("rdma.subnet.differ", "a subnet mismatch"), found("rdma.pkey.differ", "a partition mismatch")),
         ),
         instead_of=OWN,
     ),

@@ -81,7 +81,7 @@ def hidden(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return no(f"{VISIBLE} is not set")
     value = value_among(case, place.node, VISIBLE, (*ONE_OR_NONE, *FIRST_FEW))
     if value is None:
-        return not_looked(f"{VISIBLE} is set on {place.node}, but only a digest of the value is known")
+        return not_looked(f"{VISIBLE} is set on {place.node}, but its value is unknown (only a digest is stored)")
     shown = sum(part.isdigit() and (found is None or int(part) < len(found)) for part in value.split(","))
     ranks = len(case.ranks_of(place.node))
     if shown < ranks:
@@ -96,8 +96,8 @@ def hidden(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def xid_logged(hardware: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Return a check of whether the kernel logged an Xid during the launch that indicates a hardware fault or a program
-    fault."""
+    """Return a function that checks whether the kernel logged an Xid during the launch. hardware: whether to look for
+    an Xid of a hardware fault or of a program error."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         record = case.seen["end"].get(place.node)
@@ -107,13 +107,13 @@ def xid_logged(hardware: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer
             match = XID_LINE.search(line["text"])
             if match and is_fault(int(match[2])) is hardware:
                 return yes(line["text"], f"kernel log of {place.node}", line["at"])
-        return no("no such Xid during the launch", f"kernel log of {place.node}")
+        return no("no Xid of this kind was logged during the launch", f"kernel log of {place.node}")
 
     return look
 
 
 def is_fault(number: int) -> bool | None:
-    """Return True for a hardware fault, False for a program fault, None for an Xid that only has to be watched."""
+    """Return True for a hardware fault, False for a program error, None for an Xid that should only be monitored."""
     if number not in XIDS:
         return False
     return None if XIDS[number].action == "watch" else True
@@ -127,20 +127,20 @@ def ecc_grew(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for gpu in pair[1]["gpus"]:
         was = before.get(gpu["uuid"])
         if gpu["ecc"] is not None and was is not None and gpu["ecc"] > was:
-            return yes(f"GPU {gpu['index']} had {gpu['ecc'] - was} uncorrected errors", f"nvidia-smi on {place.node}")
-    return no("no GPU counted an uncorrected memory error")
+            return yes(f"GPU {gpu['index']} had {gpu['ecc'] - was} new memory errors", f"nvidia-smi on {place.node}")
+    return no("no GPU had new uncorrected memory errors")
 
 
 NONE_THERE = Question("gpu.none", "does {node} have no GPU?", none_there, SMI)
 FEWER = Question("gpu.fewer", "does {node} have fewer GPUs than ranks?", fewer_than_ranks, SMI)
 HIDDEN = Question("gpu.hidden", "does CUDA_VISIBLE_DEVICES hide GPUs from the ranks on {node}?", hidden)
-XID = Question("gpu.xid.hardware", "did the driver on {node} report a GPU fault?", xid_logged(True), LOG)
-XID_OF_PROGRAM = Question("gpu.xid.program", "did the driver on {node} report a program fault?", xid_logged(False), LOG)
-ECC_GREW = Question("gpu.ecc.grew", "did a GPU of {node} count uncorrected memory errors?", ecc_grew, SMI)
+XID = Question("gpu.xid.hardware", "did {node} log an Xid of a GPU fault?", xid_logged(True), LOG)
+XID_OF_PROGRAM = Question("gpu.xid.program", "did {node} log an Xid of a program error?", xid_logged(False), LOG)
+ECC_GREW = Question("gpu.ecc.grew", "did a GPU of {node} have new uncorrected memory errors?", ecc_grew, SMI)
 
 
 def found(check: str, what: str) -> Question:
-    return probe(check, f"was {what} found on {{node}}?")
+    return probe(check, f"did the health checks report {what} on {{node}}?")
 
 
 CAUSES = (
@@ -154,8 +154,8 @@ CAUSES = (
         symptoms=("cuda.no_gpu", "cuda.lost", "cuda.invalid_device", "nccl.cuda_error"),
         places=where_met,
         confirm=(
-            *(NONE_THERE, found("gpu.lost", "a lost GPU"), found("gpu.driver.not_loaded", "an unloaded driver")),
-            found("sw.torch.gpus", "a torch that detects too few GPUs"),
+            *(NONE_THERE, found("gpu.lost", "a lost GPU"), found("gpu.driver.not_loaded", "a missing driver")),
+            found("sw.torch.gpus", "that torch detects too few GPUs"),
         ),
         decisive=("cuda.lost",),
         instead_of=(*OWN, "gpu.fewer_than_ranks", *BY_WORDS),
@@ -164,8 +164,8 @@ CAUSES = (
         "gpu.fewer_than_ranks",
         group="gpu",
         scope="config",
-        says="{node} has fewer GPUs than ranks of the launch",
-        fix="Start at most one rank per GPU on the node (cluster_nproc_per_node)",
+        says="the launch starts more ranks on {node} than the node has GPUs",
+        fix="Start at most one rank per GPU (cluster_nproc_per_node). List the GPUs of the node",
         command=SMI,
         symptoms=("cuda.invalid_device",),
         places=where_met,
@@ -176,7 +176,7 @@ CAUSES = (
         "gpu.hidden",
         group="gpu",
         scope="config",
-        says="CUDA_VISIBLE_DEVICES hides GPUs of {node} from its ranks",
+        says="CUDA_VISIBLE_DEVICES hides GPUs from the ranks on {node}",
         fix="Remove CUDA_VISIBLE_DEVICES from launch_env and from the script",
         symptoms=("cuda.invalid_device", "cuda.no_gpu"),
         places=where_met,
@@ -187,7 +187,7 @@ CAUSES = (
         "gpu.number",
         group="gpu",
         scope="config",
-        says="ranks on {node} use a GPU index beyond the GPUs that are visible to them",
+        says="a rank on {node} uses a GPU index that is out of range of its visible GPUs",
         fix="Pass LOCAL_RANK, not RANK, to torch.cuda.set_device, start at most one rank per GPU, and unset"
         " CUDA_VISIBLE_DEVICES. List the GPUs of the node",
         command=LIST,
@@ -200,9 +200,9 @@ CAUSES = (
         "gpu.none_seen",
         group="gpu",
         scope="node",
-        says="ranks on {node} see no GPU: no GPU is present, its driver is not loaded, or the GPUs are hidden",
-        fix="If the node lists GPUs, check CUDA_VISIBLE_DEVICES in launch_env and the script; otherwise check the"
-        " driver",
+        says="ranks on {node} detect no GPU: no GPU is present, the driver is not loaded, or the GPUs are hidden",
+        fix="If the node has GPUs, check CUDA_VISIBLE_DEVICES in launch_env and the script; if not, check the driver."
+        " List the GPUs of the node",
         command=LIST,
         symptoms=("cuda.no_gpu",),
         places=where_met,
@@ -213,7 +213,7 @@ CAUSES = (
         "gpu.taken",
         group="gpu",
         scope="node",
-        says="another process uses a GPU of {node} exclusively",
+        says="another process has exclusive access to a GPU on {node}",
         fix="Set the compute mode to Default, or find and end the other process",
         command=SMI,
         symptoms=("cuda.busy",),
@@ -226,8 +226,8 @@ CAUSES = (
         "gpu.no_code",
         group="gpu",
         scope="node",
-        says="the torch build on {node}, or an extension, does not support its GPUs",
-        fix="Select a torch release or CUDA variant that supports this GPU, and rebuild extensions for it",
+        says="the torch build or an extension on {node} does not support the GPUs of the node",
+        fix="Rebuild extensions for the GPU, and select a torch release or CUDA variant that supports it",
         command=playbook("playbooks/plan.yml"),
         symptoms=("cuda.no_code",),
         places=where_met,
@@ -268,8 +268,8 @@ CAUSES = (
         "gpu.ecc",
         group="gpu",
         scope="node",
-        says="the memory of a GPU of {node} had uncorrectable errors",
-        fix="Reset the GPU while it is idle, and replace it if the error recurs",
+        says="a GPU of {node} had uncorrectable memory errors",
+        fix="Reset the GPU while it is idle, and replace the GPU if the errors recur",
         command=SMI,
         symptoms=("cuda.ecc", "nccl.cuda_error"),
         places=where_met,
@@ -282,7 +282,7 @@ CAUSES = (
         group="gpu",
         scope="node",
         says="a GPU of {node} failed during the launch",
-        fix="Look up the Xid in the kernel log, and reset the GPU or reboot the node",
+        fix="Reset the GPU or reboot the node, and look up the Xid in the kernel log",
         command=LOG,
         symptoms=(
             *("cuda.failed", "cuda.ecc", "cuda.nvlink", "cuda.illegal_access", "cuda.lost", "cuda.busy"),
@@ -297,7 +297,7 @@ CAUSES = (
         "program.illegal_access",
         group="program",
         scope="code",
-        says="a CUDA kernel of the program accessed invalid memory on {node} (a program fault according to NVIDIA)",
+        says="a CUDA kernel of the program accessed invalid memory on {node} (NVIDIA calls this an application error)",
         fix="Run the program with CUDA_LAUNCH_BLOCKING=1 in launch_env, or under compute-sanitizer",
         symptoms=("cuda.illegal_access", "cuda.failed"),
         places=where_met,
@@ -347,15 +347,15 @@ def amount(match: re.Match[str] | None) -> float:
 
 
 def of_its_own(much: bool) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Return a check of whether the rank itself held most of the GPU memory. If `much` is false, the check is
-    reversed."""
+    """Return a function that checks whether the rank itself held most of the GPU memory. If `much` is false, the result
+    is reversed."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         words = out_of_memory_words(case, place)
         total, mine = amount(TOTAL.search(words)), amount(THIS.search(words))
         if not total or not mine:
             return not_looked("the message does not contain the amounts of memory")
-        said = f"rank {place.rank} had {gigabytes(mine)} of {gigabytes(total)}"
+        said = f"rank {place.rank} held {gigabytes(mine)} of {gigabytes(total)} GPU memory"
         return yes(said, f"last output of rank {place.rank}") if (mine >= MOST_OF_IT * total) == much else no(said)
 
     return look
@@ -367,7 +367,7 @@ def beyond_the_whole(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     words = out_of_memory_words(case, place)
     total, mine, asked = (amount(one.search(words)) for one in (TOTAL, THIS, ASKED))
     if not total or not asked:
-        return not_looked("the message does not contain the requested and the total memory")
+        return not_looked("the message does not contain the amounts of requested and total memory")
     said = f"requested: {gigabytes(asked)}; held: {gigabytes(mine)}; total: {gigabytes(total)}"
     return yes(said, f"last output of rank {place.rank}") if mine + asked > total else no(said)
 
@@ -379,7 +379,7 @@ def full_of_others(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         if total and amount(match) >= MUCH * total and int(match["pid"]) not in own and own:
             text = f"process {match['pid']} held {gigabytes(float(match['size']) * UNITS[match['size_unit']])}"
             return yes(text, f"last output of rank {place.rank}")
-    return not_looked("the owner of the other processes is unknown") if OTHER.search(words) and not own else no()
+    return not_looked("the other processes could not be identified") if OTHER.search(words) and not own else no()
 
 
 def taken_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -395,14 +395,14 @@ def taken_before(case: LaunchCase, place: CausePlace) -> CauseAnswer:
             return yes(
                 f"GPU {gpu['index']} had {gigabytes(used)} in use{by}", f"nvidia-smi on {place.node} at the start"
             )
-    return no("the GPU was not in use when the launch started")
+    return no("most of the GPU memory was free when the launch started")
 
 
-OWN_MEMORY = Question("gpu.memory.own", "did rank {rank} fill the memory of its GPU itself?", of_its_own(True))
+OWN_MEMORY = Question("gpu.memory.own", "did rank {rank} itself fill the memory of its GPU?", of_its_own(True))
 LITTLE_OF_ITS_OWN = Question(
-    "gpu.memory.little", "did rank {rank} hold only a small part of the memory?", of_its_own(False)
+    "gpu.memory.little", "did rank {rank} hold only a small part of the GPU memory?", of_its_own(False)
 )
-BEYOND = Question("gpu.memory.beyond", "did rank {rank} need more than its whole GPU has?", beyond_the_whole)
+BEYOND = Question("gpu.memory.beyond", "did rank {rank} need more memory than its GPU has?", beyond_the_whole)
 OTHERS_MEMORY = Question("gpu.memory.others", "did other processes hold much of the GPU memory?", full_of_others, SMI)
 TAKEN_BEFORE = Question("gpu.memory.before", "was GPU memory on {node} in use before the launch?", taken_before, SMI)
 
@@ -412,14 +412,14 @@ OF_MEMORY = (
         group="gpu",
         scope="node",
         says="other processes hold memory of the GPU of rank {rank} on {node}",
-        fix="Find the owners of the processes, and wait for the processes or end them",
+        fix="Wait for the other processes, or ask their owners to end them. List the processes on the GPUs",
         command=SMI,
         symptoms=FULL,
         places=ranks_that_met,
         confirm=(OTHERS_MEMORY, TAKEN_BEFORE),
         support=(
             found("gpu.process.foreign", "a GPU process outside the launch"),
-            found("gpu.memory.held", "GPU memory without an owner"),
+            found("gpu.memory.held", "GPU memory that no visible process uses"),
             LITTLE_OF_ITS_OWN,
         ),
         refute=(BEYOND,),
@@ -440,12 +440,12 @@ OF_MEMORY = (
         "gpu.memory.full",
         group="gpu",
         scope="process",
-        says="the GPU memory of rank {rank} on {node} is full, because of the rank itself or other processes",
+        says="the GPU memory of rank {rank} on {node} was filled by the rank itself or by other processes",
         fix="Use smaller batches, or end the other processes on the GPU. List the processes",
         command=SMI,
         symptoms=FULL,
         places=ranks_that_met,
-        confirm=(said("said.memory_full", "did CUDA report full GPU memory for rank {rank}?", *FULL),),
+        confirm=(said("said.memory_full", "did CUDA run out of memory in rank {rank}?", *FULL),),
         instead_of=OWN,
     ),
 )

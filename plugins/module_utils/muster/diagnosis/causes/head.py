@@ -56,8 +56,8 @@ def no_listener(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if shot is not None and "listeners" not in shot["unseen"]:
         found = [one for one in shot["listeners"] if one["port"] == port]
         if found:
-            return no(f"{found[0]['command'] or 'a process'} listened on port {port}", "listeners before the stop")
-        return yes(f"no process listened on port {port}", f"listeners on {place.node} before the stop", shot["at"])
+            return no(f"{found[0]['command'] or 'a process'} listened on port {port}", "listener snapshot")
+        return yes(f"no process listened on port {port}", f"listener snapshot of {place.node}", shot["at"])
     if case.launch["live"] and case.seen["agents"].get(place.node) == []:
         return yes(f"no launcher runs on {place.node}", f"processes on {place.node}")
     return not_looked(case.seen["not_looked"].get(place.node, f"the listeners on {place.node} were not checked"))
@@ -98,7 +98,7 @@ def unknown_listener(case: LaunchCase, node: str) -> CauseAnswer:
     mine = [one for one in shot["listeners"] if one["port"] == case.launch["master_port"]]
     if any(not one["started"] for one in mine):
         return not_looked(f"the listening process on {node} is visible only to root")
-    return no("no process listened on the port before the launch", f"listeners on {node} before the stop")
+    return no("no process listened on the port before the launch", f"listener snapshot of {node}")
 
 
 def is_torch(listener: Listener) -> bool:
@@ -110,9 +110,9 @@ def another_listened(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if one is None:
         return unknown_listener(case, place.node)
     if is_torch(one):
-        return no(f"the listener is {one['command']}", "listeners before the stop")
+        return no(f"the listener is {one['command']}", "listener snapshot")
     return yes(
-        f"{one['command']} (pid {one['pid']}, user {one['user']}) listened", "listeners before the stop", one["started"]
+        f"{one['command']} (pid {one['pid']}, user {one['user']}) used the port", "listener snapshot", one["started"]
     )
 
 
@@ -121,10 +121,10 @@ def stale_store(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if one is None:
         return unknown_listener(case, place.node)
     if not is_torch(one):
-        return no(f"the listener is {one['command']}", "listeners before the stop")
+        return no(f"the listener is {one['command']}", "listener snapshot")
     return yes(
-        f"{one['command']} (pid {one['pid']}, user {one['user']}) has used the port since before this launch",
-        "listeners before the stop",
+        f"{one['command']} (pid {one['pid']}, user {one['user']}) was already using the port before this launch",
+        "listener snapshot",
         one["started"],
     )
 
@@ -137,7 +137,7 @@ def reply_lost(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     found = sorted(addresses_of(case, place.node) & set(half_open))
     if found:
         return yes(f"the reply to {found[0]} was not acknowledged", f"SYN_RECV on {place.peer}")
-    return no("no half-open connection", f"connections of {place.peer} before the stop")
+    return no("no half-open connection", f"connection snapshot of {place.peer}")
 
 
 def no_route(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -165,25 +165,25 @@ def has_heads_address(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return not_looked(case.why_not(place.node, "interfaces"))
     for name, one in record["interfaces"].items():
         if address in one["addresses"]:
-            return yes(f"{name} also has {address}", f"interfaces of {place.node}")
+            return yes(f"interface {name} also has {address}", f"interfaces of {place.node}")
     return no(f"{place.node} does not have {address}", f"interfaces of {place.node}")
 
 
 NO_LISTENER = Question("head.listens", "did no process listen on the launch port of {node}?", no_listener, LISTENERS)
 HEAD_WAITED = Question("head.waited", "did the store on {node} wait for other nodes?", head_waited)
-HEAD_FAILED = Question("head.failed", "did {node} fail by itself?", head_failed)
-OTHER_PROGRAM = Question("head.other_program", "did another program listen on the port?", another_listened, LISTENERS)
-STALE = Question("head.stale", "did the store of an earlier launch listen on the port?", stale_store, LISTENERS)
+HEAD_FAILED = Question("head.failed", "did a rank or the launcher on {node} fail by itself?", head_failed)
+OTHER_PROGRAM = Question("head.other_program", "did another program use the launch port?", another_listened, LISTENERS)
+STALE = Question("head.stale", "did the store of an earlier launch use the launch port?", stale_store, LISTENERS)
 REPLY = Question(
     "head.reply",
-    "did connections from {node} reach {peer}, and were the replies lost?",
+    "were the replies from {peer} to connections from {node} lost?",
     reply_lost,
     OnNode("ss -tn state syn-recv", at="peer"),
 )
 NO_ROUTE = Question("route.none", "does {node} have no route to {peer}?", no_route, OnNode("ip route get {address}"))
 OTHER_ROUTE = Question(
     "route.other",
-    "does the route from {node} to {peer} use another interface?",
+    "does the route from {node} to {peer} use an interface outside the training network?",
     another_route,
     OnNode("ip route get {address}"),
 )
@@ -193,7 +193,7 @@ DROPPED = ("net.master_port.dropped", "net.peer.dropped")
 REFUSED = ("net.master_port.refused", "net.peer.refused")
 FORBIDDEN = ("net.master_port.prohibited", "net.peer.prohibited")
 GONE = ("net.peer.unreachable",)
-LET_IN = "Allow traffic from the cluster nodes, on the head node and on any firewall in between"
+LET_IN = "On the head node and on any firewall in between, allow traffic from the cluster nodes"
 SILENT = ("store.connect.timeout", "store.connect.unanswered", "rendezvous.connection", *WAITED)
 ERRORS = ("store.connect.no_host", "store.connect.no_route", "store.connect.none")
 NETWORK = playbook("site.yml", tags="network")
@@ -203,8 +203,8 @@ CAUSES = (
         "head.nobody_listens",
         group="head",
         scope="node",
-        says="no process listens on port {port} of {node}, the head node: its launcher was not started, or has exited",
-        fix="Check the launcher on {node}, and start it with node rank 0 and this port",
+        says="no process listens on port {port} of the head node {node}: its launcher was not started or has exited",
+        fix="Start the launcher on {node} with node rank 0 and port {port}, and check that it listens on the port",
         command=LISTENERS,
         symptoms=("store.connect.timeout", "store.connect.refused", "rendezvous.connection"),
         places=before_they_met(at_head),
@@ -249,7 +249,7 @@ CAUSES = (
         group="head",
         scope="link",
         says="connections from {node} reach {peer}, but the replies from {peer} are lost",
-        fix="Check the return path: routes and outgoing rules on {peer}, and reverse-path filters in between",
+        fix="Check the return path: reverse-path filters in between, and the outgoing rules and routes on {peer}",
         command=OnNode("ip route", at="peer"),
         symptoms=SILENT,
         places=before_they_met(each_caller),
@@ -265,14 +265,14 @@ CAUSES = (
         command=OnNode("ip neighbour"),
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(ways_to_head(*GONE)),
-        confirm=(probed("does no machine respond to {node} at the address of {peer}?", *GONE),),
+        confirm=(probed("does {node} get no response from the address of {peer}?", *GONE),),
     ),
     Cause(
         "head.no_route",
         group="head",
         scope="link",
         says="{node} has no route to {peer}",
-        fix="Add a route to the training network on {node}",
+        fix="On {node}, add a route to the training network",
         command=OnNode("ip route get {address}"),
         symptoms=(*SILENT, *ERRORS),
         places=before_they_met(each_caller),
@@ -295,8 +295,8 @@ CAUSES = (
         "head.address_twice",
         group="head",
         scope="node",
-        says="{node} also has the address of {peer}, so connections may reach either node",
-        fix="Find the interface with this address on {node}, and remove the address",
+        says="{node} has the same address as {peer}, so connections can reach either node",
+        fix="Remove the duplicate address from {node}. List the addresses of the node",
         command=OnNode("ip -brief address"),
         symptoms=(*CALLED_HEAD, *WAITED, "store.closed"),
         places=before_they_met(twice),
@@ -309,7 +309,7 @@ CAUSES = (
         group="head",
         scope="node",
         says="another program uses port {port} on {node}",
-        fix="Stop the program, or use another port",
+        fix="Use another port, or stop the program. Find the process that listens on the port",
         command=LISTENERS,
         symptoms=("store.in_use", "store.closed", *CALLED_HEAD, *WAITED),
         places=before_they_met(held_by),
@@ -324,7 +324,7 @@ CAUSES = (
         group="head",
         scope="node",
         says="the store of an earlier launch still uses port {port} on {node}",
-        fix="End the remaining process by its PID, or use another port",
+        fix="Use another port, or end the remaining process. Find the PID of the process",
         command=LISTENERS,
         symptoms=("store.in_use", "store.closed", "store.key", "store.barrier", *CALLED_HEAD, *WAITED),
         places=before_they_met(held_by),

@@ -52,14 +52,14 @@ def has_proxy(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def is_in_a_container(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether the address belongs to the network of a bridge on a node."""
+    """Check whether the address is in the network of a bridge on a node."""
     for node in case.nodes:
         record = case.record(node)
         for name, one in (record["interfaces"] if record else {}).items():
             if one["kind"] in BRIDGES and any(same_net(place.what, each) for each in one["addresses"]):
-                return yes(f"{place.what} is in the network of {name} on {node}", f"interfaces of {node}")
+                return yes(f"{place.what} is in the network of the bridge {name} on {node}", f"interfaces of {node}")
     unknown = [node for node in case.nodes if case.record(node) is None]
-    return not_looked(case.why_not(unknown[0], "interfaces")) if unknown else no("no bridge has this network")
+    return not_looked(case.why_not(unknown[0], "interfaces")) if unknown else no("no bridge network has this address")
 
 
 def same_net(address: str, other: str) -> bool:
@@ -76,8 +76,8 @@ def has_sidecar(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return not_looked(f"the listeners on {place.node} were not checked")
     for one in shot["listeners"]:
         if any(name in one["command"] for name in SIDECARS):
-            return yes(f"{one['command']} listens on port {one['port']}", f"listeners on {place.node} before the stop")
-    return no("no service mesh proxy listens on the launch ports", f"listeners on {place.node} before the stop")
+            return yes(f"{one['command']} listens on port {one['port']}", f"listener snapshot of {place.node}")
+    return no("no service mesh proxy listens on the launch ports", f"listener snapshot of {place.node}")
 
 
 CAUSES = (
@@ -86,7 +86,7 @@ CAUSES = (
         group="interference",
         scope="node",
         says="connections from {node} to the other nodes go through a web proxy",
-        fix="Add the nodes to no_proxy, or remove the proxy variables from the launch",
+        fix="Add the nodes to no_proxy, or remove the proxy variables from the launch environment",
         symptoms=("interference.proxy_error",),
         places=speakers,
         confirm=(Question("interference.variables", "are proxy variables set on {node}?", has_proxy),),
@@ -101,14 +101,14 @@ CAUSES = (
         fix="Run the container with the host network (--network=host)",
         symptoms=(*CALLED_PEER, "nccl.connect", "nccl.remote", "nccl.timeout"),
         places=contained,
-        confirm=(Question("interference.bridge", "is {what} behind a container bridge?", is_in_a_container),),
+        confirm=(Question("interference.bridge", "is {what} in a container bridge network?", is_in_a_container),),
     ),
     Cause(
         "interference.mesh",
         group="interference",
         scope="node",
         says="a service mesh proxy on {node} intercepts the connections of the launch",
-        fix="Exclude the ports or pods of the launch from the mesh",
+        fix="Exclude the ports or pods of the launch from the service mesh. List the listening processes",
         command=OnNode("ss -ltnp", become=True),
         symptoms=(*CALLED_HEAD, *WAITED, *CUT, *CALLED_PEER),
         places=each_node,

@@ -42,12 +42,12 @@ def missed_there_only(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     }
     here = [one for (node, _), one in lacked.items() if node == place.node]
     if not here:
-        return no(f"no rank on {place.node} failed because of it")
+        return no(f"no rank on {place.node} failed because of {place.what}")
     answered = [name for name, end in case.node_ends.items() if end["reached"] and not end["lost"]]
     others = [name for name in answered if name != place.node and not any(node == name for node, _ in lacked)]
     if not others:
         return no("every node reported the same error") if len(case.nodes) > 1 else no("the launch has no other node")
-    return yes(here[0].summary, f"last output of {here[0].where}; no such error on {others[0]}", here[0].when)
+    return yes(here[0].summary, f"last output of {here[0].where}; {others[0]} did not report this error", here[0].when)
 
 
 def variable_is_not_set(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -57,7 +57,7 @@ def variable_is_not_set(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if place.what in record["program"]["environment"]:
         return no(f"{place.what} is set on {place.node}", f"launch environment on {place.node}")
     with_it = [name for name in case.nodes if has_variable(case, name, place.what)]
-    elsewhere = f", but on {with_it[0]}" if with_it else ""
+    elsewhere = f", but is set on {with_it[0]}" if with_it else ""
     return yes(f"{place.what} is not set on {place.node}{elsewhere}", "launch environment")
 
 
@@ -69,7 +69,7 @@ def has_variable(case: LaunchCase, node: str, name: str) -> bool:
 def could_not_begin(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.node_ends[place.node]
     if end["reason"] == "exec":
-        return yes(end["error"] or "the launcher did not execute", f"launch unit on {place.node}", end["ended_at"])
+        return yes(end["error"] or "the launcher could not be run", f"launch unit on {place.node}", end["ended_at"])
     return no("the launcher was started")
 
 
@@ -96,11 +96,11 @@ def where_refused(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlac
 
 ONLY_THERE = Question(
     "rank.missed_there_only",
-    "did ranks on {node} fail because of {what}, while ranks on other nodes did not?",
+    "did ranks on {node}, but not on other nodes, fail because of {what}?",
     missed_there_only,
 )
-NOT_SET = Question("node.variable_missing", "is the variable {what} missing on {node}?", variable_is_not_set)
-NOT_BEGUN = Question("launcher.not_begun", "did the launcher on {node} fail to execute?", could_not_begin)
+NOT_SET = Question("node.variable_missing", "is the environment variable {what} unset on {node}?", variable_is_not_set)
+NOT_BEGUN = Question("launcher.not_begun", "did starting the launcher on {node} fail?", could_not_begin)
 WRONG_OPTIONS = Question("launcher.options", "did a program on {node} reject its options?", refused_the_options)
 PACKAGES_DIFFER = probe("torch.packages", "do the packages on {node} differ from the locked versions?")
 
@@ -120,7 +120,7 @@ CAUSES = (
         "process.missing.permission",
         group="process",
         scope="node",
-        says="the launch user cannot read or write {what} on {node}, but can on other nodes",
+        says="the launch user cannot read or write {what} on {node}, but can do so on other nodes",
         fix="Set the same owner and mode as on the other nodes",
         symptoms=("python.permission",),
         places=nodes_without("path"),
@@ -145,7 +145,7 @@ CAUSES = (
         group="process",
         scope="node",
         says="the library {what} is missing on {node}, but not on other nodes",
-        fix="Install the package of the library, or set LD_LIBRARY_PATH as on the other nodes",
+        fix="Install the package that provides the library, or set LD_LIBRARY_PATH as on the other nodes",
         command=on_node("gpu_nodes", "ldconfig -p"),
         symptoms=("python.library_missing",),
         places=nodes_without("name"),
@@ -157,7 +157,7 @@ CAUSES = (
         group="process",
         scope="node",
         says="the environment variable {what} is not set on {node}",
-        fix="Set the variable for the launch (launch_env), not in a login file of one node",
+        fix="Set the variable in launch_env instead of in a login file on one node",
         symptoms=("python.variable_missing",),
         places=nodes_without("name"),
         confirm=(NOT_SET,),

@@ -61,9 +61,9 @@ def name_is_foreign(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 RESOLVE = OnNode("getent ahosts {what}")
-NAME_UNKNOWN = Question("name.unknown", "does {what} not resolve on {node}?", name_unknown, RESOLVE)
-NAME_LOOPBACK = Question("name.loopback", "does {what} resolve to loopback on {node}?", name_is_loopback, RESOLVE)
-NAME_FOREIGN = Question("name.foreign", "does {what} resolve to another machine on {node}?", name_is_foreign, RESOLVE)
+NAME_UNKNOWN = Question("name.unknown", "is {node} unable to resolve {what}?", name_unknown, RESOLVE)
+NAME_LOOPBACK = Question("name.loopback", "does {node} resolve {what} to loopback?", name_is_loopback, RESOLVE)
+NAME_FOREIGN = Question("name.foreign", "does {node} resolve {what} to a wrong address?", name_is_foreign, RESOLVE)
 NETWORK = playbook("site.yml", tags="network")
 
 CAUSES = (
@@ -72,7 +72,7 @@ CAUSES = (
         group="head",
         scope="node",
         says="{node} cannot resolve {what}, the name of the head node",
-        fix="Add the nodes to /etc/hosts, or use the address instead of the name",
+        fix="Use the address instead of the name, or add the nodes to /etc/hosts",
         command=NETWORK,
         symptoms=(*CALLED_HEAD, *WAITED),
         places=before_they_met(by_name),
@@ -83,7 +83,7 @@ CAUSES = (
         group="head",
         scope="node",
         says="{node} resolves {what}, the name of the head node, to a loopback address",
-        fix="Remove the name from the 127.0.1.1 line in /etc/hosts, or use the address instead of the name",
+        fix="Use the address instead of the name, or remove the name from the 127.0.1.1 line in /etc/hosts",
         command=NETWORK,
         symptoms=(*CALLED_HEAD, *WAITED),
         places=before_they_met(by_name),
@@ -93,8 +93,8 @@ CAUSES = (
         "head.name_foreign",
         group="head",
         scope="node",
-        says="{node} resolves {what}, the name of the head node, to another machine",
-        fix="Correct /etc/hosts or the name server, or use the address instead of the name",
+        says="{node} resolves {what}, the name of the head node, to an address that the head node does not have",
+        fix="Use the address instead of the name, or correct /etc/hosts or the DNS record, and check the resolution",
         command=RESOLVE,
         symptoms=(*CALLED_HEAD, *WAITED),
         places=before_they_met(by_name),

@@ -28,8 +28,8 @@ def each_node(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
 
 
 def unless_held_up(places: Places) -> Places:
-    """Yield no places if a rank failed first or is stopped: then waiting ranks and lost connections do not show that
-    the network is at fault."""
+    """Yield no places if a rank failed first or is stopped. In that case, waiting ranks and lost connections do not
+    show that the network is at fault."""
 
     def filtered(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace]:
         if not is_held_up(case):
@@ -45,7 +45,7 @@ def link_was_gone(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         return not_looked(case.why_not(place.node, "interfaces"))
     if grown > 0:
         return yes(f"carrier_changes of {interface} increased by {grown}", f"counters of {place.node}")
-    return no(f"the carrier of {interface} did not change", f"counters of {place.node}")
+    return no(f"carrier_changes of {interface} did not increase", f"counters of {place.node}")
 
 
 def changes_of(record: NodeRecord, interface: str) -> int | None:
@@ -61,7 +61,7 @@ def link_in_kernel_log(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for line in record["kernel"]:
         if interface and interface in line["text"] and any(words in line["text"] for words in LINK_LINES):
             return yes(line["text"], f"kernel log of {place.node}", line["at"])
-    return no("no message about the link", f"kernel log of {place.node}")
+    return no("the kernel logged no link failure", f"kernel log of {place.node}")
 
 
 def link_is_down(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -85,7 +85,7 @@ def sends_again(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def waits_for_answers(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether a connection had sent data that was not acknowledged before the launch was stopped."""
+    """Check whether a rank had sent data that was not yet acknowledged when the launch was stopped."""
     shot = case.seen["snapshots"].get(place.node)
     if shot is None:
         return not_looked(f"{place.node} was not inspected before the launch was stopped")
@@ -94,15 +94,15 @@ def waits_for_answers(case: LaunchCase, place: CausePlace) -> CauseAnswer:
             peer = case.node_at(one["peer"].rpartition(":")[0].strip("[]"))
             if one["queued"] and one["retransmits"] and (not place.peer or peer == place.peer):
                 said = f"{one['queued']} unacknowledged bytes to {one['peer']}, {one['retransmits']} retransmissions"
-                return yes(f"rank {rank['rank']}: {said}", "connections before the stop")
-    return no("no unacknowledged data", "connections before the stop")
+                return yes(f"rank {rank['rank']}: {said}", "connection snapshot")
+    return no("no unacknowledged data", "connection snapshot")
 
 
 PORTS = ("net.ephemeral_ports.dropped", "net.peer.dropped")
 REFUSED = ("net.ephemeral_ports.refused", "net.ephemeral_ports.prohibited", "net.peer.refused", "net.peer.prohibited")
 LET_IN = playbook("site.yml", tags="network")
 RESENT = Question("net.resent", "did {node} retransmit many segments?", sends_again, OnNode("ip -statistics link"))
-WAITING = Question("net.waiting", "does {node} have unacknowledged sent data?", waits_for_answers)
+WAITING = Question("net.waiting", "has {node} sent data that was not acknowledged?", waits_for_answers)
 LINK_GONE = Question(
     "link.gone",
     "was the link of {node} down during the launch?",
@@ -122,34 +122,34 @@ CAUSES = (
         "network.ports_filtered",
         group="network",
         scope="link",
-        says="packets to ephemeral ports are dropped: the rendezvous succeeds, but ranks cannot connect",
-        fix="Allow traffic between the cluster nodes on all ports, on the nodes and on any firewall in between",
+        says="packets to ephemeral ports are dropped: the rendezvous succeeds, but ranks cannot reach each other",
+        fix="On the nodes and on any firewall in between, allow traffic between the cluster nodes on all ports",
         command=LET_IN,
         symptoms=(*CALLED_PEER, *HANGS, "nccl.connect", "nccl.system_error"),
         places=unless_held_up(ways_between(*PORTS)),
-        confirm=(probed("are packets to other ports of {node} dropped?", *PORTS),),
+        confirm=(probed("are packets to ephemeral ports of {node} dropped?", *PORTS),),
     ),
     Cause(
         "network.ports_rejected",
         group="network",
         scope="link",
-        says="connections to ephemeral ports are refused: the rendezvous succeeds, but ranks cannot connect",
-        fix="Allow traffic between the cluster nodes on all ports, on the nodes and on any firewall in between",
+        says="connections to ephemeral ports are refused: the rendezvous succeeds, but ranks cannot reach each other",
+        fix="On the nodes and on any firewall in between, allow traffic between the cluster nodes on all ports",
         command=LET_IN,
         symptoms=(*CALLED_PEER, "nccl.connect", "nccl.timeout", "nccl.system_error"),
         places=ways_between(*REFUSED),
-        confirm=(probed("are connections to other ports of {node} refused?", *REFUSED),),
+        confirm=(probed("are connections to ephemeral ports of {node} refused?", *REFUSED),),
     ),
     Cause(
         "network.large_packets",
         group="network",
         scope="link",
-        says="large packets are dropped, small packets pass: initialization works, but larger collectives hang",
-        fix="Set the same MTU on all nodes and switches, not above the largest packet that passes",
+        says="the network drops large packets but not small ones: initialization succeeds, but large collectives hang",
+        fix="Set the same MTU on all nodes and switches, at most the size of the largest packet that passes",
         command=OnNode("ip -brief link"),
         symptoms=TRANSFERS,
         places=unless_held_up(ways_between("net.path_mtu.black_hole")),
-        confirm=(probed("are large packets of {node} dropped?", "net.path_mtu.black_hole"),),
+        confirm=(probed("are large packets from or to {node} dropped?", "net.path_mtu.black_hole"),),
         support=(WAITING,),
         instead_of=("network.loss",),
     ),
@@ -158,19 +158,19 @@ CAUSES = (
         group="network",
         scope="link",
         says="packets are lost in the network",
-        fix="Check cables, transceivers, switch port counters and the duplex mode",
+        fix="Check cables, transceivers, switch port counters, the duplex mode and the interface counters",
         command=OnNode("ip -statistics link"),
         symptoms=TRANSFERS,
         places=unless_held_up(ways_between("net.loss")),
-        confirm=(probed("are packets of {node} lost?", "net.loss"),),
+        confirm=(probed("are packets from or to {node} lost?", "net.loss"),),
         support=(RESENT, WAITING),
     ),
     Cause(
         "network.slow",
         group="network",
         scope="link",
-        says="the network connection is slow, and the ranks wait for its transfers",
-        fix="Check the speed and duplex mode of the link, and other traffic on it",
+        says="the network connection is slow, so the ranks wait for data transfers",
+        fix="Check the speed and duplex mode of the link, and other traffic on the link",
         command=OnNode("ip -statistics link"),
         symptoms=HANGS,
         places=unless_held_up(ways_between("net.throughput.slow")),
@@ -182,7 +182,7 @@ CAUSES = (
         group="network",
         scope="node",
         says="the training network link of {node} was down during the launch",
-        fix="Check the cable, the transceiver and the switch port",
+        fix="Check the cable, the transceiver, the switch port and the kernel log",
         command=OnNode("journalctl --dmesg --lines=50", become=True),
         symptoms=(*TRANSFERS, *CALLED_PEER, "node.lost", "launch.peer", "launch.lease", "rank.victim"),
         places=unless_held_up(each_node),

@@ -89,15 +89,15 @@ def killed_for_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         of_machine = case.grown(place.node, oom_kills_of_machine)
         if of_machine:
             return yes(
-                f"oom_kill of the whole machine {place.node} increased by {of_machine}",
+                f"the oom_kill counter of {place.node} increased by {of_machine}",
                 f"memory events of the container {place.node}",
             )
         if of_machine == 0 or case.grown(place.node, oom_kills_of_all) == 0:
-            return no("the OOM killer ended no process", f"oom_kill on {place.node}")
+            return no("the OOM killer did not end any process", f"oom_kill on {place.node}")
         return not_looked(case.why_not(place.node, "unit"))
     if grown > 0:
-        return yes(f"oom_kill of the launch cgroup increased by {grown}", f"memory.events on {place.node}")
-    return no("oom_kill did not increase", f"memory.events on {place.node}")
+        return yes(f"the oom_kill counter of the launch cgroup increased by {grown}", f"memory.events on {place.node}")
+    return no("the oom_kill counter did not increase", f"memory.events on {place.node}")
 
 
 def oom_kills(record: NodeRecord) -> int | None:
@@ -105,18 +105,18 @@ def oom_kills(record: NodeRecord) -> int | None:
 
 
 def oom_kills_of_machine(record: NodeRecord) -> int | None:
-    """Return the number of OOM kills in the container, if a container acts as the machine."""
+    """Return the number of OOM kills in the container, if the node is a container."""
     return record["counters"].get("machine.oom_kill")
 
 
 def oom_kills_of_all(record: NodeRecord) -> int | None:
-    """Return the number of OOM kills on the whole machine. If it is zero, a launch without a counter of its own had
-    none either."""
+    """Return the number of OOM kills on the whole machine. If this number is zero, a launch without its own counter
+    had no OOM kills either."""
     return record["counters"].get("vm.oom_kill")
 
 
 def limit_was_reached(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether the launch reached its own memory limit, and not the memory of the machine."""
+    """Check whether the launch reached its own memory limit instead of using up the memory of the machine."""
     record = case.record(place.node)
     unit = record["unit"] if record else None
     if unit is None:
@@ -134,7 +134,7 @@ def kernel_says_memory(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     for line in record["kernel"]:
         if any(words in line["text"] for words in OOM_LINE):
             return yes(line["text"], f"kernel log of {place.node}", line["at"])
-    return no("no OOM kill", f"kernel log of {place.node}")
+    return no("the kernel logged no OOM kill", f"kernel log of {place.node}")
 
 
 def killed_without_oom(case: LaunchCase, place: CausePlace) -> CauseAnswer:
@@ -162,25 +162,25 @@ def crashed(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.rank_ends.get(place.rank if place.rank is not None else -1)
     if end is None or end["code"] is None:
         return not_looked("the exit code of the rank is unknown")
-    return yes(f"exit code {end['code']} ({place.what})", "launcher's record of the rank") if end["code"] < 0 else no()
+    return yes(f"exit code {end['code']} ({place.what})", "launcher record of the rank") if end["code"] < 0 else no()
 
 
 def script_exited(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     end = case.rank_ends.get(place.rank if place.rank is not None else -1)
     if end is None or end["code"] is None:
         return not_looked("the exit code of the rank is unknown")
-    return yes(place.what, "launcher's record of the rank") if end["code"] > 0 else no()
+    return yes(place.what, "launcher record of the rank") if end["code"] > 0 else no()
 
 
 def in_its_stack(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Check for a rank in state D (uninterruptible sleep) in an NFS or RPC function of the kernel."""
     for shot in shots_at(case, place):
         if shot["state"] == "D" and ("nfs" in shot["wchan"] or "rpc" in shot["wchan"]):
-            return yes(f"rank {shot['rank']} waits in {shot['wchan']}", "/proc before the stop")
+            return yes(f"rank {shot['rank']} waits in {shot['wchan']}", "/proc snapshot")
     return no()
 
 
-OWN_END = Question("rank.own_end", "did rank {rank} end by itself, not because of a lost peer?", ended_by_itself)
+OWN_END = Question("rank.own_end", "did rank {rank} end for a reason other than a lost peer?", ended_by_itself)
 ALIKE = Question("ranks.alike", "did every rank end with the same exception?", ended_alike)
 OOM_KILLS = Question(
     "memory.oom_kill",
@@ -194,12 +194,12 @@ OOM_LOGGED = Question(
     kernel_says_memory,
     OnNode("journalctl --dmesg --grep=oom --lines=20", become=True),
 )
-OWN_LIMIT = Question("memory.limit", "was the memory limit of the launch reached on {node}?", limit_was_reached)
-NOT_FOR_MEMORY = Question("rank.killed", "was rank {rank} killed without an OOM kill on {node}?", killed_without_oom)
+OWN_LIMIT = Question("memory.limit", "did the launch reach its memory limit on {node}?", limit_was_reached)
+NOT_FOR_MEMORY = Question("rank.killed", "was rank {rank} killed, but not by the OOM killer?", killed_without_oom)
 STOPPED = state_of("Tt", "was rank {rank} stopped (state T)?", "rank.stopped")
 DISK_WAIT = state_of("D", "did rank {rank} wait for a disk or a driver (state D)?", "rank.disk_wait")
 FROZEN = Question("unit.frozen", "is the launch cgroup on {node} frozen?", frozen)
-CRASHED = Question("rank.crashed", "did rank {rank} end with a crash signal?", crashed)
+CRASHED = Question("rank.crashed", "did a crash signal such as SIGSEGV end rank {rank}?", crashed)
 EXITED = Question("rank.exited", "did rank {rank} exit with an error code?", script_exited)
 NFS_WAIT = Question("rank.nfs_wait", "does rank {rank} wait for a network file system?", in_its_stack)
 
@@ -221,7 +221,7 @@ CAUSES = (
         group="process",
         scope="code",
         says="every rank failed with the same exception: {what}",
-        fix="Read the traceback in the log of any rank; the nodes do not differ",
+        fix="Read the traceback in the log of any rank; the exception is the same on all ranks",
         symptoms=("rank.exception",),
         places=shared_by_all,
         confirm=(ALIKE,),
@@ -231,7 +231,7 @@ CAUSES = (
         group="process",
         scope="process",
         says="rank {rank} on {node} exited: {what}",
-        fix="Read the log of rank {rank}: the script or a library called exit",
+        fix="Check the log of rank {rank} to see why the script or a library called exit",
         symptoms=("rank.exit",),
         places=ranks_shown,
         confirm=(EXITED,),
@@ -240,7 +240,7 @@ CAUSES = (
         "process.memory.limit",
         group="process",
         scope="node",
-        says="the OOM killer ended rank {rank} on {node}: the launch reached its memory limit",
+        says="the OOM killer ended rank {rank} on {node}, because the launch reached its memory limit",
         fix="Reduce memory use (batch, workers, prefetch), or increase the memory limit of the launch",
         symptoms=("rank.signal", "system.worker_killed"),
         places=ranks_by_signal(*KILLED),
@@ -251,8 +251,8 @@ CAUSES = (
         "process.memory.machine",
         group="process",
         scope="node",
-        says="the OOM killer ended rank {rank} on {node}: the machine ran out of memory",
-        fix="Reduce memory use (batch, workers, prefetch), and check which other processes use memory",
+        says="the OOM killer ended rank {rank} on {node}, because the machine ran out of memory",
+        fix="Reduce memory use (batch, workers, prefetch). List the processes by memory use",
         command=OnNode("ps -eo pid,user,rss,args --sort=-rss"),
         symptoms=("rank.signal", "system.worker_killed"),
         places=ranks_by_signal(*KILLED),
@@ -263,7 +263,7 @@ CAUSES = (
         "process.killed",
         group="process",
         scope="process",
-        says="rank {rank} on {node} was killed by SIGKILL, but not by the OOM killer; the sender is not recorded",
+        says="rank {rank} on {node} was killed by SIGKILL; the sender is unknown, but it was not the OOM killer",
         fix="Ask the users of {node}; if auditd runs on {node}, ausearch shows the sender",
         symptoms=("rank.signal",),
         places=ranks_by_signal(*KILLED),
@@ -275,7 +275,7 @@ CAUSES = (
         group="process",
         scope="process",
         says="rank {rank} on {node} crashed in native code ({what})",
-        fix="Read the stack from Python's faulthandler in the log of rank {rank}, and run the same step on one node",
+        fix="Read the faulthandler stack in the log of rank {rank}, and try to reproduce the crash on one node",
         symptoms=("rank.signal",),
         places=ranks_by_signal(*CRASHES),
         confirm=(CRASHED,),
@@ -295,7 +295,7 @@ CAUSES = (
         "process.frozen",
         group="process",
         scope="node",
-        says="the launch cgroup on {node} is frozen, and the ranks on other nodes wait for its ranks",
+        says="the launch cgroup on {node} is frozen, and other ranks wait for the ranks on {node}",
         fix="Thaw the unit (systemctl thaw), or find out what froze it",
         symptoms=(*STUCK, "gloo.timeout", "nccl.timeout"),
         places=every_node,

@@ -45,7 +45,8 @@ def others_waited(case: LaunchCase) -> bool:
 
 @once
 def own_end(case: LaunchCase) -> str:
-    """Return a rank that failed by itself, which explains waiting peers and lost connections; "" if no rank did."""
+    """Return a rank that failed by itself; "" if no rank did. Such a failure explains waiting peers and lost
+    connections."""
     return next((one.where for one in case.all_failures if one.rank is not None and not one.cascade), "")
 
 
@@ -55,7 +56,7 @@ def differ(of: Callable[[Collective], str]) -> Callable[[LaunchCase, CausePlace]
         if sum(bool(one.calls) for one in progress.progress(case)) < 2:
             return not_looked("fewer than two flight recorders are available")
         found = progress.difference(case, of)
-        return yes(found, "flight recorders of torch") if found else no("the last collectives of the ranks are equal")
+        return yes(found, "flight recorders of torch") if found else no("the recorded collectives of all ranks match")
 
     return look
 
@@ -74,11 +75,11 @@ def is_behind(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     if first is None or one.enqueued >= first.enqueued:
         return no(f"rank {one.rank} had started {one.enqueued} collectives, as many as any other rank")
     if one.within is None:
-        return not_looked(f"rank {one.rank} is behind; its stack, which shows whether it waits, is unknown")
+        return not_looked(f"rank {one.rank} is behind, but without a stack it is unknown whether it waits")
     if one.within:
-        return no(f"rank {one.rank} is behind, but waits in a collective itself")
+        return no(f"rank {one.rank} is behind, but also waits in a collective")
     here = next((at(shot["stack"]) for shot in shots_at(case, place) if shot["stack"]), "")
-    where = f", was at {here}" if here else ""
+    where = f", and was at {here}" if here else ""
     return yes(f"started {one.enqueued} collectives (rank {first.rank}: {first.enqueued}){where}", one.source)
 
 
@@ -93,7 +94,7 @@ def ranks_behind(case: LaunchCase, by: Sequence[Symptom]) -> Iterator[CausePlace
 def elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Check whether, according to the stacks, this rank is the only one that is not in a collective."""
     if own_end(case) or not others_waited(case):
-        return no("a rank failed first, or no rank timed out")
+        return no("a rank had already failed, or no rank timed out")
     known = {one.rank: one.enqueued for one in progress.progress(case)}
     if len(known) > 1 and place.rank in known and known[place.rank] == max(known.values()):
         return no("the rank had started as many collectives as any other rank")
@@ -103,7 +104,7 @@ def elsewhere(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     outside = [rank for rank, stack in stacks.items() if not waits(stack)]
     if outside != [place.rank]:
         return no(f"{len(outside)} of {len(stacks)} ranks were outside a collective")
-    return yes(f"at {at(stacks[place.rank])}; all other ranks in a collective", "stacks before the stop")
+    return yes(f"the rank was at {at(stacks[place.rank])}, all other ranks were in a collective", "stack snapshots")
 
 
 def at(stack: list[str]) -> str:
@@ -135,13 +136,13 @@ def was_missing(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def was_there(case: LaunchCase, place: CausePlace) -> CauseAnswer:
-    """Check whether the rank was running, or was stopped by its launcher: then it was late, not absent."""
+    """Return whether the rank was still running, or was stopped by its launcher. Then it was late, not absent."""
     if shots_at(case, place):
-        return yes(f"rank {place.rank} was still running", "/proc before the stop")
+        return yes(f"rank {place.rank} was still running", "/proc snapshot")
     if any(one.rank == place.rank and one.by_launcher for one in case.all_failures):
         return yes(f"rank {place.rank} ran until its launcher stopped it", f"launcher log on {place.node}")
     own = [one for one in case.all_failures if one.rank == place.rank and not one.cascade]
-    return no(f"the rank had ended: {own[0].summary}") if own else not_looked("the end of the rank is unknown")
+    return no(f"the rank had ended: {own[0].summary}") if own else not_looked("it is unknown how the rank ended")
 
 
 def ranks_that_finished(case: LaunchCase) -> list[int]:
@@ -175,9 +176,9 @@ def left_early(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     later = [one for one in case.all_failures if one.cascade and one.when >= left]
     waiting = [rank for rank in case.shots if rank != place.rank]
     if later:
-        return yes(f"exit code 0; then {later[0].where}: {later[0].summary}", "exits of the ranks", left)
+        return yes(f"exit code 0; then {later[0].where} failed: {later[0].summary}", "rank exit codes", left)
     if waiting and others_waited(case):
-        return yes(f"exit code 0, while rank {waiting[0]} was still running", "exits of the ranks", left)
+        return yes(f"exit code 0, while rank {waiting[0]} was still running", "rank exit codes", left)
     return no("no other rank waited afterwards")
 
 
@@ -187,20 +188,20 @@ OTHER_OPERATION = Question(
 OTHER_SIZES = Question("calls.sizes", "do the ranks run a collective with different sizes?", differ(progress.sizes))
 OTHER_TYPES = Question("calls.types", "do the ranks run a collective with different dtypes?", differ(progress.types))
 DETAIL = "program.collectives_differ"
-OPERATION_SAID = said("said.operation", "did torch report other collectives (DETAIL)?", DETAIL, containing="Op type:")
-SIZES_SAID = said("said.sizes", "did torch report different sizes (DETAIL)?", DETAIL, containing="Tensor shapes:")
-TYPES_SAID = said("said.types", "did torch report different dtypes (DETAIL)?", DETAIL, containing="dtypes:")
+OPERATION_SAID = said("said.operation", "did torch find different collectives (DETAIL)?", DETAIL, containing="Op type:")
+SIZES_SAID = said("said.sizes", "did torch find different sizes (DETAIL)?", DETAIL, containing="Tensor shapes:")
+TYPES_SAID = said("said.types", "did torch find different dtypes (DETAIL)?", DETAIL, containing="dtypes:")
 BYTES_SAID = said("said.bytes", "did Gloo receive an unexpected number of bytes?", "program.sizes_differ")
-MODELS_SAID = said("said.models", "did the models differ?", "program.parameter_differs", "program.parameter_count")
+MODELS_SAID = said("said.models", "do the models differ?", "program.parameter_differs", "program.parameter_count")
 BEHIND = Question(
     "rank.behind",
-    "has rank {rank} started fewer collectives than the others, and is it outside a collective?",
+    "is rank {rank} behind the other ranks and not in a collective?",
     is_behind,
     OnNode("ps -eo pid,stat,time,wchan:20,args"),
 )
 ELSEWHERE = Question("rank.elsewhere", "is rank {rank} the only one outside a collective?", elsewhere)
 MISSING = Question("barrier.missing", "did rank {rank} miss a monitored barrier?", was_missing)
-STILL_THERE = Question("rank.still_there", "was rank {rank} still running at that time?", was_there)
+STILL_THERE = Question("rank.still_there", "was rank {rank} still running when the launch was stopped?", was_there)
 ALONE = Question("rank.alone", "is rank {rank} the only rank of the launch?", is_alone)
 LEFT = Question("rank.left", "did rank {rank} finish while other ranks waited for it?", left_early)
 
@@ -213,7 +214,7 @@ CAUSES = (
         group="program",
         scope="code",
         says="the ranks do not run the same collectives in the same order",
-        fix="Check for collectives in branches that not all ranks take (if rank == 0, try, break)",
+        fix="Look for collectives in branches that only some ranks take (if rank == 0, try, break)",
         symptoms=(*WAITING, DETAIL, "program.sizes_differ"),
         places=in_the_code,
         confirm=(OTHER_OPERATION, OPERATION_SAID),
@@ -224,7 +225,7 @@ CAUSES = (
         group="program",
         scope="code",
         says="the ranks run the same collective with tensors of different sizes",
-        fix="Check for partial batches and data-dependent sizes: pad them, or drop the last batch",
+        fix="Look for partial batches and data-dependent sizes. Pad the tensors, or drop the last batch",
         symptoms=(*WAITING, DETAIL, "program.sizes_differ"),
         places=in_the_code,
         confirm=(OTHER_SIZES, SIZES_SAID),
@@ -245,7 +246,7 @@ CAUSES = (
         "program.bytes",
         group="program",
         scope="code",
-        says="the ranks run different collectives or sizes: Gloo received data of an unexpected size",
+        says="the ranks run different collectives or use different sizes: Gloo received data of an unexpected size",
         fix="Launch again with TORCH_DISTRIBUTED_DEBUG=DETAIL in launch_env, which prints the collectives that differ",
         symptoms=("program.sizes_differ",),
         places=in_the_code,
@@ -257,7 +258,7 @@ CAUSES = (
         group="program",
         scope="code",
         says="the model differs between ranks",
-        fix="Build the model from the same settings on all ranks: number of classes, layers, data-dependent sizes",
+        fix="Build the model from the same settings on all ranks: numbers of classes and layers, data-dependent sizes",
         symptoms=("program.parameter_differs", "program.parameter_count"),
         places=in_the_code,
         confirm=(MODELS_SAID,),
@@ -268,7 +269,7 @@ CAUSES = (
         group="program",
         scope="process",
         says="rank {rank} on {node} completed its steps and exited while other ranks still waited for it",
-        fix="Give all ranks the same number of batches (DistributedSampler, drop_last), or use the join() of DDP",
+        fix="Give all ranks the same number of batches (DistributedSampler, drop_last), or use DDP's join()",
         symptoms=WAITING,
         places=finished,
         confirm=(LEFT,),
@@ -277,8 +278,8 @@ CAUSES = (
         "program.alone",
         group="program",
         scope="process",
-        says="rank {rank} on {node} timed out waiting for its own GPU: work before the collective did not finish",
-        fix="Check what the rank computes, such as an endless kernel, or increase the timeout of init_process_group",
+        says="rank {rank} on {node} timed out waiting for its own GPU: the work before the collective did not finish",
+        fix="Check whether a kernel of the rank runs endlessly, or increase the timeout of init_process_group",
         symptoms=("nccl.timeout",),
         places=ranks_alone,
         confirm=(ALONE,),
@@ -288,7 +289,7 @@ CAUSES = (
         group="program",
         scope="process",
         says="rank {rank} on {node} did not reach the collective in which the other ranks waited",
-        fix="Check the stack and last output of rank {rank}. For occasional extra work, increase the timeout",
+        fix="Check the stack and last output of rank {rank}. If it sometimes does extra work, increase the timeout",
         symptoms=(*WAITING, "gloo.barrier"),
         places=ranks_behind,
         confirm=(BEHIND, ELSEWHERE),
@@ -300,7 +301,7 @@ CAUSES = (
         group="program",
         scope="process",
         says="rank {rank} on {node} did not reach a monitored barrier in time",
-        fix="Read the log of rank {rank}: the rank did other work, or was slower than the others",
+        fix="Check the log of rank {rank} for other work that delayed the rank, or increase the timeout",
         symptoms=("gloo.barrier",),
         places=ranks_missing,
         confirm=(),
@@ -357,7 +358,7 @@ OF_CODE = (
         "program.unused_parameters",
         "program.unused_parameters",
         "did DDP wait for the gradient of an unused parameter?",
-        "a model parameter received no gradient in a step, but DDP waits for all parameters",
+        "a model parameter received no gradient in a step, but DDP waits for the gradients of all parameters",
         "Use every parameter in the loss, remove unused parameters, or pass find_unused_parameters=True to DDP",
     ),
     by_words(
@@ -370,8 +371,8 @@ OF_CODE = (
     by_words(
         "program.checkpoint.prefix",
         "program.checkpoint_prefix",
-        "do names in the checkpoint and the model differ by `module.`?",
-        "the names in the checkpoint have DDP's prefix `module.`, those in the model do not, or vice versa",
+        "do parameter names in the checkpoint and the model differ only by `module.`?",
+        "parameter names have DDP's prefix `module.` in the checkpoint but not in the model, or vice versa",
         "Save model.module.state_dict(), or remove `module.` from the names before load_state_dict",
         node=True,
         instead_of=("program.checkpoint.keys",),
@@ -379,8 +380,8 @@ OF_CODE = (
     by_words(
         "program.checkpoint.keys",
         "program.checkpoint_keys",
-        "does the checkpoint have different parameter names than the model?",
-        "the checkpoint belongs to another model or model version: parameter names are missing or unexpected",
+        "do the parameter names in the checkpoint and the model differ?",
+        "the checkpoint is from another model or model version: parameter names are missing or unexpected",
         "Load the checkpoint of this model, and check that all nodes have the same file",
         node=True,
     ),
@@ -389,7 +390,7 @@ OF_CODE = (
         "program.checkpoint_sizes",
         "do tensor sizes in the checkpoint and the model differ?",
         "tensor sizes in the checkpoint and the model differ",
-        "Build the model with the settings of the checkpoint (classes, layers, vocabulary), or skip these tensors",
+        "Build the model with the settings of the checkpoint (classes, layers, vocabulary), or leave out these tensors",
         node=True,
     ),
     by_words(
@@ -404,9 +405,9 @@ OF_CODE = (
         "program.thread_left",
         "program.thread_left",
         "did the C++ runtime abort because a thread was still running?",
-        "a thread was still running when its owner was destroyed, most often a Gloo thread because an object held the"
-        " process group when Python exited",
-        "Delete models and DDP objects, call gc.collect(), then destroy_process_group() (see docs/migrating.md)",
+        "a thread was still running when its owner was destroyed. It is usually a Gloo thread, because an object still"
+        " referenced the process group when Python exited",
+        "Delete models and DDP objects, call gc.collect() and then destroy_process_group() (see docs/migrating.md)",
     ),
     by_words(
         "program.device_twice",
@@ -419,7 +420,7 @@ OF_CODE = (
         "program.device_assert",
         "cuda.assert",
         "did a CUDA kernel find an index out of range?",
-        "an index is out of range in a CUDA kernel, such as a label beyond the number of classes",
+        "a CUDA kernel received an index that is out of range, such as a label beyond the number of classes",
         "Check labels and indices; CUDA_LAUNCH_BLOCKING=1 in launch_env shows the failing call",
         node=True,
     ),
@@ -428,7 +429,7 @@ OF_CODE = (
         "cuda.forked",
         "was CUDA used in a forked process?",
         "a forked process, such as a data loader worker, uses CUDA although its parent has initialized CUDA",
-        "Return CPU tensors from the dataset and move batches to the GPU in the loop, or pass"
+        "Return CPU tensors from the dataset and move batches to the GPU in the training loop, or pass"
         " multiprocessing_context='spawn' to DataLoader",
     ),
     by_words(
@@ -448,9 +449,9 @@ OF_CODE = (
     by_words(
         "program.torch_for_cpus",
         "cuda.not_built",
-        "is the torch of the environment a CPU build?",
-        "the script uses a GPU, but the torch of the environment is a CPU build",
-        "Set cluster_backend or pytorch_variant to match the machines, or launch in an environment with CUDA",
+        "is torch in the launch environment a CPU build?",
+        "the script uses a GPU, but torch in the launch environment is a CPU build",
+        "Set cluster_backend or pytorch_variant to match the machines, or use an environment with a CUDA build",
         node=True,
     ),
 )

@@ -79,7 +79,7 @@ def disk_with(reads: Callable[[Disk], bool], says: str) -> Callable[[LaunchCase,
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         disks = disks_of(case, place)
         if not disks:
-            why = f"{place.what}: file system not checked" if disks == [] else case.why_not(place.node, "disks")
+            why = f"the disk of {place.what} was not checked" if disks == [] else case.why_not(place.node, "disks")
             return not_looked(why)
         for one in disks:
             if reads(one):
@@ -116,22 +116,22 @@ def shm_is_small(case: LaunchCase, place: CausePlace) -> CauseAnswer:
 
 
 def limit(name: str, what: str) -> Callable[[LaunchCase, CausePlace], CauseAnswer]:
-    """Return a check of whether the launch has this limit. The error number already shows that the limit was
-    reached."""
+    """Return a function that checks whether the launch has this limit. The error number already shows that the limit
+    was reached."""
 
     def look(case: LaunchCase, place: CausePlace) -> CauseAnswer:
         if name not in limits_of(case, place.node):
             return not_looked(case.why_not(place.node, "limits"))
         soft = limits_of(case, place.node)[name][0]
         if soft is None:
-            return no(f"no limit of {what} on {place.node}")
+            return no(f"{place.node} has no limit on {what}")
         higher = [
             f"{other}: {theirs[0]}"
             for other in case.nodes
             if other != place.node and (theirs := (limits_of(case, other)).get(name)) and differs(theirs[0], soft)
         ]
         others = f" ({', '.join(higher)})" if higher else ""
-        return yes(f"the limit of {what} is {soft}{others}", f"limits of the launch on {place.node}")
+        return yes(f"the limit on {what} is {soft}{others}", f"limits of the launch on {place.node}")
 
     return look
 
@@ -170,7 +170,7 @@ def pids_refused(record: NodeRecord) -> int | None:
 def is_throttled(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     """Check whether the launch was throttled on this node more than twice as much as on any other node."""
     if own_end(case) or not others_waited(case):
-        return no("a rank failed first, or no rank timed out")
+        return no("a rank had already failed, or no rank timed out")
     share = throttled(case, place.node)
     if share is None:
         return not_looked(case.why_not(place.node, "unit"))
@@ -181,14 +181,14 @@ def is_throttled(case: LaunchCase, place: CausePlace) -> CauseAnswer:
     cores = record["unit"]["cpu_max"] if record and record["unit"] else None
     of = f" of {cores:g} cores" if cores else ""
     return yes(
-        f"the CPU limit{of} throttled the launch in {share:.0%} of its periods; other nodes: at most {max(others):.0%}",
+        f"the CPU limit{of} throttled the launch in {share:.0%} of its periods (other nodes: up to {max(others):.0%})",
         f"cpu.stat on {place.node}",
     )
 
 
 def throttled(case: LaunchCase, node: str) -> float | None:
-    """Return the share of CPU periods that were throttled: the larger of the values for the unit and for the container
-    that the launch treats as a machine."""
+    """Return the share of CPU periods that were throttled: the larger of the values of the unit and of the container,
+    if the node is a container."""
     shares = []
     for count in (of_unit, of_machine):
         periods = case.grown(node, count("nr_periods"))
@@ -253,21 +253,21 @@ READ_ONLY = Question(
     disk_with(takes_no_writes, "{path} is read-only"),
     OnNode("findmnt --options ro"),
 )
-DISK_READ_ONLY = probe("os.disk.read_only", "did the kernel remount a file system of {node} read-only?")
+DISK_READ_ONLY = probe("os.disk.read_only", "did the kernel remount a file system on {node} read-only?")
 SHM = Question("shm.small", "is /dev/shm on {node} too small or full?", shm_is_small, OnNode("df -h /dev/shm"))
 SHM_SMALL = probe("os.shm.small", "is /dev/shm on {node} too small for a launch?")
 SHM_UNUSABLE = probe("os.shm.unusable", "is /dev/shm on {node} not writable?")
 FILES = Question("limit.files", "is the number of open files limited on {node}?", limit("max_open_files", "open files"))
 REFUSED = Question(
     "limit.tasks",
-    "were tasks of the launch on {node} rejected?",
+    "did {node} reject new tasks of the launch?",
     tasks_rejected,
     OnNode("systemctl show --property=DefaultTasksMax"),
 )
 PROCESSES = probe("os.limits.processors", "is the process limit on {node} too low?")
-TASKS = probe("os.limits.tasks", "is the task limit of units on {node} too low?")
+TASKS = probe("os.limits.tasks", "is the task limit of systemd units on {node} too low?")
 MEMLOCK = Question("limit.memlock", "is locked memory of the launch limited on {node}?", limit(LOCKED, "locked memory"))
-MEMLOCK_FOUND = probe("os.limits.memlock", "is the limit of locked memory on {node} too low?")
+MEMLOCK_FOUND = probe("os.limits.memlock", "is the limit on locked memory of {node} too low?")
 THROTTLED = Question("cpu.held_back", "did a CPU limit throttle the launch on {node}?", is_throttled)
 CONNTRACK = Question(
     "conntrack.full",
@@ -285,8 +285,8 @@ CAUSES = (
         "resources.disk",
         group="resources",
         scope="node",
-        says="a disk of {node} is full",
-        fix="Free disk space, or write to another disk",
+        says="a disk on {node} is full",
+        fix="Write to another disk, or free disk space. Show the free space of all disks",
         command=DISKS,
         symptoms=NO_SPACE,
         places=where_met,
@@ -297,8 +297,8 @@ CAUSES = (
         "resources.inodes",
         group="resources",
         scope="node",
-        says="a file system of {node} has free space but no free inodes: it has too many files",
-        fix="Delete files, or write to another file system",
+        says="a file system on {node} has free space but no free inodes, because it contains too many files",
+        fix="Write to another file system, or delete files. Show the free inodes of all file systems",
         command=OnNode("df -i"),
         symptoms=NO_SPACE,
         places=where_met,
@@ -309,7 +309,7 @@ CAUSES = (
         "resources.read_only",
         group="resources",
         scope="node",
-        says="a file system of {node} is read-only",
+        says="a file system on {node} is read-only",
         fix="Repair the file system and mount it again; check the kernel log for disk errors",
         command=OnNode("journalctl --dmesg --lines=30", become=True),
         symptoms=("system.read_only",),
@@ -321,7 +321,7 @@ CAUSES = (
         "resources.shared_memory",
         group="resources",
         scope="node",
-        says="the shared memory of {node} (/dev/shm) has too little space",
+        says="the shared memory of {node} (/dev/shm) is too small or full",
         fix="Increase the size of /dev/shm (--shm-size for a container), delete leftover files, or use fewer workers",
         command=OnNode("df -h /dev/shm"),
         symptoms=(
@@ -336,8 +336,8 @@ CAUSES = (
         "resources.files",
         group="resources",
         scope="process",
-        says="rank {rank} on {node} reached its limit of open files",
-        fix="Increase the limit (launch_users_nofile for user launches), or check for files that are not closed",
+        says="rank {rank} on {node} reached its limit on open files",
+        fix="Increase the limit (launch_users_nofile for user launches), or look for files that are never closed",
         symptoms=("system.files",),
         places=ranks_that_met,
         confirm=(FILES,),
@@ -358,8 +358,8 @@ CAUSES = (
         "resources.locked_memory",
         group="resources",
         scope="node",
-        says="the launch on {node} is not allowed to lock the memory that RDMA needs",
-        fix="Remove the limit of locked memory (site.yml --tags baseline does this)",
+        says="the limit on locked memory of the launch on {node} is too low for RDMA",
+        fix="Remove the limit on locked memory (site.yml --tags baseline does this)",
         symptoms=("nccl.locked_memory",),
         places=where_met,
         confirm=(MEMLOCK, MEMLOCK_FOUND),
@@ -369,8 +369,8 @@ CAUSES = (
         "resources.processor_time",
         group="resources",
         scope="node",
-        says="a CPU limit throttled the launch on {node}, and the other nodes waited",
-        fix="Increase CPUQuota of the unit or of its parent slice",
+        says="a CPU limit throttled the launch on {node}, so the other nodes had to wait",
+        fix="Increase CPUQuota of the launch unit or of its parent slice",
         symptoms=WAITING,
         places=every_node,
         confirm=(THROTTLED,),
@@ -391,7 +391,7 @@ CAUSES = (
         group="resources",
         scope="process",
         says="rank {rank} on {node} requested more memory at once than {node} has",
-        fix="Check the size in the message: a batch, sequence or buffer is larger than intended",
+        fix="Check the size in the message; a batch, sequence or buffer is probably larger than intended",
         symptoms=("system.memory",),
         places=ranks_that_met,
         confirm=(TOO_MUCH,),

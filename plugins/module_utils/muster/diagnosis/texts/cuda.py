@@ -24,14 +24,14 @@ TEXTS = (
     Text(
         "cuda.not_enough_memory",
         r"CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED|Cuda failure '?out of memory",
-        "a library that allocates memory itself found the GPU memory full",
+        "the GPU memory was full when a library requested memory without torch's allocator",
         "torch.AcceleratorError: CUDA error: out of memory",
         RUN,
     ),
     Text(
         "cuda.invalid_device",
         r"invalid device ordinal",
-        "a rank uses a GPU index that does not exist: too many ranks, or hidden GPUs",
+        "a rank uses a GPU index that does not exist: the node has too many ranks, or GPUs are hidden",
         "torch.AcceleratorError: CUDA error: invalid device ordinal",
         RUN,
     ),
@@ -60,7 +60,7 @@ TEXTS = (
     Text(
         "cuda.not_ready",
         r"system not yet initialized|CUDA_ERROR_SYSTEM_NOT_READY",
-        "the fabric manager of a machine with NVSwitches is not running, or its version differs from the driver",
+        "the fabric manager on a machine with NVSwitches is not running or does not match the driver version",
         "RuntimeError: Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized",
         "read, not run: pytorch/pytorch#35710, microsoft/lisa#2823",
     ),
@@ -89,14 +89,14 @@ TEXTS = (
         "cuda.failed",
         r"CUDA error: (?:unspecified launch failure|unknown error|an illegal instruction was encountered|the launch"
         r" timed out|hardware stack error)|CUDNN_STATUS_EXECUTION_FAILED|CUBLAS_STATUS_EXECUTION_FAILED",
-        "a kernel failed for an unknown reason: a fault of the GPU, of the program, or of the driver",
+        "a CUDA kernel failed for an unknown reason: the GPU, the program or the driver is faulty",
         "RuntimeError: CUDA error: unspecified launch failure",
         READ,
     ),
     Text(
         "cuda.illegal_access",
         r"an illegal memory access was encountered|misaligned address",
-        "a kernel accessed invalid memory, most often because of a fault in the program or an extension",
+        "a CUDA kernel accessed invalid memory, usually because of a bug in the program or an extension",
         "torch.AcceleratorError: CUDA error: an illegal memory access was encountered",
         RUN,
     ),
@@ -110,7 +110,7 @@ TEXTS = (
     Text(
         "cuda.forked",
         r"Cannot re-initialize CUDA in forked subprocess",
-        "a forked process, most often a data loader worker, uses CUDA although its parent has initialized CUDA",
+        "a forked process, usually a data loader worker, used CUDA after its parent had initialized CUDA",
         "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, you must use"
         " the 'spawn' start method",
         "observed on an H100: torch 2.11",
@@ -126,7 +126,7 @@ TEXTS = (
     Text(
         "cuda.lost",
         r"Unable to determine the device handle for GPU|GPU is lost|GPU has fallen off the bus",
-        "the driver cannot access the GPU any more",
+        "the driver can no longer access the GPU",
         "Unable to determine the device handle for GPU 0000:17:00.0: GPU is lost.  Reboot the system to recover"
         " this GPU",
         "read, not run: nvidia-smi's manual",

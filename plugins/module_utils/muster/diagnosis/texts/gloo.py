@@ -26,7 +26,7 @@ TEXTS = (
     Text(
         "gloo.connect.no_host",
         rf"SO_ERROR: (?:No route to host|Network is unreachable), remote={BRACKETS}",
-        "no route to the address that another rank advertised, or a firewall prohibits the connection",
+        "there is no route to the address that another rank advertised, or a firewall rejects the connection",
         f"RuntimeError: Gloo connectFullMesh failed with {AT}pair.cc:152] timed out connecting: SO_ERROR: No route to"
         " host, remote=[10.203.26.11]:3495$1",
         RECORDED,
@@ -71,7 +71,7 @@ TEXTS = (
     Text(
         "gloo.closed.timeout",
         r"Application timeout caused pair closure",
-        "an earlier collective of this rank had timed out",
+        "an earlier collective on this rank timed out",
         "RuntimeError: [../third_party/gloo/gloo/transport/tcp/pair.cc:525] Application timeout caused pair closure",
         "torch 2.x, gloo/transport/tcp/pair.cc",
         victim=True,
@@ -96,7 +96,7 @@ TEXTS = (
     Text(
         "gloo.barrier",
         r"\[Rank 0\]: Ranks? (?P<ranks>[\d, ]+) failed to pass monitoredBarrier in (?P<milliseconds>\d+) ms",
-        "these ranks did not reach the barrier in time, and the other ranks wait for them",
+        "the ranks in this line did not reach the barrier in time",
         "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 2000 ms",
         RECORDED,
         victim=True,

@@ -16,7 +16,7 @@ TEXTS = (
         "nccl.timeout",
         r"Watchdog caught collective operation timeout: WorkNCCL\(SeqNum=(?P<sequence>\d+), OpType=(?P<operation>\w+)"
         r"(?:, NumelIn=(?P<size>\d+), NumelOut=\d+)?, Timeout\(ms\)=(?P<limit>\d+)\)",
-        "a collective did not finish in time; this rank waited for an unknown rank",
+        "a collective did not finish in time; the line does not show which rank this rank waited for",
         "[rank1]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank 1] Watchdog caught collective operation"
         " timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9801523, NumelOut=9801523, Timeout(ms)=600000)"
         " ran for"
@@ -37,7 +37,7 @@ TEXTS = (
     Text(
         "nccl.heartbeat",
         r"Heartbeat monitor timed out|ProcessGroupNCCL's watchdog got stuck",
-        "torch's watchdog was blocked for a long time, most often because a CUDA or NCCL call hangs",
+        "torch's watchdog was blocked for a long time, usually because a CUDA or NCCL call hangs",
         "[PG ID 0 PG GUID 0(default_pg) Rank 3] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making"
         " progress in monitoring enqueued collectives.",
         "read, not run: torch 2.x, ProcessGroupNCCL.cpp",
@@ -46,8 +46,7 @@ TEXTS = (
     Text(
         "nccl.system_error",
         r"unhandled system error|ncclSystemError",
-        "a call of the operating system or a network library failed in NCCL; the NCCL WARN lines before it name the"
-        " call",
+        "NCCL's call to the operating system or a network library failed; the NCCL WARN lines above name the call",
         "torch.distributed.DistBackendError: NCCL error: unhandled system error (run with NCCL_DEBUG=INFO for details),"
         " NCCL version 2.25.1",
         "read, not run: pytorch/pytorch#149984, NVIDIA/nccl#834",
@@ -55,7 +54,7 @@ TEXTS = (
     Text(
         "nccl.cuda_error",
         r"unhandled cuda error|ncclUnhandledCudaError",
-        "a CUDA call failed in NCCL; the line `Cuda failure` before it names the call",
+        "a CUDA call in NCCL failed; the line `Cuda failure` above names the call",
         "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, unhandled cuda error (run with"
         " NCCL_DEBUG=INFO for details), NCCL version 2.19.3",
         READ,
@@ -78,7 +77,7 @@ TEXTS = (
     Text(
         "nccl.unique_id",
         r"retrieving ncclUniqueId from \[(?P<rank>\d+)\] via c10d key-value store",
-        "the rank that creates the NCCL ID did not arrive, or the store is gone",
+        "the rank that creates the NCCL ID did not publish it in time, or the store has ended",
         "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0',"
         " but store->get('0') got error: wait timeout after 10000ms, keys: /default_pg/0//cuda//0",
         f"{RUN}; other errors of the store at its end: torch 2.x, ProcessGroupNCCL.cpp, read",
@@ -128,7 +127,7 @@ TEXTS = (
         "nccl.queue_pair",
         r"(?:ibv_modify_qp|ibv_open_device|ibv_query_gid) failed|Call to"
         r" (?:ibv_modify_qp|ibv_open_device|ibv_query_gid)",
-        "an RDMA connection could not be established: a missing GID, a different subnet, or a port that is down",
+        "an RDMA connection could not be established: a GID is missing, the subnets differ, or a port is down",
         "NCCL WARN Call to ibv_modify_qp failed with error Connection timed out",
         READ,
     ),

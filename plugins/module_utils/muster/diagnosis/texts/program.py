@@ -19,7 +19,7 @@ TEXTS = (
     Text(
         "program.ready_twice",
         r"Expected to mark a variable ready only once",
-        "a parameter received its gradient twice in a step: used twice with checkpointing, or shared",
+        "a parameter received its gradient twice in one step: it is shared, or checkpointed and used twice",
         "RuntimeError: Expected to mark a variable ready only once. This error is caused by one of the following"
         " reasons: 1) Use of a module parameter outside the `forward` function.",
         "torch 2.13, reducer.cpp",
@@ -28,7 +28,7 @@ TEXTS = (
         "program.parameter_differs",
         r"\[(?P<rank>\d+)\]: params\[(?P<index>\d+)\] in this process with (?:sizes|strides) (?P<sizes>\[[\d, ]*\])"
         r" appears not to match",
-        "DDP compared the models of the ranks: the shapes differ",
+        "DDP found that the models of the ranks have parameters of different shapes",
         "RuntimeError: [1]: params[0] in this process with sizes [4, 10] appears not to match sizes of the same"
         " param in"
         " process 0.",
@@ -38,7 +38,7 @@ TEXTS = (
         "program.parameter_count",
         r"DDP expects same model across all ranks, but Rank (?P<rank>\d+) has (?P<count>\d+) params, while rank"
         r" (?P<peer>\d+) has inconsistent (?P<other>\d+) params",
-        "DDP compared the models of the ranks: the numbers of parameters differ",
+        "DDP found that the models of the ranks have different numbers of parameters",
         "RuntimeError: DDP expects same model across all ranks, but Rank 0 has 2 params, while rank 1 has"
         " inconsistent 4"
         " params.",
@@ -48,7 +48,7 @@ TEXTS = (
         "program.collectives_differ",
         r"Detected mismatch between collectives on ranks\. Rank (?P<rank>\d+) .*but Rank (?P<peer>\d+) .*"
         r"Collectives differ in the following aspects:\s*(?P<what>.{1,200})",
-        "torch compared the collectives of the ranks (TORCH_DISTRIBUTED_DEBUG=DETAIL): they differ",
+        "torch found that the ranks run different collectives (TORCH_DISTRIBUTED_DEBUG=DETAIL)",
         "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running collective:"
         " CollectiveFingerPrint(SequenceNumber=0, OpType=ALLREDUCE, TensorShape=[10]), but Rank 1 is running"
         " collective:"
@@ -69,7 +69,7 @@ TEXTS = (
     Text(
         "program.checkpoint_prefix",
         r"(?:Missing|Unexpected) key\(s\) in state_dict: \"module\.",
-        "the names in the checkpoint have the prefix `module.`, those in the model do not, or vice versa",
+        "only the names in the checkpoint have the prefix `module.`, or only those in the model",
         '	Unexpected key(s) in state_dict: "module.weight", "module.bias". ',
         RUN,
     ),

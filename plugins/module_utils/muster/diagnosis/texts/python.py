@@ -17,7 +17,7 @@ TEXTS = (
     Text(
         "python.script_missing",
         r"can't open file '(?P<path>[^']+)': \[Errno 2\] No such file or directory",
-        "the script is missing, or its relative path starts from another folder",
+        "the script is missing, or its relative path starts at a different folder",
         "/opt/muster/pytorch/current/bin/python: can't open file '/srv/train.py': [Errno 2] No such file or directory",
         RUN,
     ),
@@ -31,14 +31,14 @@ TEXTS = (
     Text(
         "python.variable_missing",
         r"^KeyError: '(?P<name>[A-Z][A-Z0-9_]+)'$",
-        "a key in capital letters is missing, most often an environment variable",
+        "a key in capital letters is missing, usually an environment variable",
         "KeyError: 'DATA_ROOT'",
         RUN,
     ),
     Text(
         "python.module_missing",
         r"(?:ModuleNotFoundError|ImportError): No module named '(?P<name>[\w.]+)'",
-        "a package is missing in the environment of the ranks",
+        "a package is missing from the environment of the ranks",
         "ModuleNotFoundError: No module named 'lightning'",
         RUN,
     ),
@@ -76,7 +76,7 @@ TEXTS = (
         "python.launcher_signalled",
         r"SignalException: Process (?P<pid>\d+) got signal: (?P<number>\d+)"
         r"|Received (?:Signals\.)?(?P<name>SIG[A-Z]+|\d+) death signal, shutting down workers",
-        "torchrun received a stop signal, from another process or because a login session ended",
+        "torchrun received a stop signal from another process, or because a login session ended",
         "torch.distributed.elastic.multiprocessing.api.SignalException: Process 4711 got signal: 15",
         "torch 2.13, run here",
         victim=True,

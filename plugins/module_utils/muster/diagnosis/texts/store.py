@@ -44,7 +44,7 @@ TEXTS = (
     Text(
         "store.connect.no_host",
         rf"{CALLING}\(errno: 113 - No route to host\)",
-        "no machine has that address, or a firewall prohibits the connection",
+        "no machine has that address, or a firewall rejects the connection",
         "[W1123 19:40:01.000000000 socket.cpp:764] [c10d] The client socket has failed to connect to"
         " 145.85.0.0:37816 (errno: 113 - No route to host).",
         SOCKET,
@@ -90,7 +90,7 @@ TEXTS = (
     Text(
         "store.key",
         r"wait timeout after (?P<seconds>\d+)ms, keys: (?P<keys>\S+)",
-        "a rank waited for a store entry of another rank; keys of Gloo end with the number of that rank",
+        "a rank waited for a store entry of another rank; a Gloo key ends with the number of that rank",
         "torch.distributed.DistStoreError: wait timeout after 5000ms, keys: /0//cpu//0/1",
         f"{RECORDED}; torch/csrc/distributed/c10d/TCPStore.cpp",
         victim=True,
@@ -136,7 +136,7 @@ TEXTS = (
     Text(
         "rendezvous.closed",
         r"(?<!of type )\bRendezvousClosedError\b",
-        "the rendezvous was closed because another node failed or had ended; check the other nodes",
+        "the rendezvous was closed because another node failed or exited; check the other nodes",
         "torch.distributed.elastic.rendezvous.api.RendezvousClosedError",
         "torch 2.13, torch/distributed/elastic/rendezvous; pytorch/pytorch#116974",
         victim=True,

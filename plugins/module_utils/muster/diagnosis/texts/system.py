@@ -10,7 +10,7 @@ TEXTS = (
     Text(
         "system.worker_killed",
         r"DataLoader worker \(pid(?:\(s\))? (?P<pid>[\d, ]+)\) (?:is killed by signal: Killed|exited unexpectedly)",
-        "a data loader worker was killed externally, most often by the OOM killer",
+        "a data loader worker was killed from outside, usually by the OOM killer",
         "RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed. ",
         SIGNALS,
     ),
@@ -24,7 +24,7 @@ TEXTS = (
     Text(
         "system.worker_bus_error",
         r"DataLoader worker \(pid(?:\(s\))? (?P<pid>[\d, ]+)\) is killed by signal: Bus error",
-        "a data loader worker wrote to shared memory without free space",
+        "a data loader worker wrote to shared memory that had no free space",
         "RuntimeError: DataLoader worker (pid 4242) is killed by signal: Bus error. It is possible that dataloader's"
         " workers are out of shared memory. Please try to raise your shared memory limit.",
         SIGNALS,
@@ -32,7 +32,7 @@ TEXTS = (
     Text(
         "system.memory",
         r"(?:^|: )(?:MemoryError\b|(?!.*ibv_).*Cannot allocate memory|.*DefaultCPUAllocator: can't allocate memory)",
-        "the process requested more memory than it received",
+        "the process requested more memory than the system could provide",
         "RuntimeError: [enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you"
         " tried to allocate 4000000000000 bytes. Error code 12 (Cannot allocate memory)",
         "torch 2.13, run here",
@@ -40,21 +40,21 @@ TEXTS = (
     Text(
         "system.killed",
         r"(?:^|\s)Killed(?:\s{2,}\S.*)?$",
-        "a process was ended by SIGKILL, from the OOM killer or from another process",
+        "a process was killed by SIGKILL, sent by the OOM killer or another process",
         "./train.sh: line 4:  4711 Killed                  python train.py",
         "bash 5.2",
     ),
     Text(
         "system.bus_error",
         r"(?:^|\s)Bus error(?: \(core dumped\))?(?:\s{2,}\S.*)?$",
-        "a process accessed a mapped file or shared memory without space behind it",
+        "a process accessed a mapped file or shared memory for which no space was left",
         "Fatal Python error: Bus error",
         "Python 3.11's faulthandler",
     ),
     Text(
         "system.no_space",
         r"(?:\[Errno 28\] |(?<!error: ))No space left on device(?! \(28\))(?:: '(?P<path>[^']+)')?",
-        "a file could not be written: the disk is full, or has no free inodes",
+        "a file could not be written: the disk is full or has no free inodes",
         "OSError: [Errno 28] No space left on device: '/data/checkpoints/step_100.pt'",
         "Python 3.11, run here",
     ),
@@ -75,7 +75,7 @@ TEXTS = (
     Text(
         "system.read_only",
         r"Read-only file system(?:: '(?P<path>[^']+)')?",
-        "the file system is read-only: mounted read-only, or remounted by the kernel after an error",
+        "the file system was mounted read-only, or the kernel remounted it read-only after an error",
         "OSError: [Errno 30] Read-only file system: '/data/checkpoints/step_100.pt'",
         "Python 3.11 and torch 2.13, run here",
     ),
@@ -83,7 +83,7 @@ TEXTS = (
         "system.shared_memory",
         r"unable to (?:write to file|resize file|open shared memory object|mmap \d+ bytes from file) </torch_[^>]+>"
         r"|unable to allocate shared memory\s?\(shm\)",
-        "torch cannot create a file in /dev/shm: no free space, or too many open files",
+        "torch cannot create a file in /dev/shm: it is full, or the process has too many open files",
         "RuntimeError: unable to write to file </torch_8289_606636967_0>: No space left on device (28)",
         "MIC-DKFZ/nnUNet#2162, idiap/ESLAM#20",
     ),
@@ -98,7 +98,7 @@ TEXTS = (
         "system.tasks",
         r"can't start new thread|\[Errno 11\] Resource temporarily unavailable|pthread_create failed"
         r"|Thread creation failed: Resource temporarily unavailable|fork: (?:retry: )?Resource temporarily unavailable",
-        "the limit of processes and threads is reached",
+        "the limit on processes and threads was reached",
         "RuntimeError: can't start new thread",
         "Python 3.11, run here",
     ),
