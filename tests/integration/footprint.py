@@ -26,14 +26,14 @@ SMALL = 1_000_000  # bytes of a file whose content is compared
 # Changes on an idle machine, too: the runtime state of systemd and logins, and counters of the kernel.
 MOVING = re.compile(
     r"/run/systemd/(ask-password|inhibit|journal|machines|netif|notify|resolve|seats|sessions|timesync|units|users"
-    r"|private|propagate|userdb|io\.|machine-id|shutdown|fsck|container|host|inaccessible|nspawn|default-hostname)"
+    r"|transient/session-|private|propagate|userdb|io\.|machine-id|shutdown|fsck|container|host|inaccessible|nspawn|default-hostname)"
     r"|.*/__pycache__(/|$)"
 )
 COUNTER = re.compile(
     r"/proc/sys/(fs/(dentry-state|file-nr|inode-|aio-nr|quota)|kernel/(random|ns_last_pid|pty/nr|perf_|sched_)"
     r"|net/.*(conntrack_count|flush|nf_log)|vm/stat_refresh|fs/binfmt_misc)|.*/(stable_secret|compact_memory)"
 )
-OF_A_LOGIN = re.compile(r"(user@|user-runtime-dir@|session-|systemd-|getty|apt-daily|dpkg-db)")
+OF_A_LOGIN = re.compile(r"(user@|user-runtime-dir@|run-user-|session-|systemd-|getty|apt-daily|dpkg-db)")
 RULES = ("iptables-save", "ip6tables-save", "nft --stateless list ruleset", "ufw status verbose")
 
 

@@ -66,17 +66,10 @@ def unexplained(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str
     }
 
 
-def boot(machines: list[Machine]) -> None:
-    for machine in machines:
-        machine.podman("restart", "--time=2")
-    for machine in machines:
-        until(machine.ssh_answers, PATIENCE, f"{machine.name} is back")
-
-
 def bare_machines(folder: Path) -> list[Machine]:
     for name in NODES:
         find_machine(name).podman("rm", "--force", "--time=0")
-    done = run_playbook(folder, "playbooks/sandbox_up.yml")
+    done = run_playbook(folder, "playbooks/sandbox_up.yml", inventory=HOSTS)
     assert done.rc == 0, done.stdout
     return [find_machine(name) for name in NODES]
 
@@ -111,7 +104,6 @@ def anna(bare: list[Machine]) -> Iterator[Person]:
 
 @pytest.fixture(scope="module")
 def before(bare: list[Machine], anna: Person) -> dict[str, dict[str, str]]:
-    boot(bare)
     return outside(bare)
 
 
@@ -136,10 +128,8 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (folder / "team.txt").write_text("six\n")
     return {
         "launch_users": ["anna"],
-        "workbench_nodes": ["node1"],
         "mtu_training": 1400,
         "cluster_environments": {"team": {"requirements": str(folder / "team.txt")}},
-        "node_baseline_podman": True,
     }
 
 
@@ -191,7 +181,6 @@ def story(
     killed_at(NORMAL[1], folder, **options)
     story.done = remove(folder, **options).end()
     story.again = remove(folder, **options).end()
-    boot(bare)
     story.after = outside(bare)
     return story
 
@@ -239,7 +228,6 @@ def test_killed_removal_is_completed_by_the_next_run(
     assert all(machine.ssh_answers() for machine in bare)
     again = remove(tmp_path, **options).end()
     assert again.rc == 0, again.shown
-    boot(bare)
     after = outside(bare)
     assert {name: unexplained(before[name], after[name]) for name in NODES} == {name: {} for name in NODES}
 
@@ -256,5 +244,4 @@ def test_last_node_can_be_retired_and_wiped(
     done = ok(play("playbooks/retire.yml", extravars={"node": "node1", "wipe": "true"}, inventory=folder))
     assert "node1 has left the cluster; no node is left that takes part in launches" in done.stdout
     assert "node1" not in (folder / "hosts.yml").read_text()
-    boot(bare[:1])
     assert unexplained(before["node1"], footprint.take(bare[0].container)) == {}
