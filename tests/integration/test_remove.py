@@ -15,6 +15,7 @@ import pytest
 import yaml
 
 import footprint
+from gpu_node import put
 from killable import HOSTS, Run
 from lab import SANDBOX_KNOWS, at, make_lab
 from machines import find_machine, run_playbook
@@ -98,6 +99,8 @@ def bare(sandbox: None, tmp_path_factory: pytest.TempPathFactory) -> list[Machin
 
 @pytest.fixture(scope="module")
 def anna(bare: list[Machine]) -> Iterator[Person]:
+    for machine in bare:
+        put(machine.container, "/etc/network/interfaces.d/training", "auto eth0\niface eth0 inet manual\n")
     with people(bare, anna=2001) as (anna,):
         yield anna
 
