@@ -80,6 +80,7 @@ SPEAKING_ACTIONS = (
     "onboard_verdict",
     "quarantine_nodes",
     "retire_nodes",
+    "remove_cluster",
     "wipe_node",
 )
 # Actions whose message is the requested result, so it is also shown on success.
