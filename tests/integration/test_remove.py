@@ -32,7 +32,23 @@ if TYPE_CHECKING:
 
 NODES = ("node1", "node2")
 # Remaining differences, each with its reason. docs/retire.md shows the same table.
-KEPT: dict[str, str] = {}
+KEPT = {
+    r"package ": "packages stay, because other software may use them",
+    r"file /var/lib/(apt|dpkg|ucf|systemd/deb-systemd-helper-enabled)(/|$)": "the records of apt and dpkg",
+    r"(account|group) _chrony$": "the account of the package chrony",
+    r"file /etc/(passwd|group|shadow|gshadow|subuid|subgid)-?$": "accounts and groups are compared one by one",
+    r"file /etc/(chrony|rc\d\.d|apparmor\.d/local)(/|$)": "settings of the package chrony",
+    r"file /etc/systemd/system/(multi-user\.target\.wants/chrony|chronyd)\.service$": "chrony starts at boot",
+    r"(unit|active) chrony(d|-wait)?\.(service|timer)$": "chrony keeps running",
+    r"listener udp6? 0*100007F|listener udp6? 0+1000000 323$": "the control port of chrony",
+    r"file /etc/ufw/|rules ": "ufw stays active, with the rule for SSH",
+    r"file /etc/hosts$": "a tab may have become a space",
+    r"file /home/muster(/|$)": "the home of the training user",
+    r"file /var/lib/muster(/(users|work)(/|$)|$)": "results of users",
+    r"file /srv/data(/|$)": "copied data",
+    r"file /home/admin/\.ansible(/|$)": "the folder of Ansible for temporary files",
+    r"setting /proc/sys/net/": "settings of the kernel change back at the next boot",
+}
 OF_USERS = {
     "/home/muster/thesis.txt": "years of work\n",
     "/var/lib/muster/work/20261124-101010-abcd/model.pt": "weights\n",
