@@ -39,7 +39,7 @@ KEPT = {
     r"file /etc/(passwd|group|shadow|gshadow|subuid|subgid)-?$": "accounts and groups are compared one by one",
     r"file /etc/(chrony|rc\d\.d|apparmor\.d/local)(/|$)": "settings of the package chrony",
     r"file /etc/systemd/system/(multi-user\.target\.wants/chrony|chronyd)\.service$": "chrony starts at boot",
-    r"(unit|active) chrony(d|-wait)?\.(service|timer)$": "chrony keeps running",
+    r"(unit|active) chrony(d|-wait|-dnssrv@)?\.(service|timer)$": "chrony keeps running",
     r"listener udp6? 0*100007F|listener udp6? 0+1000000 323$": "the control port of chrony",
     r"file /etc/ufw/|rules ": "ufw stays active, with the rule for SSH",
     r"file /etc/hosts$": "a tab may have become a space",
