@@ -81,6 +81,7 @@ SPEAKING_ACTIONS = (
     "onboard_verdict",
     "quarantine_nodes",
     "retire_nodes",
+    "remove_cluster",
     "wipe_node",
 )
 # Actions whose message is the requested result, so it is also shown on success.
@@ -91,7 +92,6 @@ ANSWERS = (
     "launch_comparison",
     "drift",
     "upgrade",
-    "wipe_node",
     "fresh_login",
     "import_inventory",
 )
@@ -144,6 +144,7 @@ class CallbackModule(DefaultCallback):
         self._artifacts = ""
         self._reminder = ""
         self._outcome = self._unfinished = ""
+        self._kept: list[str] = []  # sentences about what a removal leaves on nodes
         self._failures: dict[str, Stop] = {}
         self._is_screen = False
         self._status = ""
@@ -275,6 +276,8 @@ class CallbackModule(DefaultCallback):
         self._finished(result)
         content = result.result
         _note(result)
+        if result.task.action == "wipe_node" and content.get("msg"):
+            self._kept += str(content["msg"]).splitlines()
         if not is_on_controller(result.task):
             return
         self._reminder = str(content.get("reminder") or self._reminder)
@@ -327,6 +330,8 @@ class CallbackModule(DefaultCallback):
         if not self._is_screen:
             with way_out.own_colors():
                 super().v2_playbook_on_stats(stats)
+        if self._kept:
+            self._display.display("\n".join(["\nKept, besides installed packages:", *dict.fromkeys(self._kept)]))
         # Failures that were rescued do not count.
         ended = {**stats.failures, **stats.dark}
         self._failures = {host: why for host, why in self._failures.items() if host in ended}
