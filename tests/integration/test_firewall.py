@@ -8,7 +8,7 @@ import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import yaml
@@ -489,7 +489,10 @@ def test_allowed_and_waived_services_and_defaults_do_not_stop_a_run(
     first, second = lab
     before = [state(machine) for machine in lab]
     allow = [{"port": 6817}, {"port": 6818, "from": [f"{outsider.address}/32"]}, {"port": 9100}, {"port": 9090}]
-    decided = {"firewall_allow": allow, "firewall_cut": ["NFS", "ollama", "10250/tcp", "8472/udp", "Ray"]}
+    decided: dict[str, Any] = {
+        "firewall_allow": allow,
+        "firewall_cut": ["NFS", "ollama", "10250/tcp", "8472/udp", "Ray"],
+    }
     result = play("site.yml", tags=UP_TO_NETWORK, extravars=decided)
     assert result.rc == 0, result.stdout
     assert scan(outsider, first.address, 631, 6817, 6818, 9090, 9100).open == [6817, 6818, 9090, 9100]
